@@ -1,0 +1,110 @@
+# Everything is installed into .venv; nothing outside the checkout is changed.
+# Needs: make, git, and a Python >= 3.11 that can make virtual environments.
+
+# The first of these that truly runs is used (a pyenv shim may exist and yet run nothing).
+# Override with `make setup PYTHON=/path/to/python`.
+PYTHON ?=
+CANDIDATES := $(PYTHON) python3.11 python3.13 python3.12 python3.14 python3
+# More arguments for pytest: make test ARGS="tests/core -k mailbox"
+ARGS ?=
+# More arguments for the benchmarks: make bench BENCH_ARGS="--quick"
+BENCH_ARGS ?=
+
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check --no-input install --quiet
+SOURCES := rpcmq tests benchmarks examples
+CODE = $(wildcard $(SOURCES))
+COMPILE := $(VENV)/bin/uv --quiet --no-config pip compile --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup demo test test-long cover tox bench lint format lock build clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+setup: $(VENV)/.project ## make .venv with the locked dependencies and rpcmq itself (instant when up to date)
+
+demo: setup ## run a small cloud controller: router, api, scheduler, compute nodes, network
+	@$(PY) -m examples.demo
+
+test: setup ## run the test suite, without what is marked long
+	@$(PY) -m pytest $(ARGS)
+
+test-long: setup ## run only the long tests: stress, a million random frames
+	@$(PY) -m pytest -m long $(ARGS)
+
+cover: setup ## run the test suite with branch coverage
+	@$(PY) -m coverage run -m pytest $(ARGS)
+	@$(PY) -m coverage report --show-missing --skip-covered
+
+tox: $(VENV)/.tools ## run the suite on each Python that is here, and the checks of tox.ini
+	@$(PY) -m tox run $(ARGS)
+
+bench: setup ## run the benchmarks beside their peers; a peer that can't be installed is left out
+	@$(MAKE) --no-print-directory $(VENV)/.bench \
+		|| echo "bench: going on without what could not be installed"
+	@$(PY) -m benchmarks $(BENCH_ARGS)
+
+lint: setup ## ruff, mypy --strict, the import contracts
+	@$(PY) -m ruff check $(CODE)
+	@$(PY) -m ruff format --check $(CODE)
+	@$(PY) -m mypy $(CODE)
+	@$(VENV)/bin/lint-imports --no-logo
+
+format: setup ## let ruff format and fix what it can
+	@$(PY) -m ruff check --fix $(CODE)
+	@$(PY) -m ruff format $(CODE)
+
+lock: $(VENV)/.tools ## resolve pyproject.toml anew into requirements/*.txt
+	@$(COMPILE) --upgrade --group dev -o requirements/dev.txt pyproject.toml
+	@$(COMPILE) --upgrade --constraint requirements/dev.txt -o requirements/runtime.txt pyproject.toml
+	@$(COMPILE) --upgrade --constraint requirements/dev.txt --group bench -o requirements/bench.txt
+	@$(COMPILE) --upgrade --constraint requirements/dev.txt --group tools -o requirements/tools.txt
+	@grep -c '==' requirements/*.txt
+
+build: setup ## build the wheel into dist/
+	@$(PY) -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+
+clean: ## remove .venv and everything that was generated
+	@rm -rf $(VENV) .tox .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage htmlcov build dist
+	@find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- stamps: each is touched only when its step succeeded -------------------------------------
+
+# $(call pip,WHAT,ARGUMENTS): pip install ARGUMENTS; a failure is one line, its detail goes to a log.
+define pip
+@$(PIP) $(2) >$(VENV)/pip.log 2>&1 || { \
+	echo "make: pip could not install $(1); is the network up? See $(VENV)/pip.log, then run make again." >&2; exit 1; }
+endef
+
+$(VENV)/.created:
+	@for python in $(CANDIDATES); do \
+		"$$python" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
+		echo "setup: making $(VENV) with $$("$$python" -V 2>&1)"; \
+		"$$python" -m venv --clear $(VENV) && touch $@ && exit 0; \
+		echo "setup: $$python could not make $(VENV)" >&2; exit 1; \
+	done; \
+	echo "setup: no Python >= 3.11 with venv and pip was found; install one (Debian: python3.11 python3.11-venv) or say make setup PYTHON=..." >&2; \
+	exit 1
+
+$(VENV)/.dev: requirements/dev.txt | $(VENV)/.created
+	@echo "setup: installing the locked dependencies"
+	$(call pip,requirements/dev.txt,--require-hashes -r requirements/dev.txt)
+	@touch $@
+
+$(VENV)/.project: pyproject.toml $(VENV)/.dev
+	$(call pip,rpcmq itself,--no-deps --no-build-isolation --editable .)
+	@touch $@
+	@echo "setup: ready in $(VENV)"
+
+$(VENV)/.tools: requirements/tools.txt | $(VENV)/.created
+	$(call pip,requirements/tools.txt,--require-hashes -r requirements/tools.txt)
+	@touch $@
+
+$(VENV)/.bench: requirements/bench.txt $(VENV)/.project
+	@echo "bench: installing the locked peers and plotting"
+	$(call pip,requirements/bench.txt,--require-hashes -r requirements/bench.txt)
+	@touch $@

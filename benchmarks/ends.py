@@ -1,0 +1,163 @@
+"""The two ends of whole calls, everything on: a service and a caller, each in a process of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic, perf_counter
+from typing import Any
+
+import gevent
+from gevent import get_hub
+
+from benchmarks.children import Child, child, commands, cpu_seconds, say
+from benchmarks.workload import ARGUMENTS, CONTEXT, METHOD, Meter, rebooted
+from rpcmq import Client, Service
+
+__all__ = ["Endpoint", "answer", "both", "caller", "sample", "service"]
+
+#: Requests that the service runs at once: more than any benchmark has outstanding.
+_CONCURRENCY = 256
+#: Casts between two looks at the clock.
+_CASTS = 20
+#: How long the last casts may take to be run (seconds).
+_SETTLE_SECONDS = 30.0
+
+
+# --- in the parent -------------------------------------------------------------------------------
+
+
+@contextmanager
+def both(url: str, topics: list[str], direct: bool = False) -> Iterator[Child]:
+    """A service and a caller of ``topics`` for as long as the block runs; gives the caller."""
+    with child(service, url=url, topics=topics, direct=direct) as serving:
+        serving.heard()
+        with child(caller, url=url, topics=topics) as calling:
+            calling.heard()
+            yield calling
+
+
+def sample(calling: Child, router: Child, seconds: float, **command: Any) -> dict[str, float]:
+    """Have ``calling`` do something for ``seconds``; what it found, with the router's CPU time a message."""
+    before = cpu_seconds(router.pid)
+    found: dict[str, float] = calling.ask(2 * seconds, seconds=seconds, **command)
+    return found | {"cpu_us": (cpu_seconds(router.pid) - before) / found.pop("calls") * 1e6}
+
+
+# --- in the child --------------------------------------------------------------------------------
+
+
+def answer(function: Callable[..., Any]) -> None:
+    """Say what ``function`` returns for each command, in a process whose hub goes on meanwhile."""
+    wait = get_hub().threadpool.apply
+    while True:
+        say(function(**wait(commands().get)))
+
+
+class Endpoint:
+    """What is served."""
+
+    def __init__(self) -> None:
+        self._counted = 0
+
+    def reboot_instance(self, ctx: Any, instance_id: str, reboot_type: str) -> dict[str, Any]:
+        """The call of the workload."""
+        return rebooted(instance_id, reboot_type)
+
+    def echo(self, ctx: Any, data: bytes) -> bytes:
+        """Return ``data``."""
+        return data
+
+    def count(self, ctx: Any, instance_id: str, reboot_type: str) -> None:
+        """Count a cast."""
+        self._counted += 1
+
+    def counted(self, ctx: Any) -> int:
+        """How many casts were counted."""
+        return self._counted
+
+
+def service(url: str, topics: list[str], direct: bool) -> None:
+    """Serves ``topics``."""
+    client, endpoint = Client(url), Endpoint()
+    services = [Service(topic, endpoint, client=client, concurrency=_CONCURRENCY, direct=direct) for topic in topics]
+    for each in services:
+        each.start()
+    say("ready")
+    services[0].wait()
+
+
+def caller(url: str, topics: list[str]) -> None:
+    """Calls and casts, spread over ``topics``, as it is told."""
+    client = Client(url)
+    client.connect()
+    verbs: dict[str, Callable[..., dict[str, float]]] = {"call": _calls, "cast": _casts}
+    say("ready")
+    answer(lambda verb, **arguments: verbs[verb](client, topics, **arguments))
+
+
+def _calls(
+    client: Client, topics: list[str], width: int, seconds: float, size: int = 0, direct: bool = False
+) -> dict[str, float]:
+    """``width`` greenlets call for ``seconds``: the usual call, or an echo of ``size`` bytes."""
+    message: dict[str, Any] = {"method": METHOD, "args": ARGUMENTS}
+    if size:
+        message = {"method": "echo", "args": {"data": os.urandom(size)}}
+    # What is made once, such as a direct link, is not measured.
+    for topic in topics:
+        client.call(CONTEXT, topic, message, direct=direct)
+    meter = Meter(seconds)
+
+    def call(topic: str) -> None:
+        go_on = True
+        while go_on:
+            sent = perf_counter()
+            client.call(CONTEXT, topic, message, direct=direct)
+            go_on = meter.count(sent, perf_counter())
+
+    _together([gevent.spawn(call, topics[i % len(topics)]) for i in range(width)])
+    fallbacks = client.process.direct.fallbacks
+    if fallbacks:
+        raise RuntimeError(f"calls did not go directly: {dict(fallbacks)}")
+    return meter.result()
+
+
+def _casts(client: Client, topics: list[str], width: int, seconds: float, confirm: bool = False) -> dict[str, float]:
+    """``width`` greenlets cast for ``seconds``; then the time until all is run is measured, too."""
+    message = {"method": "count", "args": ARGUMENTS}
+    topic = topics[0]
+    before: int = client.call(None, topic, {"method": "counted", "args": {}})
+    together = 1 if confirm else _CASTS
+    meter = Meter(seconds)
+    started = perf_counter()
+
+    def cast() -> None:
+        go_on = True
+        while go_on:
+            sent = perf_counter()
+            for _ in range(together):
+                client.cast(CONTEXT, topic, message, confirm=confirm)
+            go_on = meter.count(sent, perf_counter(), together)
+
+    _together([gevent.spawn(cast) for _ in range(width)])
+    result = meter.result()
+    _until_run(client, topic, before + int(result["calls"]))
+    result["run_per_second"] = result["calls"] / (perf_counter() - started)
+    result["casts_per_second"] = result.pop("calls_per_second")
+    if not confirm:
+        # Nothing is waited for but room in the window: not a latency.
+        del result["p50_us"], result["p99_us"]
+    return result
+
+
+def _until_run(client: Client, topic: str, casts: int) -> None:
+    end = monotonic() + _SETTLE_SECONDS
+    while (run := client.call(None, topic, {"method": "counted", "args": {}})) < casts:
+        if monotonic() > end:
+            raise RuntimeError(f"{casts - run} of {casts} casts were not run within {_SETTLE_SECONDS:g} s")
+        gevent.sleep(0.002)
+
+
+def _together(greenlets: list[gevent.Greenlet[..., None]]) -> None:
+    gevent.joinall(greenlets, raise_error=True)

@@ -1,0 +1,212 @@
+"""What a benchmark found: rows, shown as a table, kept as JSON, drawn as a plot."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+__all__ = ["Benchmark", "Options", "Row", "Target", "draw", "keep", "show"]
+
+Notice = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How thoroughly to measure."""
+
+    seconds: float = 2.0
+    rounds: int = 5
+    notice: Notice = print
+
+
+@dataclass(frozen=True)
+class Row:
+    """One system in one case: what each round measured."""
+
+    system: str
+    case: int | str
+    samples: list[dict[str, float]]
+
+    def value(self, metric: str) -> float:
+        """The median over the rounds."""
+        return median(sample[metric] for sample in self.samples)
+
+    def spread(self, metric: str) -> tuple[float, float]:
+        """The lowest and the highest of the rounds."""
+        values = [sample[metric] for sample in self.samples]
+        return min(values), max(values)
+
+    @property
+    def metrics(self) -> list[str]:
+        """What was measured in every round."""
+        return [m for m in self.samples[0] if all(m in sample for sample in self.samples)]
+
+
+@dataclass(frozen=True)
+class Target:
+    """In ``cases``, ``metric`` of ours is to be at least (or at most) ``ratio`` times that of ``system``."""
+
+    system: str
+    metric: str
+    cases: tuple[int | str, ...]
+    at_least: float | None = None
+    at_most: float | None = None
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A question, and the function that answers it.
+
+    Attributes:
+        name: for the command line and file names.
+        title: what is compared, as a heading.
+        case: what varies from case to case (the x axis).
+        metric: what the plot shows.
+        ours: the system that the ratios are of.
+        run: measures; rows of the same case are from interleaved rounds.
+        targets: what we want to reach.
+    """
+
+    name: str
+    title: str
+    case: str
+    metric: str
+    ours: str
+    run: Callable[[Options], list[Row]]
+    targets: tuple[Target, ...] = field(default=())
+
+
+_UNITS = {
+    "calls_per_second": ("calls/s", 0),
+    "p50_us": ("p50 µs", 0),
+    "p99_us": ("p99 µs", 0),
+    "cpu_us": ("broker CPU µs/call", 1),
+}
+
+
+def show(console: Console, benchmark: Benchmark, rows: list[Row]) -> None:
+    """Print the table and what became of the targets."""
+    metrics = list(dict.fromkeys(m for row in rows for m in row.metrics))
+    table = Table(title=benchmark.title, title_justify="left")
+    table.add_column(benchmark.case, justify="right")
+    table.add_column("system")
+    for metric in metrics:
+        table.add_column(_UNITS.get(metric, (metric, 1))[0], justify="right")
+    table.add_column(f"{_UNITS.get(benchmark.metric, (benchmark.metric,))[0]}, lowest to highest", justify="right")
+    table.add_column(f"{benchmark.ours} does", justify="right")
+    previous: int | str | None = None
+    for row in rows:
+        if previous is not None and row.case != previous:
+            table.add_section()
+        previous = row.case
+        ours = _find(rows, benchmark.ours, row.case)
+        ratio = ours.value(benchmark.metric) / row.value(benchmark.metric) if ours else 0.0
+        cells = [_number(metric, row.value(metric)) if metric in row.metrics else "" for metric in metrics]
+        low, high = row.spread(benchmark.metric)
+        spread = f"{_number(benchmark.metric, low)} to {_number(benchmark.metric, high)}"
+        table.add_row(str(row.case), row.system, *cells, spread, "" if row is ours or not ours else f"{ratio:.2f} x")
+    console.print(table)
+    for line in _judged(benchmark, rows):
+        console.print(line)
+
+
+def _judged(benchmark: Benchmark, rows: list[Row]) -> Iterable[str]:
+    for target in benchmark.targets:
+        for case in target.cases:
+            ours, theirs = _find(rows, benchmark.ours, case), _find(rows, target.system, case)
+            if ours is None or theirs is None:
+                continue
+            ratio = ours.value(target.metric) / theirs.value(target.metric)
+            wanted = f"at least {target.at_least:g}" if target.at_least is not None else f"at most {target.at_most:g}"
+            met = ratio >= (target.at_least or 0) and ratio <= (target.at_most or ratio)
+            what = _UNITS.get(target.metric, (target.metric,))[0]
+            verdict = "[green]reached[/]" if met else "[red]missed[/]"
+            yield (
+                f"{benchmark.case} = {case}: {what} is {ratio:.2f} x that of {target.system}, "
+                f"wanted {wanted}: {verdict}"
+            )
+
+
+def _find(rows: list[Row], system: str, case: int | str) -> Row | None:
+    return next((row for row in rows if row.system == system and row.case == case), None)
+
+
+def _number(metric: str, value: float) -> str:
+    return f"{value:,.{_UNITS.get(metric, (metric, 1))[1]}f}"
+
+
+def keep(folder: Path, benchmark: Benchmark, rows: list[Row], options: Options, load: float) -> Path:
+    """Write everything that was measured as JSON; returns the file. ``load``: of the machine before."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{benchmark.name}.json"
+    content = {
+        "benchmark": benchmark.name,
+        "title": benchmark.title,
+        "case": benchmark.case,
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "machine": _machine() | {"load_before": load},
+        "seconds": options.seconds,
+        "rounds": options.rounds,
+        "rows": [asdict(row) | {"medians": {m: row.value(m) for m in row.metrics}} for row in rows],
+    }
+    path.write_text(json.dumps(content, indent=1) + "\n")
+    return path
+
+
+def _machine() -> dict[str, Any]:
+    return {
+        "cores": len(os.sched_getaffinity(0)),
+        "processor": _processor(),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def draw(folder: Path, benchmark: Benchmark, rows: list[Row]) -> Path | None:
+    """Draw ``metric`` over the cases as PNG; returns the file, or None where matplotlib is missing."""
+    try:
+        import matplotlib
+    except ImportError:
+        return None
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    cases = list(dict.fromkeys(row.case for row in rows))
+    systems = list(dict.fromkeys(row.system for row in rows))
+    figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
+    width = 0.8 / len(systems)
+    for number, system in enumerate(systems):
+        found = [(place, row) for place, case in enumerate(cases) if (row := _find(rows, system, case))]
+        heights = [row.value(benchmark.metric) for _, row in found]
+        spreads = [row.spread(benchmark.metric) for _, row in found]
+        errors = [[h - low for h, (low, _) in zip(heights, spreads, strict=True)],
+                  [high - h for h, (_, high) in zip(heights, spreads, strict=True)]]  # fmt: skip
+        places = [place + (number - (len(systems) - 1) / 2) * width for place, _ in found]
+        axes.bar(places, heights, width, yerr=errors, capsize=2, label=system)
+    axes.set_xticks(range(len(cases)), [str(case) for case in cases])
+    axes.set_xlabel(benchmark.case)
+    axes.set_ylabel(_UNITS.get(benchmark.metric, (benchmark.metric,))[0])
+    axes.set_title(benchmark.title)
+    axes.legend()
+    path = folder / f"{benchmark.name}.png"
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+    return path

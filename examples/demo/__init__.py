@@ -1,0 +1,14 @@
+"""A small cloud controller on rpcmq: ``python -m examples.demo`` (or ``make demo``).
+
+Eight processes over TCP: a router, and on it
+
+* ``api.py``: takes what users ask for and knows which instances there are;
+* ``scheduler.py``: chooses the node for a new instance;
+* ``compute.py``: a node that runs instances; there are three of them;
+* ``network.py``: gives addresses to instances;
+* ``users.py``, in the demo's own process: those who ask.
+
+Read them in this order. ``context.py`` and ``exceptions.py`` are what they share; ``cluster.py`` starts and
+ends the processes, ``verdict.py`` checks at the end that nothing was lost or done twice, ``report.py``
+prints. Only the hypervisor is not real: where a node would boot a machine, it sleeps some milliseconds.
+"""

@@ -1,0 +1,120 @@
+"""Runs the demo: ``python -m examples.demo --help``. Exit code 0 if nothing was lost or done twice."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from time import monotonic
+from typing import Any
+
+import gevent
+from rich.console import Console
+
+import rpcmq
+from examples.demo import report
+from examples.demo.cluster import NODES, Cluster, ClusterFailed, exit_on_signals
+from examples.demo.users import Told, Users
+from examples.demo.verdict import Books, check
+
+_KILLED = "node-2"
+_EVENT_SECONDS = 5.0
+
+
+class Events:
+    """A subscriber: counts what the services say has happened."""
+
+    def __init__(self, client: rpcmq.Client) -> None:
+        self.counts: Counter[str] = Counter()
+        self.boots: Counter[str] = Counter()
+        self.told: list[Told] = []
+        self._subscription = client.subscribe("notifications.*.*.instance.#", self._on_event)
+
+    @property
+    def lost(self) -> int:
+        """Events that came faster than they were taken."""
+        lost: int = self._subscription.lost
+        return lost
+
+    def _on_event(self, ctx: Any, topic: str, event: dict[str, Any]) -> None:
+        kind, payload = event["event_type"], event["payload"]
+        self.counts[kind] += 1
+        if kind == "compute.instance.create.end":
+            self.boots[event["publisher_id"]] += 1
+        elif kind == "scheduler.instance.reschedule":
+            self.told.append(Told("run_instance (rescheduled)", payload["error"], payload["text"]))
+
+    def wait_for_boots(self, expected: dict[str, int]) -> None:
+        """Events come a little after the answers; wait for the last ones, but not for ever."""
+        deadline = monotonic() + _EVENT_SECONDS
+        while any(self.boots[host] < n for host, n in expected.items()) and monotonic() < deadline:
+            gevent.sleep(0.02)
+
+
+def run(console: Console, cluster: Cluster, options: argparse.Namespace) -> bool:
+    """The demo on a running cluster; whether all checks hold."""
+    console.print(f"{options.users} users boot {options.instances} instances; seed {options.seed}")
+    for name, pid in cluster.pids.items():
+        console.print(f"  {name:<10} pid {pid}" + (f"  {cluster.url}" if name == "router" else ""))
+    kill_at = max(1, options.instances * 2 // 5)
+    with cluster.client() as client:
+        events = Events(client)
+        with report.progress(console, "boots", options.instances) as advance:
+
+            def on_boot(ended: int) -> None:
+                advance(ended)
+                if ended == kill_at:
+                    pid = cluster.kill(_KILLED)
+                    console.print(f"kill -9 {pid}: {_KILLED} is gone after {ended} boots; two nodes go on")
+
+            users = Users(client, options.users, options.instances, options.seed, on_boot)
+            users.run()
+        books = Books(client, [node for node in NODES if node != _KILLED])
+        events.wait_for_boots({host: done["boots"] for host, done in books.done.items()})
+        findings = check(users, books, events.boots, events.lost)
+        print_report(console, users, books, events)
+        report.print_findings(console, findings)
+    return all(finding.is_ok for finding in findings)
+
+
+def print_report(console: Console, users: Users, books: Books, events: Events) -> None:
+    """What was seen, in the order of interest."""
+    report.print_told(console, users.told + events.told)
+    again = ", ".join(f"{count} by {host}" for host, count in sorted(users.done_again.items()))
+    console.print(
+        f"verify_image is marked idempotent: {users.done_again.total()} that {_KILLED} had were done again"
+        f" ({again or 'it had none'}), and their callers did not notice.\n"
+    )
+    report.print_methods(console, books.methods)
+    report.print_events(console, events.counts, events.lost)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m examples.demo", description="A small cloud on rpcmq.")
+    parser.add_argument("--instances", type=int, default=6000, help="how many are booted (%(default)s)")
+    parser.add_argument("--users", type=int, default=48, help="how many ask at once (%(default)s)")
+    parser.add_argument("--seed", type=int, default=7, help="of all that is random (%(default)s)")
+    options = parser.parse_args()
+    if options.instances < 1 or options.users < 1:
+        parser.error("--instances and --users must be at least 1")
+    console = report.new_console()
+    exit_on_signals()
+    started = monotonic()
+    try:
+        with Cluster(options.seed) as cluster:
+            is_ok = run(console, cluster, options)
+            cluster.keep_logs = not is_ok
+    except SystemExit:
+        console.print("interrupted; all processes were stopped")
+        raise
+    except ClusterFailed as error:
+        console.print(str(error), markup=False)
+        return 1
+    console.print(f"{'Done' if is_ok else 'FAILED'} in {monotonic() - started:.1f} s.")
+    if not is_ok:
+        console.print(f"The logs of the processes are in {cluster.logs}")
+    return 0 if is_ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+"""The api service: what users may ask for, and which instances there are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import rpcmq
+from examples.demo.context import RequestContext
+from examples.demo.exceptions import REGISTRY, InstanceNotFound
+from rpcmq import rpc
+
+
+class ApiManager:
+    """Shows each verb once: call, cast, fanout and multicall."""
+
+    def __init__(self) -> None:
+        self._ids = count(1)
+        self._host_of: dict[int, str] = {}
+        self._sent: Counter[str] = Counter()
+
+    def create_instance(self, ctx: RequestContext, name: str, image_id: str, flavor: dict[str, Any]) -> dict[str, Any]:
+        """Boot an instance: two calls, one after the other. What they raise goes on to the user."""
+        # Any node will do, and it may be done twice: should the node die, another is asked unseen.
+        verify = {"method": "verify_image", "args": {"image_id": image_id}}
+        image = rpc.call(ctx, "compute", verify, idempotent=True)
+        instance = {"id": next(self._ids), "name": name, "image": image, "flavor": flavor}
+        run = {"method": "run_instance", "args": {"instance": instance}}
+        booted: dict[str, Any] = rpc.call(ctx, "scheduler", run)
+        self._host_of[booted["id"]] = booted["host"]
+        return booted
+
+    def reboot_instance(self, ctx: RequestContext, instance_id: int) -> None:
+        """A cast: the node does it when it comes to it. If the node is away, the router keeps it."""
+        topic = self._topic_of(instance_id)
+        rpc.cast(ctx, topic, {"method": "reboot_instance", "args": {"instance_id": instance_id}})
+        self._sent[topic] += 1
+
+    def get_diagnostics(self, ctx: RequestContext, instance_id: int) -> dict[str, Any]:
+        """``mandatory``: if the node isn't there, say so now rather than wait for it."""
+        topic = self._topic_of(instance_id)
+        message = {"method": "get_diagnostics", "args": {"instance_id": instance_id}}
+        diagnostics: dict[str, Any] = rpc.call(ctx, topic, message, timeout=2.0, mandatory=True)
+        return diagnostics
+
+    def list_instances(self, ctx: RequestContext, host: str) -> Iterator[dict[str, Any]]:
+        """Streams what the node streams; neither ever holds the whole list in one message."""
+        yield from rpc.multicall(ctx, f"compute.{host}", {"method": "list_instances"}, timeout=1.0)
+
+    def change_security_rule(self, ctx: RequestContext, group: str) -> int:
+        """Tell all nodes; returns how many the router sent it to."""
+        message = {"method": "refresh_security_rules", "args": {"group": group}}
+        return rpc.fanout_cast(ctx, "compute", message, confirm=True) or 0
+
+    def count_sent(self, ctx: RequestContext) -> dict[str, int]:
+        """Reboots that were cast, by topic."""
+        return dict(self._sent)
+
+    def _topic_of(self, instance_id: int) -> str:
+        try:
+            return f"compute.{self._host_of[instance_id]}"
+        except KeyError:
+            raise InstanceNotFound(instance_id=instance_id) from None
+
+
+def main() -> None:
+    with rpcmq.Client(identity="api", exceptions=REGISTRY) as client:
+        rpc.configure(client)
+        service = rpcmq.Service("api", ApiManager(), client=client, context=RequestContext)
+        service.start()
+        service.wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""rpcmq: RPC for cloud controllers over ZeroMQ and gevent."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from rpcmq import rpc
+    from rpcmq.client import Client, Request, Retry, Service, Subscription, current_request
+    from rpcmq.payload import AllowList, Codec, ExceptionRegistry
+    from rpcmq.wire import Address
+
+__all__ = [
+    "Address",
+    "AllowList",
+    "Client",
+    "Codec",
+    "ExceptionRegistry",
+    "Request",
+    "Retry",
+    "Service",
+    "Subscription",
+    "__version__",
+    "current_request",
+    "rpc",
+]
+
+_HOME = {
+    "Address": "rpcmq.wire",
+    "AllowList": "rpcmq.payload",
+    "Client": "rpcmq.client",
+    "Codec": "rpcmq.payload",
+    "ExceptionRegistry": "rpcmq.payload",
+    "Request": "rpcmq.client",
+    "Retry": "rpcmq.client",
+    "Service": "rpcmq.client",
+    "Subscription": "rpcmq.client",
+    "current_request": "rpcmq.client",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # On first use, so that the router process does not load what decodes payloads.
+    if name == "rpc":
+        return importlib.import_module("rpcmq.rpc")
+    if name not in _HOME:
+        raise AttributeError(f"module 'rpcmq' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)

@@ -1,0 +1,91 @@
+"""The ``rpcmq`` command.
+
+A command's module is imported when that command is asked for, so that ``rpcmq --help`` is quick and
+``rpcmq router`` loads nothing that decodes payloads.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from rpcmq.cli.exit_codes import EXIT_CODES_HELP, ExitCode, code_of, report
+from rpcmq.cli.options import State
+
+__all__ = ["main"]
+
+#: Command -> (module that has it, what it does).
+COMMANDS = {
+    "router": ("router", "Run the router daemon."),
+    "call": ("verbs", "Call a method and print what it returns."),
+    "cast": ("verbs", "Tell one consumer of a topic; no answer."),
+    "fanout": ("verbs", "Tell all consumers of a topic; no answer."),
+    "serve": ("serve", "Serve the public methods of an object on a topic."),
+    "ls": ("listing", "List processes, topics, consumers, credit, and what is in flight."),
+    "describe": ("listing", "Show the methods that are served on a topic."),
+    "ping": ("ping", "Measure round trips to the router or to the consumers of a topic."),
+    "top": ("top", "Watch rates and latencies of each topic and method."),
+    "bench": ("bench", "Measure calls and casts a second, and their latencies."),
+    "version": ("version", "Print versions."),
+}
+
+
+class _Commands(click.Group):
+    """Knows its commands without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"rpcmq.cli.{COMMANDS[name][0]}")
+        command: click.Command = getattr(module, f"{name}_command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help) for name, (_, help) in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
+        except BrokenPipeError:
+            # Whoever read our output has enough. Python would complain about it again at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return ExitCode.BROKEN_PIPE
+        except click.ClickException:
+            raise
+        except Exception as error:
+            code = code_of(error)
+            if code is None:
+                raise
+            report(error, code, ctx.obj.json)
+            return code
+
+
+@click.group(cls=_Commands, epilog=EXIT_CODES_HELP, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--router", metavar="URL", help="URL of the router.  [env: RPCMQ_ROUTER; default: tcp://127.0.0.1:7700]")
+@click.pass_context
+def _group(ctx: click.Context, router: str | None) -> None:
+    """RPC for cloud controllers over ZeroMQ and gevent."""
+    ctx.obj = State(router)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command that ``arguments`` (default: those of the process) name, and exit."""
+    try:
+        code = _group.main(arguments, prog_name="rpcmq", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        code = ExitCode.INTERRUPTED
+    sys.exit(code or 0)

@@ -1,0 +1,261 @@
+"""``rpcmq bench``: how many calls and casts a second go through a router, and how long they take."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from time import monotonic, perf_counter
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+import gevent
+from gevent.subprocess import Popen
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from rpcmq.cli.exit_codes import ExitCode
+from rpcmq.cli.options import State, connects, json_option, make_client, positive
+from rpcmq.cli.output import Output, add_row, print_json, table
+from rpcmq.cli.text import microseconds
+from rpcmq.core.histogram import Histogram
+from rpcmq.errors import CallTimeout, RouterUnreachable
+
+if TYPE_CHECKING:
+    from rpcmq.client import Client
+
+__all__ = ["BenchEndpoint", "bench_command"]
+
+_START_SECONDS = 15.0
+_STOP_SECONDS = 5.0
+#: How long the last casts of a step may take to be run (seconds).
+_SETTLE_SECONDS = 30.0
+
+
+class BenchEndpoint:
+    """What the measured service serves."""
+
+    def __init__(self) -> None:
+        self._casts = 0
+
+    def echo(self, ctx: Any, data: Any) -> Any:
+        """Return ``data``."""
+        return data
+
+    def count(self, ctx: Any, data: Any) -> None:
+        """Count a cast."""
+        self._casts += 1
+
+    def counted(self, ctx: Any) -> int:
+        """How many casts were counted."""
+        return self._casts
+
+
+def _widths(ctx: click.Context, parameter: click.Parameter, value: str) -> list[int]:
+    try:
+        widths = [int(part) for part in value.split(",")]
+    except ValueError:
+        widths = [0]
+    if not all(1 <= width <= 10_000 for width in widths):
+        raise click.BadParameter(f"{value!r}: expected numbers from 1 to 10000, separated by commas")
+    return widths
+
+
+def _terminate(number: int, frame: object) -> NoReturn:
+    # As an exception, so that the processes that were started are ended on the way out.
+    sys.exit(ExitCode.TERMINATED)
+
+
+@click.command("bench")
+@click.option("--seconds", type=positive, default=2.0, show_default=True, help="Duration of each step.")
+@click.option(
+    "--concurrency",
+    metavar="W,W,...",
+    default="1,16,64,256",
+    show_default=True,
+    callback=_widths,
+    help="Calls outstanding, one number a step.",
+)
+@click.option(
+    "--payload", type=click.IntRange(0, 2**20), default=100, show_default=True, help="Bytes of text in each message."
+)
+@click.option("--timeout", type=positive, default=5.0, show_default=True, help="Seconds to wait for the router.")
+@json_option
+@connects
+@click.pass_obj
+def bench_command(state: State, seconds: float, concurrency: list[int], payload: int, timeout: float) -> None:
+    """Measure calls and casts a second and the latency of calls, from this process to one service.
+
+    Without --router and RPCMQ_ROUTER a router process of its own is started. The service is always a
+    process of its own. A cast counts when its method has run.
+    """
+    signal.signal(signal.SIGTERM, _terminate)
+    topic = f"rpcmq-bench-{secrets.token_hex(4)}"
+    with ExitStack() as stack:
+        if state.router is None and "RPCMQ_ROUTER" not in os.environ:
+            started = stack.enter_context(_running("router", "--listen", "tcp://127.0.0.1:0", "--log-format", "json"))
+            state.router = started["url"]
+        client = stack.enter_context(make_client(state, 10.0))
+        client.connect(timeout)
+        router = client.config.router
+        serve = ("serve", "rpcmq.cli.bench:BenchEndpoint", "--topic", topic, "--log-format", "json")
+        # It must not make calls wait in the router: the width of the sweep is what is measured.
+        wide = ("--concurrency", str(max(256, *concurrency)))
+        stack.enter_context(_running("--router", router, *serve, *wide, "--exchange", client.config.exchange))
+        rows = _measure(client, topic, seconds, concurrency, "x" * payload)
+    if state.json:
+        print_json({"router": router, "payload_bytes": payload, "seconds": seconds, "steps": rows})
+        return
+    made = table(f"{payload} bytes a message", "", ">W", ">a second", ">p50", ">p90", ">p99", ">max")
+    for row in rows:
+        quantiles = [microseconds(row["latency_us"].get(name)) for name in ("p50", "p90", "p99", "max")]
+        add_row(made, (row["verb"], row["concurrency"], f"{row['per_second']:,.0f}", *quantiles))
+    Output().print(made)
+
+
+def _measure(client: Client, topic: str, seconds: float, widths: list[int], data: str) -> list[dict[str, Any]]:
+    console = Output(stderr=True)
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as progress:
+        task = progress.add_task("", total=seconds * (len(widths) + 1))
+
+        def moved(description: str, by: float) -> None:
+            progress.update(task, description=description, advance=by)
+
+        rows = [_calls(client, topic, seconds, width, data, moved) for width in widths]
+        rows.append(_casts(client, topic, seconds, data, moved))
+    return rows
+
+
+def _calls(
+    client: Client, topic: str, seconds: float, width: int, data: str, moved: Callable[[str, float], None]
+) -> dict[str, Any]:
+    message = {"method": "echo", "args": {"data": data}}
+    client.call(None, topic, message)
+    latency = Histogram()
+    started = perf_counter()
+    end = started + seconds
+
+    def caller() -> None:
+        before = perf_counter()
+        while before < end:
+            client.call(None, topic, message)
+            after = perf_counter()
+            latency.record((after - before) * 1e6)
+            before = after
+
+    callers = [gevent.spawn(caller) for _ in range(width)]
+    _watch(f"calls, W = {width}", seconds, moved)
+    gevent.joinall(callers, raise_error=True)
+    return {
+        "verb": "call",
+        "concurrency": width,
+        "count": latency.count,
+        "per_second": round(latency.count / (perf_counter() - started), 1),
+        "latency_us": {
+            **{f"p{q * 100:g}": latency.quantile(q) for q in (0.5, 0.9, 0.99)},
+            "max": latency.max,
+        },
+    }
+
+
+def _casts(
+    client: Client, topic: str, seconds: float, data: str, moved: Callable[[str, float], None]
+) -> dict[str, Any]:
+    message = {"method": "count", "args": {"data": data}}
+    started = perf_counter()
+
+    def caster() -> int:
+        sent = 0
+        while perf_counter() < started + seconds:
+            for _ in range(100):
+                client.cast(None, topic, message)
+            sent += 100
+            gevent.sleep(0)
+        return sent
+
+    casting = gevent.spawn(caster)
+    _watch("casts", seconds, moved)
+    casting.join()
+    count = casting.get()
+    give_up = perf_counter() + _SETTLE_SECONDS
+    while client.call(None, topic, {"method": "counted", "args": {}}) < count:
+        if perf_counter() > give_up:
+            raise CallTimeout(f"of {count} casts some were not run within {_SETTLE_SECONDS:g} s")
+        gevent.sleep(0.005)
+    rate = round(count / (perf_counter() - started), 1)
+    return {"verb": "cast", "concurrency": 1, "count": count, "per_second": rate, "latency_us": {}}
+
+
+def _watch(description: str, seconds: float, moved: Callable[[str, float], None]) -> None:
+    """Move the progress bar while a step runs."""
+    end = monotonic() + seconds
+    moved(description, 0)
+    while (left := end - monotonic()) > 0:
+        # Rarely: drawing takes time from what is measured.
+        step = min(left, 0.5)
+        gevent.sleep(step)
+        moved(description, step)
+
+
+class _HeldSignals:
+    """SIGINT and SIGTERM wait until :meth:`release`: a process that was just made must not be lost sight of."""
+
+    def __init__(self) -> None:
+        self._held: list[int] = []
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        self._handlers = [(number, signal.signal(number, self._hold)) for number in numbers]
+
+    def _hold(self, number: int, frame: object) -> None:
+        self._held.append(number)
+
+    def release(self) -> None:
+        """Let them come, those that waited first."""
+        for number, handler in self._handlers:
+            signal.signal(number, handler)
+        for held in self._held:
+            signal.raise_signal(held)
+
+
+@contextmanager
+def _running(*arguments: str) -> Iterator[dict[str, Any]]:
+    """A process of this command; gives the first record of its log. Ends it afterwards."""
+    command = [sys.executable, "-m", "rpcmq.cli", *arguments]
+    signals = _HeldSignals()
+    reader: gevent.Greenlet[..., None] | None = None
+    process: Any = Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        signals.release()
+        line = gevent.with_timeout(_START_SECONDS, process.stderr.readline, timeout_value=b"")
+        try:
+            record: dict[str, Any] = json.loads(line)
+        except ValueError:
+            text = line.decode(errors="replace").strip() or f"it said nothing within {_START_SECONDS:g} s"
+            raise RouterUnreachable(f"{' '.join(arguments[:2])} did not start: {text}") from None
+        reader = gevent.spawn(_drain, process.stderr)
+        yield record
+    finally:
+        process.terminate()
+        try:
+            process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if reader is not None:
+            reader.kill()
+        process.stderr.close()
+
+
+def _drain(stream: Any) -> None:
+    while stream.readline():
+        pass

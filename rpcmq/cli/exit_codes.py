@@ -1,0 +1,101 @@
+"""What the exit status of the ``rpcmq`` command means, and how an error becomes one."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import IntEnum
+
+from rpcmq.cli.text import plain
+from rpcmq.errors import (
+    CallError,
+    CallTimeout,
+    IdentityTaken,
+    LinkLost,
+    NoConsumer,
+    Overloaded,
+    RemoteError,
+    RouterUnreachable,
+    RpcError,
+    UsageError,
+)
+
+__all__ = ["EXIT_CODES", "EXIT_CODES_HELP", "ExitCode", "code_of", "report"]
+
+
+class ExitCode(IntEnum):
+    """Exit status of ``rpcmq``; ``EXIT_CODES`` says what each means."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    TIMEOUT = 4
+    NO_CONSUMER = 5
+    REMOTE_ERROR = 6
+    OVERLOADED = 7
+    LINK_LOST = 8
+    REFUSED = 9
+    INTERRUPTED = 130
+    BROKEN_PIPE = 141
+    TERMINATED = 143
+
+
+EXIT_CODES = {
+    ExitCode.OK: "done",
+    ExitCode.FAILED: "failed for a reason that has no code of its own",
+    ExitCode.USAGE: "wrong arguments or configuration; nothing was sent",
+    ExitCode.UNREACHABLE: "there is no router, or it does not take us",
+    ExitCode.TIMEOUT: "the call timed out",
+    ExitCode.NO_CONSUMER: "nobody consumes the topic",
+    ExitCode.REMOTE_ERROR: "the method raised an exception",
+    ExitCode.OVERLOADED: "a bounded queue is full",
+    ExitCode.LINK_LOST: "the consumer or the router went away during the call",
+    ExitCode.REFUSED: "the router refused the request",
+    ExitCode.INTERRUPTED: "interrupted (SIGINT)",
+    ExitCode.BROKEN_PIPE: "whoever read the output has gone",
+    ExitCode.TERMINATED: "terminated (SIGTERM)",
+}
+
+EXIT_CODES_HELP = "\b\nExit codes:\n" + "\n".join(f"  {code:<4} {text}" for code, text in EXIT_CODES.items())
+
+_CODES: dict[type[Exception], ExitCode] = {
+    UsageError: ExitCode.USAGE,
+    RouterUnreachable: ExitCode.UNREACHABLE,
+    IdentityTaken: ExitCode.UNREACHABLE,
+    CallTimeout: ExitCode.TIMEOUT,
+    NoConsumer: ExitCode.NO_CONSUMER,
+    Overloaded: ExitCode.OVERLOADED,
+    LinkLost: ExitCode.LINK_LOST,
+    CallError: ExitCode.REFUSED,
+    RpcError: ExitCode.FAILED,
+}
+
+
+def remote_cause(error: Exception) -> RemoteError | None:
+    """What the method raised, if it is that: the error itself, or what the error was rebuilt from."""
+    if isinstance(error, RemoteError):
+        return error
+    return error.__cause__ if isinstance(error.__cause__, RemoteError) else None
+
+
+def code_of(error: Exception) -> ExitCode | None:
+    """The exit code for ``error``; None if it is none of rpcmq's errors, but a defect."""
+    if remote_cause(error) is not None:
+        return ExitCode.REMOTE_ERROR
+    return next((code for kind, code in _CODES.items() if isinstance(error, kind)), None)
+
+
+def report(error: Exception, code: ExitCode, as_json: bool) -> None:
+    """Say on standard error what went wrong: a line for a reader, or an object for a program."""
+    remote = remote_cause(error)
+    if not as_json:
+        lines = str(remote or error).splitlines() or [type(error).__name__]
+        print(*(f"rpcmq: {plain(line)}" for line in lines), sep="\n", file=sys.stderr)
+        return
+    answer = {"error": type(error).__name__, "text": str(error), "exit_code": int(code)}
+    if isinstance(error, CallError):
+        answer["details"] = error.details
+    if remote is not None:
+        answer |= {"error": remote.exc_type, "text": remote.value, "host": remote.host, "traceback": remote.traceback}
+    print(json.dumps(answer, default=str), file=sys.stderr)

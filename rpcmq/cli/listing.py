@@ -1,0 +1,188 @@
+"""``rpcmq ls`` and ``rpcmq describe``: what the router and a service say of themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import click
+from rich.table import Table
+
+from rpcmq.cli.options import State, connects, json_option, make_client, positive
+from rpcmq.cli.output import Output, add_row, print_json, table
+from rpcmq.cli.text import microseconds, plain
+
+__all__ = ["describe_command", "ls_command"]
+
+_VIEWS = ("overview", "summary", "processes", "topics", "calls", "methods")
+
+
+@click.command("ls")
+@click.option("--view", type=click.Choice(_VIEWS), default="overview", show_default=True, help="What to list.")
+@click.option(
+    "--stuck", type=positive, default=30.0, show_default=True, help="Seconds after which work in flight is marked."
+)
+@click.option("--timeout", type=positive, default=5.0, show_default=True, help="Seconds.")
+@json_option
+@connects
+@click.pass_obj
+def ls_command(state: State, view: str, stuck: float, timeout: float) -> None:
+    """List processes, topics, consumers, their credit, and what is in flight.
+
+    Marked are processes that do not answer or are slow to take events, consumers whose work has been
+    in flight for long, and topics where messages wait with nobody to take them.
+    """
+    with make_client(state, timeout) as client:
+        answer = client.query(view, timeout)
+    if state.json:
+        print_json(answer)
+        return
+    output = Output()
+    for each in _tables(answer, stuck):
+        output.print(each)
+    if answer.get("truncated"):
+        output.print(f"... and {answer['truncated']} more")
+
+
+def _tables(answer: dict[str, Any], stuck: float) -> Iterator[Table | str]:
+    if "router" in answer:
+        yield _summary(answer)
+    if "processes" in answer:
+        yield _processes(answer["processes"])
+    if "topics" in answer and isinstance(answer["topics"], list):
+        yield _topics(answer["topics"])
+        yield _consumers(answer["topics"], stuck)
+    if "calls" in answer:
+        yield _calls(answer["calls"], stuck)
+    if "methods" in answer:
+        yield _methods(answer["methods"])
+
+
+def _summary(answer: dict[str, Any]) -> Table:
+    made = table("Router", "name", ">id", ">up", ">links", ">calls in flight", "state")
+    state = "draining" if answer["draining"] else "serving"
+    up = f"{answer['uptime_seconds']:.0f} s"
+    add_row(made, (answer["router"], answer["router_id"], up, answer["links"], answer["calls_in_flight"], state))
+    return made
+
+
+def _processes(rows: list[dict[str, Any]]) -> Table:
+    made = table(
+        "Processes", "identity", "type", ">for s", ">silent s", ">calls", ">in flight", ">to send", "consumes", "mark"
+    )
+    for row in rows:
+        marks = [] if row["state"] == "answering" else [str(row["state"])]
+        if row.get("slow"):
+            marks.append(f"slow: {row['queued']} events wait")
+        if lost := sum(row.get("dropped", {}).values()):
+            marks.append(f"{lost} events lost")
+        consumes = ", ".join(row["consumers"] + row.get("patterns", []))
+        add_row(
+            made,
+            (
+                row["identity"],
+                row["queue_type"],
+                f"{row['connected_seconds']:.0f}",
+                f"{row['silent_seconds']:.0f}",
+                row["calls"],
+                row["in_flight"],
+                row["to_send"],
+                consumes,
+                ", ".join(marks),
+            ),
+            "yellow" if marks else "",
+        )
+    return made
+
+
+def _name(row: dict[str, Any]) -> str:
+    return f"{row['exchange']}/{row['topic']}" if row["exchange"] else str(row["topic"])
+
+
+def _topics(rows: list[dict[str, Any]]) -> Table:
+    made = table("Topics", "topic", ">consumers", ">in flight", ">queued", ">bytes", "dropped", "mark")
+    for row in rows:
+        consumers = row["consumers"]
+        mark = ""
+        if not consumers:
+            seen = row["last_seen_seconds"]
+            mark = f"no consumer, last seen {seen:.0f} s ago" if row["registered"] else "no consumer, never seen"
+        elif row["queued"] and not any(c["state"] == "answering" for c in consumers):
+            mark = "no consumer answers"
+        dropped = ", ".join(f"{count} {reason}" for reason, count in row["dropped"].items())
+        cells = (_name(row), len(consumers), row["in_flight"], row["queued"], row["queued_bytes"], dropped, mark)
+        add_row(made, cells, "red" if mark and row["queued"] else "yellow" if mark else "")
+    return made
+
+
+def _consumers(topics: list[dict[str, Any]], stuck: float) -> Table:
+    made = table(
+        "Consumers", "topic", "server", "identity", ">credit", ">in flight", ">oldest s", ">settled", ">queued", "mark"
+    )
+    for topic in topics:
+        for row in topic["consumers"]:
+            mark = _consumer_mark(row, stuck)
+            oldest = f"{row['oldest_seconds']:.1f}" if row["in_flight"] else ""
+            add_row(
+                made,
+                (
+                    _name(topic),
+                    row["server"],
+                    row["identity"],
+                    row["credit"],
+                    row["in_flight"],
+                    oldest,
+                    row["settled"],
+                    row["queued"],
+                    mark,
+                ),
+                "red" if mark.startswith("stuck") else "yellow" if mark else "",
+            )
+    return made
+
+
+def _consumer_mark(row: dict[str, Any], stuck: float) -> str:
+    if row["in_flight"] and row["oldest_seconds"] >= stuck:
+        return "stuck"
+    if row["state"] != "answering":
+        return str(row["state"])
+    return "slow: no credit left" if row["in_flight"] >= row["credit"] else ""
+
+
+def _calls(rows: list[dict[str, Any]], stuck: float) -> Table:
+    made = table("Calls", "caller", "topic", "method", ">for s", "state", "server", ">attempt")
+    for row in rows:
+        cells = (row["caller"], row["topic"], row["method"], f"{row['seconds']:.1f}", row["state"], row["server"])
+        add_row(made, (*cells, row["attempt"]), "red" if row["seconds"] >= stuck else "")
+    return made
+
+
+def _methods(rows: list[dict[str, Any]]) -> Table:
+    made = table("Methods", "topic", "method", ">calls", ">casts", ">errors", ">p50", ">p90", ">p99", ">max", "ended")
+    for row in rows:
+        ended = ", ".join(f"{count} {outcome}" for outcome, count in row["outcomes"].items() if outcome != "ok")
+        quantiles = [microseconds(value) for value in row["latency_us"].values()]
+        cells = (row["topic"], row["method"], row["calls"], row["casts"], row["errors"], *quantiles)
+        add_row(made, (*cells, microseconds(row["max_us"]), ended), "yellow" if row["errors"] else "")
+    return made
+
+
+@click.command("describe")
+@click.argument("topic")
+@click.option("--timeout", type=positive, default=10.0, show_default=True, help="Seconds.")
+@json_option
+@connects
+@click.pass_obj
+def describe_command(state: State, topic: str, timeout: float) -> None:
+    """Show the methods that are served on TOPIC: signatures and docstrings, asked of one consumer."""
+    with make_client(state, timeout) as client:
+        answer = client.describe(topic, timeout)
+    if state.json:
+        print_json(answer)
+        return
+    echo: Callable[[str], None] = click.echo
+    echo(plain(f"{answer['topic']}: {answer['endpoint']} on {answer['server']}"))
+    for method in answer["methods"]:
+        echo(f"\n  {plain(method['name'])}{plain(method['signature'])}")
+        for line in method["doc"].splitlines():
+            echo(f"      {plain(line)}".rstrip())

@@ -1,0 +1,85 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from rpcmq.client import Client
+
+__all__ = ["State", "connects", "json_option", "make_client", "positive"]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+#: A number above zero.
+positive = click.FloatRange(min=0, min_open=True)
+
+
+@dataclass
+class State:
+    """What was given before the command, and what the command's own options make of it.
+
+    Attributes:
+        router: URL of the router; None: from the environment.
+        exchange: namespace of the topics; None: from the environment.
+        json: print for programs, not for readers.
+    """
+
+    router: str | None
+    exchange: str | None = None
+    json: bool = False
+
+
+def _keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    def callback(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
+        if value is not None and value is not False:
+            setattr(ctx.obj, name, value)
+
+    return callback
+
+
+def connects(command: Command) -> Command:
+    """``--router`` and ``--exchange``: for a command that talks to a router."""
+    router = click.option(
+        "--router", metavar="URL", expose_value=False, callback=_keep("router"), help="URL of the router."
+    )
+    exchange = click.option(
+        "--exchange",
+        metavar="NAME",
+        expose_value=False,
+        callback=_keep("exchange"),
+        help="Namespace of the topics.  [env: RPCMQ_EXCHANGE]",
+    )
+    return router(exchange(command))
+
+
+def json_option(command: Command) -> Command:
+    """``--json``: for a command that prints data; errors become JSON, too."""
+    return click.option(
+        "--json", is_flag=True, expose_value=False, callback=_keep("json"), help="Print JSON, for programs."
+    )(command)
+
+
+def make_client(state: State, timeout: float) -> Client:
+    """A client for one command.
+
+    Args:
+        timeout: seconds that the command may take; connecting takes no longer either.
+    """
+    import logging
+
+    from gevent import get_hub
+
+    from rpcmq.client import Client
+
+    # Ctrl-C ends the command wherever it comes; gevent need not print where that was.
+    hub: Any = get_hub()
+    hub.NOT_ERROR = (*hub.NOT_ERROR, KeyboardInterrupt)
+
+    # What fails is raised, and reported once; of what is logged, errors are all that matters here.
+    logging.basicConfig(level=logging.ERROR, format="rpcmq: %(message)s")
+    return Client(state.router, exchange=state.exchange, timeout=timeout, connect_timeout=max(0.01, min(5.0, timeout)))

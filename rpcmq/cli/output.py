@@ -1,0 +1,66 @@
+"""Printing for readers (tables) and for programs (JSON)."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from rpcmq.cli.text import plain
+from rpcmq.errors import PayloadError
+from rpcmq.payload import TypedJson
+
+__all__ = ["Output", "add_row", "print_json", "print_result", "table"]
+
+#: Columns where the output is no terminal: nothing is to be cut off there.
+_WIDE = 240
+
+
+class Output(Console):
+    """Standard output (or standard error) for tables; who stops reading gets no complaint."""
+
+    def __init__(self, stderr: bool = False) -> None:
+        stream = sys.stderr if stderr else sys.stdout
+        super().__init__(stderr=stderr, highlight=False, width=None if stream.isatty() else _WIDE)
+
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command's entry point."""
+        raise BrokenPipeError
+
+
+def table(title: str, *columns: str) -> Table:
+    """An empty table; a column whose name begins with ``>`` is aligned to the right."""
+    made = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        made.add_column(column.lstrip(">"), justify="right" if column.startswith(">") else "left", overflow="fold")
+    return made
+
+
+def add_row(to: Table, cells: Sequence[object], style: str = "") -> None:
+    """Add a row of plain text to the table ``to``."""
+    to.add_row(*(Text("" if cell is None else plain(cell)) for cell in cells), style=style)
+
+
+def print_json(value: object, indent: int | None = None) -> None:
+    """Print plain data as JSON: on one line, unless there is an ``indent``."""
+    print(json.dumps(value, indent=indent, default=str), flush=True)
+
+
+def print_result(value: Any, compact: bool) -> None:
+    """Print what a method returned, as typed JSON: a datetime is ``{"$": "datetime", "v": "..."}``.
+
+    What typed JSON does not know is printed as a string, its ``repr``.
+
+    Args:
+        compact: on one line.
+    """
+    try:
+        text = TypedJson().encode(value).decode()
+    except PayloadError:
+        text = json.dumps(repr(value))
+    print_json(json.loads(text), None if compact else 2)

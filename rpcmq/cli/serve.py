@@ -1,0 +1,101 @@
+"""``rpcmq serve``."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import sys
+from typing import Any
+
+import click
+
+from rpcmq.cli.options import State, connects, make_client, positive
+
+__all__ = ["serve_command"]
+
+
+def load_endpoint(path: str) -> Any:
+    """The object that ``module:Object`` names; a class is instantiated, ``module`` alone is itself.
+
+    Raises:
+        click.UsageError: there is none.
+    """
+    module_name, _, attributes = path.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ImportError as error:
+        raise click.UsageError(f"{path!r}: cannot import {module_name!r}: {error}") from error
+    for name in attributes.split(".") if attributes else ():
+        try:
+            found = getattr(found, name)
+        except AttributeError:
+            raise click.UsageError(f"{path!r}: {found!r} has no {name!r}") from None
+    if not inspect.isclass(found):
+        return found
+    try:
+        return found()
+    except TypeError as error:
+        raise click.UsageError(f"{path!r}: cannot be made without arguments: {error}") from error
+
+
+@click.command("serve")
+@click.argument("endpoint", metavar="MODULE[:OBJECT]")
+@click.option("--topic", required=True, help="Topic to serve.")
+@click.option("--host", help="Name of this server: TOPIC.HOST is its own topic.  [default: the host's name]")
+@click.option(
+    "--concurrency", type=click.IntRange(1, 65535), default=64, show_default=True, help="Requests run at once."
+)
+@click.option(
+    "--drain-seconds", type=positive, default=30.0, show_default=True, help="How long a stop waits for what runs."
+)
+@click.option(
+    "--timeout", type=positive, default=30.0, show_default=True, help="Seconds to wait for the router at start."
+)
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
+)
+@connects
+@click.pass_obj
+def serve_command(
+    state: State,
+    endpoint: str,
+    topic: str,
+    host: str | None,
+    concurrency: int,
+    drain_seconds: float,
+    timeout: float,
+    log_format: str,
+    log_level: str,
+) -> None:
+    """Serve the public methods of MODULE:OBJECT, which is found from the current directory.
+
+    OBJECT is a class, which is made without arguments, or any object; without it, the module's own
+    functions are served. A method gets the request context first. SIGTERM and SIGINT stop it: what
+    runs may finish.
+    """
+    import logging
+
+    from rpcmq.client import Service
+    from rpcmq.server.log import log_event, start_logging
+
+    start_logging(log_format, log_level)
+    log = logging.getLogger("rpcmq.serve")
+    service = Service(
+        topic,
+        load_endpoint(endpoint),
+        host=host,
+        client=make_client(state, timeout),
+        concurrency=concurrency,
+        drain_seconds=drain_seconds,
+    )
+    with service.client as client:
+        service.start(timeout)
+        where = {"topic": str(service.address), "router": client.config.router, "identity": client.identity}
+        text = f"serving {where['topic']} on {where['router']} as {where['identity']}"
+        log_event(log, logging.INFO, "serving", text, **where)
+        service.wait()
+        log_event(log, logging.INFO, "stopped", "stopped")

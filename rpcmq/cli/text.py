@@ -1,0 +1,20 @@
+"""Text for terminals; imports nothing, so that every command may use it."""
+
+from __future__ import annotations
+
+__all__ = ["microseconds", "plain"]
+
+
+def plain(value: object) -> str:
+    """``value`` as text that changes nothing of a terminal, whoever chose it."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(value))
+
+
+def microseconds(value: float | None) -> str:
+    """A latency for readers."""
+    if value is None:
+        return "-"
+    for unit, size in (("s", 1e6), ("ms", 1e3)):
+        if value >= size:
+            return f"{value / size:.3g} {unit}" if value < 1000 * size else f"{value / size:.0f} {unit}"
+    return f"{value:.0f} us"

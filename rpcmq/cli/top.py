@@ -1,0 +1,92 @@
+"""``rpcmq top``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import click
+import gevent
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from rpcmq.cli.options import State, connects, json_option, make_client, positive
+from rpcmq.cli.output import Output, add_row, print_json, table
+from rpcmq.cli.rates import rates
+from rpcmq.cli.text import microseconds, plain
+
+if TYPE_CHECKING:
+    from rpcmq.client import Client
+
+__all__ = ["top_command"]
+
+
+@click.command("top")
+@click.option("--once", is_flag=True, help="Watch for one interval, print, and end.")
+@click.option("--interval", type=positive, default=1.0, show_default=True, help="Seconds between two looks.")
+@click.option("--all", "show_all", is_flag=True, help="Show methods that nobody used in the interval, too.")
+@click.option("--timeout", type=positive, default=5.0, show_default=True, help="Seconds to wait for the router.")
+@json_option
+@connects
+@click.pass_obj
+def top_command(state: State, once: bool, interval: float, show_all: bool, timeout: float) -> None:
+    """Watch calls, casts and errors a second, and latencies, of each topic and method.
+
+    Latencies are those of the interval, from receipt in the router to the reply (calls) or until the
+    consumer was done (casts). With --json: one object a line for each interval.
+    """
+    with make_client(state, timeout) as client:
+        samples = _samples(client, interval, timeout, show_all)
+        if once:
+            samples = iter([next(samples)])
+        if state.json:
+            for sample in samples:
+                print_json(sample)
+        elif once or not sys.stdout.isatty():
+            for sample in samples:
+                Output().print(_screen(sample))
+        else:
+            output = Output()
+            with Live(console=output, auto_refresh=False, screen=True) as live:
+                for sample in samples:
+                    live.update(_screen(sample, output.height), refresh=True)
+
+
+def _samples(client: Client, interval: float, timeout: float, show_all: bool) -> Iterator[dict[str, Any]]:
+    before, at = client.query("methods", timeout)["methods"], monotonic()
+    while True:
+        gevent.sleep(max(0.0, at + interval - monotonic()))
+        methods, now = client.query("methods", timeout)["methods"], monotonic()
+        summary = client.query("summary", timeout)
+        rows = rates(before, methods, now - at)
+        yield {
+            **{name: summary[name] for name in ("router", "uptime_seconds", "links", "topics", "calls_in_flight")},
+            "interval_seconds": round(now - at, 3),
+            "methods": rows if show_all else [row for row in rows if _used(row)],
+        }
+        before, at = methods, now
+
+
+def _used(row: dict[str, Any]) -> bool:
+    busy = row["calls_per_second"] or row["casts_per_second"] or row["errors_per_second"]
+    return bool(busy or row["latency_us"]["p50"] is not None)
+
+
+def _screen(sample: dict[str, Any], height: int = 1000) -> Group:
+    rows = sample["methods"]
+    head = (
+        f"router {sample['router']}, up {sample['uptime_seconds']:.0f} s: {sample['links']} links, "
+        f"{sample['topics']} topics, {sample['calls_in_flight']} calls in flight, "
+        f"{sum(row['calls_per_second'] for row in rows):,.0f} calls/s, "
+        f"{sum(row['casts_per_second'] for row in rows):,.0f} casts/s"
+    )
+    made = table("", "topic", "method", ">calls/s", ">casts/s", ">errors/s", ">p50", ">p90", ">p99")
+    made.title = None
+    for row in rows[: max(1, height - 4)]:
+        numbers = [f"{row[name + '_per_second']:,.1f}" for name in ("calls", "casts", "errors")]
+        quantiles = map(microseconds, row["latency_us"].values())
+        add_row(made, (row["topic"], row["method"], *numbers, *quantiles), "yellow" if row["errors_per_second"] else "")
+    return Group(Text(plain(head)), made)

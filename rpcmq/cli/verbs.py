@@ -1,0 +1,154 @@
+"""``rpcmq call``, ``cast`` and ``fanout``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import click
+
+from rpcmq.cli.options import State, connects, json_option, make_client, positive
+
+__all__ = ["call_command", "cast_command", "fanout_command"]
+
+
+def _json_object(ctx: click.Context, parameter: click.Parameter, value: str | None) -> dict[str, Any] | None:
+    if value is None:
+        return None
+    try:
+        parsed = json.loads(value, parse_constant=_no_constant)
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} is not JSON: {error}") from None
+    if not isinstance(parsed, dict):
+        raise click.BadParameter(f'{value!r}: expected a JSON object like {{"name": 1}}')
+    return parsed
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no JSON value")
+
+
+def _value(text: str) -> Any:
+    """``text`` as JSON; as it is where it is none."""
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except ValueError:
+        return text
+
+
+def _arguments(pairs: Sequence[str], given: dict[str, Any] | None) -> dict[str, Any]:
+    arguments = dict(given or {})
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"{pair!r}: expected name=value")
+        if name in arguments:
+            raise click.UsageError(f"argument {name!r} is given twice")
+        arguments[name] = _value(text)
+    return arguments
+
+
+def _request(command: Any) -> Any:
+    for decorate in (
+        click.argument("pairs", nargs=-1, metavar="[NAME=VALUE]..."),
+        click.argument("method"),
+        click.argument("topic"),
+        click.option("--args", "given", metavar="JSON", callback=_json_object, help="Arguments as one JSON object."),
+        click.option("--ctx", "context", metavar="JSON", callback=_json_object, help="Request context."),
+        click.option("--timeout", type=positive, default=60.0, show_default=True, help="Seconds."),
+        json_option,
+        connects,
+        click.pass_obj,
+    ):
+        command = decorate(command)
+    return command
+
+
+@click.command("call")
+@click.option("--multi", is_flag=True, help="Print each item that the method yields, as it comes.")
+@click.option("--mandatory", is_flag=True, help="Fail at once if nobody consumes the topic.")
+@_request
+def call_command(
+    state: State,
+    topic: str,
+    method: str,
+    pairs: tuple[str, ...],
+    given: dict[str, Any] | None,
+    context: dict[str, Any] | None,
+    timeout: float,
+    multi: bool,
+    mandatory: bool,
+) -> None:
+    """Call METHOD on one consumer of TOPIC and print what it returns, as JSON.
+
+    A VALUE is JSON where it can be read as that, otherwise text: count=3, name=web, tags='["a"]'.
+    What JSON has no form for is printed as {"$": "datetime", "v": "2026-01-31T12:00:00"} and the like.
+    """
+    if multi and mandatory:
+        raise click.UsageError("--multi and --mandatory do not go together")
+    from rpcmq.cli.output import print_result
+
+    message = {"method": method, "args": _arguments(pairs, given)}
+    with make_client(state, timeout) as client:
+        if not multi:
+            print_result(client.call(context, topic, message, timeout, mandatory=mandatory), state.json)
+            return
+        for item in client.multicall(context, topic, message, timeout):
+            print_result(item, compact=True)
+
+
+@click.command("cast")
+@click.option("--confirm/--no-confirm", default=True, show_default=True, help="Wait until the router has it.")
+@click.option("--mandatory", is_flag=True, help="Fail if nobody consumes the topic.")
+@click.option("--ttl", type=positive, help="Seconds after which it is not worth delivering any more.")
+@_request
+def cast_command(
+    state: State,
+    topic: str,
+    method: str,
+    pairs: tuple[str, ...],
+    given: dict[str, Any] | None,
+    context: dict[str, Any] | None,
+    timeout: float,
+    confirm: bool,
+    mandatory: bool,
+    ttl: float | None,
+) -> None:
+    """Have METHOD run by one consumer of TOPIC, now or when there is one; no answer.
+
+    A VALUE is JSON where it can be read as that, otherwise text.
+    """
+    if mandatory and not confirm:
+        raise click.UsageError("--mandatory needs --confirm: without it nobody waits for the refusal")
+    message = {"method": method, "args": _arguments(pairs, given)}
+    with make_client(state, timeout) as client:
+        client.cast(context, topic, message, confirm=confirm, mandatory=mandatory, ttl=ttl, timeout=timeout)
+    if state.json:
+        print(json.dumps({"confirmed": confirm}))
+
+
+@click.command("fanout")
+@click.option("--confirm/--no-confirm", default=True, show_default=True, help="Wait until the router has it.")
+@_request
+def fanout_command(
+    state: State,
+    topic: str,
+    method: str,
+    pairs: tuple[str, ...],
+    given: dict[str, Any] | None,
+    context: dict[str, Any] | None,
+    timeout: float,
+    confirm: bool,
+) -> None:
+    """Have METHOD run by all consumers of TOPIC; no answer. Prints how many there are.
+
+    A VALUE is JSON where it can be read as that, otherwise text.
+    """
+    message = {"method": method, "args": _arguments(pairs, given)}
+    with make_client(state, timeout) as client:
+        consumers = client.fanout_cast(context, topic, message, confirm=confirm, timeout=timeout)
+    if state.json:
+        print(json.dumps({"confirmed": confirm, "consumers": consumers}))
+    elif consumers is not None:
+        print(f"sent to {consumers} consumer{'' if consumers == 1 else 's'}")

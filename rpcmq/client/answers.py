@@ -1,0 +1,103 @@
+"""What comes back from a call: a result, an error, or a stream of items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+from typing import Any, Self
+
+from rpcmq.client.process import Process
+from rpcmq.core.caller import STREAM_WINDOW, Call
+from rpcmq.errors import PayloadRefused, RemoteError
+from rpcmq.payload import Codec
+from rpcmq.wire import Kind, payload_of
+
+__all__ = ["Stream", "result_of"]
+
+
+def decoded(codec: Codec, call: Call, part: bytes) -> Any:
+    """The value in ``part``.
+
+    Raises:
+        RemoteError: it is not allowed here, or malformed.
+    """
+    try:
+        return codec.decode(part[10], payload_of(part))
+    except PayloadRefused as error:
+        raise RemoteError("PayloadRefused", f"the reply from {call.address!r} was not decoded: {error}") from error
+
+
+def result_of(codec: Codec, call: Call) -> Any:
+    """What an ended call returned; of a stream, the last item.
+
+    Raises:
+        CallError: it ended without an answer.
+        RemoteError: the method raised; a registered exception class is raised as itself.
+    """
+    if call.error is not None:
+        raise call.error
+    part = call.answer
+    assert part is not None
+    if part[5] == Kind.FAULT:
+        raise codec.decode_exception(part[10], payload_of(part))
+    if part[5] == Kind.END:
+        return decoded(codec, call, call.items[-1]) if call.items else None
+    return decoded(codec, call, part)
+
+
+class Stream:
+    """Iterates over the items of a multicall as they come.
+
+    Args:
+        call: the request, sent already.
+        again: starts the call again if it ended for a reason that another attempt mends.
+    """
+
+    def __init__(self, process: Process, codec: Codec, call: Call, again: Callable[[Call], Call | None]) -> None:
+        self._process = process
+        self._codec = codec
+        self._again = again
+        self._call: Call | None = call
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        call = self._call
+        if call is None:
+            raise StopIteration
+        process = self._process
+        process.connection.check_thread()
+        if not call.items:
+            if not call.done and monotonic() - call.sign_of_life > (call.timeout or 0.0) / 10:
+                # The time for this item starts now, not when the one before it came.
+                self._grant(call)
+            process.wait(call, until_item=True)
+        if call.items:
+            part = call.items.pop(0)
+            call.given += 1
+            if call.given >= STREAM_WINDOW // 2 and not call.done:
+                self._grant(call)
+            return decoded(self._codec, call, part)
+        self._call = self._again(call)
+        if self._call is not None:
+            return next(self)
+        if call.error is None and call.answer is not None and call.answer[5] == Kind.END:
+            raise StopIteration
+        return result_of(self._codec, call)
+
+    def _grant(self, call: Call) -> None:
+        self._process.caller.grant(monotonic(), call, call.given)
+        self._process.connection.schedule()
+        call.given = 0
+
+    def close(self) -> None:
+        """Take no more: the call is cancelled."""
+        call, self._call = self._call, None
+        if call is not None:
+            self._process.cancel(call)
+
+    def __del__(self) -> None:
+        # Garbage is collected in whatever thread happens to notice it.
+        if self._call is not None and not self._call.done:
+            self._process.cancel_soon(self._call)

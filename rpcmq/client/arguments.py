@@ -1,0 +1,79 @@
+"""What callers pass, checked and made into what travels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from rpcmq.client.request import current_request
+from rpcmq.errors import UsageError
+
+__all__ = ["check_seconds", "context_dict", "request_body", "trace_context"]
+
+#: https://www.w3.org/TR/trace-context/, version 00
+_TRACEPARENT = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+def request_body(ctx: Any, msg: Mapping[str, Any]) -> tuple[bytes, dict[str, Any]]:
+    """The method's name as bytes, and what goes into the payload.
+
+    Raises:
+        UsageError: ``msg`` or ``ctx`` is not of the form that a call takes.
+    """
+    try:
+        method = msg["method"]
+        args = msg.get("args")
+    except (TypeError, KeyError, AttributeError):
+        raise UsageError(f'msg must be {{"method": name, "args": {{...}}}}, not {msg!r:.200}') from None
+    if not isinstance(method, str) or not 0 < len(name := method.encode()) <= 255:
+        raise UsageError(f"method must be a name of 1 to 255 bytes, not {method!r:.100}")
+    if type(args) is not dict:
+        if args is not None and not isinstance(args, Mapping):
+            raise UsageError(f"args must be a mapping of names to values, not {type(args).__name__}: {args!r:.100}")
+        args = dict(args or {})
+    return name, {"context": context_dict(ctx), "args": args}
+
+
+def trace_context(traceparent: str | None) -> bytes:
+    """The trace context to send: the one given, else that of the request being handled.
+
+    Raises:
+        UsageError: it is not of the form that W3C Trace Context gives.
+    """
+    if traceparent is None:
+        request = current_request()
+        return b"" if request is None else request.trace
+    if not _TRACEPARENT.fullmatch(traceparent):
+        raise UsageError(f"traceparent {traceparent!r:.80} is not of the form 00-<32 hex>-<16 hex>-<2 hex>")
+    return traceparent.encode()
+
+
+def context_dict(ctx: Any) -> Any:
+    """A request context as it travels.
+
+    Raises:
+        UsageError: it is not None, a mapping, or an object with ``to_dict()``.
+    """
+    if ctx is None or type(ctx) is dict:
+        return ctx
+    to_dict = getattr(ctx, "to_dict", None)
+    if callable(to_dict) and not isinstance(ctx, type):
+        made = to_dict()
+        if not isinstance(made, Mapping):
+            raise UsageError(f"to_dict() of ctx ({type(ctx).__name__}) must give a mapping, not {type(made).__name__}")
+        return dict(made)
+    if isinstance(ctx, Mapping):
+        return dict(ctx)
+    raise UsageError(f"ctx must be None, a mapping or an object with to_dict(), not {type(ctx).__name__}")
+
+
+def check_seconds(name: str, value: object) -> float:
+    """``value`` as seconds.
+
+    Raises:
+        UsageError: it is no positive number, or beyond what the wire can carry.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 4_000_000:
+        raise UsageError(f"{name} must be a positive number of seconds, not {value!r}")
+    return float(value)

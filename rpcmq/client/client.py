@@ -1,0 +1,547 @@
+"""The caller's side: call, cast, fanout, multicall, notify, publish and subscribe."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from time import monotonic, time
+from types import TracebackType
+from typing import Any, Self
+from uuid import uuid4
+
+import gevent
+
+from rpcmq.client.answers import Stream, result_of
+from rpcmq.client.arguments import check_seconds, context_dict, request_body, trace_context
+from rpcmq.client.process import Process, codec_for
+from rpcmq.client.request import current_request
+from rpcmq.client.retry import Retry, RetryBudget
+from rpcmq.client.subscription import Subscriptions
+from rpcmq.config import ClientConfig, load_client_config
+from rpcmq.core.caller import Call
+from rpcmq.errors import CallTimeout, Outcome, UsageError
+from rpcmq.payload import Codec, ExceptionRegistry, Format
+from rpcmq.wire import Address, Flag, Kind, body_of, json_bytes, message, payload_of
+
+__all__ = ["Client", "Target"]
+
+#: How a destination may be given: a topic's name, or an address.
+Target = str | Address
+
+_ANY_FORMAT = Format.JSON.bit | Format.PICKLE.bit | Format.DILL.bit
+_DILL = Format.DILL.bit
+_PRIORITIES = ("DEBUG", "INFO", "WARN", "WARNING", "ERROR", "CRITICAL", "AUDIT", "SAMPLE")
+
+
+class Client:
+    """A connection to a router under one identity.
+
+    Args:
+        router: url of the router; default: ``RPCMQ_ROUTER`` or ``tcp://127.0.0.1:7700``.
+        identity: name of this process in the system; default: host, program, pid and a random part.
+        exceptions: exception classes of the application that are rebuilt when a method raises them.
+        codec: encodes and decodes payloads; default: from the configuration.
+        settings: any field of :class:`rpcmq.config.ClientConfig`, for example ``timeout=10``.
+
+    A client belongs to the OS thread that made it; greenlets share it freely. After a fork the
+    child's first use connects anew, under an identity of its own.
+
+    Raises:
+        ConfigError: a setting is unknown or wrong.
+    """
+
+    def __init__(
+        self,
+        router: str | None = None,
+        identity: str | None = None,
+        *,
+        exceptions: ExceptionRegistry | None = None,
+        codec: Codec | None = None,
+        **settings: Any,
+    ) -> None:
+        arguments = {k: v for k, v in {"router": router, "identity": identity, **settings}.items() if v is not None}
+        self.config: ClientConfig = load_client_config(os.environ, arguments)
+        self._codec = codec or codec_for(self.config, exceptions)
+        self._budget = RetryBudget(self.config.retry_budget_ratio)
+        self._addresses: dict[Target, tuple[bytes, str]] = {}
+        self._open()
+
+    def _open(self) -> None:
+        self._process = Process(self.config, self._codec)
+        self._subscriptions: Subscriptions | None = None
+
+    @property
+    def process(self) -> Process:
+        """The engines under this client. After a fork: new ones."""
+        if self._process.connection.abandoned:
+            if self.config.identity:
+                self.config = replace(self.config, identity=f"{self.config.identity}/{os.getpid()}")
+            self._open()
+        return self._process
+
+    @property
+    def identity(self) -> str:
+        """The name under which the router knows this process."""
+        return self.process.identity
+
+    def connect(self, timeout: float | None = None) -> None:
+        """Wait until the router has welcomed this process.
+
+        Args:
+            timeout: seconds; default: ``connect_timeout``.
+
+        Raises:
+            RouterUnreachable: it has not.
+            IdentityTaken: another live process has this identity.
+        """
+        self.process.connection.check_thread()
+        self.process.connection.wait_ready(self.config.connect_timeout if timeout is None else timeout)
+
+    def close(self, linger_seconds: float = 3.0) -> None:
+        """Say goodbye. Calls in flight end with LinkLost; casts and events are handed to the router first.
+
+        Args:
+            linger_seconds: how long to wait until the router has taken them. It is logged how many it
+                has not, because it is away or their queue is full.
+
+        A client that was not closed is closed when the interpreter exits. ``os._exit``, a signal that
+        is not handled and the end of a ``multiprocessing`` child skip that, so close before them.
+
+        Raises:
+            UsageError: this client belongs to another OS thread.
+        """
+        if not self._process.connection.abandoned:
+            self._process.connection.check_thread()
+            if self._subscriptions is not None:
+                self._subscriptions.close(linger_seconds)
+            self._process.close(linger_seconds)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- verbs -------------------------------------------------------------------------------
+
+    def call(
+        self,
+        ctx: Any,
+        topic: Target,
+        msg: Mapping[str, Any],
+        timeout: float | None = None,
+        *,
+        idempotent: bool = False,
+        mandatory: bool = False,
+        sign_of_life: float | None = None,
+        on_progress: Callable[[Any], None] | None = None,
+        retry: Retry | int | bool | None = None,
+        direct: bool = False,
+        traceparent: str | None = None,
+    ) -> Any:
+        """Ask one consumer of ``topic`` and wait for its answer.
+
+        Args:
+            ctx: request context: None, a mapping, or an object with ``to_dict()``.
+            topic: ``"compute"``, a server's own topic ``"compute.node-7"``, or an ``Address``.
+            msg: ``{"method": name, "args": {name: value}}``.
+            timeout: seconds; default: what the request being handled has left, else the client's.
+            idempotent: may be run twice: it goes to another consumer if the first is lost.
+            mandatory: fail at once with NoConsumer if nobody consumes the topic.
+            sign_of_life: give up when neither an answer nor a keep-alive has come for so many
+                seconds; the service sends keep-alives while the handler runs.
+            on_progress: called with each value that the handler reports.
+            retry: try again after LinkLost or Overloaded, within ``timeout`` and the client's retry
+                budget: True, a number of attempts, or a :class:`Retry`. Implies ``idempotent``.
+            direct: straight to the consumer where possible, with no router in between.
+            traceparent: W3C Trace Context of the caller; default: that of the request being handled.
+
+        Returns:
+            What the method returned; of a generator, the last item.
+
+        Raises:
+            CallError: one of CallTimeout, NoConsumer, Overloaded, LinkLost: why there is no answer.
+            RemoteError: the method raised; a registered exception class is raised as itself.
+            PayloadError: ``ctx`` or ``msg`` cannot be encoded.
+            RouterUnreachable: there is no router.
+            UsageError: a wrong argument.
+        """
+        if retry:
+            return self._call_again(ctx, topic, msg, timeout, retry, mandatory, sign_of_life, on_progress, traceparent)
+        if direct and sign_of_life is not None:
+            raise UsageError("sign_of_life is watched for calls through the router; leave out direct or sign_of_life")
+        if direct:
+            ended = self._call_directly(ctx, topic, msg, self._timeout(timeout), on_progress)
+            if ended is not None:
+                return result_of(self._codec, ended)
+        flags = (Flag.IDEMPOTENT if idempotent else 0) | (Flag.MANDATORY if mandatory else 0)
+        process = self.process
+        progress = self._progress(on_progress)
+        deadline = monotonic() + self._timeout(timeout)
+        call = self._start(Kind.REQUEST, ctx, topic, msg, timeout, flags, sign_of_life, traceparent)
+        process.wait(call, on_progress=progress)
+        if call.error is not None and self._learn_format(call):
+            left = max(0.001, deadline - monotonic())
+            call = self._start(Kind.REQUEST, ctx, topic, msg, left, flags, sign_of_life, traceparent)
+            process.wait(call, on_progress=progress)
+        return result_of(self._codec, call)
+
+    def cast(
+        self,
+        ctx: Any,
+        topic: Target,
+        msg: Mapping[str, Any],
+        *,
+        confirm: bool = False,
+        idempotent: bool = False,
+        mandatory: bool = False,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        traceparent: str | None = None,
+    ) -> None:
+        """Tell one consumer of ``topic``; no answer.
+
+        The cast is kept and re-sent until the router has it. When too many are on their way, this
+        waits.
+
+        Args:
+            ctx, topic, msg: as for :meth:`call`.
+            confirm: return only when the router has it, or raise why it does not take it.
+            idempotent: may be run twice: it goes to another consumer if the first is lost.
+            mandatory: refuse it if nobody consumes the topic (raised with ``confirm``, logged without).
+            ttl: seconds after which it is not worth delivering any more.
+            timeout: seconds to wait for room, and for the confirmation.
+            traceparent: as for :meth:`call`.
+
+        Raises:
+            Overloaded: no room within ``timeout``, or (``confirm``) the topic's queue is full.
+            NoConsumer: (``confirm`` and ``mandatory``) nobody consumes the topic.
+            PayloadError, RouterUnreachable, UsageError: as for :meth:`call`.
+        """
+        flags = (Flag.IDEMPOTENT if idempotent else 0) | (Flag.MANDATORY if mandatory else 0)
+        self._cast(ctx, topic, msg, flags, confirm, ttl, timeout, traceparent)
+
+    def fanout_cast(
+        self, ctx: Any, topic: Target, msg: Mapping[str, Any], *, confirm: bool = False, timeout: float | None = None
+    ) -> int | None:
+        """Tell all consumers of ``topic``; no answer.
+
+        Returns:
+            With ``confirm``: how many consumers the router sends it to.
+
+        Raises:
+            As :meth:`cast`.
+        """
+        return self._cast(ctx, topic, msg, Flag.FANOUT, confirm, None, timeout)
+
+    def multicall(self, ctx: Any, topic: Target, msg: Mapping[str, Any], timeout: float | None = None) -> Iterator[Any]:
+        """Ask one consumer and iterate over what its generator yields, as it is yielded.
+
+        The request is sent when this is called. The service goes at most a few items ahead of the
+        iteration. Closing the iterator cancels the call.
+
+        Args:
+            timeout: longest wait for each item (seconds).
+
+        Raises:
+            As :meth:`call`, while iterating.
+        """
+        call = self._start(Kind.REQUEST, ctx, topic, msg, timeout, Flag.STREAM)
+        process = self.process
+
+        def again(refused: Call) -> Call | None:
+            if not self._learn_format(refused):
+                return None
+            return self._start(Kind.REQUEST, ctx, topic, msg, timeout, Flag.STREAM)
+
+        return Stream(process, self._codec, call, again)
+
+    def notify(
+        self, ctx: Any, event_type: str, payload: Any, priority: str = "INFO", *, publisher_id: str | None = None
+    ) -> None:
+        """Publish an event, to topic ``notifications.<priority>.<event type>``.
+
+        Subscribers receive a mapping with message_id, event_type, publisher_id, priority,
+        timestamp (seconds since the epoch) and payload.
+
+        Raises:
+            UsageError: the priority is unknown or the event type is no topic.
+            PayloadError: the payload cannot be encoded.
+        """
+        if not isinstance(priority, str) or priority.upper() not in _PRIORITIES:
+            raise UsageError(f"priority {priority!r} is unknown; known: {', '.join(_PRIORITIES)}")
+        event = {
+            "message_id": str(uuid4()),
+            "event_type": event_type,
+            "publisher_id": publisher_id or self.identity,
+            "priority": priority.upper(),
+            "timestamp": time(),
+            "payload": payload,
+        }
+        self.publish(ctx, f"notifications.{priority.lower()}.{event_type}", event)
+
+    def publish(self, ctx: Any, topic: str, payload: Any, *, confirm: bool = False) -> int | None:
+        """Send ``payload`` to all who subscribe to a pattern that matches ``topic``.
+
+        Returns:
+            With ``confirm``: how many subscribers there are.
+
+        Raises:
+            PayloadError: the payload cannot be encoded.
+            UsageError: the topic is malformed.
+        """
+        return self._subscribing().publish(context_dict(ctx), topic, payload, confirm)
+
+    def subscribe(self, pattern: str, handler: Callable[[Any, str, Any], None], *, window: int = 1000) -> Any:
+        """Have ``handler(ctx, topic, payload)`` called for each event whose topic matches ``pattern``.
+
+        Args:
+            pattern: words between dots; ``*`` is one word, ``#`` any number of words.
+            handler: runs in one greenlet for all events of this subscription, in order.
+            window: events that may be on their way to here at once.
+
+        Returns:
+            The subscription; ``close()`` ends it, ``lost`` counts events lost because this
+            subscriber was too slow.
+
+        Raises:
+            UsageError: a wrong argument.
+            RouterUnreachable: there is no router.
+        """
+        return self._subscribing().subscribe(pattern, handler, window)
+
+    def query(self, view: str = "overview", timeout: float | None = None) -> dict[str, Any]:
+        """The router's own state: ``overview``, ``summary``, ``processes``, ``topics``, ``calls``, ``methods``.
+
+        Raises:
+            RouterUnreachable, CallTimeout: there is no answer.
+            CallError: there is no such view.
+        """
+        self._ready(self._timeout(timeout))
+        call = Call("router", 0, self._timeout(timeout))
+        process = self.process
+        process.caller.start(monotonic(), call, Kind.QUERY, json_bytes({"what": view}))
+        process.connection.schedule()
+        process.wait(call)
+        if call.error is not None:
+            raise call.error
+        assert call.answer is not None
+        return body_of(call.answer)
+
+    def describe(self, topic: Target, timeout: float | None = None) -> dict[str, Any]:
+        """What is served on ``topic``: methods with signatures and docstrings.
+
+        Raises:
+            As :meth:`call`.
+        """
+        answer: dict[str, Any] = self.call(None, topic, {"method": "rpcmq.describe", "args": {}}, timeout)
+        return answer
+
+    # --- parts -------------------------------------------------------------------------------
+
+    def _start(
+        self,
+        kind: Kind,
+        ctx: Any,
+        topic: Target,
+        msg: Mapping[str, Any],
+        timeout: float | None,
+        flags: int,
+        sign_of_life: float | None = None,
+        traceparent: str | None = None,
+    ) -> Call:
+        process = self.process
+        process.check_usable()
+        address, name = self._address(topic)
+        seconds = self._timeout(timeout)
+        started = monotonic()
+        if not process.uplink.origin:
+            self._ready(seconds)
+            seconds -= monotonic() - started
+        method, body = request_body(ctx, msg)
+        if sign_of_life is not None:
+            check_seconds("sign_of_life", sign_of_life)
+            body["keepalive"] = sign_of_life / 3
+        if self._codec.accepted & _DILL:
+            flags |= Flag.ACCEPTS_DILL
+        known = process.accepts_by_topic.get(address, _ANY_FORMAT & self._codec.accepted)
+        form, payload = process.encode(body, known)
+        # A cast without a ttl does not age on its way; its caller waits for the confirmation only.
+        unlimited = kind == Kind.CAST and timeout is None
+        call = Call(name, flags, None if unlimited else max(0.001, seconds))
+        call.silence = sign_of_life
+        process.caller.start(
+            started,
+            call,
+            kind,
+            payload,
+            format=form,
+            address=address,
+            method=method,
+            trace=trace_context(traceparent),
+        )
+        process.connection.schedule()
+        return call
+
+    def _cast(
+        self, ctx: Any, topic: Target, msg: Mapping[str, Any], flags: int, confirm: bool, ttl: float | None,
+        timeout: float | None, traceparent: str | None = None,
+    ) -> int | None:  # fmt: skip
+        process = self.process
+        seconds = self._timeout(timeout)
+        life = {} if ttl is None else {"ttl": max(1, int(check_seconds("ttl", ttl) * 1000))}
+        address, name = self._address(topic)
+        if not process.has_room:
+            process.check_usable()
+            process.wait_for_room(address, seconds, name)
+        if confirm:
+            return self._confirmed(ctx, topic, msg, flags, ttl, seconds, traceparent)
+        if not process.uplink.origin:
+            process.check_usable()
+            self._ready(seconds)
+        else:
+            process.connection.check_thread()
+            process.connection.check_open()
+        method, body = request_body(ctx, msg)
+        form, payload = process.encode(body, process.accepts_by_topic.get(address, self._codec.accepted))
+        part = message(
+            Kind.CAST,
+            payload,
+            flags=flags,
+            format=form,
+            key=process.uplink.next_key(),
+            address=address,
+            method=method,
+            trace=trace_context(traceparent),
+            **life,
+        )
+        process.caller.cast(part, address)
+        process.connection.schedule()
+        return None
+
+    def _confirmed(
+        self, ctx: Any, topic: Target, msg: Mapping[str, Any], flags: int, ttl: float | None, seconds: float,
+        traceparent: str | None,
+    ) -> int:  # fmt: skip
+        process = self.process
+        for _ in range(2):
+            call = self._start(Kind.CAST, ctx, topic, msg, ttl, flags | Flag.CONFIRM, None, traceparent)
+            with gevent.Timeout(seconds, self._not_confirmed(call.address, seconds)):
+                process.wait(call)
+            if not self._learn_format(call):
+                break
+        if call.error is not None:
+            raise call.error
+        assert call.answer is not None
+        return int.from_bytes(payload_of(call.answer))
+
+    def _not_confirmed(self, address: str, seconds: float) -> CallTimeout:
+        text = f"the router has not confirmed the cast to {address!r} within {seconds:g} s; it may still be delivered"
+        return CallTimeout(text, {"topic": address})
+
+    def _call_again(
+        self,
+        ctx: Any,
+        topic: Target,
+        msg: Mapping[str, Any],
+        timeout: float | None,
+        retry: Retry | int | bool,
+        mandatory: bool,
+        sign_of_life: float | None,
+        on_progress: Callable[[Any], None] | None,
+        traceparent: str | None,
+    ) -> Any:
+        policy = Retry.of(retry)
+        deadline = monotonic() + self._timeout(timeout)
+
+        def attempt() -> Any:
+            return self.call(
+                ctx,
+                topic,
+                msg,
+                max(0.001, deadline - monotonic()),
+                idempotent=True,
+                mandatory=mandatory,
+                sign_of_life=sign_of_life,
+                on_progress=on_progress,
+                traceparent=traceparent,
+            )
+
+        return policy.run(attempt, deadline, self._budget)
+
+    def _progress(self, on_progress: Callable[[Any], None] | None) -> Callable[[bytes], None] | None:
+        if on_progress is None:
+            return None
+        return lambda part: on_progress(self._codec.decode(part[10], payload_of(part)))
+
+    def _learn_format(self, call: Call) -> bool:
+        """Whether the call was refused for its format only, and is worth sending in another."""
+        error = call.error
+        if error is None or error.details.get("outcome") != Outcome.PROTOCOL:
+            return False
+        accepts = error.details.get("accepts")
+        if not isinstance(accepts, int):
+            return False
+        address = call.message[40 : 40 + (call.message[36] << 8) + call.message[37]]
+        self.process.accepts_by_topic[address] = accepts & self._codec.accepted
+        return True
+
+    def _timeout(self, timeout: float | None) -> float:
+        if timeout is not None:
+            return check_seconds("timeout", timeout)
+        request = current_request()
+        if request is not None and request.remaining is not None:
+            return max(0.001, request.remaining)
+        return self.config.timeout
+
+    def _ready(self, seconds: float) -> None:
+        self.process.check_usable()
+        self.process.connection.wait_ready(min(seconds, self.config.connect_timeout))
+
+    def _address(self, topic: Target) -> tuple[bytes, str]:
+        try:
+            known = self._addresses.get(topic)
+        except TypeError:
+            raise UsageError(f"topic must be a str or an Address, not {type(topic).__name__}: {topic!r:.100}") from None
+        if known is None:
+            address = topic if isinstance(topic, Address) else Address(topic, "", self.config.exchange)
+            if len(self._addresses) > 10_000:
+                self._addresses.clear()
+            known = self._addresses[topic] = address.encode(), str(address)
+        return known
+
+    def _subscribing(self) -> Subscriptions:
+        process = self.process
+        process.connection.check_thread()
+        process.connection.check_open()
+        if self._subscriptions is None:
+            self._subscriptions = Subscriptions(self.config, self._codec, process.identity)
+        return self._subscriptions
+
+    def _call_directly(
+        self,
+        ctx: Any,
+        topic: Target,
+        msg: Mapping[str, Any],
+        seconds: float,
+        on_progress: Callable[[Any], None] | None,
+    ) -> Call | None:
+        """A call on a direct link; None if there can be none, and the router is to be used."""
+        process = self.process
+        process.check_usable()
+        self._ready(seconds)
+        address, name = self._address(topic)
+        method, body = request_body(ctx, msg)
+        link = process.direct.link_to(address, name, seconds)
+        if link is None:
+            return None
+        form, payload = self._codec.encode(body, process.direct.accepts(link) & self._codec.accepted)
+        call = Call(name, Flag.ACCEPTS_DILL if self._codec.accepted & _DILL else 0, seconds)
+        process.direct.call(link, call, payload, form, address, method, self._progress(on_progress))
+        if call.error is not None and call.error.details.get("started") == "no":
+            process.direct.forget(address)
+            return None
+        return call

@@ -1,0 +1,179 @@
+"""Direct calls: straight to a consumer where that is possible, through the router where it is not."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import gevent
+from gevent.event import Event
+from gevent.lock import BoundedSemaphore
+
+from rpcmq.core.caller import Call
+from rpcmq.core.peers import PeerLink, Peers
+from rpcmq.errors import CallError, CallTimeout, RouterUnreachable
+from rpcmq.transport.peer_socket import PeerSocket, local_host_towards
+from rpcmq.wire import Kind, body_of
+
+if TYPE_CHECKING:
+    from rpcmq.client.process import Process
+
+__all__ = ["DirectLinks"]
+
+log = logging.getLogger("rpcmq.client")
+
+#: How long a direct link may take to be made (seconds).
+_CONNECT_TIMEOUT = 1.0
+#: After a direct link could not be made, the router is used for so long (seconds).
+_RETRY_AFTER = 30.0
+
+
+class DirectLinks:
+    """The direct links of a process, made as they are asked for.
+
+    Attributes:
+        fallbacks: calls that went through the router instead, by reason.
+    """
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._peers = Peers(process.identity, process.serving)
+        self._socket: PeerSocket | None = None
+        self._by_address: dict[bytes, PeerLink] = {}
+        self._not_before: dict[bytes, tuple[float, str]] = {}
+        self._accepts: dict[PeerLink, int] = {}
+        self._making = BoundedSemaphore()
+        self.fallbacks: Counter[str] = Counter()
+        process.uplink.handle(Kind.INTRODUCTION, self._introduction)
+
+    def listen(self) -> str:
+        """The url where peers can connect to this process.
+
+        Raises:
+            RouterUnreachable: no port can be had.
+        """
+        if self._socket is None:
+            host = local_host_towards(self._process.config.router)
+            self._socket = PeerSocket(self._peers, host, self._process.uplink.max_message_bytes, self._after_receive)
+        url: str = self._socket.url
+        return url
+
+    def schedule(self) -> None:
+        """What is queued for peers is sent soon."""
+        if self._socket is not None and self._peers.dirty:
+            self._socket.schedule()
+
+    def link_to(self, address: bytes, name: str, timeout: float) -> PeerLink | None:
+        """A direct link to a consumer of ``address``; None, with the reason counted, if there can be none."""
+        link = self._by_address.get(address)
+        if link is not None and not link.closed:
+            return link
+        # One at a time: callers that come meanwhile use the link that the first one makes.
+        with self._making:
+            return self._link_made(address, name, timeout)
+
+    def _link_made(self, address: bytes, name: str, timeout: float) -> PeerLink | None:
+        link = self._by_address.get(address)
+        if link is not None and not link.closed:
+            return link
+        until, reason = self._not_before.get(address, (0.0, ""))
+        if monotonic() >= until:
+            try:
+                link = self._make(address, name, min(timeout, _CONNECT_TIMEOUT))
+                self._by_address[address] = link
+                return link
+            except (CallError, RouterUnreachable) as error:
+                reason = str(error)
+                self._not_before[address] = monotonic() + _RETRY_AFTER, reason
+                log.warning("no direct path to %r: %s; calls go through the router", name, reason)
+        self.fallbacks[reason] += 1
+        return None
+
+    def forget(self, address: bytes) -> None:
+        """The link to ``address`` leads to nobody who serves it; the next call asks again."""
+        self._by_address.pop(address, None)
+
+    def accepts(self, link: PeerLink) -> int:
+        """Mask of the formats that the process behind ``link`` decodes."""
+        return self._accepts.get(link, 1 << 1)
+
+    def call(
+        self,
+        link: PeerLink,
+        call: Call,
+        payload: bytes,
+        format: int,
+        address: bytes,
+        method: bytes,
+        on_progress: Callable[[bytes], None] | None = None,
+    ) -> None:
+        """Send ``call`` on ``link`` and wait for its end; ``call`` has the answer or the error then."""
+        self._peers.start(link, call, payload, format, address, method)
+        self.schedule()
+        seconds = call.timeout or 60.0
+        text = f"with {link.identity} (direct) for {seconds:.1f} s, no answer"
+        expired = CallTimeout(text, {"topic": call.address, "server": link.identity, "state": "direct"})
+        with gevent.Timeout(seconds, expired):
+            try:
+                self._process.wait(call, on_progress=on_progress)
+            except BaseException:
+                self._peers.cancel(link, call)
+                self.schedule()
+                raise
+
+    def close(self) -> None:
+        """End all direct links."""
+        if self._socket is not None:
+            self._socket.close()
+            self._after_receive()
+
+    def _make(self, address: bytes, name: str, timeout: float) -> PeerLink:
+        process = self._process
+        ask = Call(name, 0, timeout)
+        process.caller.start(monotonic(), ask, Kind.INTRODUCE, b"", address=address)
+        process.connection.schedule()
+        process.wait(ask)
+        if ask.error is not None:
+            raise ask.error
+        assert ask.answer is not None
+        body = body_of(ask.answer)
+        url = str(body.get("url", ""))
+        if not url:
+            raise RouterUnreachable(str(body.get("text", "the consumer does not listen for peers")))
+        self.listen()
+        assert self._socket is not None
+        link = self._socket.connect(url, str(body.get("identity", "")), str(body.get("ticket", "")))
+        changed = Event()
+        link.on_change = changed.set
+        if not link.welcomed and not link.closed:
+            changed.wait(timeout)
+        if not link.welcomed:
+            reason = link.closed or f"no answer within {timeout:g} s"
+            self._socket.disconnect(link, reason)
+            raise RouterUnreachable(f"{link.identity} at {url}: {reason}")
+        accepts = body.get("accepts")
+        self._accepts = {known: mask for known, mask in self._accepts.items() if not known.closed}
+        self._accepts[link] = accepts if isinstance(accepts, int) else 1 << 1
+        return link
+
+    def _introduction(self, now: float, part: bytes) -> None:
+        if part[16:36] in self._process.caller.calls:
+            self._process.caller.ended(now, part)
+            return
+        body = body_of(part)
+        self._peers.expect(now, str(body.get("ticket", "")), str(body.get("identity", "")))
+
+    def _after_receive(self) -> None:
+        hub = gevent.get_hub()
+        if gevent.getcurrent() is not hub:
+            # Those who are woken run until they wait, and then the hub goes on, not this greenlet.
+            hub.loop.run_callback(self._after_receive)
+            return
+        changed, self._peers.changed = self._peers.changed, []
+        for call in changed:
+            if call.waiter is not None:
+                self._process.switch(call.waiter)
+        self._process.start_tasks()

@@ -1,0 +1,330 @@
+"""PubSub from a process's side: one link for all its events and subscriptions."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+from collections import deque
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+import gevent
+from gevent.event import Event
+
+from rpcmq import __version__
+from rpcmq.config import ClientConfig
+from rpcmq.core.caller import Call, Caller
+from rpcmq.core.trie import PatternTrie, split_words
+from rpcmq.core.uplink import Uplink, Welcome
+from rpcmq.errors import CallError, LinkLost, Overloaded, PayloadRefused, ProtocolError, UsageError
+from rpcmq.payload import Codec
+from rpcmq.payload.format import accept_names
+from rpcmq.transport.connection import Connection
+from rpcmq.wire import Address, Flag, Kind, address_of, json_bytes, message, parse, payload_of
+
+__all__ = ["Subscription", "Subscriptions"]
+
+log = logging.getLogger("rpcmq.client")
+
+#: So many of the latest events are remembered, to recognise one that is sent again after a restart
+#: of the router.
+_RECENT_EVENTS = 4096
+
+
+class _Event:
+    """An event on its way through the handlers of this process."""
+
+    __slots__ = ("handlers", "part")
+
+    def __init__(self, part: bytes, handlers: int) -> None:
+        self.part = part
+        self.handlers = handlers
+
+
+class Subscription:
+    """One pattern and its handler. Events are handled one after the other."""
+
+    def __init__(self, owner: Subscriptions, pattern: str, handler: Callable[[Any, str, Any], None]) -> None:
+        self._owner = owner
+        self._handler = handler
+        self._queue: deque[_Event] = deque()
+        self._wakeup = Event()
+        self._closed = False
+        self.pattern = pattern
+        self.received = 0
+        #: Events this process lost because it was too slow to take them.
+        self.lost = 0
+        self._greenlet = gevent.spawn(self._run)
+
+    def close(self) -> None:
+        """Get no more events."""
+        if not self._closed:
+            self._closed = True
+            self._wakeup.set()
+            self._owner.remove(self)
+
+    def offer(self, event: _Event) -> None:
+        """Called in the hub for each matching event."""
+        self._queue.append(event)
+        self._wakeup.set()
+
+    def _run(self) -> None:
+        while not self._closed:
+            self._wakeup.wait()
+            self._wakeup.clear()
+            while self._queue and not self._closed:
+                event = self._queue.popleft()
+                try:
+                    ctx, topic, payload = self._owner.decode(event.part)
+                    self.received += 1
+                    self._handler(ctx, topic, payload)
+                except (PayloadRefused, ProtocolError) as error:
+                    log.error("event for %s not handled: %s", self.pattern, error)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException:  # also a gevent.Timeout, which must not end the subscription
+                    log.exception("handler of %s failed", self.pattern)
+                finally:
+                    self._owner.handled(event)
+        while self._queue:
+            self._owner.handled(self._queue.popleft())
+
+
+class Subscriptions:
+    """The PubSub link of a process; made when it first publishes or subscribes."""
+
+    def __init__(self, config: ClientConfig, codec: Codec, identity: str) -> None:
+        self._config = config
+        self._codec = codec
+        hello = {
+            "identity": identity,
+            "queue_type": "pubsub",
+            "role": "process",
+            "accepts": list(accept_names(codec.accepted)),
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "program": os.path.basename(sys.argv[0] or "python"),
+            "library": f"rpcmq {__version__}",
+        }
+        self._trie: PatternTrie[Subscription] = PatternTrie()
+        self._all: dict[Subscription, int] = {}
+        self._taken = 0
+        self._recent: deque[bytes] = deque(maxlen=_RECENT_EVENTS)
+        self._room = Event()
+        self._uplink = Uplink(hello, self._welcomed, self._refused)
+        self._caller = Caller(self._uplink, self._publish_refused)
+        self._uplink.handle(Kind.PUBLISH, self._event)
+        self._uplink.handle(Kind.LOST, self._lost)
+        self.connection = Connection(
+            config.router,
+            self._uplink,
+            (self._caller,),
+            self._after_receive,
+            self._before_flush,
+            config.reconnect_max_seconds,
+            config.connect_timeout,
+        )
+
+    # --- verbs -------------------------------------------------------------------------------
+
+    def subscribe(self, pattern: str, handler: Callable[[Any, str, Any], None], window: int) -> Subscription:
+        """See :meth:`Client.subscribe`."""
+        self._check(pattern, "pattern")
+        if not callable(handler):
+            raise UsageError(f"handler must be callable, not {handler!r:.100}")
+        if isinstance(window, bool) or not isinstance(window, int) or not 1 <= window <= 65535:
+            raise UsageError(f"window must be an integer from 1 to 65535, not {window!r}")
+        self._ready()
+        subscription = Subscription(self, pattern, handler)
+        known = any(other.pattern == pattern for other in self._all)
+        self._trie.add(pattern.encode(), subscription)
+        self._all[subscription] = window
+        if not known:
+            try:
+                self._wait(self._subscribe(pattern, window, self._config.timeout))
+            except BaseException:
+                subscription.close()
+                raise
+        return subscription
+
+    def publish(self, ctx: Any, topic: str, payload: Any, confirm: bool) -> int | None:
+        """See :meth:`Client.publish`."""
+        self._check(topic, "topic")
+        self._ready()
+        if not self._has_room:
+            self._wait_for_room(topic)
+        form, data = self._codec.encode({"context": ctx, "payload": payload}, self._codec.accepted)
+        address = Address(topic, "", self._config.exchange).encode()
+        if not confirm:
+            key = self._uplink.next_key()
+            self._caller.cast(message(Kind.PUBLISH, data, format=form, key=key, address=address), address)
+            self.connection.schedule()
+            return None
+        call = Call(topic, Flag.CONFIRM, self._config.timeout)
+        self._caller.start(monotonic(), call, Kind.PUBLISH, data, format=form, address=address)
+        part = self._wait(call)
+        return int.from_bytes(payload_of(part))
+
+    def close(self, linger_seconds: float = 3.0) -> None:
+        """End all subscriptions and the link.
+
+        Args:
+            linger_seconds: how long to wait until the router has taken what is queued.
+        """
+        for subscription in list(self._all):
+            subscription.close()
+        self._caller.fail_all(LinkLost("the client was closed while the router's answer was awaited"))
+        self._room.set()
+        self.connection.schedule()
+        self.connection.close(linger_seconds)
+
+    def remove(self, subscription: Subscription) -> None:
+        """``subscription`` was closed."""
+        self._trie.remove(subscription.pattern.encode(), subscription)
+        self._all.pop(subscription, None)
+        if self._uplink.origin and not any(other.pattern == subscription.pattern for other in self._all):
+            address = Address(subscription.pattern, "", self._config.exchange).encode()
+            self._uplink.send(message(Kind.UNSUBSCRIBE, key=self._uplink.next_key(), address=address))
+            self.connection.schedule()
+
+    def decode(self, part: bytes) -> tuple[Any, str, Any]:
+        """Context, topic and payload of an event.
+
+        Raises:
+            PayloadRefused, ProtocolError: it is malformed or not allowed.
+        """
+        body = self._codec.decode(part[10], payload_of(part))
+        if type(body) is not dict:
+            raise PayloadRefused("the payload is no mapping with context and payload")
+        return body.get("context"), Address.decode(address_of(part)).topic, body.get("payload")
+
+    def handled(self, event: _Event) -> None:
+        """A handler is done with ``event``."""
+        event.handlers -= 1
+        if event.handlers == 0:
+            self._taken += 1
+            self._uplink.mark()
+            self.connection.schedule()
+
+    # --- in the hub --------------------------------------------------------------------------
+
+    def _event(self, now: float, part: bytes) -> None:
+        parse(part)
+        key = part[16:36]
+        if part[7] & Flag.RESENT and key in self._recent:
+            # Its publisher could not know that the router's previous life had passed it on.
+            self._taken += 1
+            self._uplink.mark()
+            return
+        self._recent.append(key)
+        subscriptions = self._trie.match(Address.decode(address_of(part)).topic.encode())
+        event = _Event(part, len(subscriptions))
+        for subscription in subscriptions:
+            subscription.offer(event)
+        if not subscriptions:
+            self._taken += 1
+            self._uplink.mark()
+
+    def _lost(self, now: float, part: bytes) -> None:
+        count = int.from_bytes(payload_of(part))
+        for subscription in self._all:
+            subscription.lost += count
+        log.warning("%d events lost: this process takes them too slowly", count)
+
+    def _welcomed(self, now: float, welcome: Welcome) -> None:
+        self._caller.welcome(now, welcome)
+        if not welcome.resumed:
+            self._taken = 0
+            # Who publishes and subscribes gets his own events, so the subscriptions go first.
+            events = self._uplink.outbox[:]
+            self._uplink.outbox.clear()
+            waiting = {c.address for c in self._caller.calls.values() if c.message[5] == Kind.SUBSCRIBE}
+            for call in [c for c in self._caller.calls.values() if c.message[5] == Kind.SUBSCRIBE]:
+                self._uplink.send(call.message)
+            for pattern in {s.pattern: None for s in self._all if s.pattern not in waiting}:
+                window = max(w for s, w in self._all.items() if s.pattern == pattern)
+                self._subscribe(pattern, window, None)
+            self._uplink.outbox.extend(events)
+        self.connection.on_ready()
+
+    def _refused(self, reason: str, text: str) -> None:
+        log.warning("router %s: %s", self._config.router, text)
+        self.connection.on_refused(reason, text)
+
+    def _publish_refused(self, part: bytes, error: CallError) -> bytes | None:
+        log.error("event not published: %s", error)
+        return None
+
+    def _after_receive(self) -> None:
+        changed, self._caller.changed = self._caller.changed, []
+        for call in changed:
+            if call.waiter is not None:
+                call.waiter()
+        if self._has_room:
+            self._room.set()
+        elif not self._room.is_set():
+            self._uplink.ask_acknowledgement()
+
+    def _before_flush(self) -> None:
+        if self._taken:
+            self._uplink.send(message(Kind.TAKEN, self._taken.to_bytes(4)))
+            self._taken = 0
+
+    # --- parts -------------------------------------------------------------------------------
+
+    def _check(self, name: str, what: str) -> None:
+        if not isinstance(name, str):
+            raise UsageError(f"{what} must be a str, not {type(name).__name__}: {name!r:.100}")
+        try:
+            split_words(name.encode(), what)
+        except ProtocolError as error:
+            raise UsageError(str(error)) from None
+
+    def _ready(self) -> None:
+        self.connection.check_thread()
+        self.connection.check_open()
+        if not self._uplink.origin:
+            self.connection.wait_ready(self._config.connect_timeout)
+
+    @property
+    def _has_room(self) -> bool:
+        caller, config = self._caller, self._config
+        return caller.casts_open < config.cast_window and caller.cast_bytes_open < config.cast_window_bytes
+
+    def _wait_for_room(self, topic: str) -> None:
+        """As for casts: the router has not taken the last ones yet.
+
+        Raises:
+            Overloaded: it has not after the client's ``timeout``.
+        """
+        deadline = monotonic() + self._config.timeout
+        while not self._has_room:
+            self._uplink.ask_acknowledgement()
+            self.connection.schedule()
+            self._room.clear()
+            left = deadline - monotonic()
+            if left <= 0 or gevent.getcurrent() is gevent.get_hub() or not self._room.wait(left):
+                open_events = self._caller.casts_open
+                text = f"event {topic!r} not sent: {open_events} events wait for the router to take them"
+                raise Overloaded(text, {"topic": topic, "events_open": open_events})
+            self.connection.check_open()
+
+    def _subscribe(self, pattern: str, window: int, timeout: float | None) -> Call:
+        address = Address(pattern, "", self._config.exchange).encode()
+        call = Call(pattern, 0, timeout)
+        self._caller.start(monotonic(), call, Kind.SUBSCRIBE, json_bytes({"window": window}), address=address)
+        return call
+
+    def _wait(self, call: Call) -> bytes:
+        done = Event()
+        call.waiter = done.set
+        self.connection.schedule()
+        if not call.done:
+            done.wait()
+        if call.error is not None:
+            raise call.error
+        assert call.answer is not None
+        return call.answer

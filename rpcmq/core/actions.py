@@ -1,0 +1,27 @@
+"""What an engine wants done besides sending what is in the outboxes: a closed list."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Action", "Answer", "Note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Send ``part`` to a connection that is no link."""
+
+    route: bytes
+    part: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Worth a line in the log: what kind of event, the sentence, and whom it is about."""
+
+    event: str
+    text: str
+    identity: str
+
+
+Action = Answer | Note

@@ -1,0 +1,385 @@
+"""The calling half of a process: calls until they end, casts until the router has them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from rpcmq.core.uplink import Uplink, Welcome
+from rpcmq.core.wheel import DeadlineWheel
+from rpcmq.errors import CallError, CallTimeout, LinkLost, Outcome, error_for
+from rpcmq.wire import NO_TTL, Flag, Kind, address_of, body_of, message, payload_of, remade, size_of, with_flag
+
+__all__ = ["STREAM_WINDOW", "Call", "Caller"]
+
+#: A caller takes so many items of a stream ahead of the one it asks for.
+STREAM_WINDOW = 16
+#: How much longer than the deadline a caller waits for the router to say why it passed (seconds).
+_GRACE = 0.5
+#: Pause before a refused cast is offered again (seconds).
+_RETRY_CAST = 0.1
+#: Kinds that the sender keeps until the router has them.
+_KEPT = (Kind.CAST, Kind.PUBLISH)
+_CALLS = (Kind.REQUEST, Kind.QUERY, Kind.INTRODUCE)
+
+
+class Call:
+    """A message that somebody waits on: a call, a multicall, or a cast to be confirmed."""
+
+    __slots__ = (
+        "address", "answer", "error", "flags", "given", "items", "key", "message", "progress", "sent_at",
+        "sign_of_life", "silence", "slot", "timeout", "waiter",
+    )  # fmt: skip
+
+    def __init__(self, address: str, flags: int, timeout: float | None) -> None:
+        self.address = address
+        self.flags = flags
+        #: Seconds; for a stream, those between items.
+        self.timeout = timeout
+        self.key = b""
+        self.message = b""
+        self.slot: dict[Any, Call] | None = None
+        self.sent_at = 0.0
+        #: The last message: REPLY, FAULT, END or CONFIRM.
+        self.answer: bytes | None = None
+        self.error: CallError | None = None
+        self.items: list[bytes] = []
+        self.progress: list[bytes] = []
+        #: Items of a stream handed out since the consumer was last granted more.
+        self.given = 0
+        #: Longest silence allowed (seconds), and the last sign of life.
+        self.silence: float | None = None
+        self.sign_of_life = 0.0
+        #: The shell's: called when there is something to look at.
+        self.waiter: Callable[[], None] | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended."""
+        return self.answer is not None or self.error is not None
+
+
+class Caller:
+    """Calls and casts over one uplink. ``changed`` lists the calls whose waiters are to be woken."""
+
+    def __init__(self, uplink: Uplink, on_cast_refused: Callable[[bytes, CallError], bytes | None]) -> None:
+        self._uplink = uplink
+        self._on_cast_refused = on_cast_refused
+        self._wheel: DeadlineWheel[Call] = DeadlineWheel()
+        self._watched: dict[bytes, Call] = {}
+        #: Address -> casts that its full queue refused, in order, waiting to be offered again.
+        self._refused: dict[bytes, dict[bytes, bytes]] = {}
+        self._retry_at: float | None = None
+        #: What a router that shuts down gave back.
+        self._returned: list[bytes] = []
+        self._not_accepted: set[bytes] = set()
+        self.calls: dict[bytes, Call] = {}
+        self.changed: list[Call] = []
+        #: Casts that the router has not acknowledged, and their size.
+        self.casts_open = 0
+        self.cast_bytes_open = 0
+        self.counters: Counter[str] = Counter()
+        uplink.on_acknowledged = self._acknowledged
+        for kind in (Kind.REPLY, Kind.FAULT, Kind.END, Kind.CONFIRM):
+            uplink.handle(kind, self.ended)
+        uplink.handle(Kind.ERROR, self._failed)
+        uplink.handle(Kind.ITEM, self._item)
+        uplink.handle(Kind.ALIVE, self._alive)
+        uplink.handle(Kind.ANSWER, self.ended)
+        uplink.handle(Kind.REGISTERED, self.ended)
+        uplink.handle(Kind.SUBSCRIBED, self.ended)
+
+    # --- verbs -------------------------------------------------------------------------------
+
+    def start(
+        self,
+        now: float,
+        call: Call,
+        kind: int,
+        payload: bytes | memoryview,
+        *,
+        format: int = 1,
+        address: bytes = b"",
+        method: bytes = b"",
+        trace: bytes = b"",
+        consumer: int = 0,
+    ) -> Call:
+        """Send a message whose end ``call`` waits for."""
+        timeout = call.timeout
+        call.key = key = self._uplink.next_key()
+        call.message = part = message(
+            kind,
+            payload,
+            flags=call.flags,
+            format=format,
+            ttl=NO_TTL if timeout is None else max(1, min(NO_TTL - 1, int(timeout * 1000))),
+            key=key,
+            address=address,
+            method=method,
+            trace=trace,
+            consumer=consumer,
+        )
+        call.sent_at = call.sign_of_life = now
+        self.calls[key] = call
+        if timeout is not None:
+            self._watch(now, call, timeout)
+        if call.silence is not None:
+            self._watched[key] = call
+        if kind == Kind.CAST or kind == Kind.PUBLISH:
+            self._count_cast(part)
+        self._uplink.send(part)
+        return call
+
+    def cast(self, part: bytes, address: bytes) -> None:
+        """Send a cast (or publish) nobody waits for; it is kept until the router has it."""
+        self._count_cast(part)
+        waiting = self._refused.get(address)
+        if waiting is not None:
+            waiting[part[16:36]] = part
+        else:
+            self._uplink.send(part)
+
+    def cancel(self, call: Call) -> None:
+        """Nobody waits for ``call`` any more."""
+        if call.done or call.key not in self.calls:
+            return
+        self._forget(call)
+        if not self._unsend(call):
+            self._uplink.send(message(Kind.CANCEL, key=call.key))
+
+    def grant(self, now: float, call: Call, items: int) -> None:
+        """The consumer may send ``items`` more. The time for the next item starts again, even with 0."""
+        call.sign_of_life = now
+        self._uplink.send(message(Kind.GRANT, items.to_bytes(4), key=call.key))
+
+    def is_refused(self, address: bytes) -> bool:
+        """Whether casts to ``address`` wait for its queue to have room."""
+        return address in self._refused
+
+    # --- from the router ---------------------------------------------------------------------
+
+    def ended(self, now: float, part: bytes) -> None:
+        """The last message of a call: REPLY, FAULT, END, CONFIRM or the answer to a question."""
+        call = self.calls.get(part[16:36])
+        if call is None:
+            self.counters["late replies"] += 1
+            return
+        call.answer = part
+        self._forget(call)
+        self.changed.append(call)
+
+    def _failed(self, now: float, part: bytes) -> None:
+        body = body_of(part)
+        outcome, details = body.get("outcome"), body.get("details")
+        error = error_for(
+            outcome if isinstance(outcome, int) else Outcome.PROTOCOL,
+            str(body.get("text", "")),
+            details if isinstance(details, dict) else None,
+        )
+        call = self.calls.get(part[16:36])
+        if call is None:
+            self._cast_refused(now, part[16:36], outcome, error)
+            return
+        if outcome == Outcome.DRAINING:
+            # Not accepted and not run: it is sent again to the router's next life.
+            self._not_accepted.add(call.key)
+            return
+        error.details.setdefault("outcome", outcome)
+        self._fail(call, error)
+
+    def _fail(self, call: Call, error: CallError) -> None:
+        call.error = error
+        self._forget(call)
+        self.changed.append(call)
+
+    def _item(self, now: float, part: bytes) -> None:
+        call = self.calls.get(part[16:36])
+        if call is None:
+            self.counters["late items"] += 1
+            return
+        call.sign_of_life = now
+        if call.flags & Flag.STREAM:
+            call.items.append(part)
+        else:
+            call.items[:] = [part]
+        self.changed.append(call)
+
+    def _alive(self, now: float, part: bytes) -> None:
+        call = self.calls.get(part[16:36])
+        if call is not None:
+            call.sign_of_life = now
+            if len(payload_of(part)):
+                call.progress.append(part)
+                self.changed.append(call)
+
+    # --- casts -------------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> int:
+        """Casts that a full queue or a draining router gave back, to be offered again."""
+        return len(self._returned) + sum(map(len, self._refused.values()))
+
+    def _count_cast(self, part: bytes) -> None:
+        self.casts_open += 1
+        self.cast_bytes_open += size_of(part)
+
+    def _uncount_cast(self, part: bytes) -> None:
+        self.casts_open -= 1
+        self.cast_bytes_open -= size_of(part)
+
+    def _acknowledged(self, parts: list[bytes]) -> None:
+        for part in parts:
+            if part[5] in _KEPT:
+                self._uncount_cast(part)
+
+    def _cast_refused(self, now: float, key: bytes, outcome: object, error: CallError) -> None:
+        part = self._uplink.find_sent(key)
+        if part is None or part[5] not in _KEPT or part[7] & Flag.CONFIRM:
+            # A call, or a cast to be confirmed, that nobody waits for any more.
+            self.counters["late errors"] += 1
+        elif outcome == Outcome.DRAINING:
+            self._count_cast(part)
+            self._returned.append(part)
+        elif outcome == Outcome.OVERLOADED:
+            self._count_cast(part)
+            self._refused.setdefault(address_of(part), {})[key] = part
+            self._retry_at = self._retry_at or now + _RETRY_CAST
+            self.counters["casts put back"] += 1
+        else:
+            other = self._on_cast_refused(part, error)
+            if other is not None:
+                self._count_cast(other)
+                self._uplink.send(other)
+            else:
+                self.counters["casts refused"] += 1
+
+    def _offer_again(self) -> None:
+        refused, self._refused, self._retry_at = self._refused, {}, None
+        for parts in refused.values():
+            for part in parts.values():
+                self._uplink.send(self._ours(with_flag(part, Flag.RESENT)))
+
+    # --- time --------------------------------------------------------------------------------
+
+    def tick(self, now: float) -> None:
+        """End calls that the router should have ended by now, or that show no sign of life."""
+        for call in self._wheel.expire(now):
+            call.slot = None
+            timeout = call.timeout
+            if call.done or timeout is None:
+                continue
+            if call.flags & Flag.STREAM and call.waiter is None:
+                # The caller is busy with the items it has; nobody is late.
+                if self._uplink.ready:
+                    self.grant(now, call, 0)
+                self._watch(now, call, timeout)
+            elif call.flags & Flag.STREAM and now - call.sign_of_life < timeout + _GRACE:
+                self._watch(now, call, timeout)
+            else:
+                self._expire(now, call, f"no answer within {timeout:g} s")
+        for call in [c for c in self._watched.values() if now - c.sign_of_life >= (c.silence or 0.0)]:
+            self._expire(now, call, f"no sign of life for {call.silence:g} s")
+        if self._retry_at is not None and now >= self._retry_at and self._uplink.ready:
+            self._offer_again()
+
+    def _watch(self, now: float, call: Call, timeout: float) -> None:
+        # A stream is looked at often enough to tell the router in time that its caller is busy.
+        due = now + (timeout / 2 if call.flags & Flag.STREAM else timeout + _GRACE)
+        call.slot = self._wheel.slot(due)
+        call.slot[call.key] = call
+
+    def _expire(self, now: float, call: Call, what: str) -> None:
+        uplink = self._uplink
+        details: dict[str, Any] = {"topic": call.address, "waited_seconds": round(now - call.sent_at, 3)}
+        if uplink.ready:
+            silent = now - uplink.heard
+            details["router_silent_seconds"] = round(silent, 3)
+            text = f"{what} from {call.address!r}; the router was last heard {silent:.1f} s ago"
+        else:
+            details["router"] = "not connected"
+            text = f"{what} from {call.address!r}: no connection to the router for {now - uplink.lost_at:.1f} s"
+        self.cancel(call)
+        self._fail(call, CallTimeout(text, details))
+
+    def next_deadline(self) -> float | None:
+        """When :meth:`tick` wants to be called."""
+        due = [c.sign_of_life + (c.silence or 0.0) for c in self._watched.values()]
+        retry_at = self._retry_at if self._uplink.ready else None
+        due.extend(d for d in (self._wheel.next_deadline(), retry_at) if d is not None)
+        return min(due, default=None)
+
+    # --- the link comes back -----------------------------------------------------------------
+
+    def welcome(self, now: float, welcome: Welcome) -> None:
+        """The link is ready. If the router knows nothing of us, settle what was under way."""
+        if welcome.resumed:
+            return
+        old = {} if welcome.same_handle else self.calls
+        if old:
+            self.calls = {}
+        unsent = {part[16:36] for part in welcome.unsent}
+        sent = {part[16:36] for part in welcome.sent}
+        returned, self._returned = self._returned, []
+        for part in returned + welcome.sent:
+            if part[5] in _KEPT:
+                self._uplink.send(self._ours(with_flag(part, Flag.RESENT)))
+        for key, call in list((old or self.calls).items()):
+            if old:
+                self._rename(call)
+            if key in unsent:
+                continue
+            kind = call.message[5]
+            if kind == Kind.REQUEST and not call.flags & Flag.IDEMPOTENT and key not in self._not_accepted:
+                text = f"the router went away with the call to {call.address!r} in flight; it may have run"
+                self._fail(call, LinkLost(text, {"topic": call.address, "started": "unknown"}))
+            elif kind in _CALLS:
+                self._uplink.send(call.message)
+            elif kind in _KEPT and key not in sent:
+                # The router had it, and went before it said so to the one who waits.
+                self._count_cast(call.message)
+                self._uplink.send(with_flag(call.message, Flag.RESENT))
+        self._not_accepted.clear()
+        for part in welcome.unsent:
+            if part[5] in _KEPT or (part[5] in _CALLS and part[16:36] in (old or self.calls)):
+                self._uplink.send(self._ours(part))
+
+    def fail_all(self, error: CallError) -> None:
+        """The link is to be closed: nobody gets an answer any more, and what is queued need not run."""
+        for call in list(self.calls.values()):
+            self.cancel(call)
+            self._fail(call, error)
+
+    def _rename(self, call: Call) -> None:
+        """The router gave us another handle: the call goes on under the key that follows from it."""
+        slot, old = call.slot, call.key
+        call.message = self._ours(call.message)
+        call.key = call.message[16:36]
+        self.calls[call.key] = call
+        if slot is not None:
+            slot[call.key] = slot.pop(old)
+        if self._watched.pop(old, None) is not None:
+            self._watched[call.key] = call
+
+    def _ours(self, part: bytes) -> bytes:
+        """``part`` with the origin that we have now."""
+        origin = self._uplink.origin
+        return part if part[16:28] == origin else remade(part, part[:16] + origin + part[28:])
+
+    def _forget(self, call: Call) -> None:
+        self.calls.pop(call.key, None)
+        if call.slot is not None:
+            call.slot.pop(call.key, None)
+            call.slot = None
+        if call.silence is not None:
+            self._watched.pop(call.key, None)
+
+    def _unsend(self, call: Call) -> bool:
+        """Take the message out of the outbox again; False if it was sent."""
+        outbox = self._uplink.outbox
+        if self._uplink.ready or call.message not in outbox:
+            return False
+        outbox.remove(call.message)
+        if call.message[5] in _KEPT:
+            self._uncount_cast(call.message)
+        return True

@@ -1,0 +1,268 @@
+"""Which topics there are, who consumes them, and where an address leads.
+
+A topic that was consumed once is remembered (and so keeps what is sent to it) until nobody has
+consumed it, and nothing has waited in it, for ``mailbox_max_seconds``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rpcmq.core.links import Link
+from rpcmq.core.settings import Settings
+from rpcmq.core.topics import Consumer, Destination, Server, Statistics, Topic
+from rpcmq.errors import ProtocolError
+from rpcmq.wire import Address, parse
+
+__all__ = ["Directory"]
+
+#: Stands for the names and methods beyond the bounds.
+_OTHER = "(other)"
+#: Looking at 100,000 topics in one go would be felt by the calls that wait meanwhile.
+_SWEPT_AT_ONCE = 500
+_SWEEP_PAUSE = 0.02
+
+
+class Directory:
+    """The topics of a router."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._topics: dict[tuple[str, str], Topic] = {}
+        #: (exchange, "topic.server") -> that server, for callers who name it as one topic.
+        self._aliases: dict[tuple[str, str], Server] = {}
+        self._statistics: dict[tuple[str, str], Statistics] = {}
+        #: Servers of all topics, and how many topics and servers nobody has ever consumed.
+        self._servers = self._unclaimed = 0
+        self._next_sweep = 0.0
+        self._unswept: list[Topic] = []
+        #: (address block + method) as on the wire -> where it goes. A cache.
+        self.destinations: dict[bytes, Destination] = {}
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+    def __iter__(self) -> Iterator[Topic]:
+        return iter(self._topics.values())
+
+    @property
+    def statistics(self) -> Iterator[Statistics]:
+        """What became of the messages, for each address and method."""
+        return iter(self._statistics.values())
+
+    # --- addresses ---------------------------------------------------------------------------
+
+    def resolve(self, now: float, part: bytes) -> Destination:
+        """Where ``part`` goes.
+
+        Raises:
+            ProtocolError: its variable parts do not fit or its address is malformed, or there would
+                be too many topics.
+        """
+        header = parse(part)
+        cut = 40 + header.address_length
+        key = part[40 : cut + header.method_length]
+        known = self.destinations.get(key)
+        if known is not None:
+            return known
+        address = Address.decode(part[40:cut])
+        try:
+            method = part[cut : cut + header.method_length].decode()
+        except UnicodeDecodeError:
+            raise ProtocolError("method name is not UTF-8", "address") from None
+        topic, server = self._find(now, address)
+        if len(self.destinations) >= 2 * self._settings.max_topics:
+            return Destination(topic, server, method, self._statistics_of(_OTHER, _OTHER))
+        name = str(server.queue.name if server else topic.queue.name)
+        destination = Destination(topic, server, method, self._statistics_of(name, method))
+        self.destinations[key] = destination
+        topic.targets.append(key)
+        return destination
+
+    def _find(self, now: float, address: Address) -> tuple[Topic, Server | None]:
+        topic = self._topics.get((address.exchange, address.topic))
+        if address.server:
+            topic = topic or self._create(now, address)
+            return topic, self._server(now, topic, address)
+        if topic is None:
+            server = self._aliases.get((address.exchange, address.topic))
+            if server is not None:
+                return server.topic, server
+            topic = self._create(now, address)
+        return topic, None
+
+    def _admit(self, address: Address, claimed: bool) -> None:
+        """Senders can make topics by addressing them; they must not make too many, nor keep services out."""
+        settings = self._settings
+        if len(self._topics) + self._servers >= settings.max_topics:
+            raise ProtocolError(f"the router has its {settings.max_topics} topics", "too many topics")
+        if not claimed and self._unclaimed >= settings.max_unclaimed_topics:
+            raise ProtocolError(
+                f"{self._unclaimed} topics were addressed that nobody ever consumed; {str(address)!r} is one too many",
+                "too many topics",
+            )
+
+    def _create(self, now: float, address: Address, claimed: bool = False) -> Topic:
+        self._admit(address, claimed)
+        topic = Topic(Address(address.topic, "", address.exchange))
+        topic.last_seen = now
+        self._topics[address.exchange, address.topic] = topic
+        self._unclaimed += 1
+        return topic
+
+    def _server(self, now: float, topic: Topic, address: Address, claimed: bool = False) -> Server:
+        server = topic.servers.get(address.server)
+        if server is None:
+            self._admit(address, claimed)
+            server = topic.server(address.server)
+            server.last_seen = now
+            self._servers += 1
+            self._unclaimed += 1
+        return server
+
+    def _statistics_of(self, name: str, method: str) -> Statistics:
+        if len(self._statistics) >= self._settings.max_methods:
+            method = _OTHER
+            if (name, method) not in self._statistics and len(self._statistics) >= 2 * self._settings.max_methods:
+                name = _OTHER
+        statistics = self._statistics.get((name, method))
+        if statistics is None:
+            statistics = self._statistics[name, method] = Statistics(name, method)
+        return statistics
+
+    # --- consumers ---------------------------------------------------------------------------
+
+    def register(self, now: float, link: Link, tag: int, address: Address, credit: int) -> Consumer:
+        """Let ``link`` consume (topic, server).
+
+        Raises:
+            ProtocolError: the tag is in use, or the topic is the own topic of a server.
+        """
+        if tag in link.consumers:
+            raise ProtocolError(f"consumer tag {tag} is in use on this link", "tag")
+        alias = self._aliases.get((address.exchange, address.topic))
+        if alias is not None:
+            text = f"topic {address.topic!r} is the own topic of server {alias.name!r} of {alias.topic.queue.name!r}"
+            raise ProtocolError(text, "address")
+        topic = self._topics.get((address.exchange, address.topic)) or self._create(now, address, True)
+        server = self._server(now, topic, address, True)
+        if not topic.registered:
+            topic.registered = True
+            self._unclaimed -= 1
+        if not server.registered:
+            server.registered = True
+            self._unclaimed -= 1
+            if server.name:
+                self._alias(topic, server)
+        consumer = Consumer(link, tag, topic, address.server, credit)
+        link.consumers[tag] = consumer
+        topic.consumers[consumer] = None
+        server.consumers[consumer] = None
+        return consumer
+
+    def _alias(self, topic: Topic, server: Server) -> None:
+        exchange = topic.address.exchange
+        name = f"{topic.address.topic}.{server.name}"
+        literal = self._topics.get((exchange, name))
+        if literal is not None:
+            if literal.registered:
+                return
+            targets = {key: self.destinations[key] for key in literal.targets}
+            self._forget_statistics([key for key, old in targets.items() if old.server])
+            self._forget(literal)
+            for key, old in targets.items():
+                if not old.server:
+                    self.destinations[key] = Destination(topic, server, old.method, old.statistics)
+                    topic.targets.append(key)
+            for pending in list(literal.queue):
+                literal.queue.remove(pending)
+                pending.destination = Destination(
+                    topic, server, pending.destination.method, pending.destination.statistics
+                )
+                server.queue.append(pending)
+        self._aliases.setdefault((exchange, name), server)
+
+    def unregister(self, now: float, consumer: Consumer) -> None:
+        """``consumer`` takes no more; what it has in flight stays with it."""
+        topic = consumer.topic
+        consumer.stopping = True
+        topic.ready.place(consumer)
+        topic.consumers.pop(consumer, None)
+        server = topic.servers[consumer.server]
+        server.consumers.pop(consumer, None)
+        if not topic.consumers:
+            topic.last_seen = now
+        if not server.consumers:
+            server.last_seen = now
+
+    # --- forgetting --------------------------------------------------------------------------
+
+    def tick(self, now: float) -> None:
+        """Forget what nobody has used for long enough."""
+        if now < self._next_sweep:
+            return
+        settings = self._settings
+        if not self._unswept:
+            self._unswept = list(self._topics.values())
+        for topic in self._unswept[-_SWEPT_AT_ONCE:]:
+            self._sweep(now, topic)
+        del self._unswept[-_SWEPT_AT_ONCE:]
+        rest = min(settings.mailbox_max_seconds, settings.unclaimed_seconds, 60.0) / 4
+        self._next_sweep = now + (_SWEEP_PAUSE if self._unswept else max(_SWEEP_PAUSE, rest))
+
+    def _sweep(self, now: float, topic: Topic) -> None:
+        if self._topics.get((topic.address.exchange, topic.address.topic)) is not topic:
+            return
+        settings = self._settings
+        keep = settings.mailbox_max_seconds if topic.registered else settings.unclaimed_seconds
+        if topic.forgettable and now - topic.last_seen >= keep:
+            self._forget_statistics(topic.targets)
+            self._forget(topic)
+        else:
+            self._forget_servers(now, topic)
+
+    def next_deadline(self) -> float:
+        """When :meth:`tick` wants to be called."""
+        return self._next_sweep
+
+    def _forget(self, topic: Topic) -> None:
+        for key in topic.targets:
+            del self.destinations[key]
+        topic.targets.clear()
+        for server in list(topic.servers.values()):
+            self._forget_server(server)
+        del self._topics[topic.address.exchange, topic.address.topic]
+        if not topic.registered:
+            self._unclaimed -= 1
+
+    def _forget_servers(self, now: float, topic: Topic) -> None:
+        old = {s for s in topic.servers.values() if not s.consumers and self._is_old(now, s)}
+        if not old:
+            return
+        for server in old:
+            self._forget_server(server)
+        gone = [key for key in topic.targets if self.destinations[key].server in old]
+        self._forget_statistics(gone)
+        for key in gone:
+            del self.destinations[key]
+        topic.targets = [key for key in topic.targets if key in self.destinations]
+
+    def _is_old(self, now: float, server: Server) -> bool:
+        settings = self._settings
+        keep = settings.mailbox_max_seconds if server.registered else settings.unclaimed_seconds
+        return not server.queue and now - server.last_seen >= keep
+
+    def _forget_server(self, server: Server) -> None:
+        del server.topic.servers[server.name]
+        self._servers -= 1
+        if not server.registered:
+            self._unclaimed -= 1
+        name = server.topic.address.exchange, f"{server.topic.address.topic}.{server.name}"
+        if self._aliases.get(name) is server:
+            del self._aliases[name]
+
+    def _forget_statistics(self, targets: list[bytes]) -> None:
+        for key in targets:
+            statistics = self.destinations[key].statistics
+            if statistics.name != _OTHER:
+                self._statistics.pop((statistics.name, statistics.method), None)

@@ -1,0 +1,494 @@
+"""The RoundRobin engine: calls and casts from their callers to consumers, and answers home.
+
+Invariants (``Dispatch.check``):
+
+* A call is in its link's ``calls`` until it has ended for the caller, which happens exactly once.
+* A pending message is in exactly one place: a queue, or a consumer's ``in_flight``.
+* If a consumer is ready, nothing waits that it could take.
+
+``accept`` and ``reply`` are the router's hot path: what they do for each message is written out in
+them rather than called, and what is rare is a call away.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from struct import Struct
+
+from rpcmq.core import explain
+from rpcmq.core.directory import Directory
+from rpcmq.core.links import Link, LinkTable
+from rpcmq.core.settings import Settings
+from rpcmq.core.topics import ALONE, Consumer, Pending, Queue
+from rpcmq.core.tracking import Tracking
+from rpcmq.errors import Outcome, ProtocolError
+from rpcmq.wire import NO_TTL, Flag, Kind, control, message, payload_of, remade
+
+__all__ = ["SETTLEMENT", "Dispatch"]
+
+#: One settled cast in a SETTLE message: key, attempt, outcome, handler time (microseconds).
+SETTLEMENT = Struct(">20sBBI")
+#: Of a header: length, kind, flags, attempt and format as one, consumer, ttl, key, and the lengths of
+#: address, method and trace.
+_unpack_request = Struct(">IxBHxHBI20sHBB").unpack_from
+#: Of a header: kind, attempt, consumer, key, and the lengths of address, method and trace as one.
+_unpack_reply = Struct(">5xB3xBxB4x20sI").unpack_from
+# Looking up and comparing a member of an enum costs more than a step of the hot path.
+_CAST, _FAULT, _ITEM = int(Kind.CAST), int(Kind.FAULT), int(Kind.ITEM)
+_DELIVERIES = (int(Kind.REQUEST), _CAST)
+_OK, _REMOTE_ERROR, _PROTOCOL = int(Outcome.OK), int(Outcome.REMOTE_ERROR), int(Outcome.PROTOCOL)
+#: A message that waited for less is not given a new header: its ttl is as good as right (seconds).
+_NO_TIME = 0.001
+#: An idempotent message whose consumers die is given to at most so many of them.
+MAX_ATTEMPTS = 5
+
+
+class Dispatch(Tracking):
+    """Tracks each call and cast from receipt to settlement."""
+
+    def __init__(self, settings: Settings, links: LinkTable, directory: Directory, now: float) -> None:
+        super().__init__(settings, links)
+        self._directory = directory
+        self._destinations = directory.destinations
+        self._recover_until = now + settings.recovery_seconds
+        self._holding: list[Link] = []
+        self._releasing = False
+        #: Casts that consumers had from the router's previous life.
+        self._recent: set[bytes] = set()
+        self._recent_until = now + settings.mailbox_max_seconds
+        self._number = 0
+
+    # --- from callers ------------------------------------------------------------------------
+
+    def accept(self, now: float, link: Link, part: bytes) -> None:
+        """A call or cast.
+
+        Raises:
+            ProtocolError: malformed, not from this link, or a call whose sequence is in flight already.
+        """
+        (
+            length, kind, flags, form, tag, ttl, key, address_length, method_length, trace_length,
+        ) = _unpack_request(part)  # fmt: skip
+        cut = 40 + address_length + method_length
+        destination = self._destinations.get(part[40:cut])
+        if destination is None or cut + trace_length > length:
+            destination = self._directory.resolve(now, part)
+        if not key.startswith(link.origin):
+            raise ProtocolError(f"origin {key[:12].hex()} is not this link's", "origin")
+        if not 0 < form < 8 or tag:
+            text = f"attempt {part[9]}, payload format {part[10]}, consumer {part[11]}: expected 0, 1 to 7, 0"
+            raise ProtocolError(text, "format")
+        pending = Pending()
+        pending.key = key
+        pending.message = part
+        pending.destination = destination
+        pending.link = pending.queue = pending.consumer = pending.slot = None
+        pending.ttl = ttl
+        pending.attempt = 0
+        pending.received_at = pending.dispatched_at = now
+        self._number = pending.number = self._number + 1
+        if kind == _CAST:
+            self._cast(now, link, pending, flags)
+            return
+        calls = link.calls
+        if calls.setdefault(key, pending) is not pending:
+            raise ProtocolError("sequence of a call that is in flight", "duplicate")
+        if self.draining or self.calls_in_flight >= self._settings.max_calls_in_flight:
+            del calls[key]
+            self._not_taken(link, key)
+            return
+        pending.link = link
+        self.calls_in_flight += 1
+        known = now == self._slot_now and ttl == self._slot_ttl
+        pending.slot = slot = self._slot if known else self._slot_of(now, ttl)
+        slot[pending] = pending
+        destination.statistics.calls += 1
+        consumer = destination.pick()
+        if consumer is not None and consumer.accepts >> form & 1:
+            self._deliver(now, pending, consumer)
+        else:
+            self._route(now, pending)
+
+    def _cast(self, now: float, link: Link, pending: Pending, flags: int) -> None:
+        if link.held or (flags & Flag.RESENT and now < self._recover_until):
+            if not link.held:
+                self._holding.append(link)
+            link.held.append(pending.message)
+            return
+        if flags & Flag.RESENT and pending.key in self._recent:
+            self.counters["duplicate casts dropped"] += 1
+            self._confirm(link, pending)
+            return
+        if self.draining:
+            self._not_taken(link, pending.key)
+            return
+        if link.stalled and self._stays_stalled(link, pending):
+            return
+        if flags & Flag.FANOUT:
+            self._fan_out(now, link, pending)
+            return
+        destination = pending.destination
+        consumer = destination.pick()
+        if consumer is not None and consumer.accepts >> pending.message[10] & 1:
+            self._deliver(now, pending, consumer)
+        elif not self._route(now, pending, link):
+            return
+        destination.statistics.casts += 1
+        if flags & Flag.CONFIRM:
+            self._confirm(link, pending)
+
+    def _route(self, now: float, pending: Pending, caster: Link | None = None) -> bool:
+        """Not straight to a consumer: wait, go to one that accepts the format, or be refused."""
+        destination = pending.destination
+        consumers = destination.consumers
+        form = pending.message[10]
+        if consumers and not all(c.accepts >> form & 1 for c in consumers):
+            accepts = 0xFF
+            for consumer in consumers:
+                accepts &= consumer.accepts
+                if consumer.ready and consumer.accepts >> form & 1:
+                    self._deliver(now, pending, consumer)
+                    return True
+            text = f"{destination.name!r} has no free consumer that accepts payload format {form}"
+            return self._refuse(pending, caster, Outcome.PROTOCOL, (text, {"accepts": accepts}))
+        if pending.flags & Flag.MANDATORY and not any(c.link.route is not None for c in consumers):
+            return self._refuse(pending, caster, Outcome.NO_CONSUMER, explain.no_consumer(now, destination))
+        settings = self._settings
+        queue = destination.queue
+        # What was held after a restart was acknowledged to its sender: it is not refused any more.
+        has_room = queue.has_room(pending.size, settings.queue_max_messages, settings.queue_max_bytes)
+        if not has_room and not self._releasing:
+            limit = "queue.max_messages" if len(queue) >= settings.queue_max_messages else "queue.max_bytes"
+            queue.count_dropped("refused: full")
+            return self._refuse(pending, caster, Outcome.OVERLOADED, explain.overloaded(destination, limit))
+        if pending.link is None:
+            self.arm_cast(now, pending)
+        queue.append(pending)
+        return True
+
+    def _stays_stalled(self, link: Link, pending: Pending) -> bool:
+        queue = pending.destination.queue
+        first = link.stalled.get(queue)
+        if first is None or pending.flags & Flag.CONFIRM:
+            return False
+        if int.from_bytes(pending.key[12:]) == first and pending.flags & Flag.RESENT:
+            del link.stalled[queue]
+            return False
+        text, details = explain.overloaded(pending.destination, "behind a refused cast")
+        self.tell(link, pending.key, Outcome.OVERLOADED, text, details)
+        return True
+
+    def _fan_out(self, now: float, link: Link, pending: Pending) -> None:
+        destination = pending.destination
+        destination.statistics.casts += 1
+        settings = self._settings
+        flags, form, size = pending.flags, pending.message[10], pending.size
+        if not destination.consumers and flags & Flag.MANDATORY:
+            self._refuse(pending, link, Outcome.NO_CONSUMER, explain.no_consumer(now, destination))
+            return
+        reached = 0
+        for consumer in list(destination.consumers):
+            if not consumer.accepts >> form & 1:
+                consumer.backlog.count_dropped("format not accepted")
+            elif consumer.ready:
+                self._deliver(now, pending.copy(), consumer)
+                reached += 1
+            elif consumer.backlog.has_room(size, settings.queue_max_messages, settings.queue_max_bytes):
+                copy = pending.copy()
+                self.arm_cast(now, copy)
+                consumer.backlog.append(copy)
+                reached += 1
+            else:
+                consumer.backlog.count_dropped("full")
+        if not reached:
+            destination.queue.count_dropped("fanout: no consumer")
+        if flags & Flag.CONFIRM:
+            self._confirm(link, pending, reached)
+
+    def _confirm(self, link: Link, pending: Pending, reached: int = 1) -> None:
+        if pending.flags & Flag.CONFIRM:
+            link.send(message(Kind.CONFIRM, reached.to_bytes(4), key=pending.key))
+
+    def cancel(self, now: float, link: Link, part: bytes) -> None:
+        """The caller gave up: a queued call never runs, a running one is told."""
+        pending = link.calls.get(part[16:36])
+        if pending is None:
+            return
+        self.finish(now, pending, Outcome.CANCELLED)
+        self.withdraw(pending)
+
+    def grant(self, now: float, link: Link, part: bytes) -> None:
+        """The caller takes more items of a stream: it was busy with those it has, and the time starts again.
+
+        Raises:
+            ProtocolError: there is no count.
+        """
+        if part[36:40] != b"\0\0\0\0" or len(part) != 44:
+            raise ProtocolError("GRANT needs a count of 4 bytes and nothing else", "length")
+        pending = link.calls.get(part[16:36])
+        if pending is not None and pending.consumer is not None:
+            self.disarm(pending)
+            self.arm_call(now, pending)
+            pending.consumer.link.send(part)
+
+    # --- to consumers ------------------------------------------------------------------------
+
+    def _deliver(self, now: float, pending: Pending, consumer: Consumer) -> None:
+        pending.consumer = consumer
+        pending.dispatched_at = now
+        consumer.in_flight[pending.key] = pending
+        if consumer.level != ALONE:
+            consumer.topic.ready.move(consumer)
+        part = pending.message
+        waited = now - pending.received_at
+        if consumer.tag or pending.attempt or waited >= _NO_TIME:
+            part = self._readdressed(pending, consumer, waited)
+        link = consumer.link
+        link.outbox.append(part)
+        if not link.marked:
+            link.mark()
+
+    def _readdressed(self, pending: Pending, consumer: Consumer, waited: float) -> bytes:
+        part = pending.message
+        if not pending.attempt and waited < _NO_TIME:
+            return remade(part, part[:11] + consumer.tag.to_bytes() + part[12:])
+        ttl = pending.ttl
+        if ttl != NO_TTL:
+            ttl = max(0, ttl - int(waited * 1000))
+        head = part[:9] + bytes((pending.attempt, part[10], consumer.tag)) + ttl.to_bytes(4)
+        return remade(part, head + part[16:])
+
+    def feed(self, now: float, consumer: Consumer) -> None:
+        """Give ``consumer`` what waits for it, oldest first, while it is ready."""
+        consumer.topic.ready.place(consumer)
+        while consumer.ready:
+            oldest: Queue | None = None
+            least: float = inf
+            for queue in consumer.queues:
+                number = queue.head_number()
+                if number is not None and number < least:
+                    oldest, least = queue, number
+            if oldest is None:
+                return
+            pending = oldest.popleft()
+            if pending.link is None:
+                self.disarm(pending)
+            if consumer.accepts >> pending.message[10] & 1:
+                self._deliver(now, pending, consumer)
+            else:
+                self._not_accepted(now, pending, consumer, oldest)
+
+    def _not_accepted(self, now: float, pending: Pending, consumer: Consumer, queue: Queue) -> None:
+        text = f"{consumer.link.identity} does not accept payload format {pending.message[10]}"
+        caster = self._links.by_origin(pending.key[:12])
+        if pending.link is None:
+            queue.count_dropped("format not accepted")
+        self._refuse(pending, caster, Outcome.PROTOCOL, (text, {"accepts": consumer.accepts}))
+
+    # --- from consumers ----------------------------------------------------------------------
+
+    def reply(self, now: float, link: Link, part: bytes) -> None:
+        """REPLY, FAULT or END: a call is done."""
+        kind, attempt, tag, key, lengths = _unpack_reply(part)
+        consumer = link.consumers.get(tag)
+        pending = consumer.in_flight.pop(key, None) if consumer is not None else None
+        if pending is None or consumer is None:
+            self._unknown(link, "reply for an unknown call")
+            return
+        if attempt != pending.attempt:
+            consumer.in_flight[key] = pending
+            self._unknown(link, "reply of an earlier attempt")
+            return
+        outcome = _OK if kind != _FAULT else _REMOTE_ERROR
+        if lengths:
+            part, outcome = self._malformed_reply(link, key), _PROTOCOL
+        caller, slot = pending.link, pending.slot
+        if caller is None or slot is None:
+            self.counters["late replies"] += 1
+        else:
+            caller.outbox.append(part)
+            if not caller.marked:
+                caller.mark()
+            # As `finish` does for all other ends.
+            del caller.calls[key]
+            del slot[pending]
+            self.calls_in_flight -= 1
+            if outcome == _OK:
+                pending.destination.statistics.answered(now - pending.received_at)
+            else:
+                self.record(now, pending, outcome)
+        consumer.settled += 1
+        if consumer.level != ALONE:
+            self._relieved(now, consumer)
+        shared, own, backlog = consumer.queues
+        if shared.size_bytes or own.size_bytes or backlog.size_bytes:
+            self.feed(now, consumer)
+
+    def _malformed_reply(self, link: Link, key: bytes) -> bytes:
+        self._unknown(link, "malformed reply")
+        text = f"{link.identity} sent a malformed reply"
+        return control(Kind.ERROR, {"outcome": Outcome.PROTOCOL, "text": text, "details": {}}, key=key)
+
+    def settle(self, now: float, link: Link, part: bytes) -> None:
+        """Casts are done.
+
+        Raises:
+            ProtocolError: the payload is not a whole number of settlements.
+        """
+        payload = payload_of(part)
+        if len(payload) % SETTLEMENT.size:
+            raise ProtocolError(f"SETTLE of {len(payload)} bytes is no multiple of {SETTLEMENT.size}", "length")
+        consumer = link.consumers.get(part[11])
+        if consumer is None:
+            self._unknown(link, "settlement of an unknown consumer")
+            return
+        in_flight = consumer.in_flight
+        for key, attempt, outcome, _ in SETTLEMENT.iter_unpack(payload):
+            pending = in_flight.get(key)
+            if pending is None or pending.attempt != attempt or pending.link is not None:
+                self._unknown(link, "settlement of an unknown cast")
+                continue
+            del in_flight[key]
+            self.record(now, pending, outcome)
+            consumer.settled += 1
+        self._relieved(now, consumer)
+        self.feed(now, consumer)
+
+    def item(self, now: float, link: Link, part: bytes) -> None:
+        """ITEM of a stream, or ALIVE (a sign of life, perhaps with progress)."""
+        consumer = link.consumers.get(part[11])
+        pending = consumer.in_flight.get(part[16:36]) if consumer is not None else None
+        if pending is None or pending.attempt != part[9] or part[36:40] != b"\0\0\0\0":
+            self._unknown(link, "item of an unknown call")
+            return
+        caller = pending.link
+        if caller is None or pending.slot is None:
+            return
+        caller.send(part)
+        if part[5] == _ITEM:
+            self.disarm(pending)
+            self.arm_call(now, pending)
+
+    def _relieved(self, now: float, consumer: Consumer) -> None:
+        """``consumer`` has less in flight than before."""
+        consumer.topic.ready.move(consumer)
+        if consumer.stopping and not consumer.in_flight:
+            consumer.link.consumers.pop(consumer.tag, None)
+            self.consumer_gone(now, consumer, "unregistered")
+
+    # --- after a restart of the router -------------------------------------------------------
+
+    def seen_before(self, now: float, keys: bytes) -> None:
+        """A consumer says which casts it had in the router's previous life (20 bytes each).
+
+        Raises:
+            ProtocolError: the length is not a multiple of 20.
+        """
+        if len(keys) % 20:
+            raise ProtocolError(f"{len(keys)} bytes of recent casts are no multiple of 20", "length")
+        # Who has not come back with its casts until then does not come back, and what is reported later
+        # is of this life of the router.
+        if now < self._recent_until:
+            self._recent.update(keys[i : i + 20] for i in range(0, len(keys), 20))
+
+    def let_go(self, now: float) -> list[tuple[Link, list[bytes]]]:
+        """What was held for the recovery window that is over now: to be taken as if it had just come.
+
+        Say :meth:`let_gone` when that is done.
+        """
+        if self._recent and now >= self._recent_until:
+            self._recent.clear()
+        if not self._holding or now < self._recover_until:
+            return []
+        holding, self._holding = self._holding, []
+        released = [(link, link.held) for link in holding]
+        for link in holding:
+            link.held = []
+        self._releasing = True
+        return released
+
+    def let_gone(self) -> None:
+        """What :meth:`let_go` gave was taken."""
+        self._releasing = False
+
+    def next_deadline(self) -> float | None:
+        """When :meth:`tick` or :meth:`let_go` wants to be called."""
+        deadline = super().next_deadline()
+        if self._holding:
+            return self._recover_until if deadline is None else min(deadline, self._recover_until)
+        return deadline
+
+    # --- links and consumers that go ---------------------------------------------------------
+
+    def consumer_gone(self, now: float, consumer: Consumer, reason: str) -> None:
+        """What ``consumer`` had goes on elsewhere where it may, and ends with LinkLost where not."""
+        unsent = {m[16:36] for m in consumer.link.outbox if m[5] in _DELIVERIES}
+        pendings = sorted(consumer.in_flight.values(), key=lambda p: p.number, reverse=True)
+        consumer.in_flight.clear()
+        again: list[Pending] = []
+        for pending in pendings:
+            if pending.abandoned:
+                continue
+            flags = pending.flags
+            may_run = flags & Flag.IDEMPOTENT and pending.attempt < MAX_ATTEMPTS - 1
+            if (pending.key in unsent or may_run) and not flags & Flag.FANOUT:
+                again.append(pending)
+            elif pending.link is not None:
+                text, details = explain.consumer_lost(now, pending, reason)
+                self.finish(now, pending, Outcome.LINK_LOST)
+                self.tell(pending.link, pending.key, Outcome.LINK_LOST, text, details)
+            else:
+                pending.destination.queue.count_dropped("consumer lost")
+                self.record(now, pending, Outcome.LINK_LOST)
+        for pending in list(consumer.backlog):
+            consumer.backlog.remove(pending)
+            self.disarm(pending)
+            pending.destination.queue.count_dropped("fanout: consumer left")
+        waiting: list[Pending] = []
+        for pending in reversed(again):
+            if pending.key not in unsent:
+                pending.attempt += 1
+            pending.consumer = None
+            other = pending.destination.pick()
+            if other is None:
+                waiting.append(pending)
+            elif other.accepts >> pending.message[10] & 1:
+                self._deliver(now, pending, other)
+            else:
+                self._route(now, pending, self._links.by_origin(pending.key[:12]))
+        for pending in reversed(waiting):
+            if pending.link is None:
+                self.arm_cast(now, pending)
+            pending.destination.queue.append_left(pending)
+
+    def caller_gone(self, now: float, link: Link) -> None:
+        """Nobody waits for the calls of ``link`` any more. Its casts go on, also those that are held."""
+        for pending in list(link.calls.values()):
+            self.finish(now, pending, Outcome.CANCELLED)
+            self.withdraw(pending)
+
+    def drain(self, now: float) -> None:
+        """Take nothing more; calls that nobody has yet go back to their callers, unharmed."""
+        self.draining = True
+        for link in list(self._links):
+            for pending in [p for p in link.calls.values() if p.queue is not None]:
+                self.finish(now, pending, Outcome.DRAINING)
+                self.withdraw(pending)
+                self.tell(link, pending.key, Outcome.DRAINING, "the router is shutting down; it did not run", {})
+
+    def check(self) -> None:
+        """Assert the invariants. For tests: it looks at everything."""
+        calls = 0
+        for link in self._links:
+            calls += len(link.calls)
+            for key, pending in link.calls.items():
+                assert pending.link is link and pending.key == key
+                assert pending.slot is not None and pending in pending.slot
+                assert (pending.queue is None) != (pending.consumer is None)
+            for consumer in link.consumers.values():
+                assert len(consumer.in_flight) <= consumer.credit
+                assert all(p.consumer is consumer and p.queue is None for p in consumer.in_flight.values())
+                assert not (consumer.ready and any(consumer.queues))
+        assert calls == self.calls_in_flight
+        for topic in self._directory:
+            topic.ready.check()

@@ -1,0 +1,94 @@
+"""Sentences that say where a message was when it ended, with the same as fields."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rpcmq.core.topics import Destination, Pending
+
+__all__ = ["consumer_lost", "no_consumer", "overloaded", "shortened", "timed_out"]
+
+Explanation = tuple[str, dict[str, Any]]
+_MAX_CHARACTERS = 500
+
+
+def shortened(text: str) -> str:
+    """``text``, cut where it goes on for longer than anybody reads: it may quote what a peer sent."""
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 3]}..."
+
+
+def ago(seconds: float) -> str:
+    """A rough age, as people say it."""
+    for limit, unit, name in ((120, 1, "s"), (7200, 60, "min"), (172800, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds / unit:.0f} {name} ago"
+    return f"{seconds / 86400:.0f} days ago"
+
+
+def _absence(now: float, destination: Destination) -> str:
+    if not destination.registered:
+        return f"no consumer on {destination.name!r} (never seen)"
+    return f"no consumer on {destination.name!r} (last seen {ago(now - destination.last_seen)})"
+
+
+def _queued_because(now: float, destination: Destination) -> str:
+    consumers = destination.consumers
+    if not consumers:
+        return _absence(now, destination)
+    in_flight = sum(len(c.in_flight) for c in consumers)
+    credit = sum(c.credit for c in consumers)
+    if not any(c.link.answering for c in consumers):
+        latest = max((c.link for c in consumers), key=lambda link: link.heard)
+        silence = f"silent for {now - latest.heard:.0f} s: {latest.identity}"
+        return f"no consumer on {destination.name!r} answers ({silence})"
+    return f"all {len(consumers)} consumers of {destination.name!r} are busy ({in_flight} of {credit} in flight)"
+
+
+def timed_out(now: float, pending: Pending) -> Explanation:
+    """Why a call's deadline passed."""
+    destination, consumer = pending.destination, pending.consumer
+    waited = (pending.dispatched_at if consumer else now) - pending.received_at
+    details: dict[str, Any] = {
+        "topic": destination.name,
+        "method": destination.method,
+        "queued_seconds": round(waited, 3),
+        "attempt": pending.attempt,
+    }
+    if consumer is None:
+        details |= {"state": "queued", "consumers": len(destination.consumers)}
+        return f"queued {waited:.1f} s: {_queued_because(now, destination)}", details
+    held = now - pending.dispatched_at
+    silent = now - consumer.link.heard
+    details |= {"server": consumer.link.identity, "server_seconds": round(held, 3)}
+    if consumer.link.answering:
+        details["state"] = "running"
+        return f"with {consumer.link.identity} for {held:.1f} s, running", details
+    details["state"] = consumer.link.state.value
+    return f"{consumer.link.identity} stopped answering heartbeats {silent:.0f} s ago, had it for {held:.1f} s", details
+
+
+def no_consumer(now: float, destination: Destination) -> Explanation:
+    """Why a message was refused at once."""
+    return _absence(now, destination), {"topic": destination.name, "method": destination.method}
+
+
+def overloaded(destination: Destination, limit: str) -> Explanation:
+    """Which bound was reached."""
+    text = f"{destination.name!r} is full: {len(destination.queue)} messages, {destination.queue.size_bytes} bytes wait"
+    return f"{text} ({limit})", {"topic": destination.name, "queued": len(destination.queue), "limit": limit}
+
+
+def consumer_lost(now: float, pending: Pending, reason: str) -> Explanation:
+    """The consumer that had the call is gone."""
+    consumer = pending.consumer
+    assert consumer is not None
+    held = now - pending.dispatched_at
+    text = f"{consumer.link.identity} went away ({reason}) after {held:.1f} s with the call; it may have run"
+    return text, {
+        "topic": pending.destination.name,
+        "method": pending.destination.method,
+        "server": consumer.link.identity,
+        "server_seconds": round(held, 3),
+        "started": "unknown",
+    }

@@ -1,0 +1,25 @@
+"""Peer2Peer: the router makes two processes known to each other and is out of the data path then."""
+
+from __future__ import annotations
+
+from rpcmq.core.links import Link
+from rpcmq.core.topics import Destination
+from rpcmq.wire import Kind, control
+
+__all__ = ["introduce"]
+
+
+def introduce(caller: Link, key: bytes, destination: Destination, ticket: str) -> None:
+    """Tell ``caller`` where a consumer of ``destination`` listens, and that consumer who will come."""
+    candidates = [c for c in destination.consumers if c.link.answering]
+    listening = [c for c in candidates if c.peer_url]
+    if not listening:
+        reason = "has no peer socket" if candidates else "has no consumer that answers"
+        body = {"text": f"{destination.name!r} {reason}", "url": ""}
+        caller.send(control(Kind.INTRODUCTION, body, key=key))
+        return
+    target = min(listening, key=lambda c: len(c.in_flight))
+    common = {"ticket": ticket, "topic": destination.name}
+    target.link.send(control(Kind.INTRODUCTION, common | {"identity": caller.identity, "url": ""}, key=key))
+    answer = common | {"identity": target.link.identity, "url": target.peer_url, "accepts": target.accepts}
+    caller.send(control(Kind.INTRODUCTION, answer, key=key))

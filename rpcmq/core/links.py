@@ -1,0 +1,371 @@
+"""The links of a router: who is connected under which identity, who is away, who does not answer.
+
+Rules:
+
+* An identity has at most one link of each queue type. A HELLO with the link's token takes it over,
+  whatever connection it came on; without the token it is refused while the link is connected.
+* *Away*: the connection is gone; the link keeps what is to be sent for ``resume_seconds``.
+* *Unresponsive*: connected, but nothing was heard for ``unresponsive_seconds``. It gets no new work
+  and is not declared dead.
+* A link that ends leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
+from enum import Enum
+from math import ceil
+from struct import pack
+from typing import Any
+
+from rpcmq.core.explain import shortened
+from rpcmq.core.link import Session
+from rpcmq.core.settings import Settings
+from rpcmq.core.topics import Consumer, Pending, Queue
+from rpcmq.errors import ProtocolError
+from rpcmq.wire import VERSION, Flag, Kind, body_of, control, message, size_of
+
+__all__ = ["QUEUE_TYPES", "Link", "LinkState", "LinkTable"]
+
+QUEUE_TYPES = ("roundrobin", "pubsub")
+_MAX_IDENTITY_BYTES = 255
+_FORMATS = {"json": 1, "pickle": 2, "dill": 3}
+#: Looking at 100,000 links in one go would be felt by the calls that wait meanwhile.
+_SEEN_AT_ONCE = 500
+
+
+class LinkState(Enum):
+    """Whether a link can be given work."""
+
+    ANSWERING = "answering"
+    UNRESPONSIVE = "unresponsive"
+    AWAY = "away"
+    ENDED = "ended"
+
+
+class Link(Session):
+    """A process's connection of one queue type, which outlives the ZeroMQ connection under it."""
+
+    __slots__ = (
+        "accepts", "answering", "calls", "claims", "consumers", "counters", "description", "handle", "heard",
+        "held", "identity", "lapsed", "origin", "patterns", "queue_type", "role", "route", "since", "stalled", "state",
+        "token", "window",
+    )  # fmt: skip
+
+    def __init__(self, dirty: list[Session], identity: str, queue_type: str, handle: int, router_id: int) -> None:
+        super().__init__(dirty)
+        self.identity = identity
+        self.queue_type = queue_type
+        self.handle = handle
+        #: Router and handle as they stand in each message that comes from here.
+        self.origin = pack(">IQ", router_id, handle)
+        self.token = ""
+        self.role = ""
+        self.description: dict[str, Any] = {}
+        #: Bit mask of payload formats that the process can decode.
+        self.accepts = 1 << 1
+        #: The shell's name of the connection; None while away.
+        self.route: bytes | None = None
+        self.state = LinkState.AWAY
+        self.answering = False
+        self.heard = 0.0
+        self.since = 0.0
+        self.calls: dict[bytes, Pending] = {}
+        self.consumers: dict[int, Consumer] = {}
+        #: Consumers given up while the link was away; they come back with it.
+        self.lapsed: list[Consumer] = []
+        #: Casts that wait for the end of the recovery window after a restart of the router.
+        self.held: list[bytes] = []
+        #: Queues that refused a cast of this link -> sequence with which it may go on.
+        self.stalled: dict[Queue, int] = {}
+        #: PubSub: (exchange, pattern) subscribed to, deliveries that may still be sent.
+        self.patterns: dict[tuple[bytes, bytes], None] = {}
+        self.window: Any = None
+        self.counters: Counter[str] = Counter()
+
+
+class LinkTable:
+    """Knows each link by connection, by identity and by handle.
+
+    Args:
+        new_token: makes an unguessable string.
+        on_ended: called with (now, link, reason) after a link has ended.
+        on_changed: called with (now, link) when a link stops or starts answering.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        boot: int,
+        new_token: Callable[[], str],
+        on_ended: Callable[[float, Link, str], None],
+        on_changed: Callable[[float, Link], None],
+    ) -> None:
+        self._settings = settings
+        self._boot = boot
+        self._new_token = new_token
+        self._on_ended = on_ended
+        self._on_changed = on_changed
+        self._identities: dict[tuple[str, str], Link] = {}
+        self._handles: dict[bytes, Link] = {}
+        self._next_handle = (boot // 1000 & 0xFFFFFFFF) << 32
+        #: Links that are away, the longest first; and those of them whose consumers still wait for them.
+        self._away: OrderedDict[Link, None] = OrderedDict()
+        self._spared: OrderedDict[Link, None] = OrderedDict()
+        #: What is left of the turn in which each link is looked at.
+        self._unseen: list[Link] = []
+        self._pause = 0.0
+        self._next_look = 0.0
+        self._probing = False
+        self._next_probe = 0.0
+        self.routes: dict[bytes, Link] = {}
+        self.dirty: list[Session] = []
+        self.draining = False
+        self.counters: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._identities)
+
+    def __iter__(self) -> Iterator[Link]:
+        return iter(self._identities.values())
+
+    def by_origin(self, origin: bytes) -> Link | None:
+        """The link whose messages carry ``origin`` (router and handle, 12 bytes)."""
+        return self._handles.get(origin)
+
+    def by_identity(self, identity: str, queue_type: str = "roundrobin") -> Link | None:
+        """The link of the process ``identity``."""
+        return self._identities.get((identity, queue_type))
+
+    # --- handshake ---------------------------------------------------------------------------
+
+    def stranger(self, route: bytes, part: bytes) -> list[bytes]:
+        """Answer a message from a connection that has not said HELLO; the answers go to it directly."""
+        self.counters["stranger"] += 1
+        return [control(Kind.REFUSED, {"reason": "hello-first", "text": "say HELLO before anything else"})]
+
+    def hello(self, now: float, route: bytes, part: bytes) -> bytes | None:
+        """A process introduces itself. Returns the refusal to send to ``route``, or None if it is welcome."""
+        body = body_of(part)
+        identity, queue_type, token = body.get("identity"), body.get("queue_type"), body.get("token")
+        problem = self._problem(identity, queue_type, body)
+        if problem:
+            return self._refusal(*problem)
+        link = self._identities.get((identity, queue_type))  # type: ignore[arg-type]
+        if link is not None and token != link.token:
+            if link.state is not LinkState.AWAY:
+                # The old connection may be dead without our having noticed: a send will tell.
+                link.close_with(message(Kind.HEARTBEAT, flags=Flag.ANSWER_WANTED))
+                text = f"identity {identity!r} is taken by a live process; stop it or choose another identity"
+                return self._refusal("identity-taken", text)
+            self.end(now, link, "replaced by a new process of the same identity")
+            link = None
+        received = body.get("received")
+        if link is not None and isinstance(received, int) and link.can_resume(received):
+            self._connect(now, link, route, body, received)
+            return None
+        if link is not None:
+            self.end(now, link, "started over")
+        if len(self._identities) >= self._settings.max_links:
+            return self._refusal("too-many-links", f"the router has its {self._settings.max_links} links")
+        self._connect(now, self._create(identity, queue_type, body), route, body, None)  # type: ignore[arg-type]
+        return None
+
+    def _problem(self, identity: object, queue_type: object, body: dict[str, Any]) -> tuple[str, str] | None:
+        if self.draining:
+            return "draining", "the router is shutting down"
+        versions = body.get("versions")
+        if not isinstance(versions, list) or VERSION not in versions:
+            return "version", f"this router speaks version {VERSION}, the process {versions!r}"
+        if not isinstance(identity, str) or not identity or not identity.isprintable():
+            return "identity", f"identity {identity!r} must be a non-empty printable string"
+        if len(identity.encode()) > _MAX_IDENTITY_BYTES:
+            return "identity", f"identity {identity[:40]!r}... is longer than {_MAX_IDENTITY_BYTES} bytes"
+        if queue_type not in QUEUE_TYPES:
+            return "queue-type", f"queue type {queue_type!r} is unknown; known: {', '.join(QUEUE_TYPES)}"
+        return None
+
+    def _refusal(self, reason: str, text: str) -> bytes:
+        self.counters[f"refused {reason}"] += 1
+        return control(Kind.REFUSED, {"reason": reason, "text": shortened(text)})
+
+    def _create(self, identity: str, queue_type: str, body: dict[str, Any]) -> Link:
+        handle = body.get("handle")
+        # After a restart of the router a process keeps its handle, so that what it sends again is
+        # recognised by those who had it before.
+        if not isinstance(handle, int) or not 0 < handle < 1 << 64 or self._taken(handle):
+            handle = self._unused_handle()
+        link = Link(self.dirty, identity, queue_type, handle, self._settings.router_id)
+        link.token = self._new_token()
+        self._identities[identity, queue_type] = link
+        self._handles[link.origin] = link
+        return link
+
+    def _unused_handle(self) -> int:
+        self._next_handle += 1
+        while self._taken(self._next_handle):
+            self._next_handle += 1
+        return self._next_handle
+
+    def _taken(self, handle: int) -> bool:
+        return pack(">IQ", self._settings.router_id, handle) in self._handles
+
+    def _connect(self, now: float, link: Link, route: bytes, body: dict[str, Any], resume: int | None) -> None:
+        if resume is not None:
+            link.resume(resume)
+        if link.route is not None:
+            self.routes.pop(link.route, None)
+        # A connection carries one link: with this HELLO it has left the one it carried before.
+        self.lost(now, route)
+        formats = body.get("accepts")
+        names = formats if isinstance(formats, list) else []
+        link.accepts = 1 << 1 | sum({1 << _FORMATS[n] for n in names if isinstance(n, str) and n in _FORMATS})
+        link.role = str(body.get("role", ""))[:64]
+        link.description = {k: str(body.get(k, ""))[:255] for k in ("host", "pid", "program", "library")}
+        link.route = route
+        self.routes[route] = link
+        link.since = link.heard = now
+        link.disconnected()
+        link.greet(self._welcome(link, resume is not None))
+        link.counters["connects"] += 1
+        self._set_state(now, link, LinkState.ANSWERING)
+
+    def _welcome(self, link: Link, resumed: bool) -> bytes:
+        settings = self._settings
+        return control(
+            Kind.WELCOME,
+            {
+                "version": VERSION,
+                "router": settings.router_name,
+                "router_id": settings.router_id,
+                "boot": self._boot,
+                "handle": link.handle,
+                "token": link.token,
+                "resumed": resumed,
+                "received": link.received,
+                "heartbeat_seconds": settings.heartbeat_seconds,
+                "unresponsive_seconds": settings.unresponsive_seconds,
+                "max_message_bytes": settings.message_max_bytes,
+            },
+        )
+
+    # --- life --------------------------------------------------------------------------------
+
+    def about_link(self, now: float, link: Link, part: bytes) -> None:
+        """A message about the link itself.
+
+        Raises:
+            ProtocolError: the kind is not one that a process sends, or the count is impossible.
+        """
+        kind = part[5]
+        if kind == Kind.ACK or kind == Kind.HEARTBEAT:
+            link.acknowledged(int.from_bytes(part[28:36]))
+            if kind == Kind.HEARTBEAT:
+                link.note_acknowledged()
+                link.close_with(message(Kind.HEARTBEAT, sequence=link.received))
+        elif kind == Kind.GOODBYE:
+            self.end(now, link, "said goodbye")
+        else:
+            raise ProtocolError(f"kind {kind:#04x} is not one that a process sends", "kind")
+
+    def lost(self, now: float, route: bytes) -> None:
+        """The connection is gone."""
+        link = self.routes.pop(route, None)
+        if link is not None:
+            link.route = None
+            link.disconnected()
+            link.since = now
+            link.counters["connections lost"] += 1
+            self._set_state(now, link, LinkState.AWAY)
+
+    def end(self, now: float, link: Link, reason: str) -> None:
+        """Forget ``link``."""
+        if link.route is not None:
+            self.routes.pop(link.route, None)
+            link.route = None
+        self._identities.pop((link.identity, link.queue_type), None)
+        self._handles.pop(link.origin, None)
+        self._present(link)
+        link.state = LinkState.ENDED
+        link.answering = False
+        self.counters["links ended"] += 1
+        self._on_ended(now, link, reason)
+
+    def answers_again(self, now: float, link: Link) -> None:
+        """Something was heard from an unresponsive link."""
+        self._set_state(now, link, LinkState.ANSWERING)
+
+    def _set_state(self, now: float, link: Link, state: LinkState) -> None:
+        if state is LinkState.AWAY:
+            self._away[link] = self._spared[link] = None
+        elif link.state is LinkState.AWAY:
+            self._present(link)
+        link.state = state
+        link.answering = state is LinkState.ANSWERING
+        self._on_changed(now, link)
+
+    def _present(self, link: Link) -> None:
+        """``link`` is not away any more."""
+        self._away.pop(link, None)
+        self._spared.pop(link, None)
+
+    def next_deadline(self) -> float:
+        """When :meth:`tick` wants to be called."""
+        due = self._next_look
+        if self._away:
+            due = min(due, next(iter(self._away)).since + self._settings.resume_seconds)
+        if self._spared:
+            due = min(due, next(iter(self._spared)).since + self._settings.consumer_grace_seconds)
+        return due
+
+    def tick(self, now: float) -> list[Link]:
+        """Look at each link's silence; returns those that are away for longer than the consumer grace."""
+        for link in self._away_since(now, self._away, self._settings.resume_seconds):
+            self.end(now, link, f"away for {now - link.since:.1f} s")
+        if now >= self._next_look:
+            self._look(now)
+        return self._away_since(now, self._spared, self._settings.consumer_grace_seconds)
+
+    def _away_since(self, now: float, links: OrderedDict[Link, None], seconds: float) -> list[Link]:
+        """Take those out of ``links`` that went ``seconds`` ago."""
+        due: list[Link] = []
+        while links and now >= next(iter(links)).since + seconds:
+            due.append(links.popitem(last=False)[0])
+        return due
+
+    def _look(self, now: float) -> None:
+        """Look at some more of the connected links; at each once in a turn of at most a second."""
+        settings = self._settings
+        if not self._unseen:
+            self._unseen = list(self._identities.values())
+            self._probing = now >= self._next_probe
+            if self._probing:
+                self._next_probe = now + settings.heartbeat_seconds
+            turn = min(settings.heartbeat_seconds / 4, settings.unresponsive_seconds / 4, 1.0)
+            self._pause = max(0.05, turn) / max(1, ceil(len(self._unseen) / _SEEN_AT_ONCE))
+        for link in self._unseen[-_SEEN_AT_ONCE:]:
+            if link.state is LinkState.ENDED:
+                continue
+            if link.answering:
+                if now - link.heard >= settings.unresponsive_seconds:
+                    link.counters["unresponsive"] += 1
+                    self._set_state(now, link, LinkState.UNRESPONSIVE)
+            elif self._probing and link.state is LinkState.UNRESPONSIVE:
+                # If its connection has gone unnoticed, the send will tell.
+                link.close_with(message(Kind.HEARTBEAT))
+            if (len(link.outbox) > 64 or link.unacknowledged > 1000) and (problem := self._overfull(link)):
+                self.end(now, link, problem)
+        del self._unseen[-_SEEN_AT_ONCE:]
+        self._next_look = now + self._pause
+
+    def _overfull(self, link: Link) -> str:
+        settings = self._settings
+        if len(link.outbox) > settings.outbox_max_messages:
+            return f"{len(link.outbox)} messages wait to be sent; {settings.outbox_max_messages} may"
+        if link.unacknowledged > settings.outbox_max_messages:
+            return f"{link.unacknowledged} messages were sent and not acknowledged; {settings.outbox_max_messages} may"
+        size = sum(map(size_of, link.outbox))
+        if size > settings.outbox_max_bytes:
+            return f"{size} bytes wait to be sent; {settings.outbox_max_bytes} may"
+        return ""

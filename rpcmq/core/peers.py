@@ -1,0 +1,206 @@
+"""Peer2Peer: calls straight from process to process, after the router has introduced the two.
+
+The caller connects to the target's peer socket and shows the ticket that the router gave to both. A
+direct link has no session: what was in flight when it breaks has ended, with LinkLost, and the next
+call asks the router for an introduction again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from struct import pack
+
+from rpcmq.core.caller import Call
+from rpcmq.core.serving import Serving
+from rpcmq.errors import LinkLost, Outcome, ProtocolError, error_for
+from rpcmq.wire import VERSION, Address, Kind, address_of, body_of, control, message, parse, split
+
+__all__ = ["PeerLink", "Peers"]
+
+#: A ticket is good for so long (seconds).
+TICKET_SECONDS = 30.0
+#: A registration lets so many direct calls wait beyond its credit.
+MAX_WAITING = 10_000
+
+
+class PeerLink:
+    """A direct connection to another process, in either direction."""
+
+    def __init__(self, dirty: list[PeerLink], route: bytes, identity: str) -> None:
+        self._dirty = dirty
+        self._sequence = 0
+        self.route = route
+        self.identity = identity
+        self.outbox: list[bytes] = []
+        self.origin = b""
+        self.welcomed = False
+        self.accepts = 1 << 1
+        #: Why it cannot be used; empty while it can.
+        self.closed = ""
+        self.calls: dict[bytes, Call] = {}
+        #: Called when it is welcomed or closed.
+        self.on_change: Callable[[], None] = lambda: None
+
+    def send(self, part: bytes) -> None:
+        """Queue ``part``."""
+        if not self.outbox:
+            self._dirty.append(self)
+        self.outbox.append(part)
+
+    def next_key(self) -> bytes:
+        """A key for a new message on this link."""
+        self._sequence += 1
+        return self.origin + self._sequence.to_bytes(8)
+
+
+class Peers:
+    """The direct links of a process. ``dirty`` lists those with something to send."""
+
+    def __init__(self, identity: str, serving: Serving) -> None:
+        self._identity = identity
+        self._serving = serving
+        self._tickets: dict[str, tuple[str, float]] = {}
+        self._handles = 0
+        self.links: dict[bytes, PeerLink] = {}
+        self.dirty: list[PeerLink] = []
+        #: Calls whose waiters are to be woken.
+        self.changed: list[Call] = []
+        self.refused: Counter[str] = Counter()
+
+    def expect(self, now: float, ticket: str, identity: str) -> None:
+        """The router has announced a caller."""
+        self._tickets = {t: v for t, v in self._tickets.items() if v[1] > now}
+        self._tickets[ticket] = identity, now + TICKET_SECONDS
+
+    def connect(self, route: bytes, identity: str, ticket: str) -> PeerLink:
+        """Begin a link to ``identity`` over the new connection ``route``."""
+        link = self.links[route] = PeerLink(self.dirty, route, identity)
+        link.send(control(Kind.HELLO, {"identity": self._identity, "ticket": ticket, "versions": [VERSION]}))
+        return link
+
+    def receive(self, now: float, route: bytes, batch: bytes, payloads: tuple[bytes | memoryview, ...] = ()) -> None:
+        """What came on ``route``. Never raises on bad input."""
+        try:
+            for part in split(batch, payloads):
+                self._message(now, route, part)
+        except ProtocolError as error:
+            self.refused[error.reason] += 1
+
+    def lost(self, route: bytes, reason: str, unsent: list[bytes] | None = None) -> None:
+        """The connection is gone: everything on it has ended. ``unsent`` never left."""
+        link = self.links.pop(route, None)
+        if link is None:
+            return
+        link.closed = reason
+        for call in link.calls.values():
+            started = "no" if call.message in (unsent or ()) else "unknown"
+            risk = "it did not run" if started == "no" else "it may have run"
+            text = f"{link.identity} went away ({reason}) with the direct call; {risk}"
+            call.error = LinkLost(text, {"topic": call.address, "server": link.identity, "started": started})
+            self.changed.append(call)
+        link.calls.clear()
+        for registration in self._serving.registrations.values():
+            for task in (*registration.running.values(), *registration.waiting):
+                if task.sender is link:
+                    task.lost = True
+        link.on_change()
+
+    def _message(self, now: float, route: bytes, part: bytes) -> None:
+        kind = part[5]
+        link = self.links.get(route)
+        if kind == Kind.HELLO:
+            self._hello(now, route, part)
+        elif link is None:
+            raise ProtocolError("a message from a peer that has not shown a ticket", "stranger")
+        elif kind == Kind.WELCOME:
+            link.origin = pack(">IQ", 0, _positive(body_of(part).get("handle")))
+            link.welcomed = True
+            link.on_change()
+        elif kind == Kind.REFUSED:
+            self.lost(route, str(body_of(part).get("text", "refused")))
+        elif kind == Kind.REQUEST:
+            self._request(now, link, part)
+        elif kind == Kind.CANCEL:
+            self._serving.cancel_direct(part[16:36], link)
+        elif kind == Kind.ALIVE:
+            self._progress(link, part)
+        elif kind in (Kind.REPLY, Kind.FAULT, Kind.ERROR):
+            self._answer(link, part)
+        else:
+            raise ProtocolError(f"kind {kind:#04x} is not for a direct link", "kind")
+
+    def _hello(self, now: float, route: bytes, part: bytes) -> None:
+        body = body_of(part)
+        identity, deadline = self._tickets.pop(str(body.get("ticket")), ("", 0.0))
+        link = PeerLink(self.dirty, route, identity)
+        if not identity or deadline < now or body.get("identity") != identity:
+            self.refused["ticket"] += 1
+            link.send(control(Kind.REFUSED, {"reason": "ticket", "text": "the ticket is unknown or too old"}))
+            return
+        self._handles += 1
+        link.origin = pack(">IQ", 0, self._handles)
+        link.welcomed = True
+        self.links[route] = link
+        link.send(control(Kind.WELCOME, {"identity": self._identity, "handle": self._handles}))
+
+    def _request(self, now: float, link: PeerLink, part: bytes) -> None:
+        parse(part)
+        if part[16:28] != link.origin:
+            raise ProtocolError("origin is not this link's", "origin")
+        registration = self._serving.serving(Address.decode(address_of(part)))
+        if registration is None:
+            self._error(link, part, Outcome.NO_CONSUMER, f"{self._identity} does not serve that topic any more")
+        elif len(registration.waiting) >= MAX_WAITING:
+            text = f"{self._identity} has {len(registration.waiting)} direct calls waiting"
+            self._error(link, part, Outcome.OVERLOADED, text)
+        else:
+            self._serving.accept(now, part, registration, link)
+
+    def _error(self, link: PeerLink, part: bytes, outcome: Outcome, text: str) -> None:
+        link.send(control(Kind.ERROR, {"outcome": outcome, "text": text, "details": {}}, key=part[16:36]))
+
+    def _answer(self, link: PeerLink, part: bytes) -> None:
+        call = link.calls.pop(part[16:36], None)
+        if call is None:
+            self.refused["late reply"] += 1
+            return
+        if part[5] == Kind.ERROR:
+            body = body_of(part)
+            call.error = error_for(_positive(body.get("outcome")), str(body.get("text", "")), {"started": "no"})
+        else:
+            call.answer = part
+        self.changed.append(call)
+
+    def _progress(self, link: PeerLink, part: bytes) -> None:
+        call = link.calls.get(part[16:36])
+        if call is not None:
+            call.progress.append(part)
+            self.changed.append(call)
+
+    def start(self, link: PeerLink, call: Call, payload: bytes, format: int, address: bytes, method: bytes) -> None:
+        """Send a call on ``link``."""
+        call.key = link.next_key()
+        call.message = message(
+            Kind.REQUEST,
+            payload,
+            flags=call.flags,
+            format=format,
+            ttl=max(1, int((call.timeout or 60.0) * 1000)),
+            key=call.key,
+            address=address,
+            method=method,
+        )
+        link.calls[call.key] = call
+        link.send(call.message)
+
+    def cancel(self, link: PeerLink, call: Call) -> None:
+        """Nobody waits for ``call`` any more."""
+        if link.calls.pop(call.key, None) is not None:
+            link.send(message(Kind.CANCEL, key=call.key))
+
+
+def _positive(value: object) -> int:
+    if not isinstance(value, int) or not 0 <= value < 1 << 64:
+        raise ProtocolError(f"{value!r} is no number of 64 bits", "body")
+    return value

@@ -1,0 +1,169 @@
+"""The PubSub engine: one copy of each event to each subscriber that has a matching pattern.
+
+A subscriber grants a window of events it may be sent and gives them back with TAKEN as it handles
+them. What does not fit waits in its own bounded queue; when that is full, its oldest events are
+lost, counted, and it is told how many. No other subscriber notices.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+
+from rpcmq.core.links import Link
+from rpcmq.core.settings import Settings
+from rpcmq.core.trie import PatternTrie
+from rpcmq.errors import ProtocolError
+from rpcmq.wire import Address, Flag, Kind, body_of, control, message, parse, payload_of, size_of
+
+__all__ = ["PubSub", "Subscriber"]
+
+_MAX_WINDOW = 65535
+
+
+class Subscriber:
+    """What one link may be sent, and what waits for it."""
+
+    __slots__ = ("delivered", "dropped", "lost", "queue", "size_bytes", "window")
+
+    def __init__(self, window: int) -> None:
+        self.window = window
+        self.queue: deque[bytes] = deque()
+        self.size_bytes = 0
+        self.delivered = 0
+        self.dropped: Counter[str] = Counter()
+        #: Lost since it was last told.
+        self.lost = 0
+
+    def clear(self) -> None:
+        """Nothing is wanted any more; what was delivered may still be given back."""
+        self.queue.clear()
+        self.size_bytes = self.lost = 0
+
+
+class PubSub:
+    """Subscriptions and events of all exchanges."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._tries: dict[bytes, PatternTrie[Link]] = {}
+        self.published: Counter[str] = Counter()
+
+    def subscribe(self, now: float, link: Link, part: bytes) -> None:
+        """A pattern is added to the link's subscriptions.
+
+        Raises:
+            ProtocolError: malformed, or too many patterns.
+        """
+        exchange, pattern = self._address(part)
+        window = body_of(part).get("window", 1000)
+        if not isinstance(window, int) or not 1 <= window <= _MAX_WINDOW:
+            raise ProtocolError(f"window {window!r} must be an integer from 1 to {_MAX_WINDOW}", "credit")
+        if len(link.patterns) >= self._settings.pubsub_max_patterns:
+            raise ProtocolError(f"{len(link.patterns)} patterns are subscribed to; no more are allowed", "patterns")
+        trie = self._tries.get(exchange)
+        if trie is None:
+            trie = PatternTrie()
+        trie.add(pattern, link)
+        self._tries[exchange] = trie
+        if link.window is None:
+            link.window = Subscriber(window)
+        link.patterns[exchange, pattern] = None
+        link.send(control(Kind.SUBSCRIBED, {"pattern": pattern.decode()}, key=part[16:36]))
+
+    def unsubscribe(self, now: float, link: Link, part: bytes) -> None:
+        """A pattern is taken away.
+
+        Raises:
+            ProtocolError: malformed.
+        """
+        exchange, pattern = self._address(part)
+        if (exchange, pattern) in link.patterns:
+            del link.patterns[exchange, pattern]
+            self._remove(link, exchange, pattern)
+            if not link.patterns:
+                link.window.clear()
+        link.send(control(Kind.SUBSCRIBED, {"pattern": ""}, key=part[16:36]))
+
+    def publish(self, now: float, link: Link, part: bytes) -> None:
+        """An event.
+
+        Raises:
+            ProtocolError: malformed, or not from this link.
+        """
+        if part[16:28] != link.origin:
+            raise ProtocolError(f"origin {part[16:28].hex()} is not this link's", "origin")
+        exchange, topic = self._address(part)
+        trie = self._tries.get(exchange)
+        reached = 0
+        if trie is not None:
+            for subscriber in trie.match(topic):
+                reached += self._offer(subscriber, part)
+        self.published["events"] += 1
+        self.published["copies"] += reached
+        if part[7] & Flag.CONFIRM:
+            link.send(message(Kind.CONFIRM, reached.to_bytes(4), key=part[16:36]))
+
+    def taken(self, now: float, link: Link, part: bytes) -> None:
+        """The subscriber has handled some events and takes as many more.
+
+        Raises:
+            ProtocolError: the count is malformed, or nothing is subscribed to.
+        """
+        payload = payload_of(part)
+        subscriber: Subscriber | None = link.window
+        if len(payload) != 4 or subscriber is None:
+            raise ProtocolError("TAKEN needs a count of 4 bytes and a subscription", "length")
+        # More than were delivered may come from before the link started over; they are void.
+        subscriber.delivered -= min(subscriber.delivered, int.from_bytes(payload))
+        self._flow(link, subscriber)
+
+    def changed(self, link: Link) -> None:
+        """The link has stopped or started answering."""
+        if link.answering and link.window is not None:
+            self._flow(link, link.window)
+
+    def forget(self, link: Link) -> None:
+        """The link has ended."""
+        for exchange, pattern in link.patterns:
+            self._remove(link, exchange, pattern)
+        link.patterns.clear()
+        link.window = None
+
+    def _address(self, part: bytes) -> tuple[bytes, bytes]:
+        header = parse(part)
+        address = Address.decode(part[40 : 40 + header.address_length])
+        return address.exchange.encode(), address.topic.encode()
+
+    def _remove(self, link: Link, exchange: bytes, pattern: bytes) -> None:
+        trie = self._tries[exchange]
+        trie.remove(pattern, link)
+        if not len(trie):
+            del self._tries[exchange]
+
+    def _offer(self, link: Link, part: bytes) -> bool:
+        subscriber: Subscriber = link.window
+        if not link.accepts >> part[10] & 1:
+            subscriber.dropped["format not accepted"] += 1
+            return False
+        if subscriber.delivered < subscriber.window and link.answering and not subscriber.queue:
+            subscriber.delivered += 1
+            link.send(part)
+            return True
+        settings = self._settings
+        subscriber.queue.append(part)
+        subscriber.size_bytes += size_of(part)
+        while len(subscriber.queue) > settings.pubsub_max_messages or subscriber.size_bytes > settings.pubsub_max_bytes:
+            subscriber.size_bytes -= size_of(subscriber.queue.popleft())
+            subscriber.dropped["slow subscriber"] += 1
+            subscriber.lost += 1
+        return True
+
+    def _flow(self, link: Link, subscriber: Subscriber) -> None:
+        if subscriber.lost and subscriber.delivered < subscriber.window:
+            link.send(message(Kind.LOST, subscriber.lost.to_bytes(4)))
+            subscriber.lost = 0
+        while subscriber.queue and subscriber.delivered < subscriber.window and link.answering:
+            part = subscriber.queue.popleft()
+            subscriber.size_bytes -= size_of(part)
+            subscriber.delivered += 1
+            link.send(part)

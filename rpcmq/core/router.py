@@ -1,0 +1,280 @@
+"""The router engine: frames in, frames and rare actions out; no sockets, no clock.
+
+The shell calls :meth:`Router.receive` with what came on a connection, :meth:`Router.lost` when a
+connection is gone and :meth:`Router.tick` at :meth:`Router.next_deadline`. After each wake-up it
+sends what ``dirty`` links have in their outboxes, one batch a link, and performs ``actions``.
+``now`` is monotonic seconds, never decreasing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from traceback import format_exc
+from typing import Any
+
+from rpcmq.core.actions import Action, Answer, Note
+from rpcmq.core.directory import Directory
+from rpcmq.core.dispatch import Dispatch
+from rpcmq.core.explain import shortened
+from rpcmq.core.introductions import introduce
+from rpcmq.core.link import Session
+from rpcmq.core.links import Link, LinkState, LinkTable
+from rpcmq.core.pubsub import PubSub
+from rpcmq.core.settings import Settings
+from rpcmq.core.statistics import overview
+from rpcmq.core.topics import Consumer
+from rpcmq.errors import Outcome, ProtocolError
+from rpcmq.wire import SESSION_KINDS, Address, Kind, body_of, control, parse, split
+
+__all__ = ["Router"]
+
+Handler = Callable[[float, Link, bytes], None]
+#: Kinds whose ProtocolError is answered with an ERROR for that very message.
+_ANSWERED = (Kind.REQUEST, Kind.CAST, Kind.REGISTER, Kind.SUBSCRIBE, Kind.PUBLISH, Kind.INTRODUCE, Kind.QUERY)
+
+
+def _not_for_a_router(now: float, link: Link, part: bytes) -> None:
+    raise ProtocolError(f"kind {part[5]:#04x} is unknown or not for a router", "kind")
+
+
+class Router:
+    """The whole of a router but its sockets.
+
+    Args:
+        settings: bounds and times; may be changed while it runs.
+        boot: wall-clock milliseconds at start; names this life of the router.
+        now: monotonic seconds.
+        new_token: makes an unguessable string.
+    """
+
+    def __init__(self, settings: Settings, boot: int, now: float, new_token: Callable[[], str]) -> None:
+        self.settings = settings
+        self.boot = boot
+        self.started = now
+        self.links = LinkTable(settings, boot, new_token, self._link_ended, self._link_changed)
+        self.directory = Directory(settings)
+        self.dispatch = Dispatch(settings, self.links, self.directory, now)
+        self.pubsub = PubSub(settings)
+        self.actions: list[Action] = []
+        #: Messages not used because their sender broke the protocol, by reason.
+        self.refused: Counter[str] = Counter()
+        self._new_token = new_token
+        dispatch = self.dispatch
+        self._handlers: list[Handler] = [_not_for_a_router] * 256
+        table: dict[Kind, Handler] = {
+            Kind.REQUEST: dispatch.accept,
+            Kind.CAST: dispatch.accept,
+            Kind.REPLY: dispatch.reply,
+            Kind.FAULT: dispatch.reply,
+            Kind.END: dispatch.reply,
+            Kind.ITEM: dispatch.item,
+            Kind.ALIVE: dispatch.item,
+            Kind.GRANT: dispatch.grant,
+            Kind.CANCEL: dispatch.cancel,
+            Kind.SETTLE: dispatch.settle,
+            Kind.REGISTER: self._register,
+            Kind.UNREGISTER: self._unregister,
+            Kind.SUBSCRIBE: self.pubsub.subscribe,
+            Kind.UNSUBSCRIBE: self.pubsub.unsubscribe,
+            Kind.PUBLISH: self.pubsub.publish,
+            Kind.TAKEN: self.pubsub.taken,
+            Kind.INTRODUCE: self._introduce,
+            Kind.QUERY: self._query,
+        }
+        for kind, handler in table.items():
+            self._handlers[kind] = handler
+
+    @property
+    def dirty(self) -> list[Session]:
+        """The links that have something to send."""
+        return self.links.dirty
+
+    # --- inputs ------------------------------------------------------------------------------
+
+    def receive(self, now: float, route: bytes, batch: bytes, payloads: Sequence[bytes | memoryview] = ()) -> None:
+        """What came in one ZeroMQ message on the connection ``route``. Never raises on bad input."""
+        link = self.links.routes.get(route)
+        try:
+            parts = split(batch, payloads)
+        except ProtocolError as error:
+            self._offence(now, route, link, None, error)
+            return
+        if link is None or parts[0][5] < SESSION_KINDS:
+            self._about_link(now, route, link, parts)
+            return
+        link.heard = now
+        if not link.answering:
+            self.links.answers_again(now, link)
+        self._handle(now, link, parts)
+        size_bytes = len(batch)
+        if payloads:
+            size_bytes += sum(map(len, payloads))
+        link.note_received(len(parts), size_bytes)
+
+    def _handle(self, now: float, link: Link, parts: list[bytes]) -> None:
+        handlers = self._handlers
+        for part in parts:
+            try:
+                handlers[part[5]](now, link, part)
+            except ProtocolError as error:
+                self._offence(now, link.route or b"", link, part, error)
+            except Exception:
+                # A fault of ours must cost this message only: the batch and its counts go on.
+                self.refused["internal error"] += 1
+                self.actions.append(Note("internal error", format_exc(), link.identity))
+
+    def lost(self, now: float, route: bytes) -> None:
+        """The connection ``route`` is gone."""
+        self.links.lost(now, route)
+
+    def tick(self, now: float) -> None:
+        """Do what is due."""
+        self.dispatch.tick(now)
+        for link, held in self.dispatch.let_go(now):
+            self._handle(now, link, held)
+        self.dispatch.let_gone()
+        self.directory.tick(now)
+        for link in self.links.tick(now):
+            link.lapsed = [c for c in link.consumers.values() if not c.stopping]
+            for consumer in list(link.consumers.values()):
+                self._consumer_gone(now, consumer, "connection lost")
+
+    def next_deadline(self) -> float:
+        """When :meth:`tick` is to be called."""
+        due = min(self.links.next_deadline(), self.directory.next_deadline())
+        calls = self.dispatch.next_deadline()
+        return due if calls is None else min(due, calls)
+
+    def drain(self, now: float) -> None:
+        """Take nothing more and tell everyone; what runs may finish."""
+        self.links.draining = True
+        self.dispatch.drain(now)
+        for link in self.links:
+            link.close_with(control(Kind.DRAIN, {"text": "the router is shutting down"}))
+
+    @property
+    def in_flight(self) -> int:
+        """Calls that have not ended."""
+        return self.dispatch.calls_in_flight
+
+    # --- links -------------------------------------------------------------------------------
+
+    def _about_link(self, now: float, route: bytes, link: Link | None, parts: list[bytes]) -> None:
+        part = parts[0]
+        if len(parts) > 1 and link is not None:
+            self._offence(now, route, link, None, ProtocolError("a message about the link must stand alone", "batch"))
+            return
+        try:
+            parse(part)
+            if part[5] == Kind.HELLO:
+                refusal = self.links.hello(now, route, part)
+                if refusal is not None:
+                    self.actions.append(Answer(route, refusal))
+            elif link is None:
+                self.actions.extend(Answer(route, answer) for answer in self.links.stranger(route, part))
+            else:
+                link.heard = now
+                if not link.answering:
+                    self.links.answers_again(now, link)
+                self.links.about_link(now, link, part)
+        except ProtocolError as error:
+            self._offence(now, route, link, None, error)
+
+    def _offence(self, now: float, route: bytes, link: Link | None, part: bytes | None, error: ProtocolError) -> None:
+        """Count and attribute what a peer did wrong, and tell it."""
+        self.refused[error.reason] += 1
+        text = shortened(str(error))
+        refusal = control(Kind.REFUSED, {"reason": "protocol", "text": text})
+        if link is None:
+            self.actions.append(Answer(route, refusal))
+            return
+        link.counters[f"refused {error.reason}"] += 1
+        self.actions.append(Note("offence", f"{link.identity}: {text}", link.identity))
+        if part is None:
+            link.close_with(refusal)
+        elif part[5] in _ANSWERED:
+            body = {"outcome": Outcome.PROTOCOL, "text": text, "details": {"reason": error.reason}}
+            link.send(control(Kind.ERROR, body, key=part[16:36]))
+
+    def _link_ended(self, now: float, link: Link, reason: str) -> None:
+        for consumer in list(link.consumers.values()):
+            self._consumer_gone(now, consumer, reason)
+        self.dispatch.caller_gone(now, link)
+        self.pubsub.forget(link)
+        self.actions.append(Note("link ended", f"{link.identity} ({link.queue_type}): {reason}", link.identity))
+
+    def _link_changed(self, now: float, link: Link) -> None:
+        if link.lapsed and link.answering:
+            self._restore(now, link)
+        if link.state is not LinkState.ANSWERING:
+            text = f"{link.identity} ({link.queue_type}) is {link.state.value}"
+            self.actions.append(Note(f"link {link.state.value}", text, link.identity))
+        for consumer in link.consumers.values():
+            self.dispatch.feed(now, consumer)
+        self.pubsub.changed(link)
+
+    def _restore(self, now: float, link: Link) -> None:
+        """Let a link that resumes consume again: its process does not know that it was given up."""
+        lapsed, link.lapsed = link.lapsed, []
+        # What was on its way to its consumers has gone to others since, or was declared lost.
+        link.outbox[:] = [part for part in link.outbox if part[5] not in (Kind.REQUEST, Kind.CAST)]
+        try:
+            for old in lapsed:
+                address = old.topic.address._replace(server=old.server)
+                consumer = self.directory.register(now, link, old.tag, address, old.credit)
+                consumer.peer_url = old.peer_url
+        except ProtocolError as error:
+            route = link.route
+            self.links.end(now, link, f"cannot consume again: {error}")
+            if route is not None:
+                text = shortened(f"cannot consume again, start over: {error}")
+                self.actions.append(Answer(route, control(Kind.REFUSED, {"reason": "protocol", "text": text})))
+
+    # --- consumers ---------------------------------------------------------------------------
+
+    def _register(self, now: float, link: Link, part: bytes) -> None:
+        body = body_of(part)
+        header = parse(part)
+        address = Address.decode(part[40 : 40 + header.address_length])
+        credit = body.get("credit")
+        if not isinstance(credit, int) or not 1 <= credit <= 65535:
+            raise ProtocolError(f"credit {credit!r} must be an integer from 1 to 65535", "credit")
+        recent = body.get("recent", "")
+        if not isinstance(recent, str):
+            raise ProtocolError("recent must be hexadecimal text", "body")
+        try:
+            self.dispatch.seen_before(now, bytes.fromhex(recent))
+        except ValueError:
+            raise ProtocolError("recent must be hexadecimal text", "body") from None
+        consumer = self.directory.register(now, link, header.consumer, address, credit)
+        consumer.peer_url = str(body.get("peer_url", ""))[:255]
+        link.send(control(Kind.REGISTERED, {"topic": str(address)}, key=part[16:36], consumer=header.consumer))
+        self.dispatch.feed(now, consumer)
+
+    def _unregister(self, now: float, link: Link, part: bytes) -> None:
+        consumer = link.consumers.get(part[11])
+        if consumer is None:
+            raise ProtocolError(f"consumer tag {part[11]} is not registered", "tag")
+        if not consumer.stopping:
+            self.directory.unregister(now, consumer)
+        if not consumer.in_flight:
+            self._consumer_gone(now, consumer, "unregistered")
+        link.send(control(Kind.REGISTERED, {"topic": ""}, key=part[16:36], consumer=part[11]))
+
+    def _consumer_gone(self, now: float, consumer: Consumer, reason: str) -> None:
+        if not consumer.stopping:
+            self.directory.unregister(now, consumer)
+        consumer.link.consumers.pop(consumer.tag, None)
+        self.dispatch.consumer_gone(now, consumer, reason)
+
+    # --- the rest ----------------------------------------------------------------------------
+
+    def _introduce(self, now: float, link: Link, part: bytes) -> None:
+        destination = self.directory.resolve(now, part)
+        introduce(link, part[16:36], destination, self._new_token())
+
+    def _query(self, now: float, link: Link, part: bytes) -> None:
+        what = str(body_of(part).get("what", "overview"))
+        answer: dict[str, Any] = overview(self, now, what)
+        link.send(control(Kind.ANSWER, answer, key=part[16:36]))

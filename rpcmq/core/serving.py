@@ -1,0 +1,355 @@
+"""The serving half of a process: registrations, and the messages delivered to them until settled."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+from rpcmq.core.caller import STREAM_WINDOW, Call, Caller
+from rpcmq.core.dispatch import SETTLEMENT
+from rpcmq.core.uplink import Uplink, Welcome
+from rpcmq.errors import CallError, Outcome, ProtocolError, UsageError
+from rpcmq.wire import HEADER, NO_TTL, Address, Flag, Kind, json_bytes, message, payload_of
+
+__all__ = ["Registration", "Sender", "Serving", "Task"]
+
+#: So many of the latest casts are remembered, to recognise one that is sent again after a restart
+#: of the router.
+_RECENT_CASTS = 4096
+_unpack = HEADER.unpack_from
+# Looking up a member of an enum costs on the hot path.
+_CAST = int(Kind.CAST)
+_REQUEST = int(Kind.REQUEST)
+
+
+class Registration:
+    """What this process consumes under one tag."""
+
+    __slots__ = ("address", "credit", "leaving", "on_task", "peer_url", "running", "tag", "waiting")
+
+    def __init__(self, tag: int, address: Address, credit: int, peer_url: str, on_task: Callable[[Task], None]) -> None:
+        self.tag = tag
+        self.address = address
+        self.credit = credit
+        self.peer_url = peer_url
+        self.on_task = on_task
+        #: It takes no more; what runs goes on.
+        self.leaving = False
+        self.running: dict[bytes, Task] = {}
+        #: Direct calls beyond the credit; what comes through the router waits there.
+        self.waiting: deque[Task] = deque()
+
+
+class Task:
+    """A delivered call or cast. ``lost`` means nobody waits for its result any more."""
+
+    __slots__ = (
+        "attempt", "cancelled", "flags", "format", "grants", "is_call", "key", "lost", "method", "on_change",
+        "payload", "received_at", "registration", "sender", "trace", "ttl",
+    )  # fmt: skip
+
+    key: bytes
+    registration: Registration
+    is_call: bool
+    attempt: int
+    flags: int
+    method: str
+    trace: bytes
+    format: int
+    payload: bytes | memoryview
+    #: Where its answers go: the router, or the peer that it came from directly.
+    sender: Sender
+    #: Seconds left when it was received; None without a deadline.
+    ttl: float | None
+    received_at: float
+    cancelled: bool
+    lost: bool
+    #: Items that may be sent before the caller grants more.
+    grants: int
+    #: Called when it is cancelled or may send more.
+    on_change: Callable[[], None] | None
+
+
+class Sender(Protocol):
+    """Takes messages that are to be sent."""
+
+    def send(self, part: bytes) -> None:
+        """Queue ``part``."""
+
+
+class Serving:
+    """Registrations and tasks over one uplink. ``delivered`` lists the tasks to be started.
+
+    Args:
+        on_refused: called when a router that has come back does not take a registration again.
+    """
+
+    def __init__(
+        self,
+        uplink: Uplink,
+        caller: Caller,
+        on_refused: Callable[[Registration, CallError], None] = lambda registration, error: None,
+    ) -> None:
+        self._uplink = uplink
+        self._caller = caller
+        self._on_refused = on_refused
+        self._recent: deque[bytes] = deque(maxlen=_RECENT_CASTS)
+        self._settled: dict[int, list[bytes]] = {}
+        self.registrations: dict[int, Registration] = {}
+        self.delivered: list[Task] = []
+        self.changed: list[Task] = []
+        self.counters: Counter[str] = Counter()
+        uplink.handle(Kind.REQUEST, self._request)
+        uplink.handle(Kind.CAST, self._request)
+        uplink.handle(Kind.CANCEL, self.cancel)
+        uplink.handle(Kind.GRANT, self.grant)
+
+    # --- registrations -----------------------------------------------------------------------
+
+    def register(self, now: float, registration: Registration, timeout: float) -> Call:
+        """Ask the router to deliver; the returned call ends when it will."""
+        self.registrations[registration.tag] = registration
+        call = Call(str(registration.address), 0, timeout)
+        return self._send_registration(now, registration, call)
+
+    def unregister(self, now: float, registration: Registration, timeout: float) -> Call:
+        """Take no more; what is running goes on."""
+        registration.leaving = True
+        call = Call(str(registration.address), 0, timeout)
+        return self._caller.start(now, call, Kind.UNREGISTER, b"", consumer=registration.tag)
+
+    def remove(self, registration: Registration) -> None:
+        """Forget a registration after it was unregistered and its tasks are done."""
+        self.registrations.pop(registration.tag, None)
+
+    def free_tag(self) -> int:
+        """A tag for a new registration.
+
+        Raises:
+            UsageError: all are in use.
+        """
+        for tag in range(256):
+            if tag not in self.registrations:
+                return tag
+        raise UsageError("a process can have 256 registrations; stop one of its services first")
+
+    def welcome(self, now: float, welcome: Welcome) -> None:
+        """The link is ready. If the router knows nothing of us, register again."""
+        if welcome.resumed:
+            return
+        self._settled.clear()
+        for registration in self.registrations.values():
+            routed = [task for task in registration.running.values() if task.sender is self._uplink]
+            for task in routed:
+                task.lost = True
+                del registration.running[task.key]
+            asked = [c for c in self._caller.calls.values() if c.message[11] == registration.tag]
+            leaving = next((c for c in asked if c.message[5] == Kind.UNREGISTER), None)
+            if leaving is not None:
+                # The router knows of no registration: just what was asked for.
+                self._caller.ended(now, leaving.message)
+            joining = next((c for c in asked if c.message[5] == Kind.REGISTER), None)
+            if joining is not None:
+                self._caller.cancel(joining)
+                self._send_registration(now, registration, joining)
+            else:
+                self.register_again(now, registration)
+
+    def register_again(self, now: float, registration: Registration) -> None:
+        """Ask a router that has forgotten ``registration`` to deliver."""
+        if registration.leaving or self.registrations.get(registration.tag) is not registration:
+            return
+        call = Call(str(registration.address), 0, None)
+        call.waiter = partial(self._asked_again, registration, call)
+        self._send_registration(now, registration, call)
+
+    def _asked_again(self, registration: Registration, call: Call) -> None:
+        if call.error is not None:
+            self._on_refused(registration, call.error)
+
+    def _send_registration(self, now: float, registration: Registration, call: Call) -> Call:
+        body: dict[str, Any] = {"credit": registration.credit, "peer_url": registration.peer_url}
+        if self._recent:
+            body["recent"] = b"".join(self._recent).hex()
+        return self._caller.start(
+            now,
+            call,
+            Kind.REGISTER,
+            json_bytes(body),
+            address=registration.address.encode(),
+            consumer=registration.tag,
+        )
+
+    # --- tasks -------------------------------------------------------------------------------
+
+    def _request(self, now: float, part: bytes) -> None:
+        tag = part[11]
+        registration = self.registrations.get(tag)
+        if registration is None:
+            self.counters["deliveries for an unknown consumer"] += 1
+            return
+        if part[5] == _CAST:
+            key = part[16:36]
+            if part[7] & Flag.RESENT and key in self._recent:
+                self.counters["duplicate casts dropped"] += 1
+                self._settle(tag, key, part[9], Outcome.OK, 0)
+                return
+            self._recent.append(key)
+        self.accept(now, part, registration, self._uplink)
+
+    def accept(self, now: float, part: bytes, registration: Registration, sender: Sender) -> None:
+        """A call or cast for ``registration`` is to be run, and answered to ``sender``.
+
+        Raises:
+            ProtocolError: its variable parts do not fit.
+        """
+        _, _, kind, flags, _, attempt, form, _, ttl, *_, address_length, method_length, trace_length = _unpack(part)
+        cut = 40 + address_length
+        end = cut + method_length
+        if end + trace_length > len(part):
+            raise ProtocolError("address, method and trace do not fit into the message", "length")
+        task = Task()
+        task.key = key = part[16:36]
+        task.sender = sender
+        task.registration = registration
+        task.is_call = kind == _REQUEST
+        task.attempt = attempt
+        task.flags = flags
+        task.format = form
+        task.method = part[cut:end].decode(errors="replace")
+        task.trace = part[end : end + trace_length]
+        task.payload = part[end + trace_length :] if not flags & 1 else payload_of(part)
+        task.ttl = None if ttl == NO_TTL else ttl / 1000
+        task.received_at = now
+        task.grants = STREAM_WINDOW
+        task.lost = task.cancelled = False
+        task.on_change = None
+        if sender is not self._uplink and len(registration.running) >= registration.credit:
+            registration.waiting.append(task)
+            return
+        registration.running[key] = task
+        self.delivered.append(task)
+
+    def cancel(self, now: float, part: bytes) -> None:
+        """The caller gave up."""
+        task = self._running(part)
+        if task is not None:
+            task.cancelled = True
+            self.changed.append(task)
+
+    def cancel_direct(self, key: bytes, sender: Sender) -> None:
+        """A peer gave up a call of its own: one that waits never runs, a running one is told."""
+        for registration in self.registrations.values():
+            for task in (*registration.running.values(), *registration.waiting):
+                if task.key == key and task.sender is sender:
+                    task.cancelled = task.lost = True
+                    self.changed.append(task)
+
+    def grant(self, now: float, part: bytes) -> None:
+        """The caller takes more items of a stream.
+
+        Raises:
+            ProtocolError: there is no count.
+        """
+        task = self._running(part)
+        payload = payload_of(part)
+        if len(payload) != 4:
+            raise ProtocolError("GRANT needs a count of 4 bytes", "length")
+        if task is not None:
+            task.grants += int.from_bytes(payload)
+            self.changed.append(task)
+
+    def _running(self, part: bytes) -> Task | None:
+        key = part[16:36]
+        for registration in self.registrations.values():
+            task = registration.running.get(key)
+            if task is not None:
+                return task
+        return None
+
+    def answer(self, now: float, task: Task, kind: int, format: int, payload: bytes | memoryview) -> None:
+        """REPLY, FAULT or END: the task is done."""
+        if not self._finish(task):
+            return
+        task.sender.send(
+            message(
+                kind,
+                payload,
+                format=format,
+                ttl=microseconds(now - task.received_at),
+                key=task.key,
+                attempt=task.attempt,
+                consumer=task.registration.tag,
+            )
+        )
+
+    def _finish(self, task: Task) -> bool:
+        """``task`` is done; whether somebody wants to know."""
+        registration = task.registration
+        # A later attempt of the same request may be running under its key.
+        known = registration.running.get(task.key) is task
+        if known:
+            del registration.running[task.key]
+        while registration.waiting and len(registration.running) < registration.credit:
+            waiting = registration.waiting.popleft()
+            if not waiting.lost:
+                registration.running[waiting.key] = waiting
+                self.delivered.append(waiting)
+        return known and not task.lost
+
+    def send_item(self, task: Task, kind: int, format: int, payload: bytes | memoryview) -> None:
+        """ITEM of a stream (uses up a grant), or ALIVE."""
+        if task.lost:
+            return
+        if kind == Kind.ITEM:
+            task.grants -= 1
+        task.sender.send(
+            message(
+                kind,
+                payload,
+                format=format,
+                key=task.key,
+                attempt=task.attempt,
+                consumer=task.registration.tag,
+            )
+        )
+
+    def settle(self, now: float, task: Task, outcome: Outcome) -> None:
+        """The cast is done."""
+        if self._finish(task):
+            spent = microseconds(now - task.received_at)
+            self._settle(task.registration.tag, task.key, task.attempt, outcome, spent)
+
+    def _settle(self, tag: int, key: bytes, attempt: int, outcome: Outcome, spent: int) -> None:
+        self._settled.setdefault(tag, []).append(SETTLEMENT.pack(key, attempt, outcome, spent))
+        self._uplink.mark()
+
+    def flush(self) -> None:
+        """Put the casts settled in this wake-up into the outbox, one message for each registration."""
+        if self._settled:
+            for tag, settlements in self._settled.items():
+                for start in range(0, len(settlements), 1000):
+                    payload = b"".join(settlements[start : start + 1000])
+                    self._uplink.send(message(Kind.SETTLE, payload, consumer=tag))
+            self._settled.clear()
+
+    def serving(self, address: Address) -> Registration | None:
+        """The registration that serves ``address``, which may be a server's own topic in one name."""
+        for registration in self.registrations.values():
+            ours = registration.address
+            names = ((ours.topic, ""), (ours.topic, ours.server), (f"{ours.topic}.{ours.server}", ""))
+            if address.exchange == ours.exchange and (address.topic, address.server) in names:
+                return registration
+        return None
+
+    @property
+    def running(self) -> int:
+        """Tasks that are not settled."""
+        return sum(len(r.running) for r in self.registrations.values())
+
+
+def microseconds(seconds: float) -> int:
+    """As the wire carries durations: 32 bits, clamped."""
+    return max(0, min(NO_TTL - 1, int(seconds * 1e6)))

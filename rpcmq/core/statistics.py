@@ -1,0 +1,177 @@
+"""The router's state as plain data: what ``rpcmq ls``, ``rpcmq top`` and the HTTP view show."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rpcmq.core.links import Link
+from rpcmq.core.topics import Consumer, Pending, Queue, Topic
+from rpcmq.errors import Outcome, ProtocolError
+
+if TYPE_CHECKING:
+    from rpcmq.core.router import Router
+
+__all__ = ["VIEWS", "overview"]
+
+#: A view lists at most so many rows; ``truncated`` tells how many more there are.
+MAX_ROWS = 2000
+QUANTILES = (0.5, 0.9, 0.99)
+_OUTCOMES = {int(outcome): outcome.name.lower() for outcome in Outcome}
+
+
+def overview(router: Router, now: float, what: str) -> dict[str, Any]:
+    """The view named ``what``.
+
+    Raises:
+        ProtocolError: there is no such view.
+    """
+    view = VIEWS.get(what)
+    if view is None:
+        raise ProtocolError(f"view {what!r} is unknown; known: {', '.join(VIEWS)}", "query")
+    return view(router, now)
+
+
+def _summary(router: Router, now: float) -> dict[str, Any]:
+    settings, dispatch = router.settings, router.dispatch
+    return {
+        "router": settings.router_name,
+        "router_id": settings.router_id,
+        "boot": router.boot,
+        "uptime_seconds": round(now - router.started, 3),
+        "draining": dispatch.draining,
+        "links": len(router.links),
+        "topics": len(router.directory),
+        "calls_in_flight": dispatch.calls_in_flight,
+        "published": dict(router.pubsub.published),
+        "refused": dict(router.refused),
+        "counters": dict(dispatch.counters + router.links.counters),
+    }
+
+
+def _rows(name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return {name: rows[:MAX_ROWS], "truncated": max(0, len(rows) - MAX_ROWS)}
+
+
+def _processes(router: Router, now: float) -> dict[str, Any]:
+    return _rows("processes", [_process(link, now) for link in router.links])
+
+
+def _process(link: Link, now: float) -> dict[str, Any]:
+    subscriber = link.window
+    row: dict[str, Any] = {
+        "identity": link.identity,
+        "queue_type": link.queue_type,
+        "role": link.role,
+        "state": link.state.value,
+        "connected_seconds": round(now - link.since, 3),
+        "silent_seconds": round(now - link.heard, 3),
+        "calls": len(link.calls),
+        "consumers": [c.backlog.name.removesuffix(" (fanout)") for c in link.consumers.values()],
+        "in_flight": sum(len(c.in_flight) for c in link.consumers.values()),
+        "to_send": len(link.outbox),
+        "counters": dict(link.counters),
+        **link.description,
+    }
+    if subscriber is not None:
+        row["patterns"] = [pattern.decode() for _, pattern in link.patterns]
+        row["queued"] = len(subscriber.queue)
+        row["dropped"] = dict(subscriber.dropped)
+        row["slow"] = bool(subscriber.queue)
+    return row
+
+
+def _topics(router: Router, now: float) -> dict[str, Any]:
+    return _rows("topics", [_topic(topic, now) for topic in router.directory])
+
+
+def _topic(topic: Topic, now: float) -> dict[str, Any]:
+    queues = [topic.queue, *(s.queue for s in topic.servers.values()), *(c.backlog for c in topic.consumers)]
+    dropped: dict[str, int] = {}
+    for queue in queues:
+        for reason, count in queue.dropped.items():
+            dropped[reason] = dropped.get(reason, 0) + count
+    return {
+        "exchange": topic.address.exchange,
+        "topic": topic.address.topic,
+        "registered": topic.registered,
+        "last_seen_seconds": None if topic.consumers else round(now - topic.last_seen, 3),
+        "queued": sum(map(len, queues)),
+        "queued_bytes": sum(q.size_bytes for q in queues),
+        "queues": [_queue(q) for q in queues if q or q.dropped],
+        "dropped": dropped,
+        "in_flight": sum(len(c.in_flight) for c in topic.consumers),
+        "consumers": [_consumer(c, now) for c in topic.consumers],
+    }
+
+
+def _queue(queue: Queue) -> dict[str, Any]:
+    return {"name": queue.name, "queued": len(queue), "bytes": queue.size_bytes, "dropped": dict(queue.dropped)}
+
+
+def _consumer(consumer: Consumer, now: float) -> dict[str, Any]:
+    oldest = min((p.dispatched_at for p in consumer.in_flight.values()), default=now)
+    return {
+        "identity": consumer.link.identity,
+        "server": consumer.server,
+        "credit": consumer.credit,
+        "in_flight": len(consumer.in_flight),
+        "oldest_seconds": round(now - oldest, 3),
+        "settled": consumer.settled,
+        "state": consumer.link.state.value,
+        "queued": len(consumer.backlog),
+    }
+
+
+def _calls(router: Router, now: float) -> dict[str, Any]:
+    rows = [_call(link, pending, now) for link in router.links for pending in link.calls.values()]
+    rows.sort(key=lambda row: -float(row["seconds"]))
+    return _rows("calls", rows)
+
+
+def _call(link: Link, pending: Pending, now: float) -> dict[str, Any]:
+    return {
+        "caller": link.identity,
+        "topic": pending.destination.name,
+        "method": pending.destination.method,
+        "seconds": round(now - pending.received_at, 3),
+        "server": pending.consumer.link.identity if pending.consumer else None,
+        "state": "queued" if pending.consumer is None else "in flight",
+        "attempt": pending.attempt,
+    }
+
+
+def _methods(router: Router, now: float) -> dict[str, Any]:
+    rows = []
+    for statistics in router.directory.statistics:
+        histogram = statistics.latency
+        outcomes = {_OUTCOMES.get(k, f"outcome {k}"): v for k, v in statistics.outcomes.items()}
+        rows.append(
+            {
+                "topic": statistics.name,
+                "method": statistics.method,
+                "calls": statistics.calls,
+                "casts": statistics.casts,
+                "outcomes": outcomes,
+                "errors": sum(v for k, v in outcomes.items() if k != "ok"),
+                "latency_us": {f"p{q * 100:g}": histogram.quantile(q) for q in QUANTILES},
+                "mean_us": histogram.sum / histogram.count if histogram.count else None,
+                "max_us": histogram.max,
+                "histogram": histogram.to_dict(),
+            }
+        )
+    rows.sort(key=lambda row: -(int(row["calls"]) + int(row["casts"])))  # type: ignore[call-overload]
+    return _rows("methods", rows)
+
+
+def _everything(router: Router, now: float) -> dict[str, Any]:
+    return _summary(router, now) | _processes(router, now) | _topics(router, now)
+
+
+VIEWS = {
+    "overview": _everything,
+    "summary": _summary,
+    "processes": _processes,
+    "topics": _topics,
+    "calls": _calls,
+    "methods": _methods,
+}

@@ -1,0 +1,159 @@
+"""What the router keeps of the calls and casts in its hands: their deadlines and their ends."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from rpcmq.core import explain
+from rpcmq.core.links import Link, LinkTable
+from rpcmq.core.settings import Settings
+from rpcmq.core.topics import Pending
+from rpcmq.core.wheel import DeadlineWheel
+from rpcmq.errors import Outcome
+from rpcmq.wire import NO_TTL, Flag, Kind, control, message
+
+__all__ = ["Tracking"]
+
+_OK = int(Outcome.OK)
+
+
+class Tracking:
+    """Pending messages from their acceptance to their end, wherever they are meanwhile."""
+
+    def __init__(self, settings: Settings, links: LinkTable) -> None:
+        self._settings = settings
+        self._links = links
+        self.wheel: DeadlineWheel[Pending] = DeadlineWheel()
+        self.calls_in_flight = 0
+        self.draining = False
+        self.counters: Counter[str] = Counter()
+        # Calls that came together and may take equally long share a slot of the wheel. It is kept here
+        # until the wheel is used for anything else, which might forget a slot that has become empty.
+        self._slot: dict[Pending, Pending] = {}
+        self._slot_now = -1.0
+        self._slot_ttl = 0
+
+    # --- deadlines ---------------------------------------------------------------------------
+
+    def arm(self, pending: Pending, deadline: float) -> None:
+        """``pending`` expires at ``deadline``."""
+        self._slot_now = -1.0
+        pending.slot = slot = self.wheel.slot(deadline)
+        slot[pending] = pending
+
+    def arm_call(self, now: float, pending: Pending) -> None:
+        """A call expires when its caller says, within the router's own bound."""
+        self.arm(pending, now + self._seconds(pending.ttl))
+
+    def arm_cast(self, now: float, pending: Pending) -> None:
+        """A cast that has to wait expires at its own deadline, or when its mailbox lets it go."""
+        settings = self._settings
+        age = settings.mailbox_max_seconds if pending.destination.registered else settings.unclaimed_seconds
+        left = pending.ttl / 1000 - (now - pending.received_at) if pending.ttl != NO_TTL else age
+        self.arm(pending, now + max(0.0, min(left, age)))
+
+    def disarm(self, pending: Pending) -> None:
+        """``pending`` expires no more."""
+        if pending.slot is not None:
+            del pending.slot[pending]
+            pending.slot = None
+
+    def _slot_of(self, now: float, ttl: int) -> dict[Pending, Pending]:
+        self._slot = self.wheel.slot(now + self._seconds(ttl))
+        self._slot_now, self._slot_ttl = now, ttl
+        return self._slot
+
+    def _seconds(self, ttl: int) -> float:
+        settings = self._settings
+        seconds = settings.default_timeout_seconds if ttl == NO_TTL else ttl / 1000
+        return min(seconds, settings.max_ttl_seconds)
+
+    def next_deadline(self) -> float | None:
+        """When :meth:`tick` wants to be called."""
+        self._slot_now = -1.0
+        return self.wheel.next_deadline()
+
+    def tick(self, now: float) -> None:
+        """End what has expired."""
+        self._slot_now = -1.0
+        for pending in self.wheel.expire(now):
+            pending.slot = None
+            if pending.link is not None:
+                self._time_out(now, pending, pending.link)
+            else:
+                self._age_out(now, pending)
+
+    def _time_out(self, now: float, pending: Pending, link: Link) -> None:
+        text, details = explain.timed_out(now, pending)
+        self.finish(now, pending, Outcome.TIMEOUT)
+        self.withdraw(pending)
+        self.tell(link, pending.key, Outcome.TIMEOUT, text, details)
+
+    def _age_out(self, now: float, pending: Pending) -> None:
+        queue = pending.queue
+        if queue is None:
+            return
+        own_limit = pending.ttl != NO_TTL and now - pending.received_at >= pending.ttl / 1000
+        if pending.destination.consumers and not own_limit:
+            self.arm_cast(now, pending)  # its consumers are busy, not away
+            return
+        queue.remove(pending)
+        queue.count_dropped("expired" if own_limit else "too old")
+        self.record(now, pending, Outcome.TIMEOUT if own_limit else Outcome.NO_CONSUMER)
+
+    # --- ends --------------------------------------------------------------------------------
+
+    def finish(self, now: float, pending: Pending, outcome: Outcome) -> None:
+        """The call has ended for its caller."""
+        link = pending.link
+        assert link is not None
+        del link.calls[pending.key]
+        self.calls_in_flight -= 1
+        self.disarm(pending)
+        self.record(now, pending, outcome)
+
+    def record(self, now: float, pending: Pending, outcome: int) -> None:
+        """Count how ``pending`` ended."""
+        statistics = pending.destination.statistics
+        if outcome == _OK:
+            statistics.answered(now - pending.received_at)
+        else:
+            statistics.ended(outcome, now - pending.received_at)
+
+    def withdraw(self, pending: Pending) -> None:
+        """Nobody waits for it any more: out of the queue, or tell the consumer that has it."""
+        if pending.queue is not None:
+            pending.queue.remove(pending)
+        elif pending.consumer is not None:
+            pending.consumer.link.send(message(Kind.CANCEL, key=pending.key, consumer=pending.consumer.tag))
+
+    def tell(self, link: Link, key: bytes, outcome: Outcome, text: str, details: dict[str, Any]) -> None:
+        """Tell the sender of ``key`` how it ended."""
+        link.send(control(Kind.ERROR, {"outcome": outcome, "text": text, "details": details}, key=key))
+
+    def _refuse(self, pending: Pending, caster: Link | None, outcome: Outcome, why: explain.Explanation) -> bool:
+        text, details = why
+        if pending.link is not None:
+            self.finish(pending.received_at, pending, outcome)
+            self.tell(pending.link, pending.key, outcome, text, details)
+        elif caster is not None:
+            if outcome is Outcome.OVERLOADED and not pending.flags & Flag.CONFIRM:
+                # The order of this sender's casts to the queue is kept: later ones are refused too,
+                # until it starts again with this one.
+                caster.stalled[pending.destination.queue] = int.from_bytes(pending.key[12:])
+            self.tell(caster, pending.key, outcome, text, details)
+            pending.destination.statistics.refused(outcome)
+        return False
+
+    def _not_taken(self, link: Link, key: bytes) -> None:
+        """The router takes no more, or not so many."""
+        if self.draining:
+            self.tell(link, key, Outcome.DRAINING, "the router is shutting down; not accepted", {})
+            return
+        text = f"the router has its {self.calls_in_flight} calls in flight"
+        self.tell(link, key, Outcome.OVERLOADED, text, {"limit": "call.max_in_flight"})
+
+    def _unknown(self, link: Link, what: str) -> None:
+        self.counters[what] += 1
+        link.counters[what] += 1

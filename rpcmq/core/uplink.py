@@ -1,0 +1,269 @@
+"""A process's end of a link: introduces itself, keeps the session, notices a silent router.
+
+    DOWN --connected--> GREETING --WELCOME--> READY --DRAIN--> DRAINING
+      ^------------- lost, REFUSED ----------------------------|
+
+What is sent while the link is not READY waits in the outbox.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from enum import Enum
+from struct import pack
+from typing import Any
+
+from rpcmq.core.link import Session
+from rpcmq.errors import ProtocolError
+from rpcmq.wire import SESSION_KINDS, VERSION, Kind, body_of, control, message, split
+
+__all__ = ["Uplink", "UplinkState", "Welcome"]
+
+Handler = Callable[[float, bytes], None]
+
+
+class UplinkState(Enum):
+    """How far the link is."""
+
+    DOWN = "down"
+    GREETING = "greeting"
+    READY = "ready"
+    DRAINING = "draining"
+    CLOSED = "closed"
+
+
+#: (state, event) -> state. An event that is not here changes nothing.
+TRANSITIONS = {
+    (UplinkState.DOWN, "connected"): UplinkState.GREETING,
+    (UplinkState.GREETING, "welcome"): UplinkState.READY,
+    (UplinkState.GREETING, "lost"): UplinkState.DOWN,
+    (UplinkState.READY, "lost"): UplinkState.DOWN,
+    (UplinkState.DRAINING, "lost"): UplinkState.DOWN,
+    (UplinkState.READY, "drain"): UplinkState.DRAINING,
+    (UplinkState.DOWN, "close"): UplinkState.CLOSED,
+    (UplinkState.GREETING, "close"): UplinkState.CLOSED,
+    (UplinkState.READY, "close"): UplinkState.CLOSED,
+    (UplinkState.DRAINING, "close"): UplinkState.CLOSED,
+}
+
+
+class Welcome:
+    """What the router said of itself, and what became of what was sent before.
+
+    Attributes:
+        resumed: nothing was lost; the rest is empty then.
+        sent: messages sent in the earlier session that were never acknowledged.
+        unsent: messages that were never sent.
+        same_handle: the keys of earlier messages are still ours.
+    """
+
+    __slots__ = ("resumed", "same_handle", "sent", "unsent")
+
+    def __init__(self, resumed: bool, same_handle: bool, sent: list[bytes], unsent: list[bytes]) -> None:
+        self.resumed = resumed
+        self.same_handle = same_handle
+        self.sent = sent
+        self.unsent = unsent
+
+
+class Uplink(Session):
+    """The process side of one link.
+
+    Args:
+        hello: identity, queue type, role, accepted formats and description, as HELLO carries them.
+        on_welcome: called with (now, Welcome) whenever the link is ready (again).
+        on_refused: called with (reason, text) when the router does not take us.
+    """
+
+    def __init__(
+        self,
+        hello: dict[str, Any],
+        on_welcome: Callable[[float, Welcome], None],
+        on_refused: Callable[[str, str], None],
+    ) -> None:
+        super().__init__([])
+        self._hello = hello
+        self._on_welcome = on_welcome
+        self._on_refused = on_refused
+        self._handlers: list[Handler | None] = [None] * 256
+        self._sequence = 0
+        self._next_heartbeat = 0.0
+        self._heartbeat_seconds = 5.0
+        self.on_acknowledged: Callable[[list[bytes]], None] = lambda parts: None
+        self.state = UplinkState.DOWN
+        #: What WELCOME said; empty until the first one.
+        self.router: dict[str, Any] = {}
+        self.origin = b""
+        self.unresponsive_seconds = 12.0
+        self.max_message_bytes = 64 << 20
+        self.heard = 0.0
+        self.lost_at = 0.0
+        self._asked = False
+        #: Bad messages from the router, by reason. They are not used.
+        self.refused: Counter[str] = Counter()
+
+    @property
+    def identity(self) -> str:
+        """The name under which the router knows us."""
+        return str(self._hello["identity"])
+
+    @property
+    def ready(self) -> bool:
+        """Whether the outbox may be sent."""
+        return self.state is UplinkState.READY or self.state is UplinkState.DRAINING
+
+    def handle(self, kind: Kind, handler: Handler) -> None:
+        """Let ``handler`` have the messages of ``kind``."""
+        self._handlers[kind] = handler
+
+    def next_key(self) -> bytes:
+        """A key (router, handle, sequence) for a new message of ours."""
+        self._sequence = sequence = self._sequence + 1
+        return self.origin + sequence.to_bytes(8)
+
+    def ask_acknowledgement(self) -> None:
+        """Have the router say now, rather than when an ACK is due, what it has received."""
+        if self.ready and self._unacknowledged and not self._asked:
+            self._asked = True
+            self._send_heartbeat()
+
+    @property
+    def _unacknowledged(self) -> bool:
+        return bool(self.outbox or self.unacknowledged)
+
+    def _send_heartbeat(self) -> None:
+        self.close_with(message(Kind.HEARTBEAT, sequence=self.received))
+        self.note_acknowledged()
+
+    # --- inputs ------------------------------------------------------------------------------
+
+    def connected(self, now: float) -> None:
+        """There is a connection: say HELLO."""
+        if self._step("connected"):
+            body = dict(self._hello, versions=[VERSION])
+            if self.router:
+                body |= {
+                    "token": self.router["token"],
+                    "handle": self.router["handle"],
+                    "boot": self.router["boot"],
+                    "received": self.received,
+                }
+            self.heard = now
+            self._asked = False
+            self.disconnected()
+            self.greet(control(Kind.HELLO, body))
+
+    def lost(self, now: float) -> None:
+        """The connection is gone."""
+        if self._step("lost"):
+            self.disconnected()
+            self.lost_at = now
+
+    def close(self) -> None:
+        """Say goodbye; nothing is expected any more."""
+        if self._step("close"):
+            self.close_with(message(Kind.GOODBYE))
+
+    def receive(self, now: float, batch: bytes, payloads: Sequence[bytes | memoryview] = ()) -> None:
+        """What came in one ZeroMQ message. Never raises on bad input."""
+        try:
+            parts = split(batch, payloads)
+            self.heard = now
+            if parts[0][5] < SESSION_KINDS:
+                self._about_link(now, parts[0])
+                return
+        except ProtocolError as error:
+            self.refused[error.reason] += 1
+            return
+        handlers = self._handlers
+        for part in parts:
+            handler = handlers[part[5]]
+            try:
+                if handler is None:
+                    raise ProtocolError(f"kind {part[5]:#04x} is unknown or not for a process", "kind")
+                handler(now, part)
+            except ProtocolError as error:
+                self.refused[error.reason] += 1
+        self.note_received(len(parts), len(batch) + sum(map(len, payloads)))
+
+    def tick(self, now: float) -> bool:
+        """Send a heartbeat when one is due; returns whether the router has been silent for too long."""
+        if self.ready and now >= self._next_heartbeat:
+            self._next_heartbeat = now + self._heartbeat_seconds
+            self._send_heartbeat()
+        return self.ready and now - self.heard > self.unresponsive_seconds
+
+    def next_deadline(self) -> float | None:
+        """When :meth:`tick` wants to be called."""
+        return self._next_heartbeat if self.ready else None
+
+    # --- about the link ----------------------------------------------------------------------
+
+    def _step(self, event: str) -> bool:
+        state = TRANSITIONS.get((self.state, event))
+        if state is None:
+            return False
+        self.state = state
+        return True
+
+    def _about_link(self, now: float, part: bytes) -> None:
+        kind = part[5]
+        if kind == Kind.HEARTBEAT or kind == Kind.ACK:
+            self._asked = False
+            count = int.from_bytes(part[28:36])
+            if kind == Kind.ACK or count:
+                self.on_acknowledged(self.acknowledged(count))
+                self.forget_arrived()
+        elif kind == Kind.WELCOME:
+            self._welcome(now, body_of(part))
+        elif kind == Kind.REFUSED:
+            body = body_of(part)
+            self._on_refused(str(body.get("reason", "")), str(body.get("text", "")))
+        elif kind == Kind.DRAIN:
+            self._step("drain")
+        else:
+            raise ProtocolError(f"kind {kind:#04x} is not one that a router sends", "kind")
+
+    def _welcome(self, now: float, body: dict[str, Any]) -> None:
+        wanted = {"router_id": int, "boot": int, "handle": int, "token": str, "received": int}
+        for name, kind in wanted.items():
+            if not isinstance(body.get(name), kind):
+                raise ProtocolError(f"WELCOME has no {name}", "body")
+        try:
+            origin = pack(">IQ", body["router_id"], body["handle"])
+        except Exception as error:
+            raise ProtocolError(f"WELCOME has an impossible origin: {error}", "body") from None
+        pace = self._pace(body)
+        if self.state is not UplinkState.GREETING:
+            return
+        arrived: list[bytes] = []
+        if body.get("resumed"):
+            try:
+                arrived = self.resume(body["received"])
+            except ProtocolError:
+                self.router = {}  # start over with the next HELLO
+                raise
+        self._step("welcome")
+        same_handle = origin == self.origin or not self.origin
+        self.router, self.origin = body, origin
+        self._heartbeat_seconds, self.unresponsive_seconds, self.max_message_bytes = pace
+        self._next_heartbeat = now + self._heartbeat_seconds
+        if body.get("resumed"):
+            self.on_acknowledged(arrived)
+            self._on_welcome(now, Welcome(True, same_handle, [], []))
+            return
+        sent, unsent = self.abandon()
+        self._on_welcome(now, Welcome(False, same_handle, sent, unsent))
+
+    def _pace(self, body: dict[str, Any]) -> tuple[float, float, int]:
+        """Seconds between heartbeats and of silence allowed, and the largest payload, as WELCOME gives them."""
+        try:
+            heartbeat = float(body.get("heartbeat_seconds", 5.0))
+            unresponsive = float(body.get("unresponsive_seconds", 12.0))
+            most = int(body.get("max_message_bytes", 64 << 20))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ProtocolError(f"WELCOME has an impossible setting: {error}", "body") from None
+        if not (heartbeat >= 0.01 and unresponsive >= 0.01 and most > 0):
+            raise ProtocolError(f"WELCOME has impossible settings: {heartbeat}, {unresponsive}, {most}", "body")
+        return heartbeat, unresponsive, most

@@ -1,0 +1,177 @@
+"""Every error of rpcmq, by whose fault it is.
+
+``RpcError`` is the root. Below it:
+
+* ``UsageError``: the caller or the configuration is wrong; nothing was sent.
+* ``ProtocolError``: the peer sent something that the protocol does not allow.
+* ``CallError``: a call ended without a result. Each subclass is one of the closed set of ends
+  (``Outcome``) and says *why*, as text and as ``details``.
+* ``RemoteError``: the endpoint's method raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any
+
+__all__ = [
+    "CallCancelled",
+    "CallError",
+    "CallTimeout",
+    "ConfigError",
+    "IdentityTaken",
+    "LinkLost",
+    "NoConsumer",
+    "Outcome",
+    "Overloaded",
+    "PayloadError",
+    "PayloadRefused",
+    "ProtocolError",
+    "RemoteError",
+    "RouterUnreachable",
+    "RpcError",
+    "UnknownMethod",
+    "UsageError",
+    "error_for",
+]
+
+
+class Outcome(IntEnum):
+    """How a message ended. The numbers are on the wire and in the logs: never reuse one."""
+
+    OK = 0
+    REMOTE_ERROR = 1
+    TIMEOUT = 2
+    NO_CONSUMER = 3
+    OVERLOADED = 4
+    LINK_LOST = 5
+    CANCELLED = 6
+    PROTOCOL = 7
+    DRAINING = 8
+
+
+class RpcError(Exception):
+    """Root of all errors that rpcmq raises."""
+
+
+class UsageError(RpcError):
+    """The caller passed something that rpcmq cannot take; nothing was sent."""
+
+
+class ConfigError(UsageError):
+    """A configuration value is unknown or wrong; names source, key, value and what is expected."""
+
+
+class PayloadError(UsageError):
+    """A value could not be encoded; names the object and its path within the message."""
+
+
+class PayloadRefused(RpcError):
+    """A received payload was not decoded: malformed, a format not accepted, or a global not allowed."""
+
+
+class ProtocolError(RpcError):
+    """The peer broke the protocol. ``reason`` is the counter's label, ``text`` says what was seen."""
+
+    def __init__(self, text: str, reason: str = "malformed") -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+class IdentityTaken(RpcError):
+    """Another live process has this identity; choose another or stop that one."""
+
+
+class RouterUnreachable(RpcError, ConnectionError):
+    """There is no router at the url, or it does not take us; the text says which."""
+
+
+class UnknownMethod(RpcError):
+    """The endpoint has no such public method."""
+
+
+class CallError(RpcError):
+    """A call ended without a result.
+
+    Args:
+        text: one sentence that says why.
+        details: the same as fields (for example ``queued_seconds``, ``topic``, ``server``).
+    """
+
+    outcome = Outcome.PROTOCOL
+
+    def __init__(self, text: str, details: Mapping[str, Any] | None = None) -> None:
+        super().__init__(text)
+        self.details: dict[str, Any] = dict(details or {})
+
+
+class CallTimeout(CallError, TimeoutError):
+    """The deadline passed. The text says where the call was at that moment."""
+
+    outcome = Outcome.TIMEOUT
+
+
+class NoConsumer(CallError):
+    """Nobody consumes the topic, and the caller asked not to wait (or could not be queued)."""
+
+    outcome = Outcome.NO_CONSUMER
+
+
+class Overloaded(CallError):
+    """A bounded queue is full; the message was not accepted."""
+
+    outcome = Outcome.OVERLOADED
+
+
+class LinkLost(CallError, ConnectionError):
+    """The consumer, or the router, went away while the call was in flight; it may have run."""
+
+    outcome = Outcome.LINK_LOST
+
+
+class CallCancelled(CallError):
+    """The call was cancelled by its caller."""
+
+    outcome = Outcome.CANCELLED
+
+
+class RemoteError(RpcError):
+    """The endpoint raised an exception that is not rebuilt here.
+
+    Args:
+        exc_type: qualified name of the remote exception's class.
+        value: its text.
+        traceback: the remote traceback as text.
+        host: identity of the process that raised it.
+        args: the remote exception's args, as far as they could be carried.
+    """
+
+    def __init__(
+        self,
+        exc_type: str = "",
+        value: str = "",
+        traceback: str = "",
+        host: str = "",
+        args: tuple[Any, ...] = (),
+    ) -> None:
+        super().__init__(f"{exc_type}: {value}" + (f" (on {host})" if host else ""))
+        self.exc_type = exc_type
+        self.value = value
+        self.traceback = traceback
+        self.host = host
+        self.remote_args = args
+
+
+_ERRORS: dict[Outcome, type[CallError]] = {
+    cls.outcome: cls for cls in (CallTimeout, NoConsumer, Overloaded, LinkLost, CallCancelled)
+}
+
+
+def error_for(outcome: int, text: str, details: Mapping[str, Any] | None = None) -> CallError:
+    """The exception that tells a caller of ``outcome``."""
+    try:
+        cls = _ERRORS.get(Outcome(outcome), CallError)
+    except ValueError:
+        cls = CallError
+    return cls(text, details)

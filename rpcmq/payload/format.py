@@ -1,0 +1,74 @@
+"""The payload formats: their numbers, names and bit masks.
+
+The number of a format travels in the envelope of each message; the mask of the formats that a
+process can decode travels in its HELLO. Bit ``1 << number`` stands for a format; bit 0 is never
+set. This module imports nothing that decodes, so the router may use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+
+from rpcmq.errors import UsageError
+
+__all__ = ["ALL", "Format", "accept_mask", "accept_names"]
+
+
+class Format(IntEnum):
+    """How a payload is encoded. The numbers are on the wire: never reuse one."""
+
+    JSON = 1
+    """Typed JSON: every process decodes it, and so can other languages."""
+
+    PICKLE = 2
+    """Pickle protocol 5, loaded through an exact allow-list."""
+
+    DILL = 3
+    """dill: loading it runs code of the sender's choice. Off unless both ends switch it on."""
+
+    @property
+    def label(self) -> str:
+        """The name used in configuration and output: ``json``, ``pickle`` or ``dill``."""
+        return self.name.lower()
+
+    @property
+    def bit(self) -> int:
+        """The bit that stands for this format in a mask of accepted formats."""
+        return 1 << self
+
+    @classmethod
+    def named(cls, name: str) -> Format:
+        """The format called ``name``.
+
+        Raises:
+            UsageError: there is no such format.
+        """
+        for member in cls:
+            if member.label == name:
+                return member
+        expected = ", ".join(member.label for member in cls)
+        raise UsageError(f"unknown payload format {name!r}; expected one of: {expected}")
+
+
+ALL = Format.JSON.bit | Format.PICKLE.bit | Format.DILL.bit
+"""The mask of all formats."""
+
+
+def accept_mask(formats: Iterable[Format | str]) -> int:
+    """The mask of ``formats``, given as members or as names.
+
+    Raises:
+        UsageError: a name is unknown.
+    """
+    if isinstance(formats, str):
+        raise UsageError(f"accepted payload formats must be a list of names, not {formats!r}")
+    mask = 0
+    for entry in formats:
+        mask |= (entry if isinstance(entry, Format) else Format.named(entry)).bit
+    return mask
+
+
+def accept_names(mask: int) -> tuple[str, ...]:
+    """The names of the formats in ``mask``; bits of formats not known here are left out."""
+    return tuple(member.label for member in Format if mask & member.bit)

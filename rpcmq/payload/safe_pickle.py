@@ -1,0 +1,113 @@
+"""Pickle, protocol 5: written by C's pickler, read through an allow-list.
+
+Reading refuses every global that is not listed (``allow_list``) and everything that pickle can do
+besides making values (``pickle_scan``). An allow-list keeps a sender from running code; it does
+not make an unknown sender safe: whoever may send large pickles can waste memory and time.
+"""
+
+from __future__ import annotations
+
+import pickle
+import types
+from collections.abc import Callable
+from io import BytesIO
+from typing import Any, Final, NoReturn
+
+from rpcmq.errors import PayloadError, PayloadRefused
+from rpcmq.payload.allow_list import AllowList
+from rpcmq.payload.default_allow_list import DEFAULT_ALLOW_LIST
+from rpcmq.payload.paths import ROOT, describe, find_unpicklable
+from rpcmq.payload.pickle_scan import check
+
+__all__ = ["PROTOCOL", "RestrictedLoader", "dumps", "explain_refusal", "refused_by_pickle"]
+
+PROTOCOL: Final = 5
+
+_dumps = pickle.dumps
+
+
+def dumps(value: object) -> bytes:
+    """``value`` as a pickle.
+
+    Raises:
+        PayloadError: names the path and the object that cannot be pickled.
+    """
+    try:
+        return _dumps(value, PROTOCOL)
+    except Exception as error:
+        explain_refusal(value, error)
+
+
+def refused_by_pickle(error: Exception) -> bool:
+    """Whether ``error`` is pickle's word on a kind of object, which dill may see differently."""
+    return isinstance(error, (pickle.PicklingError, TypeError, AttributeError))
+
+
+def explain_refusal(
+    value: object,
+    error: Exception,
+    encode: Callable[[Any], bytes] = lambda value: _dumps(value, PROTOCOL),
+    name: str = "pickle",
+) -> NoReturn:
+    """Raises ``PayloadError`` that says which part of ``value`` was refused and why.
+
+    Args:
+        value: what ``encode`` refused.
+        error: what it raised.
+        encode: the encoder.
+        name: how to call the encoder in the error.
+    """
+    path, culprit = ROOT, value
+    if not isinstance(error, (RecursionError, MemoryError)):
+        path, culprit, error = find_unpicklable(value, error, encode)
+    if isinstance(error, RecursionError):
+        reason = f"nested too deeply for {name}"
+    else:
+        reason = str(error)[:300] or type(error).__name__
+        if not refused_by_pickle(error):
+            reason = f"{type(error).__name__} from its own pickling: {reason}"
+    if name == "pickle" and isinstance(culprit, (types.FunctionType, type)):
+        reason += " (dill carries functions and local classes, where both ends switch it on)"
+    raise PayloadError(f"{describe(path)}: {reason}") from error
+
+
+class RestrictedLoader:
+    """Loads pickles that name only what ``allow`` lists."""
+
+    __slots__ = ("_unpickler", "allow")
+
+    def __init__(self, allow: AllowList = DEFAULT_ALLOW_LIST) -> None:
+        self.allow = allow
+        # A class for each list, so that nothing has to be set up for each payload.
+        methods = {
+            "find_class": staticmethod(allow.find),
+            "persistent_load": staticmethod(_refuse_persistent_id),
+        }
+        self._unpickler = type("RestrictedUnpickler", (pickle.Unpickler,), methods)
+
+    def loads(self, data: bytes) -> Any:
+        """The value that ``data`` encodes.
+
+        Raises:
+            PayloadRefused: malformed, or names a global that is not allowed; says which and how
+                to allow it.
+        """
+        check(data)
+        try:
+            return self._unpickler(BytesIO(data)).load()
+        except PayloadRefused:
+            raise
+        except Exception as error:
+            # A constructor's error or the unpickler's own: to the caller the payload is bad.
+            raise PayloadRefused(f"pickle cannot be loaded: {type(error).__name__}: {_text(error)}") from error
+
+
+def _refuse_persistent_id(pid: object) -> NoReturn:
+    raise PayloadRefused("pickle has a persistent id")
+
+
+def _text(error: Exception) -> str:
+    try:
+        return str(error)[:300]
+    except Exception:
+        return "(its text cannot be had)"

@@ -1,0 +1,1 @@
+"""The router daemon: the engine and its shell, with signals, logs, limits and views around them."""

@@ -1,0 +1,238 @@
+"""The router as a daemon: an engine with its shell, signals, a log, and a view over HTTP.
+
+SIGTERM, SIGINT   drain: take nothing more, let what runs finish, tell everyone, leave
+the second one    leave at once
+SIGHUP            read the configuration again and change what can be changed live
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import resource
+import signal
+from collections.abc import Callable
+from functools import partial
+from time import monotonic
+from typing import Any
+
+import gevent
+from gevent.event import Event
+
+from rpcmq import __version__
+from rpcmq.config import RouterConfig, apply_live, diff_live
+from rpcmq.core.statistics import VIEWS, overview
+from rpcmq.errors import ConfigError
+from rpcmq.server.embedded import EmbeddedRouter
+from rpcmq.server.leftovers import leftovers, under_way
+from rpcmq.server.limits import raise_open_files, tune_gc
+from rpcmq.server.log import NoteLog, log_event, log_hub_errors, start_logging
+from rpcmq.server.monitor import Monitor, Page
+from rpcmq.server.sd_notify import Notifier
+
+__all__ = ["Daemon"]
+
+log = logging.getLogger("rpcmq.router")
+
+#: How long what was sent is given to leave when the router stops (seconds).
+LINGER = 2.0
+#: Open files beside the links: sockets of ZeroMQ and HTTP, epoll, standard streams.
+SPARE_FILES = 100
+_SWEEP = 1.0
+_POLL = 0.02
+
+
+class Daemon:
+    """A router that runs until a signal ends it.
+
+    Args:
+        load: reads the configuration; called at start and for each reload.
+
+    Raises:
+        ConfigError: the configuration is wrong.
+    """
+
+    def __init__(self, load: Callable[[], RouterConfig]) -> None:
+        self._load = load
+        self.config = load()
+        self._notifier = Notifier(os.environ)
+        self._stop = Event()
+        self._stopped = Event()
+        self._signalled = False
+        self._max_files = 0
+
+    def run(self) -> int:
+        """Serve until SIGTERM or SIGINT.
+
+        Returns:
+            The exit code, 0.
+
+        Raises:
+            ConfigError: an endpoint cannot be bound.
+        """
+        settings = self.config.router
+        start_logging(settings.log_format, settings.log_level)
+        self._errors = log_hub_errors(log)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            gevent.signal_handler(number, self._on_stop, number)
+        gevent.signal_handler(signal.SIGHUP, self._on_reload)
+        self._max_files = raise_open_files()
+        self._notes = NoteLog(log)
+        self._router = EmbeddedRouter(self.config, self._notes)
+        self._monitor = self._start_monitor(settings.http)
+        self._say_started()
+        tune_gc()
+        housekeeping = gevent.spawn(self._keep_house)
+        self._notifier.ready(f"listening on {self._router.url}")
+        self._stop.wait()
+        self._drain()
+        housekeeping.kill()
+        if self._monitor is not None:
+            self._monitor.close()
+        self._router.close(LINGER)
+        log_event(log, logging.INFO, "stopped", "stopped")
+        self._notifier.close()
+        return 0
+
+    def _start_monitor(self, address: str) -> Monitor | None:
+        if not address:
+            return None
+        try:
+            return Monitor(address, self._pages())
+        except ConfigError:
+            self._router.close(0)
+            raise
+
+    def _say_started(self) -> None:
+        router = self._router
+        fields: dict[str, Any] = {"url": router.url, "version": __version__, "pid": os.getpid()}
+        text = f"listening on {router.url}"
+        if self._monitor is not None:
+            fields["http"] = self._monitor.url
+            text += f", views on {self._monitor.url}"
+        text += f" (rpcmq {__version__}, router {router.settings.router_name}, pid {os.getpid()})"
+        # The first line tells where it listens, however little is to be logged.
+        record = log.makeRecord(
+            log.name, logging.INFO, "", 0, "%s", (text,), None, extra={"event": "listening", "fields": fields}
+        )
+        log.handle(record)
+        self._check_max_links()
+
+    def _check_max_links(self) -> None:
+        wanted, files = self.config.link.max_links, self._max_files
+        if files != resource.RLIM_INFINITY and wanted > files - SPARE_FILES:
+            text = (
+                f"link.max_links = {wanted}, but this process may open {files} files: "
+                f"raise the limit (LimitNOFILE=, ulimit -n) to {wanted + SPARE_FILES} or lower link.max_links"
+            )
+            log_event(log, logging.WARNING, "open files", text, max_links=wanted, max_open_files=files)
+
+    def _keep_house(self) -> None:
+        """Sweep the log, tell the watchdog: from the hub, so that a hub that is stuck is noticed."""
+        watchdog = self._notifier.watchdog_seconds
+        step = _SWEEP if watchdog is None else min(_SWEEP, watchdog / 2)
+        while True:
+            self._notes.sweep()
+            if watchdog is not None:
+                self._notifier.watchdog()
+            gevent.sleep(step)
+
+    # --- signals -----------------------------------------------------------------------------
+
+    def _on_stop(self, number: int) -> None:
+        name = signal.Signals(number).name
+        if self._signalled:
+            log_event(log, logging.WARNING, "forced stop", f"second signal ({name}): leaving at once", signal=name)
+            # Whatever holds up an orderly end must not hold up this.
+            os._exit(128 + number)
+        self._signalled = True
+        log_event(log, logging.INFO, "draining", f"{name}: taking nothing more", signal=name)
+        self._stop.set()
+
+    def _on_reload(self) -> None:
+        if self._stop.is_set():
+            return
+        self._notifier.reloading()
+        try:
+            changes, refused = diff_live(self.config, self._load())
+        except ConfigError as error:
+            for line in str(error).splitlines():
+                log_event(log, logging.ERROR, "reload failed", f"SIGHUP: nothing changed: {line}")
+        else:
+            self._apply(changes, refused)
+        self._notifier.ready(f"listening on {self._router.url}")
+
+    def _apply(self, changes: dict[str, Any], refused: dict[str, Any]) -> None:
+        self.config = apply_live(self.config, changes)
+        self._router.reconfigure(self.config)
+        # Before the level is lowered, so that whoever raises it reads what happened.
+        for key, value in refused.items():
+            text = f"SIGHUP: {key} = {value!r} needs a restart; not changed"
+            log_event(log, logging.WARNING, "reload refused", text, key=key, value=value)
+        for key, value in changes.items():
+            log_event(log, logging.INFO, "reload", f"SIGHUP: {key} = {value!r}", key=key, value=value)
+        if not changes and not refused:
+            log_event(log, logging.INFO, "reload", "SIGHUP: nothing has changed")
+        logging.getLogger().setLevel(self.config.router.log_level.upper())
+        if "link.max_links" in changes:
+            self._check_max_links()
+
+    # --- the end -----------------------------------------------------------------------------
+
+    def _drain(self) -> None:
+        engine, seconds = self._router.engine, self.config.router.drain_seconds
+        self._notifier.stopping(f"draining, for at most {seconds:g} s")
+        started = monotonic()
+        engine.drain(started)
+        self._router.shell.wake()
+        gevent.sleep(0)
+        while monotonic() < started + seconds:
+            looked = monotonic()
+            if not under_way(engine):
+                break
+            # A look costs time where there are many topics; most of the time is the router's.
+            gevent.sleep(max(_POLL, 5 * (monotonic() - looked)))
+        self._report_leftovers(monotonic() - started)
+
+    def _report_leftovers(self, seconds: float) -> None:
+        left = leftovers(self._router.engine)
+        for name, count, size_bytes in left.casts:
+            text = f"lost: {count} casts ({size_bytes} bytes) waiting on {name!r}"
+            log_event(log, logging.WARNING, "casts lost", text, topic=name, casts=count, bytes=size_bytes)
+        fields = left.totals()
+        text = f"drained in {seconds:.1f} s; left behind: "
+        text += ", ".join(f"{count} {what}" for what, count in fields.items() if count) or "nothing"
+        level = logging.WARNING if any(fields.values()) else logging.INFO
+        log_event(log, level, "drained", text, seconds=round(seconds, 3), left=fields)
+
+    # --- views -------------------------------------------------------------------------------
+
+    def _pages(self) -> dict[str, Page]:
+        pages: dict[str, Page] = {"/healthz": self._health, "/varz": self._variables}
+        for view in VIEWS:
+            if view not in ("overview", "summary"):
+                pages[f"/{view}"] = partial(self._view, view)
+        return pages
+
+    def _view(self, name: str) -> tuple[int, Any]:
+        return 200, overview(self._router.engine, monotonic(), name)
+
+    def _health(self) -> tuple[int, Any]:
+        draining = self._stop.is_set()
+        return (503, {"status": "draining"}) if draining else (200, {"status": "ok"})
+
+    def _variables(self) -> tuple[int, Any]:
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        process = {
+            "version": __version__,
+            "url": self._router.url,
+            "pid": os.getpid(),
+            "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 3),
+            "max_rss_bytes": usage.ru_maxrss * 1024,
+            "max_open_files": self._max_files,
+            "gc_collections": [generation["collections"] for generation in gc.get_stats()],
+            "lost_wakeups": self._router.shell.lost_wakeups,
+            "internal_errors": dict(self._errors),
+        }
+        return 200, overview(self._router.engine, monotonic(), "summary") | {"process": process}

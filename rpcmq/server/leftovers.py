@@ -1,0 +1,72 @@
+"""What a router still holds: what to wait for in a drain, and what to name when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from rpcmq.core.router import Router
+from rpcmq.core.topics import Queue, Topic
+from rpcmq.wire import size_of
+
+__all__ = ["Leftovers", "leftovers", "under_way"]
+
+
+@dataclass
+class Leftovers:
+    """What is lost when the router stops now.
+
+    Attributes:
+        casts: (queue, number, bytes) of the casts that wait, by topic, server's topic or consumer.
+        calls: calls not ended; their callers learn from the lost connection.
+        events: published events that subscribers have not taken.
+        unsent: messages for processes that are away or too slow, replies among them.
+    """
+
+    casts: list[tuple[str, int, int]] = field(default_factory=list)
+    calls: int = 0
+    events: int = 0
+    unsent: int = 0
+
+    def totals(self) -> dict[str, int]:
+        """How many of each."""
+        return {
+            "casts": sum(count for _, count, _ in self.casts),
+            "calls": self.calls,
+            "events": self.events,
+            "unsent messages": self.unsent,
+        }
+
+
+def under_way(router: Router) -> bool:
+    """Whether anything is still moving: calls, casts somebody consumes, messages on their way out."""
+    if router.in_flight:
+        return True
+    for link in router.links:
+        if link.held or (link.route is not None and (link.outbox or link.closings)):
+            return True
+    return any(queue and consumed for topic in router.directory for queue, consumed in _queues(topic))
+
+
+def leftovers(router: Router) -> Leftovers:
+    """What ``router`` holds at this moment."""
+    left = Leftovers(calls=router.in_flight)
+    for topic in router.directory:
+        for queue, _ in _queues(topic):
+            sizes = [size_of(pending.message) for pending in queue if pending.link is None]
+            if sizes:
+                left.casts.append((queue.name, len(sizes), sum(sizes)))
+    for link in router.links:
+        left.unsent += len(link.outbox)
+        if link.window is not None:
+            left.events += len(link.window.queue)
+    return left
+
+
+def _queues(topic: Topic) -> Iterator[tuple[Queue, bool]]:
+    """Each queue of ``topic``, and whether somebody consumes it."""
+    yield topic.queue, any(not consumer.stopping for consumer in topic.consumers)
+    for server in topic.servers.values():
+        yield server.queue, any(not consumer.stopping for consumer in server.consumers)
+    for consumer in topic.consumers:
+        yield consumer.backlog, not consumer.stopping

@@ -1,0 +1,40 @@
+"""What a long-running process asks of the system and of Python."""
+
+from __future__ import annotations
+
+import gc
+import resource
+
+__all__ = ["raise_open_files", "tune_gc"]
+
+
+def raise_open_files() -> int:
+    """Allow as many open files as the system lets this process; each link is one.
+
+    Nothing in this process uses select(2), which is why the soft limit is low by default.
+
+    Returns:
+        How many it is now.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == hard:
+        return soft
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError):
+        return soft
+    return hard
+
+
+def tune_gc() -> None:
+    """Make the cyclic garbage collector rare. To be called when everything is loaded and started.
+
+    Routing makes no reference cycles: a message is freed as its last queue lets it go. But each
+    message that waits is a live object, so with Python's defaults a growing queue starts a collection
+    every few hundred messages, each of which finds nothing, and some of which look at all of them
+    while every caller waits. What lives for ever (modules, classes) is frozen: no collection looks at
+    it again.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)

@@ -1,0 +1,141 @@
+"""Log records of the router: one line each on standard error, as text or as JSON."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections import Counter
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, TextIO
+
+from gevent import get_hub
+
+from rpcmq.core.actions import Note
+
+__all__ = ["JsonFormatter", "NoteLog", "TextFormatter", "log_event", "log_hub_errors", "start_logging"]
+
+#: Lines that the offences of one identity may take between two sweeps.
+OFFENCES = 5
+#: Identities whose offences are counted one by one between two sweeps; whoever comes later shares one count.
+_IDENTITIES = 1000
+_OTHERS = "(others)"
+
+_LEVELS = {"offence": logging.WARNING, "link unresponsive": logging.WARNING}
+
+
+def log_event(log: logging.Logger, level: int, event: str, text: str, **fields: Any) -> None:
+    """Write a record: what kind of event, the sentence, and the same as ``fields`` for machines."""
+    log.log(level, "%s", text, extra={"event": event, "fields": fields})
+
+
+def _time_of(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class TextFormatter(logging.Formatter):
+    """``<time> <level> <sentence>``; what would break the line is escaped."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as one line."""
+        text = record.getMessage()
+        if record.exc_info:
+            text += " | " + self.formatException(record.exc_info)
+        text = "".join(c if c.isprintable() else " | " if c == "\n" else repr(c)[1:-1] for c in text)
+        return f"{_time_of(record)} {record.levelname:<7} {text}"
+
+
+class JsonFormatter(logging.Formatter):
+    """An object with ``time``, ``level``, ``logger``, ``event``, ``message`` and the event's own fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as one line."""
+        entry = {
+            "time": _time_of(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": getattr(record, "event", record.name),
+            "message": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            entry["exception"] = self.formatException(record.exc_info)
+        return json.dumps(entry, default=str)
+
+
+def start_logging(log_format: str, level: str, stream: TextIO | None = None) -> None:
+    """Send the records of all loggers to ``stream`` (default: standard error).
+
+    Args:
+        log_format: ``"text"`` or ``"json"``.
+        level: the least severe that is written: ``"debug"``, ``"info"``, ``"warning"``, ``"error"``.
+    """
+    # A full disk or a closed pipe behind standard error must not become more output there.
+    logging.raiseExceptions = False
+    handler = logging.StreamHandler(sys.stderr if stream is None else stream)
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+
+
+class NoteLog:
+    """Logs the engine's notes, and keeps a peer that offends without end from filling the log.
+
+    Of the offences of one identity the first few are written; :meth:`sweep` says how many more there
+    were and starts anew.
+
+    Args:
+        log: where to.
+        offences: lines for each identity between two sweeps.
+    """
+
+    def __init__(self, log: logging.Logger, offences: int = OFFENCES) -> None:
+        self._log = log
+        self._most = offences
+        self._seen: Counter[str] = Counter()
+
+    def __call__(self, note: Note) -> None:
+        """Log ``note``, or only count it."""
+        if note.event == "offence":
+            known = note.identity in self._seen or len(self._seen) < _IDENTITIES
+            identity = note.identity if known else _OTHERS
+            self._seen[identity] += 1
+            if self._seen[identity] > self._most:
+                return
+        level = _LEVELS.get(note.event, logging.INFO)
+        log_event(self._log, level, note.event, note.text, identity=note.identity)
+
+    def sweep(self) -> None:
+        """Report what was only counted. To be called about once a second."""
+        for identity, count in self._seen.items():
+            if more := max(0, count - self._most):
+                text = f"{identity}: {more} more offences, not written one by one"
+                log_event(self._log, logging.WARNING, "offences", text, identity=identity, count=more)
+        self._seen.clear()
+
+
+def log_hub_errors(log: logging.Logger) -> Counter[str]:
+    """Log what nobody catches in this thread's hub, rather than have gevent print it.
+
+    Returns:
+        A counter of such errors by type, which grows as they happen.
+    """
+    errors: Counter[str] = Counter()
+
+    def print_exception(
+        context: object, kind: type[BaseException], error: BaseException, traceback: TracebackType | None
+    ) -> None:
+        errors[kind.__qualname__] += 1
+        fields = {"context": repr(context)}
+        log.error(
+            "internal error in %s",
+            fields["context"],
+            exc_info=(kind, error, traceback),
+            extra={"event": "internal error", "fields": fields},
+        )
+
+    hub: Any = get_hub()
+    hub.print_exception = print_exception
+    return errors

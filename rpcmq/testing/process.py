@@ -1,0 +1,368 @@
+"""The processes of a virtual network: what they say, what they got, and their connections."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from rpcmq.core.dispatch import SETTLEMENT
+from rpcmq.core.uplink import Uplink, Welcome
+from rpcmq.errors import Outcome
+from rpcmq.wire import NO_TTL, Address, Header, Kind, body_of, json_bytes, message, parse, payload_of
+
+if TYPE_CHECKING:
+    from rpcmq.testing.network import Network
+
+__all__ = ["Call", "Connection", "Message", "Process", "Way"]
+
+_ENDS = (Kind.REPLY, Kind.FAULT, Kind.END, Kind.ERROR)
+
+
+class Message:
+    """A received message, read."""
+
+    __slots__ = ("header", "part")
+
+    def __init__(self, part: bytes) -> None:
+        self.part = part
+        self.header: Header = parse(part)
+
+    @property
+    def kind(self) -> Kind:
+        """What it is."""
+        return Kind(self.header.kind)
+
+    @property
+    def key(self) -> bytes:
+        """Router, handle and sequence (20 bytes)."""
+        return self.part[16:36]
+
+    @property
+    def address(self) -> Address:
+        """Where it was sent."""
+        return Address.decode(self.part[40 : 40 + self.header.address_length])
+
+    @property
+    def method(self) -> str:
+        """The method it asks for."""
+        cut = 40 + self.header.address_length
+        return self.part[cut : cut + self.header.method_length].decode()
+
+    @property
+    def payload(self) -> bytes:
+        """The payload, detached or not."""
+        return bytes(payload_of(self.part))
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The payload as the JSON object that a control message carries."""
+        return body_of(self.part)
+
+    @property
+    def outcome(self) -> Outcome:
+        """How a call ended, of REPLY, FAULT, END and ERROR."""
+        if self.kind is Kind.ERROR:
+            return Outcome(self.body["outcome"])
+        return Outcome.REMOTE_ERROR if self.kind is Kind.FAULT else Outcome.OK
+
+    def __repr__(self) -> str:
+        return f"<{self.kind.name} {self.header.sequence} {self.payload[:200]!r}>"
+
+
+class Call:
+    """A message of a process that something answers."""
+
+    __slots__ = ("key", "process")
+
+    def __init__(self, process: Process, key: bytes) -> None:
+        self.process = process
+        self.key = key
+
+    @property
+    def answers(self) -> list[Message]:
+        """All that has come for it."""
+        return [m for m in self.process.received if m.key == self.key]
+
+    @property
+    def ends(self) -> list[Message]:
+        """What has ended it: REPLY, FAULT, END or ERROR."""
+        return [m for m in self.answers if m.kind in _ENDS]
+
+    @property
+    def end(self) -> Message:
+        """What has ended it, which happens once.
+
+        Raises:
+            AssertionError: it has not ended, or more than once.
+        """
+        ends = self.ends
+        assert len(ends) == 1, f"a call ends once, this one has ended {len(ends)} times: {ends}"
+        return ends[0]
+
+
+#: Batches in order: when it arrives, the messages, their detached payloads.
+Way = deque[tuple[float, bytes, list[bytes]]]
+
+
+class Connection:
+    """A simulated connection: what is under way in both directions."""
+
+    __slots__ = ("process", "route", "to_process", "to_router")
+
+    def __init__(self, process: Process, route: bytes) -> None:
+        self.process = process
+        self.route = route
+        self.to_router: Way = deque()
+        self.to_process: Way = deque()
+
+
+class Process:
+    """A process's end of one link. Made by :meth:`Network.process`.
+
+    Attributes:
+        uplink: the real engine of a process's end, which keeps the session.
+        received: every message so far.
+        inbox: those that :meth:`take` has not given out.
+        delay: seconds that a batch is under way, in either direction.
+        welcomes: what each WELCOME meant for what was sent before.
+        refusals: (reason, text) of each REFUSED.
+    """
+
+    def __init__(self, network: Network, identity: str, queue_type: str, hello: Mapping[str, Any]) -> None:
+        self._network = network
+        self._tags = count()
+        self.identity = identity
+        self.welcomes: list[Welcome] = []
+        self.refusals: list[tuple[str, str]] = []
+        self.received: list[Message] = []
+        self.inbox: list[Message] = []
+        self.delay = 0.0
+        self.is_cut_off = False
+        self.connection: Connection | None = None
+        body = {"identity": identity, "queue_type": queue_type, "accepts": ["json", "pickle"]} | dict(hello)
+        self.uplink = Uplink(
+            body,
+            lambda now, welcome: self.welcomes.append(welcome),
+            lambda reason, text: self.refusals.append((reason, text)),
+        )
+        for kind in Kind:
+            self.uplink.handle(kind, self._receive)
+
+    def _receive(self, now: float, part: bytes) -> None:
+        arrived = Message(part)
+        self.received.append(arrived)
+        self.inbox.append(arrived)
+
+    def send(self, kind: int, payload: bytes = b"", **fields: Any) -> Call:
+        """Send any message of a session kind: fields as of :func:`rpcmq.wire.message`."""
+        key = fields.pop("key", None) or self.uplink.next_key()
+        self.uplink.send(message(kind, payload, key=key, **fields))
+        self._network.run()
+        return Call(self, key)
+
+    # --- as a caller -------------------------------------------------------------------------
+
+    def request(self, topic: str, method: str = "", payload: bytes = b"", **options: Any) -> Call:
+        """A call. ``options``: as of :meth:`cast`."""
+        return self._message(Kind.REQUEST, topic, method, payload, **options)
+
+    def cast(self, topic: str, method: str = "", payload: bytes = b"", **options: Any) -> Call:
+        """A cast.
+
+        Args:
+            topic: where to.
+            method: of the endpoint.
+            payload: opaque bytes.
+            options: ``server`` and ``exchange`` of the address, ``ttl`` in seconds, ``flags``,
+                ``format`` (default 1, JSON), ``trace``.
+        """
+        return self._message(Kind.CAST, topic, method, payload, **options)
+
+    def _message(
+        self,
+        kind: Kind,
+        topic: str,
+        method: str,
+        payload: bytes,
+        *,
+        server: str = "",
+        exchange: str = "",
+        ttl: float | None = None,
+        flags: int = 0,
+        format: int = 1,
+        **fields: Any,
+    ) -> Call:
+        return self.send(
+            kind,
+            payload,
+            address=Address(topic, server, exchange).encode(),
+            method=method.encode(),
+            ttl=NO_TTL if ttl is None else int(ttl * 1000),
+            flags=flags,
+            format=format,
+            **fields,
+        )
+
+    def cancel(self, call: Call) -> None:
+        """Give ``call`` up."""
+        self.send(Kind.CANCEL, key=call.key)
+
+    def grant(self, call: Call, items: int) -> None:
+        """Take ``items`` more of the stream that ``call`` asked for."""
+        self.send(Kind.GRANT, items.to_bytes(4), key=call.key)
+
+    def introduce(self, topic: str, server: str = "") -> Call:
+        """Ask to be introduced to a consumer."""
+        return self.send(Kind.INTRODUCE, address=Address(topic, server).encode())
+
+    def query(self, what: str) -> dict[str, Any]:
+        """A view of the router's state.
+
+        Raises:
+            AssertionError: the router refused.
+        """
+        call = self.send(Kind.QUERY, json_bytes({"what": what}), format=1)
+        assert [m.kind for m in call.answers] == [Kind.ANSWER], f"no view {what!r}: {call.answers}"
+        return call.answers[0].body
+
+    # --- as a consumer -----------------------------------------------------------------------
+
+    def register(
+        self,
+        topic: str,
+        server: str = "",
+        exchange: str = "",
+        credit: int = 1,
+        tag: int | None = None,
+        **body: Any,
+    ) -> int:
+        """Consume (exchange, topic, server); returns the tag, which is the next one if None is given.
+
+        ``body`` is what else REGISTER may say: ``peer_url``, ``recent``.
+        """
+        tag = next(self._tags) if tag is None else tag
+        address = Address(topic, server, exchange).encode()
+        payload = json_bytes({"credit": credit} | body)
+        self.send(Kind.REGISTER, payload, format=1, address=address, consumer=tag)
+        return tag
+
+    def unregister(self, tag: int) -> Call:
+        """Take nothing more under ``tag``; what is running goes on."""
+        return self.send(Kind.UNREGISTER, consumer=tag)
+
+    def reply(self, request: Message, payload: bytes = b"") -> None:
+        """The result of ``request``."""
+        self._about(request, Kind.REPLY, payload)
+
+    def fault(self, request: Message, payload: bytes = b"") -> None:
+        """``request`` raised."""
+        self._about(request, Kind.FAULT, payload)
+
+    def item(self, request: Message, payload: bytes = b"") -> None:
+        """One item of the stream that ``request`` asked for."""
+        self._about(request, Kind.ITEM, payload)
+
+    def end(self, request: Message) -> None:
+        """The stream is complete."""
+        self._about(request, Kind.END, b"")
+
+    def alive(self, request: Message, progress: bytes = b"") -> None:
+        """``request`` still runs."""
+        self._about(request, Kind.ALIVE, progress)
+
+    def _about(self, request: Message, kind: Kind, payload: bytes) -> None:
+        header = request.header
+        self.send(kind, payload, key=request.key, format=1, attempt=header.attempt, consumer=header.consumer)
+
+    def settle(self, *casts: Message, outcome: Outcome = Outcome.OK) -> None:
+        """``casts`` are done; all of one tag."""
+        payload = b"".join(SETTLEMENT.pack(m.key, m.header.attempt, outcome, 0) for m in casts)
+        self.send(Kind.SETTLE, payload, consumer=casts[0].header.consumer)
+
+    # --- events ------------------------------------------------------------------------------
+
+    def subscribe(self, pattern: str, exchange: str = "", window: int = 1000) -> Call:
+        """Have events whose topic matches ``pattern``, at most ``window`` that are not taken."""
+        address = Address(pattern, "", exchange).encode()
+        return self.send(Kind.SUBSCRIBE, json_bytes({"window": window}), format=1, address=address)
+
+    def unsubscribe(self, pattern: str, exchange: str = "") -> Call:
+        """No more events by ``pattern``."""
+        return self.send(Kind.UNSUBSCRIBE, address=Address(pattern, "", exchange).encode())
+
+    def publish(self, topic: str, payload: bytes = b"", **options: Any) -> Call:
+        """An event. ``options``: as of :meth:`cast`."""
+        return self._message(Kind.PUBLISH, topic, "", payload, **options)
+
+    def taken(self, events: int) -> None:
+        """``events`` have been handled."""
+        self.send(Kind.TAKEN, events.to_bytes(4))
+
+    # --- what came ---------------------------------------------------------------------------
+
+    def got(self, *kinds: Kind) -> list[Message]:
+        """Take all messages of ``kinds`` (of any kind if none is given) out of the inbox."""
+        taken: list[Message] = []
+        inbox, self.inbox = self.inbox, []
+        for found in inbox:
+            (taken if not kinds or found.kind in kinds else self.inbox).append(found)
+        return taken
+
+    def take(self, kind: Kind) -> Message:
+        """Take the oldest message of ``kind`` out of the inbox.
+
+        Raises:
+            AssertionError: there is none.
+        """
+        for found in self.inbox:
+            if found.kind is kind:
+                self.inbox.remove(found)
+                return found
+        raise AssertionError(f"{self.identity} has no {kind.name}, but {self.inbox}")
+
+    # --- the connection ----------------------------------------------------------------------
+
+    def connect(self) -> None:
+        """Connect (again). The router does not notice that a connection before this one is gone."""
+        self.connection = self._network.connection(self)
+        self.uplink.lost(self._network.now)
+        self.uplink.connected(self._network.now)
+        self._network.run()
+
+    def lose(self, is_noticed: bool = True) -> None:
+        """The connection breaks, and what was under way is lost.
+
+        Unless ``is_noticed``, the router finds out only when it has something to send.
+        """
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            self.uplink.lost(self._network.now)
+            self._network.broken(connection, is_noticed)
+            self._network.run()
+
+    def cut_off(self) -> None:
+        """From now on nothing gets through in either direction, and neither end is told."""
+        self.is_cut_off = True
+
+    def heal(self) -> None:
+        """What was held up since :meth:`cut_off` arrives."""
+        self.is_cut_off = False
+        self._network.run()
+
+    def inject(self, batch: bytes, *payloads: bytes) -> None:
+        """Let any bytes come to the router on this connection, past the session."""
+        assert self.connection is not None, f"{self.identity} is not connected"
+        self._network.inject(self.connection.route, batch, payloads)
+
+    def stop(self) -> None:
+        """Say goodbye and leave."""
+        self.uplink.close()
+        self._network.run()
+        self.die()
+
+    def die(self) -> None:
+        """End without a word, as by kill -9."""
+        self.lose()
+        self._network.processes.pop(self.uplink, None)

@@ -1,0 +1,150 @@
+"""Batches over one ZeroMQ socket, without losing a wake-up.
+
+The file descriptor that libzmq offers for a socket is edge-triggered (zmq_getsockopt(3), ZMQ_FD): it
+becomes readable when something *may* have changed, and any send or receive may consume that sign. So
+a wake-up drains the socket until ``ZMQ_EVENTS`` says that nothing is left, and looks at
+``ZMQ_EVENTS`` again after it has sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import zmq
+
+from rpcmq.core.link import Session
+from rpcmq.wire import Detached
+
+__all__ = ["Arrival", "BatchSocket", "flush_session", "new_context"]
+
+# Plain integers: pyzmq's enums cost as much as the calls they are given to.
+_NOBLOCK = int(zmq.NOBLOCK)
+_MORE = int(zmq.NOBLOCK) | int(zmq.SNDMORE)
+_EVENTS = int(zmq.EVENTS)
+_POLLIN = int(zmq.POLLIN)
+#: ZMQ messages that can wait in one connection's pipe, each a batch.
+_HIGH_WATER = 10_000
+
+#: What came in one ZeroMQ message: route (empty on a DEALER), batch, detached payloads.
+Arrival = tuple[bytes, bytes, Sequence[bytes | memoryview]]
+
+
+def new_context(io_threads: int = 1) -> zmq.Context[Any]:
+    """A ZeroMQ context that allows as many sockets and connections as the process may open."""
+    context: zmq.Context[Any] = zmq.Context(io_threads)
+    return context
+
+
+class BatchSocket:
+    """A ROUTER or DEALER that carries batches.
+
+    Args:
+        context: the ZeroMQ context.
+        kind: ``zmq.ROUTER`` or ``zmq.DEALER``.
+        max_bytes: a peer that sends a larger frame is disconnected by libzmq.
+        lost_seconds: a peer's host that has been silent for so long is disconnected.
+        handshake_seconds: how long the ZMTP handshake of a connection may take.
+        ipv6: whether the url is an IPv6 one; libzmq shows even IPv4 addresses as IPv6 then.
+    """
+
+    def __init__(
+        self,
+        context: zmq.Context[Any],
+        kind: int,
+        *,
+        max_bytes: int,
+        lost_seconds: float = 60.0,
+        handshake_seconds: float = 10.0,
+        ipv6: bool = False,
+    ) -> None:
+        self._routed = kind == zmq.ROUTER
+        self.socket = socket = context.socket(kind)
+        socket.linger = 0
+        socket.sndhwm = socket.rcvhwm = _HIGH_WATER
+        # A batch of small messages can be a little larger than the largest single message.
+        socket.maxmsgsize = max_bytes + (16 << 20)
+        socket.handshake_ivl = int(handshake_seconds * 1000)
+        socket.heartbeat_ivl = int(lost_seconds * 1000 / 4)
+        socket.heartbeat_timeout = int(lost_seconds * 1000)
+        socket.ipv6 = ipv6
+        if self._routed:
+            socket.router_mandatory = True
+            socket.backlog = 4096
+        else:
+            # We reconnect ourselves, with a new socket: libzmq would send what it had queued before
+            # we could say HELLO.
+            socket.reconnect_ivl = -1
+        self.fd = int(socket.fd)
+        backend: Any = super(zmq.Socket, socket)
+        # The Python layer of pyzmq around these costs more than the calls themselves.
+        self._recv = backend.recv
+        self._send = backend.send
+        self._get = backend.get
+        self._last: Any = None
+
+    def readable(self) -> bool:
+        """Whether a message waits. Must be asked after each round of sends, too."""
+        return bool(self._get(_EVENTS) & _POLLIN)
+
+    def receive(self) -> Arrival:
+        """The next message; only after :meth:`readable` said yes."""
+        recv = self._recv
+        route: bytes = recv(_NOBLOCK) if self._routed else b""
+        self._last = frame = recv(_NOBLOCK, False)
+        if not frame.more:
+            return route, frame.bytes, ()
+        payloads: list[memoryview] = []
+        batch = frame.bytes
+        while frame.more:
+            frame = recv(_NOBLOCK, False)
+            payloads.append(frame.buffer)
+        return route, batch, payloads
+
+    def last_fd(self) -> int:
+        """File descriptor of the connection that the last message came on (-1 if it has none)."""
+        try:
+            return int(self._last.get(zmq.SRCFD))
+        except zmq.ZMQError:
+            return -1
+
+    def send(self, route: bytes, parts: Sequence[bytes]) -> None:
+        """Send ``parts`` as one batch.
+
+        Raises:
+            zmq.Again: the connection's pipe is full; nothing was sent.
+            zmq.ZMQError: EHOSTUNREACH: a ROUTER has no such connection.
+        """
+        if self._routed:
+            self._send(route, _MORE)
+        if Detached not in map(type, parts):
+            self._send(parts[0] if len(parts) == 1 else b"".join(parts), _NOBLOCK)
+            return
+        payloads = [part.payload for part in parts if isinstance(part, Detached)]
+        self._send(b"".join(parts), _MORE)
+        last = payloads.pop()
+        for payload in payloads:
+            self._send(payload, _MORE, False)
+        self._send(last, _NOBLOCK, False)
+
+    def close(self, linger_seconds: float = 0.0) -> None:
+        """Close; what was sent is given ``linger_seconds`` to leave."""
+        if not self.socket.closed:
+            self.socket.close(linger=int(linger_seconds * 1000))
+
+
+def flush_session(socket: BatchSocket, session: Session, route: bytes) -> None:
+    """Send all that ``session`` has queued: greetings, the outbox as batches, closings.
+
+    Raises:
+        zmq.ZMQError: as :meth:`BatchSocket.send`; what was not sent stays queued.
+    """
+    while session.greetings:
+        socket.send(route, session.greetings[:1])
+        del session.greetings[0]
+    while session.outbox:
+        socket.send(route, session.batch())
+        session.sent_batch()
+    while session.closings:
+        socket.send(route, session.closings[:1])
+        del session.closings[0]

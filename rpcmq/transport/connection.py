@@ -1,0 +1,469 @@
+"""A process's link to a router on a ZeroMQ DEALER socket inside a gevent hub.
+
+All engine work happens in the hub, in :meth:`Connection._wake` or in a caller's greenlet between two
+switches, so no lock is needed. What greenlets send during one wake-up leaves as one batch at its end.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import weakref
+from collections.abc import Callable, Sequence
+from random import uniform
+from time import monotonic
+from typing import Any, Protocol
+
+import gevent
+import zmq
+from gevent import get_hub
+from gevent.event import Event
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
+
+from rpcmq.core.uplink import Uplink
+from rpcmq.errors import IdentityTaken, RouterUnreachable, RpcError, UsageError
+from rpcmq.transport.batches import BatchSocket, flush_session, new_context
+from rpcmq.transport.forks import abandon_after_fork
+from rpcmq.transport.watch import ConnectionWatch, Watchdog
+
+__all__ = ["Connection", "Engine", "process_context"]
+
+log = logging.getLogger("rpcmq.client")
+
+_ROUNDS = 64
+_RETRY = 0.005
+_HAND_OVER_POLL = 0.002
+_EXIT_LINGER_MS = 500
+#: A connection that lasted less (seconds) is not followed by the next one at once.
+_SHORT = 0.1
+#: How long a process insists on an identity that the router says is taken (seconds): the router may
+#: not have noticed yet that the one before is gone.
+_INSIST = 3.0
+_LOST_EVENTS = (
+    zmq.EVENT_DISCONNECTED,
+    zmq.EVENT_CLOSED,
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL,
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL,
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH,
+)
+
+_context: zmq.Context[Any] | None = None
+_connections: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+
+class Engine(Protocol):
+    """What a connection drives beside its uplink."""
+
+    def tick(self, now: float) -> None:
+        """Do what is due."""
+
+    def next_deadline(self) -> float | None:
+        """When :meth:`tick` wants to be called."""
+
+    @property
+    def waiting(self) -> int:
+        """Messages that are not queued at the moment, but will be."""
+
+
+def process_context() -> zmq.Context[Any]:
+    """The ZeroMQ context of this process; after a fork, the child has its own."""
+    global _context
+    if _context is None:
+        _context = new_context()
+    return _context
+
+
+def _after_fork_in_child() -> None:
+    global _context
+    _connections.clear()
+    _context = None
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+@atexit.register
+def _close_all() -> None:
+    """What was sent just before a program ends still arrives; without this it would die in a queue."""
+    ours = [connection for connection in _connections if connection.of_this_thread]
+    if len(ours) < len(_connections):
+        return  # another thread may be using its sockets, and so the context
+    for connection in ours:
+        connection.close()
+    if _context is not None:
+        _context.destroy(linger=_EXIT_LINGER_MS)
+
+
+class Connection:
+    """Keeps ``uplink`` connected to the router at ``url``.
+
+    Args:
+        url: the router's endpoint.
+        uplink: the engine of the link.
+        engines: ticked with it.
+        after_receive: called in the hub when something was received or has timed out; wakes
+            greenlets.
+        before_flush: called in the hub before what is queued is sent.
+        reconnect_max_seconds: longest pause between attempts; jittered.
+        connect_timeout: how long one attempt may take (seconds).
+    """
+
+    def __init__(
+        self,
+        url: str,
+        uplink: Uplink,
+        engines: Sequence[Engine],
+        after_receive: Callable[[], None],
+        before_flush: Callable[[], None],
+        reconnect_max_seconds: float = 2.0,
+        connect_timeout: float = 5.0,
+    ) -> None:
+        self.url = url
+        self.uplink = uplink
+        self.reconnects = 0
+        #: This is the child of a fork, and the connection its parent's.
+        self.abandoned = False
+        #: Why the last attempt to connect failed.
+        self.problem = ""
+        self._engines = engines
+        self._after_receive = after_receive
+        self._before_flush = before_flush
+        self._reconnect_max = reconnect_max_seconds
+        self._connect_timeout = connect_timeout
+        self._hub = get_hub()
+        self._loop = self._hub.loop
+        self._socket: BatchSocket | None = None
+        self._watch: ConnectionWatch | None = None
+        self._io: Any = None
+        self._timer: Any = None
+        self._timer_at = 0.0
+        self._watchdog = Watchdog(lambda: self._socket, self._wake)
+        self._waking = False
+        self._scheduled = False
+        self._blocked = False
+        self._closing = False
+        self._closed = False
+        self._fatal: RpcError | None = None
+        self._ready = Event()
+        #: Set while there is no connection and none is being made.
+        self._down = Event()
+        self._keeper: gevent.Greenlet[..., None] | None = None
+        _connections.add(self)
+        abandon_after_fork(self)
+
+    # --- for the owner -----------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to connect; returns at once."""
+        if self._keeper is None:
+            self._watchdog.start()
+            self._keeper = gevent.spawn(self._keep)
+
+    @property
+    def lost_wakeups(self) -> int:
+        """Wake-ups that only the watchdog found. Must stay 0."""
+        return self._watchdog.lost
+
+    @property
+    def connected(self) -> bool:
+        """Whether the router has welcomed us and the connection stands."""
+        return self.uplink.ready
+
+    def wait_ready(self, timeout: float | None) -> None:
+        """Wait until the router has welcomed us.
+
+        Args:
+            timeout: seconds; None waits for ever.
+
+        Raises:
+            RouterUnreachable: it has not within ``timeout``.
+            IdentityTaken: another live process has our identity.
+            UsageError: the connection is closed.
+        """
+        self.start()
+        if not self._ready.is_set():
+            self._ready.wait(timeout)
+        self.check_open()
+        if not self._ready.is_set():
+            raise RouterUnreachable(f"router {self.url} not reachable within {timeout:g} s: {self.reason}")
+
+    @property
+    def reason(self) -> str:
+        """Why there is no connection, as far as it is known."""
+        return self.problem or "no answer"
+
+    @property
+    def of_this_thread(self) -> bool:
+        """Whether the current OS thread is the one that the connection belongs to."""
+        return get_hub() is self._hub
+
+    def check_thread(self) -> None:
+        """Raise unless the current OS thread is the one that the connection belongs to.
+
+        Raises:
+            UsageError: it is not.
+        """
+        if not self.of_this_thread:
+            raise UsageError(
+                "this client belongs to another OS thread; make a Client of its own in each thread that needs one"
+            )
+
+    def check_open(self) -> None:
+        """Raise if nothing can be sent any more.
+
+        Raises:
+            UsageError: the connection is closed.
+            IdentityTaken: another live process has our identity.
+        """
+        if self._fatal is not None:
+            raise self._fatal
+        if self._closing:
+            raise UsageError("this client is closed")
+
+    def schedule(self) -> None:
+        """What is queued is sent at the end of this turn of the hub's loop."""
+        if not (self._waking or self._scheduled):
+            self._scheduled = True
+            self._loop.run_callback(self._run_scheduled)
+
+    def flush(self) -> None:
+        """Send what is queued now; for those who are busy in the hub for long."""
+        socket, uplink = self._socket, self.uplink
+        self._before_flush()
+        uplink.dirty.clear()
+        uplink.marked = False
+        if socket is None:
+            return
+        try:
+            if uplink.ready:
+                flush_session(socket, uplink, b"")
+            elif uplink.greetings:
+                socket.send(b"", uplink.greetings)
+                uplink.greetings.clear()
+            self._blocked = False
+        except zmq.Again:
+            self._blocked = True
+
+    def close(self, linger_seconds: float = 3.0) -> None:
+        """Say goodbye and close.
+
+        Args:
+            linger_seconds: how long to wait until the router has all that is queued. In the hub, which
+                cannot wait, libzmq is given so long to send it.
+        """
+        if self._closing:
+            return
+        self._closing = True
+        if self._keeper is not None and gevent.getcurrent() is not self._hub:
+            self._hand_over(linger_seconds)
+            if left := self._left:
+                log.error("closed, and the router %s has not taken %d messages", self.url, left)
+        self._closed = True
+        if self.uplink.ready:
+            self.uplink.mark()
+            self.flush()
+        self.uplink.close()
+        if self._socket is not None and self.uplink.closings:
+            try:
+                self._socket.send(b"", self.uplink.closings)
+            except zmq.Again:
+                pass  # the router will find out by itself
+        self._drop_socket(linger_seconds)
+        self._stop_timers()
+        self._ready.set()
+        self._down.set()
+        if self._keeper is not None and self._keeper is not gevent.getcurrent():
+            self._keeper.kill(block=False)
+
+    @property
+    def _left(self) -> int:
+        """Messages that the router does not have."""
+        return len(self.uplink.outbox) + self.uplink.unacknowledged + sum(e.waiting for e in self._engines)
+
+    def _hand_over(self, seconds: float) -> None:
+        deadline = monotonic() + seconds
+        while self._left and self._fatal is None and monotonic() < deadline:
+            self.uplink.ask_acknowledgement()
+            self.schedule()
+            gevent.sleep(_HAND_OVER_POLL)
+
+    def abandon(self) -> None:
+        """After a fork, in the child: forget the parent's sockets without touching them."""
+        self.abandoned = self._closing = self._closed = True
+        self._stop_timers()
+        if self._io is not None:
+            self._io.stop()
+        if self._watch is not None:
+            self._watch.abandon()
+        self._socket = self._watch = None
+
+    # --- the loop ----------------------------------------------------------------------------
+
+    def _run_scheduled(self) -> None:
+        self._scheduled = False
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waking:
+            return
+        self._waking = True
+        self._watchdog.wakes += 1
+        try:
+            more = self._turn()
+        finally:
+            self._waking = False
+        if more and not self._closed:
+            self.schedule()
+        self._arm()
+
+    def _turn(self) -> bool:
+        socket = self._socket
+        rounds = 0
+        if socket is not None:
+            now = monotonic()
+            receive = self.uplink.receive
+            while rounds < _ROUNDS and socket.readable():
+                _, batch, payloads = socket.receive()
+                receive(now, batch, payloads)
+                rounds += 1
+        self._after_receive()
+        self.flush()
+        socket = self._socket
+        return rounds >= _ROUNDS or (socket is not None and socket.readable())
+
+    def _tick(self) -> None:
+        self._timer_at = 0.0
+        now = monotonic()
+        self.uplink.tick(now)
+        for engine in self._engines:
+            engine.tick(now)
+        self._wake()
+
+    def _arm(self) -> None:
+        if self._closed:
+            return
+        due = self.uplink.next_deadline()
+        for engine in self._engines:
+            deadline = engine.next_deadline()
+            if deadline is not None and (due is None or deadline < due):
+                due = deadline
+        now = monotonic()
+        if self._blocked:
+            due = now + _RETRY
+        if due is None or (self._timer_at and self._timer_at <= due):
+            return
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer.close()
+        self._timer_at = due
+        self._timer = self._loop.timer(max(0.001, due - now))
+        self._timer.start(self._tick)
+
+    # --- connecting --------------------------------------------------------------------------
+
+    def _keep(self) -> None:
+        started = monotonic()
+        retrying = Retrying(
+            sleep=gevent.sleep,
+            wait=wait_random_exponential(multiplier=0.02, max=self._reconnect_max),
+            retry=retry_if_exception_type(RouterUnreachable),
+            stop=self._stop_retrying,
+        )
+        while not self._closed:
+            try:
+                retrying(self._connect, started)
+            except IdentityTaken as error:
+                self._fatal = error
+                self._ready.set()
+                return
+            welcomed = monotonic()
+            self._down.wait()
+            if monotonic() - welcomed < _SHORT:
+                # Something ends each connection at once: not again and again without a pause.
+                gevent.sleep(uniform(0.0, self._reconnect_max / 4))
+            started = monotonic()
+
+    def _stop_retrying(self, state: RetryCallState) -> bool:
+        return self._closed
+
+    def _connect(self, started: float) -> None:
+        """One attempt: returns when the router has welcomed us."""
+        if self._closed:
+            return
+        self._down.clear()
+        self._socket = socket = BatchSocket(
+            process_context(), zmq.DEALER, max_bytes=self.uplink.max_message_bytes, ipv6="[" in self.url
+        )
+        self._watch = ConnectionWatch(socket.socket, self._connection_event)
+        try:
+            socket.socket.connect(self.url)
+        except zmq.ZMQError as error:
+            self._drop_socket()
+            self.problem = f"cannot connect to it: {error}"
+            raise RouterUnreachable(self.problem) from None
+        self._io = self._loop.io(socket.fd, 1)
+        self._io.start(self._wake)
+        self.schedule()
+        gevent.wait([self._ready, self._down], timeout=self._connect_timeout, count=1)
+        if self.uplink.ready or self._closed:
+            return
+        if not self._down.is_set():
+            self.problem = f"no answer within {self._connect_timeout:g} s"
+        self._drop_socket()
+        self._down.clear()
+        if self.problem.startswith("identity-taken") and monotonic() - started > _INSIST:
+            raise IdentityTaken(self.problem.removeprefix("identity-taken: "))
+        raise RouterUnreachable(self.problem)
+
+    def _connection_event(self, event: int, value: int) -> None:
+        if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+            self.uplink.connected(monotonic())
+            self.schedule()
+        elif event in _LOST_EVENTS and not self._closed:
+            if not self.uplink.ready and not self.problem.startswith("identity-taken"):
+                self.problem = "nothing listens there" if event == zmq.EVENT_CLOSED else "the connection was closed"
+            self._lost()
+
+    def _lost(self) -> None:
+        # What came before the connection broke is still used.
+        if self._socket is not None and self.uplink.ready:
+            self._turn()
+        was_ready = self.uplink.ready
+        self.uplink.lost(monotonic())
+        self._drop_socket()
+        self._ready.clear()
+        self._down.set()
+        if was_ready:
+            self.reconnects += 1
+            self.problem = "the connection was lost"
+
+    def on_ready(self) -> None:
+        """The uplink was welcomed. Called by the owner's welcome handler."""
+        self.problem = ""
+        self._ready.set()
+
+    def on_refused(self, reason: str, text: str) -> None:
+        """The router refused us. Called by the uplink."""
+        self.problem = f"{reason}: {text}" if reason == "identity-taken" else text
+        if reason != "protocol":
+            self._loop.run_callback(self._lost)
+
+    def _drop_socket(self, linger_seconds: float = 0.0) -> None:
+        if self._io is not None:
+            self._io.stop()
+            self._io.close()
+            self._io = None
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+        if self._socket is not None:
+            self._socket.close(linger_seconds)
+            self._socket = None
+
+    def _stop_timers(self) -> None:
+        self._watchdog.stop()
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer.close()
+        self._timer = None

@@ -1,0 +1,188 @@
+"""Direct links on one ZeroMQ ROUTER socket, which listens for peers and connects to them."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from time import monotonic
+from urllib.parse import urlsplit
+
+import zmq
+from gevent import get_hub
+
+from rpcmq.core.peers import PeerLink, Peers
+from rpcmq.errors import RouterUnreachable
+from rpcmq.transport.batches import BatchSocket
+from rpcmq.transport.connection import process_context
+from rpcmq.transport.forks import abandon_after_fork
+from rpcmq.transport.watch import ConnectionWatch, Watchdog
+
+__all__ = ["PeerSocket", "local_host_towards"]
+
+_CONTROL = 0x10
+#: ZeroMQ messages received before others in the hub get their turn.
+_ROUNDS = 64
+
+
+def local_host_towards(url: str) -> str:
+    """The address of this host by which those behind the router at ``url`` can reach it."""
+    import socket
+
+    parts = urlsplit(url)
+    if parts.scheme != "tcp" or not parts.hostname:
+        return "127.0.0.1"
+    family = socket.AF_INET6 if ":" in parts.hostname else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((parts.hostname, parts.port or 1))  # sends nothing: it only chooses a route
+        except OSError:
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])
+
+
+class PeerSocket:
+    """Runs ``peers`` in the hub.
+
+    Args:
+        host: address to listen on; the system picks the port.
+        after_receive: called in the hub when something was received.
+
+    Raises:
+        RouterUnreachable: the address cannot be bound.
+    """
+
+    def __init__(self, peers: Peers, host: str, max_bytes: int, after_receive: Callable[[], None]) -> None:
+        self._peers = peers
+        self._after_receive = after_receive
+        self._socket = BatchSocket(process_context(), zmq.ROUTER, max_bytes=max_bytes, ipv6=":" in host)
+        name = f"[{host}]" if ":" in host else host
+        try:
+            self._socket.socket.bind(f"tcp://{name}:0")
+        except zmq.ZMQError as error:
+            self._socket.close()
+            raise RouterUnreachable(f"cannot listen for peers on {host}: {error}") from None
+        self.url = self._socket.socket.last_endpoint.decode()
+        self._connected = 0
+        self._routes_by_fd: dict[int, bytes] = {}
+        self._urls: dict[bytes, str] = {}
+        self._closed = False
+        self._waking = False
+        loop = get_hub().loop
+        self._loop = loop
+        self._watch = ConnectionWatch(self._socket.socket, self._connection_event)
+        self._io = loop.io(self._socket.fd, 1)
+        self._watchdog = Watchdog(lambda: self._socket, self._wake)
+        self._io.start(self._wake)
+        self._watchdog.start()
+        abandon_after_fork(self)
+
+    @property
+    def lost_wakeups(self) -> int:
+        """Wake-ups that only the watchdog found. Must stay 0."""
+        return self._watchdog.lost
+
+    def connect(self, url: str, identity: str, ticket: str) -> PeerLink:
+        """Begin a direct link.
+
+        Raises:
+            RouterUnreachable: the url is malformed.
+        """
+        self._connected += 1
+        # The name by which our own socket knows this connection; the other side never sees it.
+        route = b"peer-%d" % self._connected
+        self._socket.socket.connect_rid = route
+        self._socket.socket.reconnect_ivl = -1
+        try:
+            self._socket.socket.connect(url)
+        except zmq.ZMQError as error:
+            raise RouterUnreachable(f"cannot connect to {url}: {error}") from None
+        self._urls[route] = url
+        link = self._peers.connect(route, identity, ticket)
+        self.schedule()
+        return link
+
+    def disconnect(self, link: PeerLink, reason: str) -> None:
+        """End a direct link."""
+        self._peers.lost(link.route, reason)
+        url = self._urls.pop(link.route, None)
+        if url is not None:
+            try:
+                self._socket.socket.disconnect(url)
+            except zmq.ZMQError:
+                pass  # the connection had ended by itself
+        self._after_receive()
+
+    def schedule(self) -> None:
+        """What is queued is sent at the end of this turn of the hub's loop."""
+        if not self._waking:
+            self._loop.run_callback(self._wake)
+
+    def _wake(self) -> None:
+        if self._closed or self._waking:
+            return
+        self._waking = True
+        self._watchdog.wakes += 1
+        try:
+            socket = self._socket
+            rounds = 0
+            while rounds < _ROUNDS and socket.readable():
+                route, batch, payloads = socket.receive()
+                if len(batch) > 4 and batch[5] < _CONTROL:
+                    self._routes_by_fd[socket.last_fd()] = route
+                self._peers.receive(monotonic(), route, batch, tuple(payloads))
+                rounds += 1
+            self._after_receive()
+            self._flush()
+        finally:
+            self._waking = False
+        if self._more(rounds):
+            self.schedule()
+
+    def _more(self, rounds: int) -> bool:
+        return not self._closed and (rounds >= _ROUNDS or self._socket.readable())
+
+    def _flush(self) -> None:
+        dirty, self._peers.dirty[:] = self._peers.dirty[:], []
+        for link in dirty:
+            parts, link.outbox = link.outbox, []
+            try:
+                self._socket.send(link.route, parts)
+            except zmq.Again:
+                self._peers.lost(link.route, "does not take what is sent", parts)
+            except zmq.ZMQError as error:
+                if error.errno != errno.EHOSTUNREACH:
+                    raise
+                self._peers.lost(link.route, "connection lost", parts)
+        if dirty:
+            self._after_receive()
+
+    def _connection_event(self, event: int, value: int) -> None:
+        if event == zmq.EVENT_DISCONNECTED:
+            route = self._routes_by_fd.pop(value, None)
+            if route is not None:
+                self._peers.lost(route, "connection lost")
+                self._urls.pop(route, None)
+                self._after_receive()
+
+    def close(self) -> None:
+        """Close; direct calls in flight end with LinkLost."""
+        if self._closed:
+            return
+        self._flush()
+        self._closed = True
+        for route in list(self._peers.links):
+            self._peers.lost(route, "closed here")
+        self._stop_watching()
+        self._watch.close()
+        self._socket.close(1.0)
+
+    def abandon(self) -> None:
+        """After a fork, in the child: the socket is the parent's."""
+        self._closed = True
+        self._stop_watching()
+        self._watch.abandon()
+
+    def _stop_watching(self) -> None:
+        self._io.stop()
+        self._io.close()
+        self._watchdog.stop()

@@ -1,0 +1,234 @@
+"""The router engine on a ZeroMQ ROUTER socket inside a gevent hub.
+
+Everything here runs in the hub and never waits, so the engine needs no lock.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from time import monotonic
+from typing import Any, assert_never
+
+import gevent
+import zmq
+from gevent import get_hub
+
+from rpcmq.core.actions import Answer, Note
+from rpcmq.core.link import Session
+from rpcmq.core.links import Link
+from rpcmq.core.router import Router
+from rpcmq.errors import ConfigError
+from rpcmq.transport.batches import BatchSocket, flush_session
+from rpcmq.transport.forks import abandon_after_fork
+from rpcmq.transport.watch import ConnectionWatch, Watchdog
+from rpcmq.wire import Kind, message
+
+__all__ = ["RouterShell"]
+
+#: ZeroMQ messages received before others in the hub get their turn.
+_ROUNDS = 64
+#: How often a full connection is tried again (seconds).
+_RETRY = 0.005
+#: When to look whether a connection that was reported closed is gone from the socket (seconds).
+_PROBES = (0.0, 0.02, 0.1, 0.5)
+_PROBE = message(Kind.HEARTBEAT)
+_HELLO = bytes([Kind.HELLO])
+
+
+class RouterShell:
+    """Binds ``url`` and runs ``router`` on it.
+
+    Args:
+        router: the engine.
+        context: the ZeroMQ context to make the socket in.
+        url: ``tcp://``, ``ipc://``; a port of 0 or ``*`` is chosen by the system.
+        on_note: gets each event that is worth a line in the log.
+        options: for :class:`BatchSocket`.
+
+    Raises:
+        ConfigError: the url cannot be bound.
+    """
+
+    def __init__(
+        self,
+        router: Router,
+        context: zmq.Context[Any],
+        url: str,
+        on_note: Callable[[Note], None] = lambda note: None,
+        **options: Any,
+    ) -> None:
+        self.router = router
+        self._on_note = on_note
+        self._socket = BatchSocket(context, zmq.ROUTER, ipv6="[" in url, **options)
+        try:
+            self._socket.socket.bind(url)
+        except zmq.ZMQError as error:
+            self._socket.close()
+            raise ConfigError(f"router.listen = {url!r}: cannot listen there: {error}") from None
+        self.url = self._socket.socket.last_endpoint.decode()
+        self._routes_by_fd: dict[int, bytes] = {}
+        self._blocked: set[Link] = set()
+        self._closed = False
+        loop = get_hub().loop
+        self._loop = loop
+        self._watch = ConnectionWatch(self._socket.socket, self._connection_event)
+        self._io = loop.io(self._socket.fd, 1)
+        self._timer = loop.timer(0.0)
+        self._watchdog = Watchdog(lambda: self._socket, self._wake)
+        self._timer_at = 0.0
+        self._io.start(self._wake)
+        self._watchdog.start()
+        abandon_after_fork(self)
+        self._wake()
+
+    @property
+    def lost_wakeups(self) -> int:
+        """Wake-ups that only the watchdog found. Must stay 0."""
+        return self._watchdog.lost
+
+    # --- the loop ----------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        if self._closed:
+            return
+        self._watchdog.wakes += 1
+        socket, router = self._socket, self.router
+        now = monotonic()
+        rounds = 0
+        while rounds < _ROUNDS and socket.readable():
+            route, batch, payloads = socket.receive()
+            router.receive(now, route, batch, payloads)
+            if batch[5:6] == _HELLO:
+                self._remember_fd(route)
+            rounds += 1
+        self._flush()
+        if rounds >= _ROUNDS or socket.readable():
+            self._loop.run_callback(self._wake)
+        self._arm(now)
+
+    def _tick(self) -> None:
+        self._timer_at = 0.0
+        self.router.tick(monotonic())
+        self._wake()
+
+    def _arm(self, now: float) -> None:
+        due = self.router.next_deadline()
+        if self._blocked:
+            due = min(due, now + _RETRY)
+        if self._timer_at and self._timer_at <= due:
+            return
+        self._timer.stop()
+        self._timer.close()
+        self._timer_at = due
+        self._timer = self._loop.timer(max(0.001, due - now))
+        self._timer.start(self._tick)
+
+    def wake(self) -> None:
+        """Send what the engine has to say; after it was called from elsewhere than this shell."""
+        self._loop.run_callback(self._wake)
+
+    # --- sending -----------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        router = self.router
+        dirty = router.links.dirty
+        if self._blocked:
+            dirty.extend(self._blocked)
+            self._blocked.clear()
+        while dirty or router.actions:
+            sessions = dirty[:]
+            dirty.clear()
+            for session in sessions:
+                session.marked = False
+                self._flush_link(session)
+            self._perform()
+
+    def _flush_link(self, link: Session) -> None:
+        assert isinstance(link, Link)
+        route = link.route
+        if route is None:
+            return
+        try:
+            flush_session(self._socket, link, route)
+        except zmq.Again:
+            self._blocked.add(link)
+        except zmq.ZMQError as error:
+            if error.errno != errno.EHOSTUNREACH:
+                raise
+            self.router.lost(monotonic(), route)
+
+    def _perform(self) -> None:
+        actions = self.router.actions
+        if not actions:
+            return
+        self.router.actions = []
+        for action in actions:
+            match action:
+                case Answer(route, part):
+                    self._answer(route, part)
+                case Note():
+                    self._on_note(action)
+                case _:
+                    assert_never(action)
+
+    def _answer(self, route: bytes, part: bytes) -> bool:
+        """Send to a connection that may not be there any more; whether it is."""
+        try:
+            self._socket.send(route, (part,))
+        except zmq.Again:
+            return True
+        except zmq.ZMQError as error:
+            if error.errno != errno.EHOSTUNREACH:
+                raise
+            return False
+        return True
+
+    # --- connections -------------------------------------------------------------------------
+
+    def _remember_fd(self, route: bytes) -> None:
+        fd = self._socket.last_fd()
+        old = self._routes_by_fd.get(fd)
+        if old is not None and old != route:
+            self._probe(old)
+        if route in self.router.links.routes:
+            self._routes_by_fd[fd] = route
+
+    def _connection_event(self, event: int, value: int) -> None:
+        if event != zmq.EVENT_DISCONNECTED:
+            return
+        route = self._routes_by_fd.pop(value, None)
+        if route is None:
+            return
+        # The event can come before the ROUTER has noticed, so ask it more than once.
+        for after in _PROBES:
+            gevent.spawn_later(after, self._probe, route)
+
+    def _probe(self, route: bytes) -> None:
+        if self._closed or route not in self.router.links.routes:
+            return
+        if not self._answer(route, _PROBE):
+            self.router.lost(monotonic(), route)
+        self._wake()
+
+    def close(self, linger_seconds: float = 1.0) -> None:
+        """Stop; what was sent is given ``linger_seconds`` to leave."""
+        if self._closed:
+            return
+        self._flush()
+        self._closed = True
+        self._stop_watching()
+        self._watch.close()
+        self._socket.close(linger_seconds)
+
+    def abandon(self) -> None:
+        """After a fork, in the child: the router is the parent's."""
+        self._closed = True
+        self._stop_watching()
+        self._watch.abandon()
+
+    def _stop_watching(self) -> None:
+        for watcher in (self._io, self._timer):
+            watcher.stop()
+            watcher.close()
+        self._watchdog.stop()

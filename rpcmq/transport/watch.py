@@ -1,0 +1,101 @@
+"""Watches a socket: which connections come and go, and whether a wake-up was lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import zmq
+from gevent import get_hub
+from zmq.utils.monitor import recv_monitor_message
+
+from rpcmq.transport.batches import BatchSocket
+
+__all__ = ["ConnectionWatch", "Watchdog"]
+
+_WATCHDOG = 0.5
+
+_EVENTS = (
+    zmq.EVENT_DISCONNECTED
+    | zmq.EVENT_HANDSHAKE_SUCCEEDED
+    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+    | zmq.EVENT_CLOSED
+)
+
+
+class ConnectionWatch:
+    """Calls ``on_event(event, value)`` in the hub for each connection event of ``socket``.
+
+    ``value`` is the connection's file descriptor, or an errno where libzmq says so.
+    """
+
+    def __init__(self, socket: zmq.Socket[bytes], on_event: Callable[[int, int], None]) -> None:
+        self._watched = socket
+        self._on_event = on_event
+        self._monitor = socket.get_monitor_socket(_EVENTS)
+        self._io = get_hub().loop.io(int(self._monitor.fd), 1)
+        self._io.start(self._read)
+        # What happened before the watcher started gave no edge.
+        self._soon = get_hub().loop.run_callback(self._read)
+
+    def _read(self) -> None:
+        while not self._monitor.closed and int(self._monitor.get(zmq.EVENTS)) & zmq.POLLIN:
+            event = recv_monitor_message(self._monitor, zmq.NOBLOCK)
+            self._on_event(int(event["event"]), int(event["value"]))
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._io.stop()
+        self._io.close()
+        self._soon.stop()
+        if not self._watched.closed:
+            self._watched.disable_monitor()
+        if not self._monitor.closed:
+            self._monitor.close(linger=0)
+
+    def abandon(self) -> None:
+        """Stop listening without touching the sockets: they are another process's."""
+        self._io.stop()
+        self._soon.stop()
+
+
+class Watchdog:
+    """Looks now and then whether a message waits that nobody was woken for.
+
+    Args:
+        socket: gives the socket, None while there is none.
+        wake: receives what waits.
+    """
+
+    def __init__(self, socket: Callable[[], BatchSocket | None], wake: Callable[[], None]) -> None:
+        self._socket = socket
+        self._wake = wake
+        self._seen = 0
+        self._timer = get_hub().loop.timer(_WATCHDOG, _WATCHDOG)
+        #: To be counted up by each wake-up.
+        self.wakes = 0
+        #: Wake-ups that were lost. Must stay 0.
+        self.lost = 0
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._timer.start(self._look)
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._timer.stop()
+        self._timer.close()
+
+    def _look(self) -> None:
+        socket = self._socket()
+        if socket is None:
+            return
+        # While the file descriptor shows a sign, the wake-up is only late. To ask the socket itself
+        # takes the sign away, so from then on it is for us to receive what there is.
+        signalled = zmq.zmq_poll([(socket.fd, zmq.POLLIN)], 0)
+        if socket.readable():
+            if not signalled and self.wakes == self._seen:
+                self.lost += 1
+            self._wake()
+        self._seen = self.wakes

@@ -1,0 +1,51 @@
+"""What the command line's tests serve."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import gevent
+
+
+class Compute:
+    """Servers that are not there."""
+
+    def add(self, ctx: Any, a: Any, b: Any = 2) -> Any:
+        """Add two values.
+
+        Of whatever type.
+        """
+        return a + b
+
+    def context(self, ctx: Any) -> Any:
+        """Return the context."""
+        return ctx
+
+    def fail(self, ctx: Any, text: str) -> None:
+        """Raise ValueError."""
+        raise ValueError(text)
+
+    def items(self, ctx: Any, n: int) -> Iterator[int]:
+        """Yield the numbers below n."""
+        yield from range(n)
+
+    def sleep(self, ctx: Any, seconds: float) -> float:
+        """Take so long."""
+        gevent.sleep(seconds)
+        return seconds
+
+    def started(self, ctx: Any) -> dict[str, Any]:
+        """Return a value that JSON has no form for."""
+        return {"at": datetime(2026, 1, 31, 12, tzinfo=UTC)}
+
+
+instance = Compute()
+
+
+class Demanding:
+    """Cannot be made without an argument."""
+
+    def __init__(self, needed: int) -> None:
+        self.needed = needed

@@ -1,0 +1,65 @@
+"""``rpcmq bench`` measures and leaves no process behind."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tests.server.daemons import COMMAND, SECONDS, environment, eventually, run
+
+pytestmark = pytest.mark.integration
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def test_bench_with_a_router_of_its_own() -> None:
+    ended = run("bench", "--seconds", "0.1", "--concurrency", "1,8", "--payload", "50", "--json")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    answer = json.loads(ended.stdout)
+    assert answer["payload_bytes"] == 50
+    assert [(row["verb"], row["concurrency"]) for row in answer["steps"]] == [("call", 1), ("call", 8), ("cast", 1)]
+    for row in answer["steps"]:
+        assert row["count"] > 0 and row["per_second"] > 0
+    for row in answer["steps"][:2]:
+        latency = row["latency_us"]
+        assert 0 < latency["p50"] <= latency["p90"] <= latency["p99"] <= latency["max"]
+
+
+def test_bench_over_a_given_router(system: SimpleNamespace) -> None:
+    ended = run("bench", "--seconds", "0.1", "--concurrency", "4", "--router", system.url)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    words = [line.split()[:2] for line in ended.stdout.splitlines()]
+    assert ["call", "4"] in words and ["cast", "1"] in words
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_bench_that_is_stopped_leaves_no_process(number: signal.Signals, code: int) -> None:
+    with subprocess.Popen(
+        [*COMMAND, "bench", "--seconds", "30"], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as bench:
+        eventually(lambda: len(children(bench.pid)) == 2)
+        pids = children(bench.pid)
+        bench.send_signal(number)
+        _, errors = bench.communicate(timeout=SECONDS)
+    assert bench.returncode == code and errors.strip() == b""
+    assert not any(map(is_running, pids))
+
+
+def test_wrong_widths_are_code_2() -> None:
+    for widths in ("0", "1,x", ""):
+        assert run("bench", "--concurrency", widths).returncode == 2

@@ -1,0 +1,57 @@
+"""``rpcmq serve``: what it serves, from where, and how it ends."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tests.server.daemons import run, started
+
+pytestmark = pytest.mark.integration
+
+
+def test_a_module_of_the_current_directory_is_served_until_sigterm(system: SimpleNamespace, tmp_path: Path) -> None:
+    (tmp_path / "greeter.py").write_text("def greet(ctx, name):\n    return f'hello {name}'\n")
+    serve = ("serve", "greeter", "--topic", "greetings", "--host", "here", "--concurrency", "3")
+    with started(*serve, env=system.env, cwd=tmp_path) as service:
+        record = service.wait_for("serving", topic="greetings.here", router=system.url)
+        assert run("call", "greetings", "greet", "name=you", env=system.env).stdout == '"hello you"\n'
+        view = run("ls", "--view", "topics", env=system.env).stdout
+        [row] = [line.split() for line in view.splitlines() if record["identity"] in line]
+        assert row[3] == "3"
+        service.signal(signal.SIGTERM)
+        assert service.exit_code() == 0
+    assert service.records[-1]["event"] == "stopped"
+
+
+@pytest.mark.parametrize("path", ["tests.cli.endpoints:instance", "tests.cli.endpoints:Compute"])
+def test_an_instance_or_a_class_is_served(system: SimpleNamespace, path: str) -> None:
+    with started("serve", path, "--topic", "objects", env=system.env) as service:
+        service.wait_for("serving")
+        assert run("call", "objects", "add", "a=1", env=system.env).stdout == "3\n"
+        service.signal(signal.SIGINT)
+        assert service.exit_code() == 0
+
+
+def test_a_failing_cast_is_logged(system: SimpleNamespace) -> None:
+    with started("serve", "tests.cli.endpoints:instance", "--topic", "failing", env=system.env) as service:
+        service.wait_for("serving")
+        assert run("cast", "failing", "fail", "text=broken", env=system.env).returncode == 0
+        record = service.wait_for("rpcmq.service", level="error")
+        assert "ValueError: broken" in record["exception"]
+
+
+@pytest.mark.parametrize(
+    ("path", "complaint"),
+    [
+        ("no_such_module:X", "cannot import 'no_such_module'"),
+        ("tests.cli.endpoints:Nope", "has no 'Nope'"),
+        ("tests.cli.endpoints:Demanding", "cannot be made without arguments"),
+    ],
+)
+def test_what_cannot_be_served_is_code_2(system: SimpleNamespace, path: str, complaint: str) -> None:
+    ended = run("serve", path, "--topic", "x", env=system.env)
+    assert ended.returncode == 2 and complaint in ended.stderr and "Traceback" not in ended.stderr

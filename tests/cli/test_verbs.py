@@ -1,0 +1,240 @@
+"""``rpcmq call``, ``cast``, ``fanout``: arguments, output, exit codes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import gevent
+import pytest
+
+from rpcmq import Client, Service
+from tests.server.daemons import COMMAND, SECONDS, environment, eventually, router, run
+
+pytestmark = pytest.mark.integration
+
+Invoke = Callable[..., SimpleNamespace]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "printed"),
+    [
+        (["a=1", "b=3"], "4\n"),
+        (["a=1.5"], "3.5\n"),
+        (["a=x", "b=y=z"], '"xy=z"\n'),
+        (["a=[1]", 'b=["x", null]'], '[\n  1,\n  "x",\n  null\n]\n'),
+        (["--args", '{"a": "x", "b": "y"}'], '"xy"\n'),
+        (["--args", '{"a": "x"}', "b=y", "--json"], '"xy"\n'),
+        (["--json", "a=[1]", "b=[2]"], "[1, 2]\n"),
+        (["a=NaN", "b= "], '"NaN "\n'),
+    ],
+)
+def test_values_are_json_or_text(invoke: Invoke, system: SimpleNamespace, arguments: list[str], printed: str) -> None:
+    ended = invoke("call", "compute", "add", *arguments, env=system.env)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, printed, "")
+
+
+def test_what_json_has_no_form_for_is_printed_as_typed_json(invoke: Invoke, system: SimpleNamespace) -> None:
+    ended = invoke("call", "compute.node-7", "started", "--json", env=system.env)
+    assert json.loads(ended.stdout) == {"at": {"$": "datetime", "v": "2026-01-31T12:00:00+00:00"}}
+
+
+def test_context_travels(system: SimpleNamespace) -> None:
+    ended = run("call", "compute", "context", "--ctx", '{"user": "u"}', "--json", env=system.env)
+    assert ended.stdout == '{"user": "u"}\n'
+
+
+def test_items_are_printed_one_a_line(invoke: Invoke, system: SimpleNamespace) -> None:
+    ended = invoke("call", "compute", "items", "n=3", "--multi", env=system.env)
+    assert (ended.returncode, ended.stdout) == (0, "0\n1\n2\n")
+
+
+def test_the_router_may_be_named_before_or_after_the_command(invoke: Invoke, system: SimpleNamespace) -> None:
+    wrong = {"RPCMQ_ROUTER": "tcp://127.0.0.1:1"}
+    assert invoke("--router", system.url, "call", "compute", "add", "a=1", env=wrong).stdout == "3\n"
+    assert invoke("call", "--router", system.url, "compute", "add", "a=1", env=wrong).stdout == "3\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["compute", "add", "a"], "'a': expected name=value"),
+        (["compute", "add", "=1"], "'=1': expected name=value"),
+        (["compute", "add", "a=1", "--args", '{"a": 1}'], "argument 'a' is given twice"),
+        (["compute", "add", "--args", "[1]"], "expected a JSON object"),
+        (["compute", "add", "--ctx", "{"], "is not JSON"),
+        (["compute", "add", "--timeout", "0"], "0.0 is not in the range"),
+        (["compute"], "Missing argument 'METHOD'"),
+        (["compute", "add", "--multi", "--mandatory"], "do not go together"),
+        (["", "add"], "topic is empty"),
+    ],
+)
+def test_wrong_usage_is_code_2(invoke: Invoke, system: SimpleNamespace, arguments: list[str], complaint: str) -> None:
+    ended = invoke("call", *arguments, env=system.env)
+    assert ended.returncode == 2 and ended.stdout == ""
+    assert complaint in ended.stderr and "Traceback" not in ended.stderr
+
+
+def test_a_wrong_variable_is_code_2(invoke: Invoke) -> None:
+    ended = invoke("call", "compute", "add", env={"RPCMQ_ROUTER": "nowhere"})
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("rpcmq: environment: RPCMQ_ROUTER = 'nowhere': expected a URL")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "error", "text"),
+    [
+        (["compute", "sleep", "seconds=60", "--timeout", "0.3"], 4, "CallTimeout", "running"),
+        (["nobody", "add", "--timeout", "0.3"], 4, "CallTimeout", "no consumer on 'nobody' (never seen)"),
+        (["nobody", "add", "--mandatory"], 5, "NoConsumer", "no consumer on 'nobody' (never seen)"),
+        (["compute", "fail", "text=broken"], 6, "ValueError", "broken"),
+        (["compute", "nope"], 6, "rpcmq.errors.UnknownMethod", "'compute' has no public method 'nope'"),
+        (["compute", "add"], 6, "TypeError", "missing 1 required positional argument: 'a'"),
+    ],
+)
+def test_failures_have_a_line_an_object_and_a_code(
+    invoke: Invoke, system: SimpleNamespace, arguments: list[str], code: int, error: str, text: str
+) -> None:
+    ended = invoke("call", *arguments, env=system.env)
+    assert (ended.returncode, ended.stdout) == (code, "")
+    assert ended.stderr.startswith("rpcmq: ") and text in ended.stderr and len(ended.stderr.splitlines()) == 1
+
+    ended = invoke("call", *arguments, "--json", env=system.env)
+    answer = json.loads(ended.stderr)
+    assert (ended.returncode, answer["exit_code"], answer["error"]) == (code, code, error)
+    assert text in answer["text"]
+    assert ("traceback" in answer) == (code == 6) and ("details" in answer) == (code != 6)
+
+
+def test_what_a_terminal_would_obey_is_printed_escaped(invoke: Invoke, system: SimpleNamespace) -> None:
+    ended = invoke("call", "compute", "fail", 'text="\\u001b[31m"', env=system.env)
+    assert "\\x1b[31m" in ended.stderr and "\x1b" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["call", "compute", "add", "a=1"],
+        ["cast", "compute", "add", "a=1"],
+        ["fanout", "compute", "add", "--no-confirm"],
+        ["ls"],
+        ["describe", "compute"],
+        ["ping"],
+        ["top", "--once"],
+        ["serve", "tests.cli.endpoints:Compute", "--topic", "compute"],
+        ["bench"],
+    ],
+)
+def test_an_absent_router_is_one_line_and_code_3(arguments: list[str]) -> None:
+    ended = run(*arguments, "--timeout", "0.5", env={"RPCMQ_ROUTER": "tcp://127.0.0.1:1"})
+    assert ended.returncode == 3 and ended.stdout == ""
+    [line] = ended.stderr.splitlines()
+    assert line.startswith("rpcmq: router tcp://127.0.0.1:1 not reachable within ")
+    assert line.endswith(" s: nothing listens there")
+
+
+def test_a_full_queue_is_code_7_and_a_lost_consumer_code_8() -> None:
+    with router("--queue-max-messages", "1") as daemon:
+        env = {"RPCMQ_ROUTER": daemon.url}
+        assert run("cast", "volume", "x", env=env).returncode == 0
+        full = run("cast", "volume", "x", "--json", env=env)
+        assert full.returncode == 7 and json.loads(full.stderr)["error"] == "Overloaded"
+
+        serve = [*COMMAND, "serve", "tests.cli.endpoints:Compute", "--topic", "compute", "--log-format", "json"]
+        with (
+            Client(daemon.url) as client,
+            subprocess.Popen(serve, env=environment(**env), stderr=subprocess.PIPE) as service,
+        ):
+            assert service.stderr is not None and b"serving" in service.stderr.readline()
+            call = subprocess.Popen(
+                [*COMMAND, "call", "compute", "sleep", "seconds=60"],
+                env=environment(**env),
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            eventually(lambda: [c for c in client.query("calls")["calls"] if c["state"] == "in flight"])
+            service.kill()
+            _, text = call.communicate(timeout=SECONDS)
+        assert call.returncode == 8 and text.startswith("rpcmq: ")
+
+
+def test_ctrl_c_is_code_130_and_says_nothing(system: SimpleNamespace) -> None:
+    call = subprocess.Popen(
+        [*COMMAND, "call", "compute", "sleep", "seconds=0.111"],
+        env=environment(**system.env),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    call.communicate(timeout=SECONDS)
+    assert call.returncode == 0
+    call = subprocess.Popen(
+        [*COMMAND, "call", "compute", "sleep", "seconds=30.5"],
+        env=environment(**system.env),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with Client(system.url) as client:
+        eventually(
+            lambda: any(c["method"] == "sleep" and c["state"] == "in flight" for c in client.query("calls")["calls"])
+        )
+    call.send_signal(signal.SIGINT)
+    _, text = call.communicate(timeout=SECONDS)
+    assert (call.returncode, text.strip()) == (130, "")
+
+
+def test_a_reader_that_has_enough_gets_no_complaint(system: SimpleNamespace) -> None:
+    with subprocess.Popen(
+        [*COMMAND, "call", "compute", "items", "n=100000", "--multi"],
+        env=environment(**system.env),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as call:
+        assert call.stdout is not None and call.stderr is not None
+        assert call.stdout.readline() == b"0\n"
+        call.stdout.close()
+        assert call.wait(SECONDS) == 141
+        assert call.stderr.read() == b""
+
+
+class _Notes:
+    def __init__(self) -> None:
+        self.got: list[int] = []
+
+    def note(self, ctx: object, x: int) -> None:
+        self.got.append(x)
+
+
+def test_casts_and_fanouts_arrive(system: SimpleNamespace) -> None:
+    one, two = _Notes(), _Notes()
+
+    def run_in_thread(*arguments: str) -> subprocess.CompletedProcess[str]:
+        # The services of this test live in this process's hub, which must go on meanwhile.
+        result: subprocess.CompletedProcess[str] = gevent.get_hub().threadpool.apply(
+            run, arguments, {"env": system.env}
+        )
+        return result
+
+    with (
+        Service("notes", one, host="a", router=system.url),
+        Service("notes", two, host="b", router=system.url),
+    ):
+        ended = run_in_thread("cast", "notes.a", "note", "x=1")
+        assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+        ended = run_in_thread("cast", "notes.a", "note", "x=2", "--json")
+        assert ended.stdout == '{"confirmed": true}\n'
+        ended = run_in_thread("cast", "notes.a", "note", "x=3", "--no-confirm", "--json")
+        assert ended.stdout == '{"confirmed": false}\n'
+        ended = run_in_thread("fanout", "notes", "note", "x=4")
+        assert (ended.returncode, ended.stdout) == (0, "sent to 2 consumers\n")
+        ended = run_in_thread("fanout", "notes", "note", "x=5", "--json")
+        assert ended.stdout == '{"confirmed": true, "consumers": 2}\n'
+        ended = run_in_thread("fanout", "notes", "note", "x=6", "--no-confirm")
+        assert (ended.returncode, ended.stdout) == (0, "")
+        eventually(lambda: (one.got, two.got) == ([1, 2, 3, 4, 5, 6], [4, 5, 6]))
+    ended = run("cast", "nobody", "note", "--mandatory", env=system.env)
+    assert (ended.returncode, ended.stderr) == (5, "rpcmq: no consumer on 'nobody' (never seen)\n")
+    ended = run("cast", "nobody", "note", "--mandatory", "--no-confirm", env=system.env)
+    assert ended.returncode == 2

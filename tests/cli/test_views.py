@@ -1,0 +1,180 @@
+"""``rpcmq ls``, ``describe``, ``ping``, ``top``, ``version``, ``--help``: what they show."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rpcmq import Client
+from rpcmq.cli import COMMANDS
+from rpcmq.cli.exit_codes import EXIT_CODES
+from tests.server.daemons import COMMAND, SECONDS, environment, eventually, run
+
+pytestmark = pytest.mark.integration
+
+Invoke = Callable[..., SimpleNamespace]
+
+
+def json_of(invoke: Invoke, *arguments: str, env: dict[str, str]) -> Any:
+    ended = invoke(*arguments, "--json", env=env)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    [line] = ended.stdout.splitlines()
+    return json.loads(line)
+
+
+def test_help_lists_the_commands_and_exit_codes_and_loads_nothing() -> None:
+    ended = run("--help")
+    assert ended.returncode == 0
+    words = [line.split()[0] for line in ended.stdout.splitlines() if line.strip()]
+    assert set(COMMANDS) <= set(words)
+    assert {str(int(code)) for code in EXIT_CODES} <= set(words)
+    program = "import sys, atexit; atexit.register(lambda: print(*sys.modules)); from rpcmq.cli import main; main()"
+    command = [sys.executable, "-c", program, "--help"]
+    loaded = subprocess.run(command, capture_output=True, text=True, timeout=30, env=environment(), check=True)
+    assert not {"gevent", "zmq", "rich", "dill"} & set(loaded.stdout.split())
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_has_help(invoke: Invoke, command: str) -> None:
+    ended = invoke(command, "--help")
+    assert ended.returncode == 0 and ended.stdout.startswith(f"Usage: rpcmq {command} ")
+
+
+def test_an_unknown_command_is_code_2(invoke: Invoke) -> None:
+    ended = invoke("lss")
+    assert ended.returncode == 2 and "No such command 'lss'" in ended.stderr
+
+
+def test_version(invoke: Invoke) -> None:
+    from rpcmq import __version__
+
+    assert json_of(invoke, "version", env={})["rpcmq"] == __version__
+    assert invoke("version").stdout.splitlines()[0].split() == ["rpcmq", __version__]
+
+
+def test_ls_shows_processes_topics_and_consumers(invoke: Invoke, system: SimpleNamespace) -> None:
+    view = json_of(invoke, "ls", env=system.env)
+    assert system.identity in {row["identity"] for row in view["processes"]}
+    [topic] = [row for row in view["topics"] if row["topic"] == "compute"]
+    [consumer] = topic["consumers"]
+    assert (consumer["server"], consumer["credit"], consumer["identity"]) == ("node-7", 64, system.identity)
+
+    ended = invoke("ls", env=system.env)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    lines = ended.stdout.splitlines()
+    [row] = [line.split() for line in lines if line.startswith("compute") and system.identity in line]
+    assert row[:4] == ["compute", "node-7", system.identity, "64"]
+    assert any(line.startswith("Processes") for line in lines) and any(line.startswith("Topics") for line in lines)
+
+
+@pytest.mark.parametrize("view", ["summary", "processes", "topics", "calls", "methods"])
+def test_ls_shows_one_view(invoke: Invoke, system: SimpleNamespace, view: str) -> None:
+    answer = json_of(invoke, "ls", "--view", view, env=system.env)
+    assert ("boot" if view == "summary" else view) in answer
+    ended = invoke("ls", "--view", view, env=system.env)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith("Router" if view == "summary" else view.capitalize())
+
+
+def test_ls_marks_what_is_stuck_or_has_no_consumer(invoke: Invoke, system: SimpleNamespace) -> None:
+    assert invoke("cast", "orphan", "x", env=system.env).returncode == 0
+    call = subprocess.Popen(
+        [*COMMAND, "call", "compute", "sleep", "seconds=60.5"], env=environment(**system.env), stderr=subprocess.PIPE
+    )
+    try:
+        with Client(system.url) as client:
+            eventually(
+                lambda: any(c["state"] == "in flight" and c["seconds"] > 0.1 for c in client.query("calls")["calls"])
+            )
+        lines = invoke("ls", "--stuck", "0.1", env=system.env).stdout.splitlines()
+        [row] = [line for line in lines if line.startswith("compute") and system.identity in line]
+        assert row.split()[-1] == "stuck"
+        [row] = [line for line in lines if line.startswith("orphan")]
+        assert row.rstrip().endswith("no consumer, never seen")
+        calls = invoke("ls", "--view", "calls", env=system.env).stdout
+        assert "sleep" in calls and "in flight" in calls
+    finally:
+        call.send_signal(signal.SIGINT)
+        call.communicate(timeout=SECONDS)
+
+
+def test_describe(invoke: Invoke, system: SimpleNamespace) -> None:
+    answer = json_of(invoke, "describe", "compute", env=system.env)
+    methods = {method["name"]: method for method in answer["methods"]}
+    assert methods["add"]["signature"].startswith("(ctx: ")
+    printed = invoke("describe", "compute.node-7", env=system.env).stdout
+    assert printed.startswith("compute: Compute on node-7\n")
+    assert "\n      Add two values.\n\n      Of whatever type.\n" in printed
+    ended = invoke("describe", "nobody", "--timeout", "0.3", env=system.env)
+    assert ended.returncode == 4
+
+
+def test_ping(invoke: Invoke, system: SimpleNamespace) -> None:
+    [row] = json_of(invoke, "ping", "--count", "3", "--interval", "0", env=system.env)
+    assert (row["target"], row["count"]) == ("router", 3)
+    assert 0 < row["min_us"] <= row["avg_us"] <= row["max_us"]
+    for topic in ("compute", "compute.node-7"):
+        [row] = json_of(invoke, "ping", topic, "--count", "2", "--interval", "0", env=system.env)
+        assert (row["target"], row["answered_by"], row["count"]) == ("compute.node-7", system.identity, 2)
+    printed = invoke("ping", "compute", "--count", "1", env=system.env).stdout
+    assert printed.startswith(f"compute.node-7 ({system.identity}): 1 round trips, min ")
+    assert invoke("ping", "nobody", "--timeout", "1", env=system.env).returncode == 5
+
+
+def test_top_shows_the_rates_of_an_interval(invoke: Invoke, system: SimpleNamespace) -> None:
+    assert invoke("call", "compute", "add", "a=1", env=system.env).returncode == 0
+    sample = json_of(invoke, "top", "--once", "--interval", "0.2", "--all", env=system.env)
+    [row] = [row for row in sample["methods"] if (row["topic"], row["method"]) == ("compute", "add")]
+    # It was called before, not in, the interval.
+    assert row["calls_per_second"] == 0 and row["latency_us"] == {"p50": None, "p90": None, "p99": None}
+    assert sample["interval_seconds"] >= 0.2
+    printed = invoke("top", "--once", "--interval", "0.1", "--all", env=system.env)
+    assert printed.returncode == 0 and printed.stdout.startswith("router ")
+    assert any(line.split()[:2] == ["compute", "add"] for line in printed.stdout.splitlines())
+
+
+def test_top_goes_on_for_a_program_until_it_is_interrupted(system: SimpleNamespace) -> None:
+    with subprocess.Popen(
+        [*COMMAND, "top", "--interval", "0.05", "--json"],
+        env=environment(**system.env),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as top:
+        assert top.stdout is not None and top.stderr is not None
+        for _ in range(3):
+            assert "methods" in json.loads(top.stdout.readline())
+        top.send_signal(signal.SIGINT)
+        assert top.wait(SECONDS) == 130
+        assert top.stderr.read().strip() == ""
+
+
+def test_top_draws_on_a_terminal(system: SimpleNamespace) -> None:
+    main, terminal = pty.openpty()
+    try:
+        with subprocess.Popen(
+            [*COMMAND, "top", "--interval", "0.05", "--all"],
+            env=environment(**system.env, TERM="xterm", COLUMNS="100", LINES="30"),
+            stdin=terminal,
+            stdout=terminal,
+            stderr=subprocess.PIPE,
+        ) as top:
+            drawn = b""
+            while drawn.count(b"calls in flight") < 2:
+                drawn += os.read(main, 10_000)
+            top.send_signal(signal.SIGINT)
+            assert top.wait(SECONDS) == 130
+            assert top.stderr is not None and top.stderr.read().strip() == b""
+    finally:
+        os.close(main)
+        os.close(terminal)
+    assert b"calls/s" in drawn

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import gevent
+import pytest
+
+from rpcmq.client import Client
+from rpcmq.core.caller import STREAM_WINDOW
+from rpcmq.errors import CallTimeout, RemoteError, UnknownMethod, UsageError
+from rpcmq.payload import AllowList, Codec, Format
+from rpcmq.testing import eventually
+from tests.client.endpoints import Compute, message, topic
+
+
+def test_a_generator_is_streamed(client, serve):
+    compute = Compute()
+    serve(compute)
+    assert list(client.multicall(None, "compute", message("count", n=500))) == list(range(500))
+    assert list(client.multicall(None, "compute", message("count", n=0))) == []
+    assert compute.ended == ["count"] * 2
+
+
+def test_items_come_as_they_are_yielded(client, serve):
+    compute = Compute()
+
+    class Slow:
+        def numbers(self, ctx: Any) -> Any:
+            yield 1
+            compute.go_on.wait()
+            yield 2
+
+    serve(Slow())
+    items = client.multicall(None, "compute", message("numbers"))
+    assert next(items) == 1
+    compute.go_on.set()
+    assert list(items) == [2]
+
+
+def test_the_request_is_sent_before_the_first_item_is_asked_for(client, serve):
+    compute = Compute()
+    serve(compute)
+    items = client.multicall(None, "compute", message("count", n=3))
+    eventually(lambda: compute.seen == [0, 1, 2])
+    assert list(items) == [0, 1, 2]
+
+
+def test_the_service_goes_at_most_a_window_ahead(client, serve):
+    compute = Compute()
+    serve(compute)
+    items = client.multicall(None, "compute", message("count", n=1000))
+    taken = 0
+    while taken < 200:
+        assert next(items) == taken
+        taken += 1
+        gevent.sleep(0.001)
+        # One more than the window is made, and waits until it may be sent.
+        assert len(compute.seen) <= taken + STREAM_WINDOW + 1
+    items.close()
+
+
+def test_a_service_that_may_not_send_waits_and_does_not_give_up(client, serve):
+    compute = Compute()
+    serve(compute)
+    items = client.multicall(None, "compute", message("count", n=100))
+    eventually(lambda: len(compute.seen) == STREAM_WINDOW + 1)
+    assert list(items) == list(range(100))
+
+
+def test_a_method_that_is_no_generator_gives_one_item(client, serve):
+    serve(Compute())
+    assert list(client.multicall(None, "compute", message("add", a=1, b=2))) == [3]
+
+
+def test_a_call_of_a_generator_gives_its_last_item(client, serve):
+    serve(Compute())
+    assert client.call(None, "compute", message("count", n=100)) == 99
+    assert client.call(None, "compute", message("count", n=0)) is None
+
+
+def test_a_cast_to_a_generator_runs_it(client, serve):
+    compute = Compute()
+    serve(compute)
+    client.cast(None, "compute", message("count", n=100))
+    eventually(lambda: compute.ended == ["count"])
+    assert compute.seen == list(range(100))
+
+
+def test_an_exception_comes_after_the_items_before_it(client, serve):
+    serve(Compute())
+    items = client.multicall(None, "compute", message("count", n=100, fail_at=30))
+    assert [next(items) for _ in range(30)] == list(range(30))
+    with pytest.raises(LookupError, match="no 30"):
+        next(items)
+    assert list(items) == []
+
+
+def test_a_failed_multicall_raises_at_the_first_item(client, serve):
+    serve(Compute())
+    items = client.multicall(None, "compute", message("nothing"))
+    with pytest.raises(UnknownMethod):
+        next(items)
+    assert list(items) == []
+
+
+@pytest.mark.parametrize("taken", [0, 1, 20])
+@pytest.mark.parametrize("end", ["close", "del"])
+def test_an_iteration_given_up_is_cancelled(router, client, serve, taken, end):
+    compute = Compute()
+    serve(compute)
+    items = client.multicall(None, "compute", message("count", n=10_000))
+    for n in range(taken):
+        assert next(items) == n
+    if end == "close":
+        items.close()
+        assert list(items) == []
+    else:
+        del items
+        gc.collect()
+    eventually(lambda: compute.ended == ["count"])
+    eventually(lambda: topic(router)["in_flight"] == 0)
+    assert len(compute.seen) <= taken + STREAM_WINDOW + 1
+    assert router.query("summary")["calls_in_flight"] == 0
+
+
+def test_a_greenlet_killed_while_it_iterates_cancels_the_call(router, client, serve):
+    compute = Compute()
+    serve(compute)
+    items = client.multicall(None, "compute", message("hold"))
+    greenlet = gevent.spawn(next, items)
+    assert compute.started.wait(5)
+    greenlet.kill()
+    eventually(lambda: router.query("summary")["calls_in_flight"] == 0)
+    compute.go_on.set()
+
+
+def test_the_timeout_is_for_each_item(client, serve):
+    compute = Compute()
+
+    class Slow:
+        def numbers(self, ctx: Any) -> Any:
+            for n in range(6):
+                yield n
+                gevent.sleep(0.1)
+            compute.go_on.wait()
+
+    serve(Slow())
+    items = client.multicall(None, "compute", message("numbers"), timeout=0.4)
+    assert [next(items) for _ in range(6)] == [0, 1, 2, 3, 4, 5]
+    with pytest.raises(CallTimeout, match="running"):
+        next(items)
+    compute.go_on.set()
+
+
+def test_a_caller_who_is_slow_is_not_told_that_the_service_is(client, serve):
+    serve(Compute())
+    got = []
+    for item in client.multicall(None, "compute", message("count", n=40), timeout=0.2):
+        got.append(item)
+        gevent.sleep(0.03)
+    assert got == list(range(40))
+
+
+def test_items_and_results_that_may_not_be_loaded_are_remote_errors(router, serve):
+    compute = Compute()
+    serve(compute)
+    strict = Codec(allow=AllowList())
+    with Client(router.url, codec=strict) as client:
+        with pytest.raises(RemoteError, match="reply from 'compute' was not decoded"):
+            client.call(None, "compute", message("moment"))
+        with pytest.raises(RemoteError, match="reply from 'compute' was not decoded"):
+            list(client.multicall(None, "compute", message("moments")))
+
+
+def test_another_format_is_tried_for_a_stream_too(router, connect, serve):
+    serve(Compute(), codec=Codec(prefer=Format.JSON, accepted=Format.JSON.bit))
+    client = connect()
+    assert list(client.multicall(None, "compute", message("count", n=40))) == list(range(40))
+
+
+def test_a_stream_belongs_to_its_thread(client, serve):
+    serve(Compute())
+    items = client.multicall(None, "compute", message("count", n=40))
+    pool = gevent.get_hub().threadpool
+    with pytest.raises(UsageError, match="another OS thread"):
+        pool.apply(next, (items,))
+    assert list(items) == list(range(40))

@@ -1,0 +1,130 @@
+"""Direct calls: no router in between, and through the router where there can be no direct link."""
+
+from __future__ import annotations
+
+import gevent
+import pytest
+
+from rpcmq.core.caller import Call, Caller
+from rpcmq.core.peers import Peers
+from rpcmq.core.serving import Serving
+from rpcmq.core.uplink import Uplink
+from rpcmq.errors import CallTimeout, LinkLost, UsageError
+from rpcmq.testing import eventually
+from rpcmq.wire import Kind, body_of, control
+from tests.client.endpoints import Compute, message
+
+
+def calls_seen_by(router) -> int:
+    return sum(row["calls"] for row in router.query("methods")["methods"])
+
+
+def test_a_direct_call_does_not_pass_the_router(router, client, serve):
+    serve(Compute(), direct=True)
+    assert [client.call(None, "compute.node-7", message("add", a=i), direct=True) for i in range(50)] == [*range(50)]
+    assert calls_seen_by(router) == 0
+    assert not client.process.direct.fallbacks
+
+
+def test_many_who_call_at_once_share_one_link(client, serve):
+    serve(Compute(), direct=True, concurrency=4)
+    greenlets = [
+        gevent.spawn(client.call, None, "compute", message("add", a=i), timeout=10, direct=True) for i in range(40)
+    ]
+    gevent.joinall(greenlets, timeout=20)
+    assert [g.get() for g in greenlets] == [*range(40)]
+    assert len(client.process.direct._peers.links) == 1
+
+
+def test_an_exception_and_a_payload_of_its_own_frame_come_back_directly(client, serve):
+    serve(Compute(), direct=True)
+    with pytest.raises(ValueError, match="x"):
+        client.call(None, "compute", message("fail"), direct=True)
+    assert client.call(None, "compute", message("large"), direct=True) == bytes(100_000)
+    assert not client.process.direct.fallbacks
+
+
+def test_without_a_listening_consumer_the_router_is_used_and_says_why(router, client, serve):
+    serve(Compute())
+    assert client.call(None, "compute", message("add", a=1), direct=True) == 1
+    assert client.process.direct.fallbacks == {"'compute' has no peer socket": 1}
+    assert calls_seen_by(router) == 1
+
+
+def test_a_timeout_of_a_direct_call_says_who_had_it(client, serve):
+    compute = Compute()
+    service = serve(compute, direct=True)
+    with pytest.raises(CallTimeout, match=r"\(direct\)") as caught:
+        client.call(None, "compute", message("until_cancelled"), timeout=0.3, direct=True)
+    assert caught.value.details["server"] == service.client.identity
+    eventually(lambda: compute.ended == ["cancelled"], 5)
+
+
+def test_a_peer_that_goes_away_ends_its_calls_and_the_next_goes_on(client, serve):
+    compute = Compute()
+    first = serve(compute, direct=True)
+    going = gevent.spawn(client.call, None, "compute", message("hold"), timeout=20, direct=True)
+    assert compute.started.wait(5)
+    first.client.process.direct.close()
+    with pytest.raises(LinkLost, match="it may have run"):
+        going.get(timeout=10)
+    assert client.call(None, "compute", message("add", a=2), timeout=10, direct=True) == 2
+    compute.go_on.set()
+
+
+def test_signs_of_life_need_the_router(client, serve):
+    serve(Compute(), direct=True)
+    with pytest.raises(UsageError, match="sign_of_life"):
+        client.call(None, "compute", message("add", a=1), direct=True, sign_of_life=1.0)
+
+
+# --- the engine alone ----------------------------------------------------------------------------
+
+
+def lone_peers() -> Peers:
+    uplink = Uplink({"identity": "node"}, lambda now, welcome: None, lambda reason, text: None)
+    caller = Caller(uplink, lambda part, error: None)
+    return Peers("node", Serving(uplink, caller))
+
+
+@pytest.mark.parametrize(
+    ("identity", "ticket", "now"), [("api", "wrong", 0.0), ("mallory", "good", 0.0), ("api", "good", 31.0)]
+)
+def test_a_ticket_that_is_wrong_stolen_or_old_is_refused(identity, ticket, now):
+    peers = lone_peers()
+    peers.expect(0.0, "good", "api")
+    peers.receive(now, b"r", control(Kind.HELLO, {"identity": identity, "ticket": ticket, "versions": [1]}))
+    assert peers.links == {}
+    assert peers.refused == {"ticket": 1}
+    (link,) = peers.dirty
+    assert link.outbox[0][5] == Kind.REFUSED
+
+
+def test_a_ticket_is_good_once():
+    peers = lone_peers()
+    peers.expect(0.0, "good", "api")
+    hello = control(Kind.HELLO, {"identity": "api", "ticket": "good", "versions": [1]})
+    peers.receive(1.0, b"one", hello)
+    peers.receive(1.0, b"two", hello)
+    assert list(peers.links) == [b"one"]
+    assert body_of(peers.links[b"one"].outbox[0])["identity"] == "node"
+
+
+@pytest.mark.parametrize("batch", [b"", b"\0" * 39, b"\xff" * 60, control(Kind.REGISTER, {})])
+def test_whatever_a_stranger_sends_is_counted_and_nothing_else(batch):
+    peers = lone_peers()
+    peers.receive(0.0, b"r", batch)
+    assert sum(peers.refused.values()) == 1
+    assert peers.links == {} and peers.dirty == []
+
+
+def test_calls_end_when_the_link_does_and_say_whether_they_left():
+    peers = lone_peers()
+    link = peers.connect(b"r", "node-7", "ticket")
+    peers.receive(0.0, b"r", control(Kind.WELCOME, {"identity": "node-7", "handle": 5}))
+    left, kept = Call("compute", 0, 5.0), Call("compute", 0, 5.0)
+    for call in (left, kept):
+        peers.start(link, call, b"", 1, b"\0\1\0c", b"m")
+    peers.lost(b"r", "connection lost", unsent=[kept.message])
+    assert [c.error.details["started"] for c in (left, kept) if c.error] == ["unknown", "no"]
+    assert peers.changed == [left, kept] and link.calls == {}

@@ -1,0 +1,297 @@
+"""The cast window, cancellation, and the state that calls leave behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from contextlib import suppress
+
+import gevent
+import pytest
+
+import rpcmq
+from rpcmq import rpc
+from rpcmq.client import Client
+from rpcmq.client.process import default_identity
+from rpcmq.errors import CallTimeout, Overloaded
+from rpcmq.testing import eventually
+from tests.client.endpoints import Compute, message, topic
+
+# --- cancellation -------------------------------------------------------------------------------
+
+
+def test_a_queued_call_whose_greenlet_is_killed_never_runs(router, client, serve):
+    compute = Compute()
+    serve(compute, concurrency=1)
+    running = gevent.spawn(client.call, None, "compute", message("hold"), timeout=10)
+    assert compute.started.wait(5)
+    queued = gevent.spawn(client.call, None, "compute", message("note", value=1), timeout=10)
+    eventually(lambda: topic(router)["queued"] == 1)
+    queued.kill()
+    eventually(lambda: topic(router)["queued"] == 0)
+    compute.go_on.set()
+    assert running.get(timeout=5) == "held"
+    assert client.call(None, "compute", message("add", a=1)) == 1
+    assert compute.seen == []
+
+
+def test_a_running_call_whose_greenlet_is_killed_is_told(router, client, serve):
+    compute = Compute()
+    serve(compute)
+    running = gevent.spawn(client.call, None, "compute", message("until_cancelled"), timeout=10)
+    assert compute.started.wait(5)
+    running.kill()
+    eventually(lambda: compute.ended == ["cancelled"])
+    eventually(lambda: topic(router)["in_flight"] == 0)
+
+
+def test_a_gevent_timeout_cancels_the_call(router, client, serve):
+    compute = Compute()
+    serve(compute)
+    with pytest.raises(gevent.Timeout), gevent.Timeout(0.05):
+        client.call(None, "compute", message("until_cancelled"), timeout=10)
+    eventually(lambda: compute.ended == ["cancelled"])
+    assert client.call(None, "compute", message("add", a=1)) == 1
+
+
+def test_a_timeout_of_the_call_cancels_it_too(client, serve):
+    compute = Compute()
+    serve(compute)
+    with pytest.raises(CallTimeout):
+        client.call(None, "compute", message("until_cancelled"), timeout=0.05)
+    eventually(lambda: compute.ended == ["cancelled"])
+
+
+def test_calls_leave_nothing_behind(router, client, serve):
+    compute = Compute()
+    serve(compute)
+    client.connect()
+    for n in range(20):
+        with pytest.raises(CallTimeout):
+            client.call(None, "nobody", message("add"), timeout=0.001)
+        with suppress(gevent.Timeout), gevent.Timeout(0.001):
+            client.call(None, "compute", message("until_cancelled"), timeout=10)
+        client.call(None, "compute", message("add", a=n))
+    assert client.process.caller.calls == {}
+    eventually(lambda: router.query("summary")["calls_in_flight"] == 0)
+    eventually(lambda: topic(router)["in_flight"] == 0)
+    assert router.query("calls")["calls"] == []
+
+
+# --- the cast window ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("window", [{"cast_window": 1}, {"cast_window": 10}, {"cast_window_bytes": 1024}])
+def test_a_small_window_slows_the_sender_and_loses_nothing(connect, serve, window):
+    compute = Compute()
+    serve(compute)
+    client = connect(**window)
+    for n in range(300):
+        client.cast(None, "compute", message("note", value=n), timeout=2)
+        assert client.process.caller.casts_open <= window.get("cast_window", 300)
+    eventually(lambda: len(compute.seen) == 300)
+    assert compute.seen == list(range(300))
+
+
+def test_many_senders_share_the_window(connect, serve):
+    compute = Compute()
+    serve(compute)
+    client = connect(cast_window=5)
+
+    def send(sender: int) -> None:
+        for n in range(20):
+            client.cast(None, "compute", message("note", value=(sender, n)), timeout=10)
+
+    gevent.joinall([gevent.spawn(send, sender) for sender in range(20)], raise_error=True)
+    eventually(lambda: len(compute.seen) == 400)
+    for sender in range(20):
+        assert [n for s, n in compute.seen if s == sender] == list(range(20))
+
+
+def test_a_window_that_stays_full_is_one_clear_error():
+    with rpcmq.testing.router() as router:
+        client = Client(router.url, cast_window=3)
+        client.connect()
+    # The router is gone.
+    for _ in range(3):
+        client.cast(None, "compute", message("note"))
+    with pytest.raises(Overloaded, match=r"3 casts \(\d+ bytes\) wait .* for 0.05 s now; the router is not connected"):
+        client.cast(None, "compute", message("note"), timeout=0.05)
+    client.close()
+
+
+def test_the_window_counts_what_was_taken_back():
+    with rpcmq.testing.router() as router:
+        client = Client(router.url)
+        client.connect()
+    eventually(lambda: not client.process.connection.connected)
+    with pytest.raises(CallTimeout, match="has not confirmed the cast"):
+        client.cast(None, "compute", message("note"), confirm=True, timeout=0.05)
+    assert (client.process.caller.casts_open, client.process.caller.cast_bytes_open) == (0, 0)
+    client.close()
+
+
+def test_the_window_is_open_again_in_the_end(client, serve):
+    serve(Compute())
+    for _ in range(500):
+        client.cast(None, "compute", message("note"))
+    client.cast(None, "compute", message("note"), confirm=True)
+    client.process.uplink.ask_acknowledgement()
+    client.process.connection.schedule()
+    eventually(lambda: client.process.caller.casts_open == 0)
+    assert client.process.caller.cast_bytes_open == 0
+
+
+def test_casts_that_a_full_queue_refuses_are_offered_again_in_order():
+    compute = Compute()
+    with (
+        rpcmq.testing.router(queue_max_messages=5) as router,
+        Client(router.url, cast_window=50) as client,
+        rpcmq.Service("compute", compute, router=router.url, concurrency=1) as service,
+    ):
+        holding = gevent.spawn(client.call, None, "compute", message("hold"), timeout=20)
+        assert compute.started.wait(5)
+        for n in range(40):
+            client.cast(None, "compute", message("note", value=n))
+        eventually(lambda: client.process.caller.counters["casts put back"] > 0)
+        assert topic(router)["queued"] == 5
+        compute.go_on.set()
+        assert holding.get(timeout=5) == "held"
+        eventually(lambda: len(compute.seen) == 40, 20)
+        assert compute.seen == list(range(40))
+        router.check()
+        assert service.stop()
+
+
+def test_closing_waits_for_casts_that_a_full_queue_has_given_back():
+    compute = Compute()
+    with (
+        rpcmq.testing.router(queue_max_messages=5) as router,
+        Client(router.url) as client,
+        rpcmq.Service("compute", compute, router=router.url, concurrency=1),
+    ):
+        holding = gevent.spawn(rpc.call, None, "compute", message("hold"), timeout=20)
+        assert compute.started.wait(5)
+        for n in range(30):
+            client.cast(None, "compute", message("note", value=n))
+        eventually(lambda: client.process.caller.waiting > 0)
+        closing = gevent.spawn(client.close, 10)
+        gevent.sleep(0.05)
+        assert not closing.ready()
+        compute.go_on.set()
+        closing.get(timeout=10)
+        assert holding.get(timeout=5) == "held"
+        eventually(lambda: compute.seen == list(range(30)))
+
+
+def test_casts_that_are_not_taken_in_time_are_reported(caplog):
+    compute = Compute()
+    with (
+        rpcmq.testing.router(queue_max_messages=5) as router,
+        Client(router.url) as client,
+        rpcmq.Service("compute", compute, router=router.url, concurrency=1),
+    ):
+        holding = gevent.spawn(rpc.call, None, "compute", message("hold"), timeout=20)
+        assert compute.started.wait(5)
+        for n in range(30):
+            client.cast(None, "compute", message("note", value=n))
+        eventually(lambda: client.process.caller.waiting == 25)
+        client.close(0.05)
+        assert "has not taken 25 messages" in caplog.text
+        compute.go_on.set()
+        assert holding.get(timeout=5) == "held"
+
+
+def test_a_sender_is_slowed_by_a_full_queue():
+    compute = Compute()
+    with (
+        rpcmq.testing.router(queue_max_messages=5) as router,
+        Client(router.url, cast_window=10) as client,
+        rpcmq.Service("compute", compute, router=router.url, concurrency=1),
+    ):
+        holding = gevent.spawn(client.call, None, "compute", message("hold"), timeout=20)
+        assert compute.started.wait(5)
+
+        def flood() -> None:
+            for n in range(60):
+                client.cast(None, "compute", message("note", value=n), timeout=20)
+
+        sender = gevent.spawn(flood)
+        eventually(lambda: client.process.caller.casts_open == 10)
+        gevent.sleep(0.25)
+        assert not sender.ready()
+        assert client.process.caller.casts_open == 10
+        compute.go_on.set()
+        holding.get(timeout=5)
+        sender.get(timeout=20)
+        eventually(lambda: len(compute.seen) == 60, 20)
+        assert compute.seen == list(range(60))
+
+
+def test_a_confirmed_cast_to_a_full_queue_is_refused():
+    compute = Compute()
+    with (
+        rpcmq.testing.router(queue_max_messages=1) as router,
+        Client(router.url) as client,
+    ):
+        client.cast(None, "compute", message("note", value=1), confirm=True)
+        with pytest.raises(Overloaded, match="'compute' is full"):
+            client.cast(None, "compute", message("note", value=2), confirm=True)
+        with rpcmq.Service("compute", compute, router=router.url):
+            eventually(lambda: compute.seen == [1])
+
+
+# --- one process, one connection ----------------------------------------------------------------
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_two_services_share_the_connection_of_a_client(router, client, serve):
+    client.connect()
+    before = open_files()
+    first, second = Compute(), Compute()
+    serve(first, "compute", client=client)
+    serve(second, "network", client=client)
+    assert client.call(None, "compute", message("add", a=1)) == 1
+    assert client.call(None, "network", message("add", a=2)) == 2
+    assert open_files() == before
+    (process,) = router.query("processes")["processes"]
+    assert process["consumers"] == ["compute.node-7", "network.node-7"]
+
+
+def test_file_descriptors_do_not_grow_with_calls_topics_or_subscriptions(client, serve):
+    services = [serve(Compute(), f"topic-{n}", client=client) for n in range(50)]
+    client.call(None, "topic-0", message("add", a=1))
+    client.subscribe("a.#", lambda ctx, name, payload: None)
+    before = open_files()
+    for n in range(1000):
+        client.call(None, f"topic-{n % 50}", message("add", a=1))
+    for n in range(100):
+        client.cast(None, f"nobody-{n}", message("note"), confirm=True)
+        client.subscribe(f"b.{n}", lambda ctx, name, payload: None)
+    assert open_files() == before
+    for service in services:
+        service.stop()
+    assert open_files() == before
+
+
+def test_clients_that_are_closed_leave_no_file_descriptor(router, connect):
+    def use() -> None:
+        with Client(router.url) as client:
+            client.query("summary")
+
+    use()
+    before = open_files()
+    for _ in range(20):
+        use()
+    eventually(lambda: open_files() <= before)
+    eventually(lambda: router.query("summary")["links"] == 0)
+
+
+def test_default_identity_names_host_program_and_process():
+    first, second = default_identity(), default_identity()
+    assert first != second
+    assert re.fullmatch(rf"{re.escape(socket.gethostname())}:[^:]+:{os.getpid()}:[0-9a-f]+", first)

@@ -1,0 +1,50 @@
+"""The verbs of the module."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from rpcmq import rpc
+from rpcmq.client import Client
+from rpcmq.testing import eventually
+from tests.client.endpoints import Compute, message
+
+
+def test_every_verb(router, serve):
+    compute = Compute()
+    serve(compute)
+    assert rpc.call({"user": "u"}, "compute", message("add", a=1, b=2), timeout=5) == 3
+    assert rpc.call(None, "compute", message("add", a=1), 5, retry=2, mandatory=True) == 1
+    rpc.cast(None, "compute", message("note", value=1), confirm=True)
+    assert rpc.fanout_cast(None, "compute", message("note", value=2), confirm=True) == 1
+    assert list(rpc.multicall(None, "compute", message("count", n=3), timeout=5)) == [0, 1, 2]
+    eventually(lambda: compute.seen[:2] == [1, 2])
+    events = []
+    subscription = rpc.subscribe("#", lambda ctx, topic, payload: events.append(topic))
+    rpc.publish(None, "a.b", 1, confirm=True)
+    rpc.notify(None, "instance.create", {"id": 1}, priority="WARN", publisher_id="p")
+    eventually(lambda: events == ["a.b", "notifications.warn.instance.create"])
+    subscription.close()
+
+
+def test_one_client_for_all(router, serve):
+    serve(Compute())
+    rpc.call(None, "compute", message("add", a=1))
+    assert rpc.client() is rpc.client()
+    assert rpc.client().config.router == router.url == os.environ["RPCMQ_ROUTER"]
+
+
+def test_another_default_client_can_be_set(router, serve):
+    serve(Compute())
+    with Client(router.url, "chosen") as chosen:
+        before = rpc.configure(chosen)
+        assert rpc.client().identity == "chosen"
+        assert rpc.call(None, "compute", message("add", a=1)) == 1
+        assert rpc.configure(before) is chosen
+
+
+def test_wrong_options_are_refused(router):
+    with pytest.raises(TypeError, match="nonsense"):
+        rpc.call(None, "compute", message("add"), nonsense=1)

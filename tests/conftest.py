@@ -1,0 +1,118 @@
+"""Fixtures: virtual networks for the engines; a router in this process, clients and services for the rest.
+
+Invariants are checked when a test is over.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import hypothesis
+import pytest
+
+from rpcmq.core.settings import Settings
+from rpcmq.testing import InProcessRouter
+from rpcmq.testing.network import Network
+
+# A busy machine must not fail a test, so no example has a deadline.
+hypothesis.settings.register_profile("rpcmq", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("rpcmq")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # A shell that starts the suite in the background has it ignore SIGINT, and all its children too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Where the checkout was installed before it had the entry point, or is only on the path.
+    from rpcmq.testing import plugin
+
+    manager = config.pluginmanager
+    if not manager.is_registered(plugin):
+        manager.register(plugin, "rpcmq")
+
+
+# --- engines ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def make_net() -> Iterator[Callable[..., Network]]:
+    """Makes networks whose router has the settings given by name."""
+    made: list[Network] = []
+
+    def make(**values: Any) -> Network:
+        # A router that has just started holds back casts; most tests are not about that.
+        made.append(Network(Settings(**{"recovery_seconds": 0.0} | values)))
+        return made[-1]
+
+    yield make
+    for network in made:
+        network.router.dispatch.check()
+        assert [note.text for note in network.notes if note.event == "internal error"] == []
+
+
+@pytest.fixture
+def net(make_net: Callable[..., Network]) -> Network:
+    """A network with default settings, but no recovery window."""
+    return make_net()
+
+
+# --- sockets ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def router(rpcmq_router: InProcessRouter) -> Iterator[InProcessRouter]:
+    """A router in this process, whose tables must agree with each other at the end."""
+    yield rpcmq_router
+    rpcmq_router.check()
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A port on which nothing listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.fixture
+def client(connect: Callable[..., Any]) -> Any:
+    """A client of the router."""
+    return connect()
+
+
+@pytest.fixture
+def connect(router: InProcessRouter) -> Iterator[Callable[..., Any]]:
+    """Makes clients of the router; none of them may have missed a wake-up."""
+    from rpcmq.client import Client
+
+    made: list[Client] = []
+
+    def connect(identity: str | None = None, **settings: Any) -> Client:
+        made.append(Client(router.url, identity, **settings))
+        return made[-1]
+
+    yield connect
+    for client in made:
+        client.close()
+    assert [c.process.connection.lost_wakeups for c in made] == [0] * len(made)
+
+
+@pytest.fixture
+def serve(router: InProcessRouter) -> Iterator[Callable[..., Any]]:
+    """Starts services on the router."""
+    from rpcmq.client import Service
+
+    with ExitStack() as stack:
+
+        def serve(endpoint: Any, topic: str = "compute", host: str = "node-7", **settings: Any) -> Service:
+            settings.setdefault("router", router.url if "client" not in settings else None)
+            service = Service(topic, endpoint, host=host, drain_seconds=2.0, **settings)
+            service.start()
+            stack.callback(service.stop, 2.0)
+            return service
+
+        yield serve

@@ -1,0 +1,539 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rpcmq.core.caller import Call, Caller
+from rpcmq.core.uplink import Uplink, Welcome
+from rpcmq.errors import CallError, CallTimeout, LinkLost, NoConsumer, Outcome, Overloaded
+from rpcmq.wire import NO_TTL, Address, Flag, Kind, control, message, parse, payload_of, size_of
+
+COMPUTE = Address("compute").encode()
+OTHER = Address("other").encode()
+
+
+class Process:
+    """A caller on an uplink whose router is played by the test."""
+
+    def __init__(self) -> None:
+        self.refused: list[tuple[bytes, CallError]] = []
+        self.replacement: bytes | None = None
+        self.uplink = Uplink({"identity": "api-1"}, self._welcomed, lambda *why: None)
+        self.caller = Caller(self.uplink, self._on_refused)
+        self.connect()
+
+    def _welcomed(self, now: float, welcome: Welcome) -> None:
+        self.caller.welcome(now, welcome)
+
+    def _on_refused(self, part: bytes, error: CallError) -> bytes | None:
+        self.refused.append((part, error))
+        return self.replacement
+
+    def connect(self, now: float = 0.0, **welcome: Any) -> list[bytes]:
+        """(Re)connect; returns what is sent once the router has said WELCOME."""
+        self.uplink.lost(now)
+        self.uplink.connected(now)
+        self.uplink.greetings.clear()
+        body = {"router_id": 1, "boot": 5, "handle": 7, "token": "t", "received": 0, "resumed": False} | welcome
+        self.router(control(Kind.WELCOME, body), now)
+        return self.sent()
+
+    def sent(self) -> list[bytes]:
+        parts: list[bytes] = []
+        while self.uplink.outbox:
+            parts += self.uplink.batch()
+            self.uplink.sent_batch()
+        self.uplink.closings.clear()
+        return parts
+
+    def router(self, part: bytes, now: float = 0.0) -> None:
+        self.uplink.receive(now, part)
+
+    def start(self, now: float = 0.0, kind: int = Kind.REQUEST, flags: int = 0, timeout: float | None = 10.0) -> Call:
+        call = Call("compute", flags, timeout)
+        return self.caller.start(now, call, kind, b"payload", address=COMPUTE, method=b"m")
+
+    def cast(self, address: bytes = COMPUTE, payload: bytes = b"p", flags: int = 0) -> bytes:
+        part = message(
+            Kind.CAST, payload, key=self.uplink.next_key(), format=1, address=address, method=b"m", flags=flags
+        )
+        self.caller.cast(part, address)
+        return part
+
+    def acknowledge(self) -> None:
+        """The router has all that was sent."""
+        self.router(message(Kind.ACK, sequence=self.uplink._sent_base + self.uplink.unacknowledged))
+
+    def error(self, key: bytes, outcome: Outcome, now: float = 0.0, **details: Any) -> None:
+        body = {"outcome": outcome, "text": "why", "details": details}
+        self.router(control(Kind.ERROR, body, key=key), now)
+
+    def woken(self) -> list[Call]:
+        changed, self.caller.changed = self.caller.changed, []
+        return changed
+
+
+@pytest.fixture
+def process() -> Process:
+    return Process()
+
+
+def kinds(parts: list[bytes]) -> list[int]:
+    return [part[5] for part in parts]
+
+
+# --- calls --------------------------------------------------------------------------------------
+
+
+def test_a_call_is_sent_with_all_about_it(process):
+    call = process.start(flags=Flag.IDEMPOTENT, timeout=2.5)
+    (part,) = process.sent()
+    header = parse(part)
+    assert (header.kind, header.flags, header.ttl) == (Kind.REQUEST, Flag.IDEMPOTENT, 2500)
+    assert part[16:36] == call.key
+    assert payload_of(part) == b"payload"
+    assert process.caller.calls == {call.key: call} and not call.done
+
+
+@pytest.mark.parametrize("kind", [Kind.REPLY, Kind.FAULT, Kind.END, Kind.CONFIRM, Kind.ANSWER, Kind.REGISTERED])
+def test_an_answer_ends_the_call(process, kind):
+    call = process.start()
+    answer = message(kind, b"a", key=call.key)
+    process.router(answer)
+    assert call.done and call.answer == answer and call.error is None
+    assert process.woken() == [call]
+    assert process.caller.calls == {}
+    assert process.caller.next_deadline() is None
+
+
+def test_a_second_answer_is_late(process):
+    call = process.start()
+    process.router(message(Kind.REPLY, b"first", key=call.key))
+    process.router(message(Kind.REPLY, b"second", key=call.key))
+    process.error(call.key, Outcome.TIMEOUT)
+    assert payload_of(call.answer) == b"first"
+    assert process.woken() == [call]
+    assert process.caller.counters == {"late replies": 1, "late errors": 1}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "error"),
+    [
+        (Outcome.TIMEOUT, CallTimeout),
+        (Outcome.NO_CONSUMER, NoConsumer),
+        (Outcome.OVERLOADED, Overloaded),
+        (Outcome.LINK_LOST, LinkLost),
+        (Outcome.PROTOCOL, CallError),
+        (99, CallError),
+    ],
+)
+def test_an_error_of_the_router_ends_the_call(process, outcome, error):
+    call = process.start()
+    process.error(call.key, outcome, server="node-7")
+    assert type(call.error) is error
+    assert str(call.error) == "why"
+    assert call.error.details == {"server": "node-7", "outcome": outcome}
+    assert process.woken() == [call]
+
+
+@pytest.mark.parametrize("body", [{}, {"outcome": "x"}, {"details": 5}, {"text": None}])
+def test_a_strange_error_ends_the_call_all_the_same(process, body):
+    call = process.start()
+    process.router(control(Kind.ERROR, body, key=call.key))
+    assert isinstance(call.error, CallError)
+
+
+def test_a_call_that_the_router_forgets_ends_a_little_after_its_deadline(process):
+    call = process.start(now=100.0, timeout=10.0)
+    assert 110.0 < process.caller.next_deadline() < 111.0
+    process.router(message(Kind.HEARTBEAT), now=108.0)
+    process.caller.tick(110.2)
+    assert not call.done
+    process.caller.tick(111.0)
+    assert isinstance(call.error, CallTimeout)
+    assert str(call.error) == "no answer within 10 s from 'compute'; the router was last heard 3.0 s ago"
+    assert call.error.details["router_silent_seconds"] == 3.0
+    assert kinds(process.sent()) == [Kind.REQUEST, Kind.CANCEL]
+
+
+def test_a_call_without_connection_says_so(process):
+    process.uplink.lost(99.0)
+    call = process.start(now=100.0, timeout=1.0)
+    process.caller.tick(102.0)
+    assert str(call.error) == "no answer within 1 s from 'compute': no connection to the router for 3.0 s"
+    assert process.uplink.outbox == []
+
+
+def test_a_call_with_neither_timeout_nor_answer_goes_on(process):
+    call = process.start(timeout=None)
+    assert parse(process.sent()[0]).ttl == NO_TTL
+    process.caller.tick(1e9)
+    assert not call.done and process.caller.next_deadline() is None
+
+
+def test_a_cancelled_call_is_forgotten_and_the_router_told(process):
+    call = process.start()
+    process.sent()
+    process.caller.cancel(call)
+    (cancel,) = process.sent()
+    assert (cancel[5], cancel[16:36]) == (Kind.CANCEL, call.key)
+    process.caller.cancel(call)
+    assert process.sent() == []
+    process.router(message(Kind.REPLY, key=call.key))
+    assert process.woken() == [] and process.caller.counters == {"late replies": 1}
+
+
+def test_a_call_that_was_never_sent_is_taken_back(process):
+    process.uplink.lost(1.0)
+    call, other = process.start(), process.start()
+    process.caller.cancel(call)
+    assert process.uplink.outbox == [other.message]
+
+
+def test_a_confirmed_cast_that_was_never_sent_is_taken_back_out_of_the_window_too(process):
+    process.uplink.lost(1.0)
+    call = process.start(kind=Kind.CAST, flags=Flag.CONFIRM)
+    assert process.caller.casts_open == 1
+    process.caller.cancel(call)
+    assert (process.caller.casts_open, process.caller.cast_bytes_open) == (0, 0)
+
+
+def test_closing_ends_all_calls(process):
+    calls = [process.start() for _ in range(3)]
+    process.caller.fail_all(LinkLost("closed"))
+    assert [str(c.error) for c in calls] == ["closed"] * 3
+    assert process.woken() == calls
+    assert kinds(process.sent()) == [Kind.REQUEST] * 3 + [Kind.CANCEL] * 3
+
+
+# --- signs of life ------------------------------------------------------------------------------
+
+
+def watched(process: Process, now: float, timeout: float = 100.0) -> Call:
+    call = Call("compute", 0, timeout)
+    call.silence = 2.0
+    return process.caller.start(now, call, Kind.REQUEST, b"", address=COMPUTE)
+
+
+def test_silence_ends_a_watched_call(process):
+    call = watched(process, 10.0)
+    assert process.caller.next_deadline() == 12.0
+    process.caller.tick(11.9)
+    assert not call.done
+    process.caller.tick(12.0)
+    assert isinstance(call.error, CallTimeout) and "no sign of life for 2 s" in str(call.error)
+
+
+def test_a_sign_of_life_gives_it_more_time(process):
+    call = watched(process, 10.0)
+    process.router(message(Kind.ALIVE, key=call.key), now=11.5)
+    assert process.woken() == [] and process.caller.next_deadline() == 13.5
+    process.router(message(Kind.ALIVE, b"half", key=call.key), now=13.0)
+    assert process.woken() == [call] and [payload_of(p) for p in call.progress] == [b"half"]
+    process.caller.tick(14.9)
+    assert not call.done
+
+
+def test_a_watched_call_that_ended_is_not_watched(process):
+    call = watched(process, 10.0)
+    process.router(message(Kind.REPLY, key=call.key), now=11.0)
+    process.caller.tick(50.0)
+    assert call.error is None and process.caller.next_deadline() is None
+
+
+# --- streams ------------------------------------------------------------------------------------
+
+
+def test_items_are_kept_in_order(process):
+    call = process.start(flags=Flag.STREAM)
+    parts = [message(Kind.ITEM, bytes([n]), key=call.key) for n in range(3)]
+    for part in parts:
+        process.router(part)
+    assert call.items == parts and process.woken() == [call] * 3 and not call.done
+
+
+def test_of_a_stream_that_nobody_asked_for_the_last_item_is_kept(process):
+    call = process.start()
+    for n in range(3):
+        process.router(message(Kind.ITEM, bytes([n]), key=call.key))
+    assert [payload_of(p) for p in call.items] == [b"\2"]
+
+
+def test_grants(process):
+    call = process.start(flags=Flag.STREAM)
+    process.sent()
+    process.caller.grant(1.0, call, 8)
+    (grant,) = process.sent()
+    assert (grant[5], grant[16:36], payload_of(grant)) == (Kind.GRANT, call.key, (8).to_bytes(4))
+
+
+def test_each_item_starts_the_time_of_the_next(process):
+    call = process.start(now=0.0, flags=Flag.STREAM, timeout=10.0)
+    call.waiter = lambda: None
+    for now in range(0, 50, 9):
+        process.router(message(Kind.ITEM, key=call.key), now=float(now))
+        process.caller.tick(float(now))
+        assert not call.done
+    process.caller.tick(54.0)
+    process.caller.tick(55.4)
+    assert not call.done
+    process.caller.tick(70.0)
+    assert isinstance(call.error, CallTimeout)
+
+
+def test_a_stream_whose_caller_is_busy_does_not_time_out(process):
+    call = process.start(now=0.0, flags=Flag.STREAM, timeout=10.0)
+    process.sent()
+    for now in range(0, 100, 3):
+        process.caller.tick(float(now))
+    assert not call.done
+    grants = process.sent()
+    assert len(grants) >= 9 and all(payload_of(g) == bytes(4) for g in grants)
+
+
+def test_late_items_are_counted(process):
+    process.router(message(Kind.ITEM, key=b"k" * 20))
+    assert process.caller.counters == {"late items": 1}
+
+
+# --- casts --------------------------------------------------------------------------------------
+
+
+def test_casts_count_until_the_router_has_them(process):
+    parts = [process.cast(payload=bytes(n)) for n in (1, 10, 100_000)]
+    assert process.caller.casts_open == 3
+    assert process.caller.cast_bytes_open == sum(map(size_of, parts))
+    process.sent()
+    process.router(message(Kind.ACK, sequence=process.uplink._sent_base + 2))
+    assert (process.caller.casts_open, process.caller.cast_bytes_open) == (1, size_of(parts[2]))
+    process.acknowledge()
+    assert (process.caller.casts_open, process.caller.cast_bytes_open) == (0, 0)
+
+
+def test_what_a_full_queue_refused_is_offered_again_in_order(process):
+    first, second = process.cast(), process.cast()
+    process.sent()
+    process.error(first[16:36], Outcome.OVERLOADED, now=5.0)
+    process.error(second[16:36], Outcome.OVERLOADED, now=5.0)
+    process.acknowledge()
+    assert process.caller.is_refused(COMPUTE) and not process.caller.is_refused(OTHER)
+    third = process.cast()
+    assert process.sent() == []
+    elsewhere = process.cast(OTHER)
+    assert process.sent() == [elsewhere]
+    assert process.caller.casts_open == 4
+    assert process.caller.next_deadline() == pytest.approx(5.1)
+    process.caller.tick(5.05)
+    assert process.sent() == []
+    process.caller.tick(5.1)
+    again = process.sent()
+    assert [p[16:36] for p in again] == [p[16:36] for p in (first, second, third)]
+    assert all(parse(p).flags & Flag.RESENT for p in again)
+    process.acknowledge()
+    assert (process.caller.casts_open, process.caller.cast_bytes_open) == (0, 0)
+    assert not process.caller.is_refused(COMPUTE)
+
+
+def test_a_cast_refused_for_good_is_handed_to_the_owner(process):
+    part = process.cast()
+    process.sent()
+    process.error(part[16:36], Outcome.PROTOCOL, accepts=2)
+    ((refused, error),) = process.refused
+    assert refused == part and error.details["accepts"] == 2
+    assert process.caller.counters == {"casts refused": 1}
+    process.acknowledge()
+    assert process.caller.casts_open == 0
+
+
+def test_the_owner_may_send_another_in_its_place(process):
+    part = process.cast()
+    process.sent()
+    process.replacement = message(Kind.CAST, b"other", key=part[16:36], address=COMPUTE)
+    process.error(part[16:36], Outcome.PROTOCOL)
+    assert process.sent() == [process.replacement]
+    process.acknowledge()
+    assert (process.caller.casts_open, process.caller.cast_bytes_open) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "flags"), [(Kind.REQUEST, 0), (Kind.CAST, Flag.CONFIRM), (Kind.PUBLISH, Flag.CONFIRM)]
+)
+def test_what_was_cancelled_and_is_then_refused_is_not_offered_again(process, kind, flags):
+    call = process.start(kind=kind, flags=flags)
+    process.sent()
+    process.caller.cancel(call)
+    process.sent()
+    process.error(call.key, Outcome.OVERLOADED, now=1.0)
+    process.acknowledge()
+    process.caller.tick(10.0)
+    assert process.sent() == [] and process.caller.casts_open == 0
+    assert process.caller.counters == {"late errors": 1}
+
+
+def test_an_error_about_an_unknown_cast_is_late(process):
+    process.error(b"k" * 20, Outcome.OVERLOADED)
+    assert process.caller.counters == {"late errors": 1} and process.refused == []
+
+
+def test_while_disconnected_nothing_is_offered_and_nobody_is_woken_for_it(process):
+    part = process.cast()
+    process.sent()
+    process.error(part[16:36], Outcome.OVERLOADED, now=5.0)
+    process.acknowledge()
+    process.uplink.lost(5.05)
+    assert process.caller.next_deadline() is None
+    process.caller.tick(6.0)
+    assert process.uplink.outbox == []
+    process.connect(7.0, resumed=True, received=1)
+    process.caller.tick(7.0)
+    assert [p[16:36] for p in process.sent()] == [part[16:36]]
+
+
+# --- the link comes back ------------------------------------------------------------------------
+
+
+def test_a_resumed_link_changes_nothing(process):
+    call = process.start()
+    part = process.cast()
+    process.sent()
+    assert process.connect(1.0, resumed=True, received=1) == [part]
+    assert not call.done and process.caller.casts_open == 1
+
+
+def test_after_a_restart_of_the_router(process):
+    call, idempotent, query = process.start(), process.start(flags=Flag.IDEMPOTENT), process.start(kind=Kind.QUERY)
+    kept = process.cast()
+    confirmed = process.start(kind=Kind.CAST, flags=Flag.CONFIRM)
+    process.sent()
+    process.uplink.lost(1.0)
+    unsent_call, unsent_cast = process.start(now=1.0), process.cast()
+    again = process.connect(2.0, boot=6)
+    assert isinstance(call.error, LinkLost) and "it may have run" in str(call.error)
+    assert process.woken() == [call]
+    by_key = {part[16:36]: parse(part).flags & Flag.RESENT for part in again}
+    assert by_key == {
+        kept[16:36]: Flag.RESENT,
+        confirmed.key: Flag.RESENT,
+        idempotent.key: 0,
+        query.key: 0,
+        unsent_call.key: 0,
+        unsent_cast[16:36]: 0,
+    }
+    assert len(again) == 6
+    assert set(process.caller.calls) == {idempotent.key, query.key, confirmed.key, unsent_call.key}
+    process.acknowledge()
+    assert (process.caller.casts_open, process.caller.cast_bytes_open) == (0, 0)
+
+
+def test_a_cast_that_waits_for_its_confirmation_though_the_router_had_it_is_sent_again(process):
+    confirmed = process.start(kind=Kind.CAST, flags=Flag.CONFIRM)
+    process.sent()
+    process.acknowledge()
+    (again,) = process.connect(2.0, boot=6)
+    assert again[16:36] == confirmed.key and parse(again).flags & Flag.RESENT
+    process.acknowledge()
+    assert process.caller.casts_open == 0
+    process.router(message(Kind.CONFIRM, key=confirmed.key))
+    assert confirmed.answer is not None
+
+
+def test_under_another_handle_calls_and_casts_go_on_with_new_keys(process):
+    idempotent = process.start(flags=Flag.IDEMPOTENT)
+    lost = process.start()
+    kept, put_back = process.cast(), process.cast(OTHER)
+    process.sent()
+    process.error(put_back[16:36], Outcome.OVERLOADED, now=0.5)
+    process.uplink.lost(1.0)
+    unsent = process.start(now=1.0)
+    again = process.connect(2.0, boot=6, handle=8)
+    assert isinstance(lost.error, LinkLost)
+    process.caller.tick(3.0)
+    again += process.sent()
+    origin = process.uplink.origin
+    assert all(part[16:28] == origin for part in again)
+    assert {part[28:36] for part in again} == {
+        idempotent.key[12:],
+        kept[28:36],
+        put_back[28:36],
+        unsent.key[12:],
+    }
+    for call in (idempotent, unsent):
+        process.router(message(Kind.REPLY, key=call.key))
+        assert call.answer is not None
+    process.caller.tick(1e6)
+    assert process.caller.calls == {}
+
+
+def test_what_a_draining_router_gave_back_goes_to_its_next_life(process):
+    call, part = process.start(), process.cast()
+    process.sent()
+    process.error(call.key, Outcome.DRAINING)
+    process.error(part[16:36], Outcome.DRAINING)
+    process.acknowledge()
+    assert not call.done and process.caller.casts_open == 1
+    again = process.connect(2.0, boot=6)
+    assert {p[16:36] for p in again} == {call.key, part[16:36]}
+    process.router(message(Kind.REPLY, key=call.key))
+    assert call.answer is not None
+    process.acknowledge()
+    assert process.caller.casts_open == 0
+
+
+def test_a_call_that_expired_meanwhile_is_not_sent_again(process):
+    call = process.start(flags=Flag.IDEMPOTENT, timeout=1.0)
+    process.sent()
+    process.uplink.lost(0.5)
+    process.caller.tick(5.0)
+    assert isinstance(call.error, CallTimeout)
+    assert kinds(process.connect(6.0, boot=6)) in ([], [Kind.CANCEL])
+
+
+ACTIONS = st.sampled_from(
+    ["call", "idempotent", "cast", "confirm", "cancel", "ack", "reply", "refuse", "lose", "resume", "restart"]
+)
+
+
+@given(st.lists(ACTIONS, max_size=40), st.randoms(use_true_random=False))
+def test_whatever_happens_the_window_counts_what_the_router_has_not(actions, random):
+    process = Process()
+    now, received, calls = 0.0, 0, []
+    for action in actions:
+        now += 0.2
+        if action in ("call", "idempotent"):
+            calls.append(process.start(now, flags=Flag.IDEMPOTENT if action == "idempotent" else 0))
+        elif action == "cast":
+            process.cast()
+        elif action == "confirm":
+            calls.append(process.start(now, kind=Kind.CAST, flags=Flag.CONFIRM))
+        elif action == "cancel" and calls:
+            process.caller.cancel(calls.pop(random.randrange(len(calls))))
+        elif action == "lose":
+            process.uplink.lost(now)
+        elif action in ("resume", "restart"):
+            if process.uplink.ready:
+                process.uplink.lost(now)
+            resumed = action == "resume"
+            received = process.uplink._sent_base if resumed else 0
+            process.connect(now, resumed=resumed, received=received, boot=len(actions))
+        elif process.uplink.ready:
+            process.sent()
+            if action == "ack":
+                process.acknowledge()
+            elif action == "reply" and calls:
+                process.router(message(Kind.REPLY, key=random.choice(calls).key))
+            elif action == "refuse":
+                refused = {key for parts in process.caller._refused.values() for key in parts}
+                keys = [p[16:36] for p in process.uplink._sent if p[16:36] not in refused]
+                if keys:
+                    process.error(random.choice(keys), Outcome.OVERLOADED, now)
+        if process.uplink.ready:
+            process.sent()
+        process.caller.tick(now)
+        held = [p for p in [*process.uplink._sent, *process.uplink.outbox] if p[5] in (Kind.CAST, Kind.PUBLISH)]
+        waiting = [p for parts in process.caller._refused.values() for p in parts.values()]
+        assert process.caller.casts_open == len(held) + len(waiting) + len(process.caller._returned)
+        assert process.caller.cast_bytes_open == sum(map(size_of, held + waiting))
+        assert all(call.done != (call.key in process.caller.calls) for call in calls)

@@ -1,0 +1,219 @@
+"""After a restart of the router: casts that are sent again are held, recognised, and kept in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from rpcmq.testing.network import Call, Message, Network, Process
+from rpcmq.wire import Flag, Kind, with_flag
+from tests.core.tables import left_behind
+
+
+@pytest.fixture
+def net(make_net) -> Network:
+    made: Network = make_net(recovery_seconds=1.0)
+    made.advance(2)
+    return made
+
+
+def resend_all(process: Process) -> None:
+    """As a client does after a WELCOME that knows nothing of it."""
+    assert not process.welcomes[-1].resumed and process.welcomes[-1].same_handle
+    for part in process.welcomes[-1].sent:
+        process.uplink.send(with_flag(part, Flag.RESENT))
+    for part in process.welcomes[-1].unsent:
+        process.uplink.send(part)
+
+
+def recent(messages: Iterable[Message | Call]) -> str:
+    return b"".join(m.key for m in messages).hex()
+
+
+def payloads(process: Process) -> list[bytes]:
+    return [m.payload for m in process.got(Kind.CAST)]
+
+
+def test_the_handle_survives_so_that_keys_stay_what_they_were(net: Network):
+    api = net.process("api")
+    before = net.link(api).handle
+    net.restart_router()
+    api.connect()
+    assert net.link(api).handle == before
+    assert api.uplink.router["boot"] == net.router.boot
+
+
+def test_casts_sent_again_are_held_until_the_recovery_window_is_over(net: Network):
+    api, node = net.process("api"), net.process("node")
+    for i in range(3):
+        api.cast("compute", payload=b"%d" % i)
+    net.restart_router()
+    api.connect()
+    node.connect()
+    node.register("compute", credit=10)
+    resend_all(api)
+    net.run()
+    net.advance(0.9)
+    assert payloads(node) == []
+    net.advance(0.2)
+    assert payloads(node) == [b"0", b"1", b"2"]
+
+
+def test_casts_that_a_consumer_had_are_dropped_and_the_others_delivered(net: Network):
+    api, node = net.process("api"), net.process("node")
+    node.register("compute", credit=2)
+    casts = [api.cast("compute", payload=b"%d" % i) for i in range(4)]
+    had = node.got(Kind.CAST)
+    assert [m.payload for m in had] == [b"0", b"1"]
+    net.restart_router()
+    api.connect()
+    resend_all(api)
+    net.run()
+    node.connect()
+    node.register("compute", credit=10, recent=recent(had))
+    net.advance(1.1)
+    assert payloads(node) == [b"2", b"3"]
+    assert net.router.dispatch.counters["duplicate casts dropped"] == 2
+    assert [c.answers for c in casts] == [[]] * 4
+
+
+def test_a_dropped_duplicate_that_was_to_be_confirmed_is_confirmed(net: Network):
+    api, node = net.process("api"), net.process("node")
+    node.register("compute")
+    cast = api.cast("compute", flags=Flag.CONFIRM)
+    had = node.take(Kind.CAST)
+    net.restart_router()
+    api.connect()
+    resend_all(api)
+    node.connect()
+    node.register("compute", recent=recent([had]))
+    net.advance(1.1)
+    assert [m.kind for m in cast.answers] == [Kind.CONFIRM, Kind.CONFIRM]
+    assert payloads(node) == []
+
+
+def test_new_casts_stay_behind_those_that_are_held(net: Network):
+    api, other, node = net.process("api"), net.process("other"), net.process("node")
+    api.cast("compute", payload=b"old")
+    net.restart_router()
+    for process in (api, other, node):
+        process.connect()
+    node.register("compute", credit=10)
+    resend_all(api)
+    api.cast("compute", payload=b"new")
+    other.cast("compute", payload=b"not held: its sender has nothing to send again")
+    assert payloads(node) == [b"not held: its sender has nothing to send again"]
+    net.advance(1.1)
+    assert payloads(node) == [b"old", b"new"]
+
+
+def test_a_cast_that_comes_as_the_window_closes_does_not_overtake(net: Network):
+    """The window is over, but the router has not been called since: what it holds still comes first."""
+    api, node = net.process("api"), net.process("node")
+    api.cast("compute", payload=b"old")
+    net.restart_router()
+    api.connect()
+    node.connect()
+    node.register("compute", credit=10)
+    resend_all(api)
+    net.run()
+    net.now += 1.001
+    api.cast("compute", payload=b"new")
+    net.advance(0.1)
+    assert payloads(node) == [b"old", b"new"]
+
+
+def test_casts_sent_again_after_the_window_are_recognised_too(net: Network):
+    api, node = net.process("api"), net.process("node")
+    node.register("compute", credit=2)
+    api.cast("compute", payload=b"had")
+    had = node.got(Kind.CAST)
+    api.cut_off()
+    api.cast("compute", payload=b"lost with the router")
+    net.restart_router()
+    api.heal()
+    node.connect()
+    node.register("compute", credit=10, recent=recent(had))
+    net.advance(5)
+    api.connect()
+    resend_all(api)
+    net.run()
+    assert payloads(node) == [b"lost with the router"]
+
+
+def test_what_consumers_report_does_not_stay_for_ever(net: Network):
+    node = net.process("node")
+    node.register("compute", recent=b"k".hex() * 20 * 100)
+    net.advance(net.settings.mailbox_max_seconds + 100)
+    node.register("network", recent=bytes(20 * 100).hex())
+    node.stop()
+    net.advance(net.settings.mailbox_max_seconds + 100)
+    assert left_behind(net.router) == {}
+
+
+def test_what_consumers_report_is_bounded_however_often_they_register(net: Network):
+    """Only casts of the router's previous life matter, so what is reported later need not be kept."""
+    node = net.process("node")
+    for number in range(200):
+        keys = b"".join((100 * number + i).to_bytes(20) for i in range(100))
+        node.unregister(node.register("compute", recent=keys.hex(), tag=number))
+        net.advance(net.settings.mailbox_max_seconds / 10)
+    assert len(net.router.dispatch._recent) <= 100 * 30
+
+
+def test_nothing_is_held_for_a_caller_that_leaves(net: Network):
+    api = net.process("api")
+    api.cast("compute")
+    net.restart_router()
+    api.connect()
+    resend_all(api)
+    net.run()
+    api.stop()
+    net.advance(100)
+    assert left_behind(net.router) == {}
+
+
+def test_held_casts_outlive_their_sender(net: Network):
+    api, node = net.process("api"), net.process("node")
+    api.cast("compute", payload=b"farewell")
+    net.restart_router()
+    api.connect()
+    resend_all(api)
+    net.run()
+    api.stop()
+    node.connect()
+    node.register("compute")
+    net.advance(2)
+    assert payloads(node) == [b"farewell"]
+
+
+def test_topics_may_have_become_too_many_while_casts_were_held(make_net):
+    """Held casts are looked at again at the end of the window; nothing may come of it but an error."""
+    net = make_net(recovery_seconds=10.0, unclaimed_seconds=1.0, max_unclaimed_topics=1)
+    api, other = net.process("api"), net.process("other")
+    held = api.cast("compute", flags=Flag.RESENT)
+    net.advance(9.9)  # by now the topic has been forgotten
+    other.cast("else")
+    net.advance(0.2)
+    assert [m.kind for m in held.answers] == [Kind.ERROR]
+    assert net.router.refused == {"too many topics": 1}
+
+
+def test_recent_that_is_no_list_of_keys_is_refused(net: Network):
+    node = net.process("node")
+    for bad in ("xyz", "00" * 19, 7, ["00" * 20]):
+        node.register("compute", recent=bad)
+    assert len(node.got(Kind.ERROR)) == 4
+    assert net.router.refused == {"body": 3, "length": 1}
+
+
+def test_calls_are_not_held(net: Network):
+    api, node = net.process("api"), net.process("node")
+    net.restart_router()
+    api.connect()
+    node.connect()
+    node.register("compute")
+    call = api.request("compute")
+    node.reply(node.take(Kind.REQUEST), b"at once")
+    assert call.end.payload == b"at once"

@@ -1,0 +1,352 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rpcmq.core.caller import STREAM_WINDOW, Caller
+from rpcmq.core.dispatch import SETTLEMENT
+from rpcmq.core.serving import Registration, Serving, Task, microseconds
+from rpcmq.core.uplink import Uplink, Welcome
+from rpcmq.errors import CallError, Outcome, UsageError
+from rpcmq.wire import NO_TTL, Address, Flag, Kind, body_of, control, message, parse, payload_of
+
+COMPUTE = Address("compute", "node-7")
+
+
+class Process:
+    """A serving engine on an uplink whose router is played by the test."""
+
+    def __init__(self) -> None:
+        self.refused: list[tuple[Registration, CallError]] = []
+        self.tasks: list[Task] = []
+        self.uplink = Uplink({"identity": "node-7"}, self._welcomed, lambda *why: None)
+        self.caller = Caller(self.uplink, lambda part, error: None)
+        self.serving = Serving(self.uplink, self.caller, lambda *what: self.refused.append(what))
+        self._sequence = 0
+        self.connect()
+
+    def _welcomed(self, now: float, welcome: Welcome) -> None:
+        self.caller.welcome(now, welcome)
+        self.serving.welcome(now, welcome)
+
+    def connect(self, now: float = 0.0, **welcome: Any) -> list[bytes]:
+        self.uplink.lost(now)
+        self.uplink.connected(now)
+        self.uplink.greetings.clear()
+        body = {"router_id": 1, "boot": 5, "handle": 7, "token": "t", "received": 0, "resumed": False} | welcome
+        self.router(control(Kind.WELCOME, body), now)
+        return self.sent()
+
+    def sent(self) -> list[bytes]:
+        self.serving.flush()
+        parts: list[bytes] = []
+        while self.uplink.outbox:
+            parts += self.uplink.batch()
+            self.uplink.sent_batch()
+        self.uplink.closings.clear()
+        return parts
+
+    def router(self, part: bytes, now: float = 0.0) -> None:
+        self.uplink.receive(now, part)
+
+    def register(self, tag: int = 0, address: Address = COMPUTE, credit: int = 2) -> Registration:
+        registration = Registration(tag, address, credit, "", self.tasks.append)
+        call = self.serving.register(0.0, registration, 5.0)
+        self.sent()
+        self.router(control(Kind.REGISTERED, {"topic": str(address)}, key=call.key, consumer=tag))
+        assert call.answer is not None
+        return registration
+
+    def deliver(self, kind: int = Kind.REQUEST, now: float = 0.0, **fields: Any) -> Task | None:
+        """The router delivers a message; the task it became."""
+        self._sequence += 1
+        values: dict[str, Any] = {
+            "payload": b"p",
+            "format": 2,
+            "key": b"\0" * 12 + self._sequence.to_bytes(8),
+            "address": COMPUTE.encode(),
+            "method": b"reboot",
+        }
+        self.router(message(kind, **values | fields), now)
+        tasks, self.serving.delivered = self.serving.delivered, []
+        return tasks[0] if tasks else None
+
+
+@pytest.fixture
+def process() -> Process:
+    return Process()
+
+
+# --- registrations ------------------------------------------------------------------------------
+
+
+def test_a_registration_tells_topic_and_credit(process):
+    registration = Registration(3, COMPUTE, 64, "tcp://127.0.0.1:1", process.tasks.append)
+    call = process.serving.register(0.0, registration, 5.0)
+    (part,) = process.sent()
+    header = parse(part)
+    assert (header.kind, header.consumer, part[16:36]) == (Kind.REGISTER, 3, call.key)
+    assert Address.decode(part[40 : 40 + header.address_length]) == COMPUTE
+    assert body_of(part) == {"credit": 64, "peer_url": "tcp://127.0.0.1:1"}
+
+
+def test_tags_are_used_again(process):
+    first, second = process.register(0), process.register(1)
+    assert process.serving.free_tag() == 2
+    process.serving.remove(first)
+    assert process.serving.free_tag() == 0
+    process.serving.remove(second)
+
+
+def test_tags_run_out(process):
+    for tag in range(256):
+        process.serving.registrations[tag] = Registration(tag, COMPUTE, 1, "", process.tasks.append)
+    with pytest.raises(UsageError, match="256 registrations"):
+        process.serving.free_tag()
+
+
+def test_unregister(process):
+    registration = process.register(1)
+    call = process.serving.unregister(0.0, registration, 5.0)
+    (part,) = process.sent()
+    assert (part[5], part[11], part[16:36]) == (Kind.UNREGISTER, 1, call.key)
+
+
+def test_after_a_restart_of_the_router_it_registers_again(process):
+    process.register(0)
+    process.register(1, Address("network", "node-7"))
+    again = process.connect(2.0, boot=6)
+    assert [(p[5], p[11]) for p in again] == [(Kind.REGISTER, 0), (Kind.REGISTER, 1)]
+    assert process.connect(3.0, resumed=True) == again
+
+
+def test_after_a_resume_it_does_not(process):
+    process.register(0)
+    base = process.uplink._sent_base + process.uplink.unacknowledged
+    assert process.connect(2.0, resumed=True, received=base) == []
+
+
+def test_a_registration_under_way_goes_on_after_a_restart(process):
+    registration = Registration(0, COMPUTE, 2, "", process.tasks.append)
+    call = process.serving.register(0.0, registration, 5.0)
+    process.sent()
+    again = process.connect(2.0, boot=6)
+    (register,) = [p for p in again if p[5] == Kind.REGISTER]
+    assert register[16:36] == call.key
+    process.router(control(Kind.REGISTERED, {}, key=call.key))
+    assert call.answer is not None
+
+
+def test_one_who_is_leaving_does_not_register_again(process):
+    registration = process.register(0)
+    running = process.deliver()
+    assert running is not None
+    call = process.serving.unregister(0.0, registration, 5.0)
+    process.sent()
+    assert process.connect(2.0, boot=6) == []
+    assert call.done and call.error is None
+
+
+def test_a_registration_that_the_router_refuses_after_a_restart_is_told_and_can_be_tried_again(process):
+    registration = process.register(0)
+    (register,) = process.connect(2.0, boot=6)
+    process.caller.changed.clear()
+    process.router(control(Kind.ERROR, {"outcome": 7, "text": "no more topics"}, key=register[16:36]))
+    (call,) = process.caller.changed
+    call.waiter()
+    ((told, error),) = process.refused
+    assert told is registration and str(error) == "no more topics"
+    process.serving.register_again(3.0, registration)
+    assert [p[5] for p in process.sent()] == [Kind.REGISTER]
+    process.serving.remove(registration)
+    process.serving.register_again(4.0, registration)
+    assert process.sent() == []
+
+
+# --- tasks --------------------------------------------------------------------------------------
+
+
+def test_a_delivery_becomes_a_task(process):
+    registration = process.register(0)
+    task = process.deliver(ttl=1500, flags=Flag.ACCEPTS_DILL, attempt=3, trace=b"trace", now=9.0)
+    assert task is not None
+    assert (task.method, bytes(task.payload), task.format, task.trace) == ("reboot", b"p", 2, b"trace")
+    assert (task.is_call, task.attempt, task.ttl, task.received_at) == (True, 3, 1.5, 9.0)
+    assert task.grants == STREAM_WINDOW and not task.cancelled and not task.lost
+    assert registration.running == {task.key: task} and process.serving.running == 1
+
+
+def test_a_large_payload_and_no_deadline(process):
+    process.register(0)
+    head: Any = message(Kind.CAST, bytes(100_000), key=b"k" * 20, address=COMPUTE.encode(), ttl=NO_TTL)
+    process.uplink.receive(0.0, bytes(head), [head.payload])
+    (task,) = process.serving.delivered
+    assert len(task.payload) == 100_000 and task.ttl is None and not task.is_call
+
+
+def test_the_tag_tells_whose_it_is(process):
+    first, second = process.register(0), process.register(1)
+    task = process.deliver(consumer=1)
+    assert task is not None and task.registration is second and not first.running
+
+
+def test_a_delivery_for_nobody_is_counted(process):
+    assert process.deliver(consumer=9) is None
+    assert process.serving.counters == {"deliveries for an unknown consumer": 1}
+
+
+@pytest.mark.parametrize("kind", [Kind.REPLY, Kind.FAULT, Kind.END])
+def test_an_answer_carries_what_the_router_needs(process, kind):
+    registration = process.register(3)
+    task = process.deliver(consumer=3, attempt=2, now=1.0)
+    assert task is not None
+    process.serving.answer(1.25, task, kind, 1, b"result")
+    (part,) = process.sent()
+    header = parse(part)
+    assert (header.kind, header.attempt, header.consumer, header.format) == (kind, 2, 3, 1)
+    assert (part[16:36], header.ttl, payload_of(part)) == (task.key, 250_000, b"result")
+    assert registration.running == {}
+    process.serving.answer(2.0, task, kind, 1, b"again")
+    assert process.sent() == []
+
+
+def test_casts_of_one_wake_up_are_settled_together(process):
+    process.register(0)
+    process.register(1)
+    tasks = [process.deliver(Kind.CAST, consumer=n % 2, now=1.0, attempt=n) for n in range(4)]
+    for task in tasks:
+        process.serving.settle(1.5, task, Outcome.OK if task.attempt else Outcome.REMOTE_ERROR)
+        process.serving.settle(1.5, task, Outcome.OK)
+    first, second = process.sent()
+    assert (first[5], first[11], second[5], second[11]) == (Kind.SETTLE, 0, Kind.SETTLE, 1)
+    assert list(SETTLEMENT.iter_unpack(payload_of(first))) == [
+        (tasks[0].key, 0, Outcome.REMOTE_ERROR, 500_000),
+        (tasks[2].key, 2, Outcome.OK, 500_000),
+    ]
+
+
+def test_many_settlements_are_several_messages(process):
+    process.register(0, credit=3000)
+    for _ in range(2500):
+        task = process.deliver(Kind.CAST)
+        process.serving.settle(0.0, task, Outcome.OK)
+    assert [len(payload_of(p)) // SETTLEMENT.size for p in process.sent()] == [1000, 1000, 500]
+
+
+def test_cancel_and_grant_reach_the_task(process):
+    process.register(0)
+    task = process.deliver()
+    assert task is not None
+    process.router(message(Kind.GRANT, (5).to_bytes(4), key=task.key))
+    assert task.grants == STREAM_WINDOW + 5 and process.serving.changed == [task]
+    process.router(message(Kind.CANCEL, key=task.key))
+    assert task.cancelled and process.serving.changed == [task, task]
+    process.router(message(Kind.CANCEL, key=b"x" * 20))
+    process.router(message(Kind.GRANT, b"odd", key=task.key))
+    assert process.uplink.refused == {"length": 1}
+
+
+def test_items_use_up_grants_and_signs_of_life_do_not(process):
+    process.register(0)
+    task = process.deliver(attempt=1)
+    assert task is not None
+    process.serving.send_item(task, Kind.ITEM, 1, b"i")
+    process.serving.send_item(task, Kind.ALIVE, 1, b"")
+    assert task.grants == STREAM_WINDOW - 1
+    item, alive = process.sent()
+    assert (item[5], payload_of(item), item[16:36], item[9]) == (Kind.ITEM, b"i", task.key, 1)
+    assert alive[5] == Kind.ALIVE
+
+
+def test_after_a_restart_nobody_waits_for_what_still_runs(process):
+    registration = process.register(0)
+    call, cast = process.deliver(), process.deliver(Kind.CAST)
+    assert call is not None and cast is not None
+    process.connect(2.0, boot=6)
+    assert call.lost and cast.lost and registration.running == {}
+    process.serving.answer(3.0, call, Kind.REPLY, 1, b"late")
+    process.serving.send_item(call, Kind.ITEM, 1, b"late")
+    process.serving.settle(3.0, cast, Outcome.OK)
+    assert process.sent() == []
+
+
+def test_after_a_resume_what_runs_is_still_wanted(process):
+    process.register(0)
+    task = process.deliver()
+    assert task is not None
+    base = process.uplink._sent_base + process.uplink.unacknowledged
+    process.connect(2.0, resumed=True, received=base)
+    process.serving.answer(3.0, task, Kind.REPLY, 1, b"r")
+    assert [p[5] for p in process.sent()] == [Kind.REPLY]
+
+
+# --- casts that come twice ----------------------------------------------------------------------
+
+
+def test_a_cast_sent_again_after_a_restart_is_recognised_and_settled(process):
+    process.register(0)
+    task = process.deliver(Kind.CAST, key=b"k" * 20)
+    assert task is not None
+    process.connect(2.0, boot=6)
+    assert process.deliver(Kind.CAST, key=b"k" * 20, flags=Flag.RESENT) is None
+    assert process.serving.counters == {"duplicate casts dropped": 1}
+    (settle,) = [p for p in process.sent() if p[5] == Kind.SETTLE]
+    ((key, attempt, outcome, _),) = SETTLEMENT.iter_unpack(payload_of(settle))
+    assert (key, attempt, outcome) == (b"k" * 20, 0, Outcome.OK)
+
+
+def test_the_router_is_told_which_casts_were_here_before_its_restart(process):
+    process.register(0, credit=10_000)
+    keys = [bytes([n]) * 20 for n in range(5)]
+    for key in keys:
+        process.deliver(Kind.CAST, key=key)
+    (register,) = process.connect(2.0, boot=6)
+    assert body_of(register)["recent"] == b"".join(keys).hex()
+
+
+def test_only_so_many_are_remembered(process):
+    process.register(0, credit=10_000)
+    for n in range(5000):
+        process.serving.settle(0.0, process.deliver(Kind.CAST, key=n.to_bytes(20)), Outcome.OK)
+    (register,) = process.connect(2.0, boot=6)
+    assert len(body_of(register)["recent"]) == 4096 * 40
+
+
+# --- bad input ----------------------------------------------------------------------------------
+
+
+def test_a_delivery_whose_parts_do_not_fit_is_not_run(process):
+    process.register(0)
+    part = bytearray(message(Kind.REQUEST, b"", key=b"k" * 20, address=COMPUTE.encode(), method=b"m"))
+    part[38] = 200
+    process.router(bytes(part))
+    assert process.serving.delivered == [] and process.uplink.refused == {"length": 1}
+
+
+@given(st.lists(st.tuples(st.sampled_from(list(Kind)), st.binary(max_size=80)), max_size=10))
+def test_no_message_from_the_router_raises(parts):
+    process = Process()
+    process.register(0)
+    for kind, rest in parts:
+        part = bytearray(message(kind, rest))
+        part[6:40] = (rest * 40)[:34].ljust(34, b"\0")
+        part[7] &= 0xFE
+        process.router(bytes(part))
+        for task in process.serving.delivered:
+            process.serving.answer(0.0, task, Kind.REPLY, 1, b"")
+
+
+def test_durations_are_clamped():
+    assert [microseconds(s) for s in (-1.0, 0.0, 1.5, 1e9)] == [0, 0, 1_500_000, NO_TTL - 1]
+
+
+def test_which_registration_serves_an_address(process):
+    registration = process.register(0, Address("compute", "node-7", "east"))
+    serving = process.serving.serving
+    for topic, server in (("compute", ""), ("compute", "node-7"), ("compute.node-7", "")):
+        assert serving(Address(topic, server, "east")) is registration
+    for address in (Address("compute"), Address("compute", "node-8", "east"), Address("network", "", "east")):
+        assert serving(address) is None

@@ -1,0 +1,342 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rpcmq.core.uplink import TRANSITIONS, Uplink, UplinkState, Welcome
+from rpcmq.wire import Kind, body_of, control, message, parse, split
+
+HELLO = {"identity": "api-1", "queue_type": "roundrobin", "role": "process", "accepts": ["json"]}
+
+
+class End:
+    """An uplink and what it said."""
+
+    def __init__(self) -> None:
+        self.welcomes: list[Welcome] = []
+        self.refusals: list[tuple[str, str]] = []
+        self.received: list[bytes] = []
+        self.acknowledged: list[bytes] = []
+        self.uplink = Uplink(
+            HELLO, lambda now, welcome: self.welcomes.append(welcome), lambda *why: self.refusals.append(why)
+        )
+        self.uplink.on_acknowledged = self.acknowledged.extend
+        self.uplink.handle(Kind.REPLY, lambda now, part: self.received.append(part))
+
+    def sent(self) -> list[bytes]:
+        """What the shell would send now."""
+        uplink = self.uplink
+        parts = uplink.greetings[:]
+        uplink.greetings.clear()
+        if uplink.ready:
+            while uplink.outbox:
+                parts += uplink.batch()
+                uplink.sent_batch()
+            parts += uplink.closings
+            uplink.closings.clear()
+        return parts
+
+    def welcome(self, now: float = 1.0, **values: Any) -> None:
+        body = {"router_id": 1, "boot": 5, "handle": 7, "token": "t", "received": 0, "resumed": False} | values
+        self.uplink.receive(now, control(Kind.WELCOME, body))
+
+
+@pytest.fixture
+def end() -> End:
+    return End()
+
+
+@pytest.fixture
+def ready(end: End) -> End:
+    end.uplink.connected(0.0)
+    end.sent()
+    end.welcome()
+    return end
+
+
+def test_a_link_begins_with_hello(end):
+    end.uplink.connected(0.0)
+    (hello,) = end.sent()
+    assert parse(hello).kind == Kind.HELLO
+    assert body_of(hello) == HELLO | {"versions": [1]}
+
+
+def test_nothing_else_is_sent_before_the_welcome(end):
+    end.uplink.send(message(Kind.CAST))
+    end.uplink.connected(0.0)
+    assert [p[5] for p in end.sent()] == [Kind.HELLO]
+    assert not end.uplink.ready
+    end.welcome()
+    assert end.uplink.ready
+    assert [w.resumed for w in end.welcomes] == [False]
+
+
+def test_keys_name_router_handle_and_sequence(ready):
+    first, second = ready.uplink.next_key(), ready.uplink.next_key()
+    assert first == b"\0\0\0\1" + (7).to_bytes(8) + (1).to_bytes(8)
+    assert second[:12] == first[:12] and second[12:] == (2).to_bytes(8)
+
+
+def test_after_a_break_it_asks_for_its_session(ready):
+    ready.uplink.receive(2.0, message(Kind.REPLY) + message(Kind.REPLY))
+    ready.uplink.lost(3.0)
+    ready.uplink.connected(4.0)
+    (hello,) = ready.sent()
+    body = body_of(hello)
+    assert {k: body[k] for k in ("token", "handle", "boot", "received")} == {
+        "token": "t",
+        "handle": 7,
+        "boot": 5,
+        "received": 2,
+    }
+
+
+def test_a_resumed_session_sends_the_rest_again_in_order(ready):
+    parts = [message(Kind.CAST, sequence=n) for n in range(5)]
+    for part in parts[:4]:
+        ready.uplink.send(part)
+    assert ready.sent() == parts[:4]
+    ready.uplink.lost(3.0)
+    ready.uplink.send(parts[4])
+    ready.uplink.connected(4.0)
+    ready.sent()
+    ready.welcome(5.0, resumed=True, received=2)
+    assert ready.acknowledged == parts[:2]
+    assert ready.sent() == parts[2:]
+    assert ready.welcomes[-1].resumed
+
+
+def test_a_new_session_gives_back_what_was_under_way(ready):
+    parts = [message(Kind.CAST, sequence=n) for n in range(3)]
+    ready.uplink.send(parts[0])
+    ready.uplink.send(parts[1])
+    ready.sent()
+    ready.uplink.receive(2.0, message(Kind.REPLY))
+    ready.uplink.lost(3.0)
+    ready.uplink.send(parts[2])
+    ready.uplink.connected(4.0)
+    ready.sent()
+    ready.welcome(5.0, boot=6)
+    welcome = ready.welcomes[-1]
+    assert (welcome.resumed, welcome.same_handle) == (False, True)
+    assert (welcome.sent, welcome.unsent) == (parts[:2], parts[2:])
+    assert (ready.uplink.received, ready.uplink.outbox) == (0, [])
+
+
+def test_another_handle_is_told(ready):
+    ready.uplink.lost(2.0)
+    ready.uplink.connected(3.0)
+    ready.welcome(4.0, handle=8)
+    assert not ready.welcomes[-1].same_handle
+    assert ready.uplink.next_key()[4:12] == (8).to_bytes(8)
+
+
+def test_heartbeats_are_sent_while_ready_and_tell_what_was_received(ready):
+    uplink = ready.uplink
+    ready.welcome(1.0)
+    assert uplink.next_deadline() == 1.0 + 5.0
+    uplink.receive(2.0, message(Kind.REPLY))
+    assert uplink.tick(5.9) is False and ready.sent() == []
+    assert uplink.tick(6.0) is False
+    (heartbeat,) = ready.sent()
+    assert (heartbeat[5], parse(heartbeat).sequence) == (Kind.HEARTBEAT, 1)
+    assert uplink.next_deadline() == 11.0
+    uplink.lost(7.0)
+    assert uplink.next_deadline() is None
+
+
+def test_heartbeats_go_on_while_the_router_drains(ready):
+    ready.uplink.receive(2.0, control(Kind.DRAIN, {"text": "bye"}))
+    assert ready.uplink.state is UplinkState.DRAINING and ready.uplink.ready
+    ready.uplink.tick(6.0)
+    assert [p[5] for p in ready.sent()] == [Kind.HEARTBEAT]
+
+
+def test_the_welcome_sets_the_pace(end):
+    end.uplink.connected(0.0)
+    end.welcome(1.0, heartbeat_seconds=0.5, unresponsive_seconds=1.5, max_message_bytes=99)
+    assert end.uplink.next_deadline() == 1.5
+    assert end.uplink.max_message_bytes == 99
+    assert end.uplink.tick(2.5) is False
+    assert end.uplink.tick(2.6) is True
+
+
+def test_a_router_that_says_anything_is_not_silent(ready):
+    assert ready.uplink.tick(13.1) is True
+    ready.uplink.receive(13.2, message(Kind.REPLY))
+    assert ready.uplink.tick(20.0) is False
+
+
+@pytest.mark.parametrize("kind", [Kind.ACK, Kind.HEARTBEAT])
+def test_acknowledgements_are_reported(ready, kind):
+    parts = [message(Kind.CAST, sequence=n) for n in range(3)]
+    for part in parts:
+        ready.uplink.send(part)
+    ready.sent()
+    ready.uplink.receive(2.0, message(kind, sequence=2))
+    assert ready.acknowledged == parts[:2]
+    ready.uplink.receive(2.0, message(kind, sequence=3))
+    assert ready.acknowledged == parts
+
+
+def test_what_was_received_is_acknowledged_in_time(ready):
+    for n in range(127):
+        ready.uplink.receive(2.0, message(Kind.REPLY, sequence=n))
+    assert ready.sent() == []
+    ready.uplink.receive(2.0, message(Kind.REPLY))
+    (ack,) = ready.sent()
+    assert (ack[5], parse(ack).sequence) == (Kind.ACK, 128)
+
+
+def test_an_acknowledgement_can_be_asked_for_once_at_a_time(ready):
+    uplink = ready.uplink
+    uplink.ask_acknowledgement()
+    assert ready.sent() == []
+    uplink.send(message(Kind.CAST))
+    uplink.ask_acknowledgement()
+    uplink.ask_acknowledgement()
+    assert [p[5] for p in ready.sent()] == [Kind.CAST, Kind.HEARTBEAT]
+    uplink.ask_acknowledgement()
+    assert ready.sent() == []
+    uplink.receive(2.0, message(Kind.HEARTBEAT))
+    uplink.ask_acknowledgement()
+    assert [p[5] for p in ready.sent()] == [Kind.HEARTBEAT]
+    uplink.receive(2.0, message(Kind.HEARTBEAT, sequence=1))
+    uplink.ask_acknowledgement()
+    assert ready.sent() == []
+
+
+def test_an_acknowledgement_that_was_asked_for_before_a_break_is_asked_for_again(ready):
+    ready.uplink.send(message(Kind.CAST))
+    ready.uplink.ask_acknowledgement()
+    ready.sent()
+    ready.uplink.lost(2.0)
+    ready.uplink.connected(3.0)
+    ready.welcome(4.0, resumed=True)
+    ready.sent()
+    ready.uplink.ask_acknowledgement()
+    assert [p[5] for p in ready.sent()] == [Kind.HEARTBEAT]
+
+
+def test_a_refusal_is_passed_on(end):
+    end.uplink.connected(0.0)
+    end.uplink.receive(1.0, control(Kind.REFUSED, {"reason": "identity-taken", "text": "no"}))
+    assert end.refusals == [("identity-taken", "no")]
+
+
+def test_goodbye(ready):
+    ready.uplink.send(message(Kind.CAST))
+    ready.sent()
+    ready.uplink.close()
+    assert [p[5] for p in ready.uplink.closings] == [Kind.GOODBYE]
+    assert not ready.uplink.ready
+    ready.uplink.close()
+    assert len(ready.uplink.closings) == 1
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (b"", "truncated"),
+        (b"short", "truncated"),
+        (message(Kind.REPLY)[:-1], "truncated"),
+        (message(Kind.REPLY).replace(b"\0\0\0\x28\1", b"\0\0\0\x29\1", 1), "length"),
+        (message(Kind.REPLY).replace(b"\0\0\0\x28\1", b"\0\0\0\x28\2", 1), "version"),
+        (message(Kind.GOODBYE), "kind"),
+        (message(0x0F), "kind"),
+        (message(0xFF), "kind"),
+        (message(Kind.CAST), "kind"),
+        (message(Kind.ACK, sequence=99), "ack"),
+        (message(Kind.WELCOME, b"nonsense"), "body"),
+        (control(Kind.WELCOME, {"router_id": 1}), "body"),
+        (control(Kind.REFUSED), "body"),
+    ],
+)
+def test_bad_messages_are_counted_and_not_used(ready, bad, reason):
+    before = ready.uplink.state
+    ready.uplink.receive(2.0, bad)
+    assert ready.uplink.refused == {reason: 1}
+    assert ready.uplink.state is before
+    ready.uplink.receive(2.0, message(Kind.REPLY))
+    assert len(ready.received) == 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"router_id": -1},
+        {"router_id": 1 << 32},
+        {"handle": 1 << 64},
+        {"handle": "x"},
+        {"token": None},
+        {"heartbeat_seconds": "soon"},
+        {"heartbeat_seconds": 0},
+        {"unresponsive_seconds": None},
+        {"unresponsive_seconds": float("nan")},
+        {"max_message_bytes": float("inf")},
+        {"max_message_bytes": -1},
+    ],
+)
+def test_an_impossible_welcome_is_not_used(end, wrong):
+    end.uplink.connected(0.0)
+    end.welcome(**wrong)
+    assert end.uplink.refused == {"body": 1}
+    assert not end.uplink.ready and end.welcomes == []
+
+
+def test_a_session_that_cannot_be_resumed_is_given_up_with_the_next_hello(ready):
+    ready.uplink.send(message(Kind.CAST))
+    ready.sent()
+    ready.uplink.lost(2.0)
+    ready.uplink.connected(3.0)
+    ready.sent()
+    ready.welcome(4.0, resumed=True, received=99)
+    assert not ready.uplink.ready
+    assert ready.uplink.refused == {"ack": 1}
+    ready.uplink.lost(5.0)
+    ready.uplink.connected(6.0)
+    (hello,) = ready.sent()
+    assert "token" not in body_of(hello)
+    ready.welcome(7.0)
+    assert ready.uplink.ready
+    assert len(ready.welcomes[-1].sent) == 1
+
+
+def test_transitions():
+    for (state, event), target in TRANSITIONS.items():
+        assert isinstance(event, str) and state is not target
+    assert {state for state, _ in TRANSITIONS} == set(UplinkState) - {UplinkState.CLOSED}
+
+
+@given(st.lists(st.binary(max_size=100), max_size=5), st.lists(st.binary(max_size=10), max_size=3))
+def test_no_bytes_from_the_router_raise(batches, payloads):
+    end = End()
+    end.uplink.connected(0.0)
+    end.welcome()
+    for batch in batches:
+        end.uplink.receive(1.0, batch, payloads)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 255),
+            st.binary(max_size=60),
+            st.integers(0, 0xFFFF),
+            st.binary(min_size=20, max_size=20),
+            st.binary(max_size=20),
+        ),
+        max_size=8,
+    )
+)
+def test_no_well_formed_message_from_the_router_raises(fields):
+    end = End()
+    end.uplink.connected(0.0)
+    end.welcome()
+    for kind, payload, flags, key, address in fields:
+        part = message(kind, payload, flags=flags & ~1, key=key, address=address)
+        assert split(part) == [part]
+        end.uplink.receive(1.0, part)

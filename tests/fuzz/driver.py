@@ -1,0 +1,180 @@
+"""A router under random frames: the smallest shell there can be, with everything checked."""
+
+from __future__ import annotations
+
+from random import Random
+
+from rpcmq.core.actions import Answer
+from rpcmq.core.links import Link
+from rpcmq.core.router import Router
+from rpcmq.core.settings import Settings
+from rpcmq.wire import SESSION_KINDS, Kind, body_of, parse, split
+from tests.fuzz.frames import FrameMaker
+
+__all__ = ["Driver", "check"]
+
+#: Small bounds and short times, so that all of them are reached.
+SETTINGS = {
+    "max_links": 9,
+    "max_topics": 40,
+    "max_unclaimed_topics": 12,
+    "max_methods": 20,
+    "max_calls_in_flight": 60,
+    "queue_max_messages": 8,
+    "queue_max_bytes": 3000,
+    "outbox_max_messages": 500,
+    "pubsub_max_messages": 4,
+    "pubsub_max_bytes": 2000,
+    "pubsub_max_patterns": 3,
+    "mailbox_max_seconds": 20.0,
+    "unclaimed_seconds": 5.0,
+    "resume_seconds": 15.0,
+    "recovery_seconds": 1.0,
+}
+_ROUTES = [b"route-%d" % i for i in range(10)]
+
+
+class Driver:
+    """Feeds a router and takes what it says.
+
+    Args:
+        rng: where all choices come from.
+    """
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        self.now = 1000.0
+        self._tokens = 0
+        self.router = Router(Settings(**SETTINGS), 1_700_000_000_000, self.now, self._token)  # type: ignore[arg-type]
+        #: By identity and queue type.
+        self.tokens: dict[str, str] = {}
+        self.origins: list[bytes] = []
+        #: Kinds that the router has sent.
+        self.sent: set[int] = set()
+        self.delivered: dict[bytes, list[tuple[bytes, int, int]]] = {}
+        self.frames = FrameMaker(rng, self.origins, self.delivered)
+
+    def _token(self) -> str:
+        self._tokens += 1
+        return f"token-{self._tokens}"
+
+    def step(self) -> None:
+        """Something happens."""
+        rng = self.rng
+        what = rng.random()
+        route = rng.choice(_ROUTES)
+        link = self.router.links.routes.get(route)
+        if link is None or what < 0.005:
+            self._receive(route, *self._of_a_stranger())
+        elif what < 0.04:
+            self._receive(route, self.frames.about_link(self._counts(link)))
+        elif what < 0.045:
+            self.router.lost(self.now, route)
+        elif what < 0.05:
+            self._receive(route, rng.randbytes(rng.randrange(200)))
+        else:
+            batch, payloads = self.frames.batch(link.origin)
+            self._receive(route, batch, payloads)
+        self.pass_time(rng.choice((0.0, 0.0, 0.0005, 0.002, 0.05)))
+        self.flush()
+
+    def _of_a_stranger(self) -> tuple[bytes, list[bytes]]:
+        if self.rng.random() < 0.8:
+            return self.frames.hello(self.tokens), []
+        return self.frames.batch(self.rng.choice((*self.origins, bytes(12))))
+
+    def _receive(self, route: bytes, batch: bytes, payloads: list[bytes] | None = None) -> None:
+        self.router.receive(self.now, route, batch, payloads or [])
+
+    def _counts(self, link: Link) -> list[int]:
+        base = link._sent_base
+        return [base, base + link.unacknowledged, base + link.unacknowledged // 2]
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass, with ticks when the router wants them."""
+        end = self.now + seconds
+        for _ in range(10_000):
+            due = self.router.next_deadline()
+            if due > end:
+                break
+            self.now = max(self.now, due)
+            self.router.tick(self.now)
+        else:
+            raise AssertionError("the router wants to be called again and again")
+        self.now = end
+
+    def flush(self) -> None:
+        """Take what is to be sent, as a shell would; all of it must be readable."""
+        router = self.router
+        dirty = router.dirty[:]
+        router.dirty.clear()
+        for link in dirty:
+            link.marked = False
+            assert isinstance(link, Link)
+            if link.route is None:
+                continue
+            assert router.links.routes[link.route] is link
+            for part in link.greetings:
+                self._note_welcome(link, part)
+            link.greetings.clear()
+            while link.outbox:
+                for part in link.batch():
+                    self._note_sent(link, part)
+                link.sent_batch()
+            link.closings.clear()
+        for action in router.actions:
+            if not isinstance(action, Answer):
+                assert action.event != "internal error", action.text
+            else:
+                assert parse(split(action.part)[0]).kind == Kind.REFUSED
+        router.actions.clear()
+        self.origins[:] = [link.origin for link in router.links]
+        for origin in self.delivered.keys() - set(self.origins):
+            del self.delivered[origin]
+
+    def _note_welcome(self, link: Link, part: bytes) -> None:
+        body = body_of(part)
+        self.tokens[link.identity + link.queue_type] = body["token"]
+
+    def _note_sent(self, link: Link, part: bytes) -> None:
+        header = parse(part)
+        assert header.kind >= SESSION_KINDS
+        self.sent.add(header.kind)
+        if header.kind == Kind.REQUEST or header.kind == Kind.CAST:
+            lately = self.delivered.setdefault(link.origin, [])
+            lately.append((part[16:36], header.attempt, header.consumer))
+            del lately[:-8]
+
+    def finish(self) -> None:
+        """Everyone leaves, and time passes until all must be forgotten."""
+        for route in list(self.router.links.routes):
+            self.router.lost(self.now, route)
+        self.flush()
+        self.pass_time(200.0)
+        self.flush()
+
+
+def check(router: Router) -> None:
+    """Assert what must hold at any time, beside what the engine itself knows."""
+    assert "internal error" not in router.refused
+    router.dispatch.check()
+    links = router.links
+    assert all(link.route == route for route, link in links.routes.items())
+    assert sum(link.route is not None for link in links) == len(links.routes)
+    assert len({link.origin for link in links}) == len(links), "two links of one origin"
+    seen: set[int] = set()
+    for topic in router.directory:
+        consumers = list(topic.consumers)
+        queues = [topic.queue, *(s.queue for s in topic.servers.values()), *(c.backlog for c in consumers)]
+        for queue in queues:
+            assert queue.size_bytes == sum(p.size for p in queue), "a queue's books are wrong"
+            for pending in queue:
+                assert pending.queue is queue and pending.consumer is None
+                assert pending.slot is not None, "waits without a limit"
+        waiting = [id(p) for queue in queues for p in queue]
+        running = [id(p) for c in consumers for p in c.in_flight.values()]
+        assert len(set(waiting + running)) == len(waiting + running), "in two places"
+        assert seen.isdisjoint(waiting + running), "in two places"
+        seen.update(waiting + running)
+        for server in topic.servers.values():
+            assert all(c.server == server.name and c in topic.consumers for c in server.consumers)

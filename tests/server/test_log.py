@@ -1,0 +1,128 @@
+"""Log records: one line each, and offences that do not fill the log."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import gevent
+import pytest
+from gevent import get_hub
+from gevent.event import Event
+
+from rpcmq.core.actions import Note
+from rpcmq.server.log import JsonFormatter, NoteLog, TextFormatter, log_event, log_hub_errors, start_logging
+
+
+@pytest.fixture
+def log() -> Iterator[logging.Logger]:
+    """A logger of its own; the root logger is put back as it was."""
+    root = logging.getLogger()
+    handlers, level, raising = root.handlers[:], root.level, logging.raiseExceptions
+    yield logging.getLogger("rpcmq.test")
+    root.handlers[:], logging.raiseExceptions = handlers, raising
+    root.setLevel(level)
+
+
+def lines(stream: io.StringIO) -> list[str]:
+    return stream.getvalue().splitlines()
+
+
+def test_json_has_the_event_and_its_fields(log: logging.Logger) -> None:
+    stream = io.StringIO()
+    start_logging("json", "info", stream)
+    log_event(log, logging.WARNING, "casts lost", "3 casts", topic="compute", casts=3)
+    [line] = lines(stream)
+    record = json.loads(line)
+    assert list(record) == ["time", "level", "logger", "event", "message", "topic", "casts"]
+    assert record["time"].endswith("Z") and len(record["time"]) == len("2026-01-31T12:00:00.000Z")
+    del record["time"]
+    assert record == {
+        "level": "warning",
+        "logger": "rpcmq.test",
+        "event": "casts lost",
+        "message": "3 casts",
+        "topic": "compute",
+        "casts": 3,
+    }
+
+
+def test_less_severe_records_than_asked_for_are_not_written(log: logging.Logger) -> None:
+    stream = io.StringIO()
+    start_logging("text", "warning", stream)
+    log_event(log, logging.INFO, "a", "not this")
+    log_event(log, logging.WARNING, "a", "this")
+    [line] = lines(stream)
+    assert line.endswith(" WARNING this")
+
+
+@pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()])
+def test_a_record_is_one_line_whatever_is_in_it(formatter: logging.Formatter) -> None:
+    try:
+        raise ValueError("first\nsecond")
+    except ValueError as error:
+        record = logging.LogRecord(
+            "rpcmq", logging.ERROR, "", 0, "bad \x1b[31m\r\n%s", ("x",), (ValueError, error, error.__traceback__)
+        )
+    line = formatter.format(record)
+    assert line.isprintable()
+    assert "ValueError: first" in line and "second" in line
+
+
+def test_offences_of_one_identity_are_written_up_to_a_number_then_counted(log: logging.Logger) -> None:
+    stream = io.StringIO()
+    start_logging("text", "info", stream)
+    notes = NoteLog(log, offences=2)
+    for number in range(7):
+        notes(Note("offence", f"bad: {number}", "bad"))
+    notes(Note("offence", "other: 0", "other"))
+    notes(Note("link ended", "bad (roundrobin): said goodbye", "bad"))
+    notes.sweep()
+    notes.sweep()
+    notes(Note("offence", "bad: 7", "bad"))
+    assert [line.split(" ", 1)[1] for line in lines(stream)] == [
+        "WARNING bad: 0",
+        "WARNING bad: 1",
+        "WARNING other: 0",
+        "INFO    bad (roundrobin): said goodbye",
+        "WARNING bad: 5 more offences, not written one by one",
+        "WARNING bad: 7",
+    ]
+
+
+def test_offences_under_ever_new_identities_are_bounded_too(log: logging.Logger) -> None:
+    stream = io.StringIO()
+    start_logging("text", "info", stream)
+    notes = NoteLog(log, offences=1)
+    for number in range(5000):
+        notes(Note("offence", f"bad-{number}", f"bad-{number}"))
+    assert len(lines(stream)) == 1001
+    notes.sweep()
+    assert lines(stream)[-1].endswith("(others): 3999 more offences, not written one by one")
+
+
+def test_an_error_that_nobody_catches_is_logged_and_counted(log: logging.Logger) -> None:
+    stream = io.StringIO()
+    start_logging("json", "info", stream)
+    hub = get_hub()
+    errors = log_hub_errors(log)
+    try:
+        happened = Event()
+
+        def fail() -> None:
+            happened.set()
+            raise KeyError("x")
+
+        gevent.spawn(fail).join(5)
+        hub.loop.run_callback(fail)
+        happened.clear()
+        assert happened.wait(5)
+        gevent.sleep(0)
+    finally:
+        del hub.__dict__["print_exception"]
+    assert errors == {"KeyError": 2}
+    records = [json.loads(line) for line in lines(stream)]
+    assert [record["event"] for record in records] == ["internal error"] * 2
+    assert "KeyError: 'x'" in records[0]["exception"] and "callback" in records[1]["context"]

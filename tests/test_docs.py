@@ -1,0 +1,157 @@
+"""The documents: links lead somewhere, and what they name exists."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from rpcmq import errors
+from rpcmq.config import ClientConfig, describe_fields
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+NAMES = [str(path.relative_to(ROOT)) for path in DOCUMENTS]
+DECISIONS = ROOT / "docs" / "decisions"
+ROUTER_KEYS = {info.key for info in describe_fields()}
+#: Stand for any file, where the layout of the tree is explained.
+PLACEHOLDERS = {"rpcmq/core/x.py", "tests/core/test_x.py"}
+SECTIONS = {key.partition(".")[0] for key in ROUTER_KEYS}
+
+
+def text_of(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def prose_of(name: str) -> str:
+    """The document without its fenced blocks."""
+    return re.sub(r"^```.*?^```$", "", text_of(name), flags=re.MULTILINE | re.DOTALL)
+
+
+def links_of(name: str) -> Iterator[str]:
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose_of(name)):
+        if not re.match(r"[a-z]+:", target):
+            yield target
+
+
+def anchors_of(path: Path) -> set[str]:
+    """The anchors that a heading gets on the usual hosts."""
+    headings = re.findall(r"^#+ (.+)$", prose_of(str(path.relative_to(ROOT))), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def quoted_in(name: str) -> set[str]:
+    """What stands between backticks."""
+    return set(re.findall(r"`([^`\n]+)`", prose_of(name)))
+
+
+def test_the_documents_are_there() -> None:
+    assert {"docs/protocol.md", "docs/guarantees.md", "docs/glossary.md"} <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_links_lead_to_files_and_headings(name: str) -> None:
+    for target in links_of(name):
+        file, _, anchor = target.partition("#")
+        path = (ROOT / name).parent / file if file else ROOT / name
+        assert path.exists(), f"{name} links to {target}"
+        if anchor:
+            assert anchor in anchors_of(path.resolve()), f"{name} links to {target}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_files_that_are_named_exist(name: str) -> None:
+    for quoted in quoted_in(name) - PLACEHOLDERS:
+        if re.fullmatch(r"(rpcmq|docs|tests|benchmarks|examples|requirements)/[\w./-]*", quoted):
+            assert (ROOT / quoted).exists(), f"{name} names {quoted}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_settings_that_are_named_exist(name: str) -> None:
+    for quoted in quoted_in(name):
+        section, dot, rest = quoted.partition(".")
+        if dot and section in SECTIONS and re.fullmatch(r"[a-z_]+", rest) and rest not in ("py", "md", "toml"):
+            assert quoted in ROUTER_KEYS, f"{name} names the setting {quoted}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_python_names_that_are_given_exist(name: str) -> None:
+    for quoted in quoted_in(name):
+        if re.fullmatch(r"rpcmq(\.\w+)+", quoted) and quoted not in ("rpcmq.ping", "rpcmq.describe"):
+            assert exists(quoted), f"{name} names {quoted}"
+
+
+def exists(dotted: str) -> bool:
+    """Whether ``dotted`` is a module, or an attribute of an attribute of one."""
+    words = dotted.split(".")
+    for cut in range(len(words), 0, -1):
+        try:
+            found: object = import_module(".".join(words[:cut]))
+        except ModuleNotFoundError:
+            continue
+        for word in words[cut:]:
+            if not hasattr(found, word):
+                return False
+            found = getattr(found, word)
+        return True
+    return False
+
+
+def test_a_name_that_does_not_exist_is_noticed() -> None:
+    assert not exists("rpcmq.core.link.Session.nothing")
+    assert not exists("rpcmq.nothing")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_path_of_a_machine_is_named(name: str) -> None:
+    assert not re.search(r"(?<![\w.:/])/(home|root|work|tmp)/", text_of(name))
+
+
+def test_errors_named_in_the_guarantees_exist() -> None:
+    named = {each for each in quoted_in("docs/guarantees.md") if re.fullmatch(r"([A-Z][a-z]+){2,}|Overloaded", each)}
+
+    assert {"CallTimeout", "NoConsumer", "Overloaded", "LinkLost"} <= named
+    assert named <= set(errors.__all__)
+
+
+def test_client_settings_named_in_the_guarantees_exist() -> None:
+    keys = {info.key for info in describe_fields(ClientConfig())}
+
+    assert {"cast_window", "reconnect_max_seconds"} <= quoted_in("docs/guarantees.md") & keys
+
+
+def test_times_in_the_guarantees_are_the_defaults() -> None:
+    """``key`` (30 s), or `key`, 30 s: as the text states them."""
+    defaults = {info.key: info.default for info in describe_fields()}
+    stated = re.findall(r"`([a-z]+\.[a-z_]+)`(?: \(|, )(?:at most )?([\d.]+) (s|min)\b", text_of("docs/guarantees.md"))
+
+    assert len(stated) >= 6
+    for key, value, unit in stated:
+        assert float(value) * (60 if unit == "min" else 1) == defaults[key], key
+
+
+def test_glossary_is_in_order_and_defines_each_word_once() -> None:
+    words = re.findall(r"^\| ([a-z ]+) \|", text_of("docs/glossary.md"), re.MULTILINE)[1:]
+
+    assert len(words) > 50
+    assert words == sorted(words, key=str.lower)
+    assert len(set(words)) == len(words)
+
+
+def test_decisions_are_numbered_without_gaps_and_listed() -> None:
+    files = sorted(path.name for path in DECISIONS.glob("[0-9]*.md"))
+
+    assert [name[:4] for name in files] == [f"{n:04}" for n in range(1, len(files) + 1)]
+    assert set(files) <= set(links_of("docs/decisions/README.md"))
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if re.search(r"decisions/\d", name)])
+def test_decisions_have_the_same_shape(name: str) -> None:
+    text = text_of(name)
+    number = Path(name).name[:4]
+
+    assert text.startswith(f"# {number}: ")
+    assert [part for part in ("**Situation.**", "**Decided.**", "**What follows.**") if part not in text] == []

@@ -1,0 +1,283 @@
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import gevent
+import pytest
+
+import rpcmq.testing
+from rpcmq.core.uplink import Uplink, Welcome
+from rpcmq.errors import IdentityTaken, RouterUnreachable, UsageError
+from rpcmq.testing import InProcessRouter, eventually
+from rpcmq.transport import connection as module
+from rpcmq.transport.connection import Connection
+from rpcmq.wire import Address, Kind, message
+
+
+class Process:
+    """A connection with the plainest of engines on it."""
+
+    def __init__(self, url: str, identity: str = "api-1", **times: float) -> None:
+        self.welcomes: list[Welcome] = []
+        self.woken = 0
+        self.ticks: list[float] = []
+        self.deadline: float | None = None
+        hello = {"identity": identity, "queue_type": "roundrobin", "role": "process", "accepts": ["json"]}
+        self.uplink = Uplink(hello, self._welcomed, self._refused)
+        self.connection = Connection(url, self.uplink, (self,), self._after_receive, lambda: None, **times)
+
+    def _welcomed(self, now: float, welcome: Welcome) -> None:
+        self.welcomes.append(welcome)
+        self.connection.on_ready()
+
+    def _refused(self, reason: str, text: str) -> None:
+        self.connection.on_refused(reason, text)
+
+    def _after_receive(self) -> None:
+        self.woken += 1
+
+    def tick(self, now: float) -> None:
+        self.ticks.append(now)
+        if self.deadline is not None and now >= self.deadline:
+            self.deadline = None
+
+    def next_deadline(self) -> float | None:
+        return self.deadline
+
+    waiting = 0
+
+    def cast(self, topic: str = "compute") -> None:
+        part = message(
+            Kind.CAST, b"p", format=1, key=self.uplink.next_key(), address=Address(topic).encode(), method=b"m"
+        )
+        self.uplink.send(part)
+        self.connection.schedule()
+
+
+@pytest.fixture
+def make(router) -> Iterator[Callable[..., Process]]:
+    with ExitStack() as stack:
+
+        def make(url: str | None = None, identity: str = "api-1", **times: float) -> Process:
+            process = Process(url or router.url, identity, **times)
+            stack.callback(process.connection.close, 0.2)
+            return process
+
+        yield make
+
+
+def queued(router: InProcessRouter, topic: str = "compute") -> int:
+    return sum(row["queued"] for row in router.query("topics")["topics"] if row["topic"] == topic)
+
+
+def test_it_connects_when_it_is_waited_for(router, make):
+    process = make()
+    assert not process.connection.connected
+    process.connection.wait_ready(5)
+    assert process.connection.connected
+    assert len(process.welcomes) == 1
+    assert router.query("summary")["links"] == 1
+
+
+def test_what_was_queued_before_is_sent_then(router, make):
+    process = make()
+    process.connection.wait_ready(5)
+    process.uplink.lost(0.0)
+    process.connection._lost()
+    for _ in range(1000):
+        process.cast()
+    eventually(lambda: queued(router) == 1000)
+    assert process.connection.reconnects >= 0
+
+
+def test_a_deadline_is_kept(make):
+    process = make()
+    process.connection.wait_ready(5)
+    from time import monotonic
+
+    process.deadline = monotonic() + 0.03
+    process.connection.schedule()
+    eventually(lambda: process.deadline is None)
+
+
+def test_a_sooner_deadline_goes_first(make):
+    process = make()
+    process.connection.wait_ready(5)
+    from time import monotonic
+
+    process.deadline = monotonic() + 100
+    process.connection.schedule()
+    gevent.sleep(0.02)
+    process.deadline = monotonic() + 0.02
+    process.connection.schedule()
+    eventually(lambda: process.deadline is None)
+
+
+def test_nobody_there(make, free_port):
+    process = make(f"tcp://127.0.0.1:{free_port}")
+    with pytest.raises(RouterUnreachable, match=r"not reachable within 0.1 s: nothing listens there"):
+        process.connection.wait_ready(0.1)
+
+
+def test_somebody_who_does_not_speak_zeromq(make):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        done = threading.Event()
+
+        def serve() -> None:
+            while not done.is_set():
+                try:
+                    peer, _ = server.accept()
+                except OSError:
+                    return
+                with peer:
+                    peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 10)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            process = make(f"tcp://127.0.0.1:{server.getsockname()[1]}")
+            with pytest.raises(RouterUnreachable, match=r"connection was closed|no answer"):
+                process.connection.wait_ready(0.3)
+            process.connection.close(0)
+        finally:
+            done.set()
+            with socket.create_connection(server.getsockname()):
+                pass
+            thread.join(5)
+
+
+def test_somebody_who_never_answers(make):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        process = make(f"tcp://127.0.0.1:{server.getsockname()[1]}", connect_timeout=0.05)
+        with pytest.raises(RouterUnreachable, match=r"no answer"):
+            process.connection.wait_ready(0.3)
+
+
+def test_a_url_that_cannot_be_used(make):
+    process = make("nonsense://127.0.0.1:1")
+    with pytest.raises(RouterUnreachable, match="cannot connect to it"):
+        process.connection.wait_ready(0.2)
+
+
+def test_an_identity_that_is_taken_is_insisted_on_for_a_while(make, monkeypatch):
+    monkeypatch.setattr(module, "_INSIST", 5.0)
+    first = make()
+    first.connection.wait_ready(5)
+    second = make()
+    waiting = gevent.spawn(second.connection.wait_ready, 5)
+    gevent.sleep(0.1)
+    assert not waiting.ready()
+    first.connection.close()
+    waiting.get(timeout=5)
+
+
+def test_an_identity_that_stays_taken_is_given_up(make, monkeypatch):
+    monkeypatch.setattr(module, "_INSIST", 0.1)
+    make().connection.wait_ready(5)
+    second = make()
+    with pytest.raises(IdentityTaken, match="'api-1' is taken"):
+        second.connection.wait_ready(5)
+    with pytest.raises(IdentityTaken):
+        second.connection.check_open()
+
+
+def test_a_lost_connection_is_made_again_and_the_session_goes_on(router, make):
+    process = make()
+    process.connection.wait_ready(5)
+    for _ in range(5):
+        process.cast()
+        process.connection._lost()
+        eventually(lambda: len(process.welcomes) == process.connection.reconnects + 1)
+        assert process.welcomes[-1].resumed
+    eventually(lambda: queued(router) == 5)
+    assert process.connection.reconnects == 5
+    assert router.query("summary")["links"] == 1
+
+
+def test_close_hands_over_what_is_queued(router, make):
+    process = make()
+    process.connection.wait_ready(5)
+    for _ in range(500):
+        process.cast()
+    process.connection.close()
+    eventually(lambda: queued(router) == 500)
+    eventually(lambda: router.query("summary")["links"] == 0)
+    process.connection.close()
+    with pytest.raises(UsageError, match="closed"):
+        process.connection.wait_ready(1)
+
+
+def test_close_while_the_router_is_away_is_bounded(caplog):
+    with rpcmq.testing.router() as router:
+        process = Process(router.url)
+        process.connection.wait_ready(5)
+    eventually(lambda: not process.connection.connected)
+    process.cast()
+    process.connection.close(0.05)
+    assert "has not taken 1 messages" in caplog.text
+
+
+def test_close_from_the_hub(router, make):
+    process = make()
+    process.connection.wait_ready(5)
+    process.cast()
+    gevent.get_hub().loop.run_callback(process.connection.close)
+    eventually(lambda: queued(router) == 1)
+    eventually(lambda: router.query("summary")["links"] == 0)
+
+
+def test_close_while_it_connects(make, free_port):
+    process = make(f"tcp://127.0.0.1:{free_port}")
+    waiting = gevent.spawn(process.connection.wait_ready, 20)
+    gevent.sleep(0.05)
+    process.connection.close()
+    with pytest.raises(UsageError, match="closed"):
+        waiting.get(timeout=5)
+
+
+def test_file_descriptors_are_given_back(router, make):
+    make().connection.wait_ready(5)
+    before = len(os.listdir("/proc/self/fd"))
+    process = make(identity="other")
+    for _ in range(3):
+        process.connection.wait_ready(5)
+        process.connection._lost()
+    process.connection.wait_ready(5)
+    process.connection.close()
+    eventually(lambda: len(os.listdir("/proc/self/fd")) <= before)
+
+
+def test_threads_are_told_apart(make):
+    process = make()
+    process.connection.check_thread()
+    assert process.connection.of_this_thread
+
+    def elsewhere() -> Any:
+        assert not process.connection.of_this_thread
+        process.connection.check_thread()
+
+    with pytest.raises(UsageError, match="another OS thread"):
+        gevent.get_hub().threadpool.apply(elsewhere)
+
+
+def test_an_exception_in_an_engine_does_not_stop_the_loop(make, capfd):
+    process = make()
+    process.connection.wait_ready(5)
+    original = process.connection._after_receive
+
+    def fail() -> None:
+        process.connection._after_receive = original
+        raise RuntimeError("on purpose")
+
+    process.connection._after_receive = fail
+    process.connection.schedule()
+    gevent.sleep(0.01)
+    assert "on purpose" in capfd.readouterr().err
+    before = process.woken
+    process.connection.schedule()
+    eventually(lambda: process.woken > before)
