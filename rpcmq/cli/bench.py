@@ -6,7 +6,6 @@ import json
 import os
 import secrets
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 import gevent
-from gevent.subprocess import Popen
+from gevent.subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from rpcmq.cli.exit_codes import ExitCode
@@ -233,7 +232,7 @@ def _running(*arguments: str) -> Iterator[dict[str, Any]]:
     command = [sys.executable, "-m", "rpcmq.cli", *arguments]
     signals = _HeldSignals()
     reader: gevent.Greenlet[..., None] | None = None
-    process: Any = Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    process: Any = Popen(command, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE)
     try:
         signals.release()
         line = gevent.with_timeout(_START_SECONDS, process.stderr.readline, timeout_value=b"")
@@ -248,7 +247,7 @@ def _running(*arguments: str) -> Iterator[dict[str, Any]]:
         process.terminate()
         try:
             process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
+        except TimeoutExpired:
             process.kill()
             process.wait()
         if reader is not None:

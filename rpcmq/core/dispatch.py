@@ -110,7 +110,8 @@ class Dispatch(Tracking):
             self._route(now, pending)
 
     def _cast(self, now: float, link: Link, pending: Pending, flags: int) -> None:
-        if link.held or (flags & Flag.RESENT and now < self._recover_until):
+        # A process that is new has nothing that an earlier life of the router may have delivered.
+        if link.held or (flags & Flag.RESENT and link.returning and now < self._recover_until):
             if not link.held:
                 self._holding.append(link)
             link.held.append(pending.message)

@@ -49,8 +49,8 @@ class Link(Session):
 
     __slots__ = (
         "accepts", "answering", "calls", "claims", "consumers", "counters", "description", "handle", "heard",
-        "held", "identity", "lapsed", "origin", "patterns", "queue_type", "role", "route", "since", "stalled", "state",
-        "token", "window",
+        "held", "identity", "lapsed", "origin", "patterns", "queue_type", "returning", "role", "route", "since",
+        "stalled", "state", "token", "window",
     )  # fmt: skip
 
     def __init__(self, dirty: list[Session], identity: str, queue_type: str, handle: int, router_id: int) -> None:
@@ -69,6 +69,8 @@ class Link(Session):
         self.route: bytes | None = None
         self.state = LinkState.AWAY
         self.answering = False
+        #: Whether the process had a session before that this router knows nothing of.
+        self.returning = False
         self.heard = 0.0
         self.since = 0.0
         self.calls: dict[bytes, Pending] = {}
@@ -194,9 +196,11 @@ class LinkTable:
         handle = body.get("handle")
         # After a restart of the router a process keeps its handle, so that what it sends again is
         # recognised by those who had it before.
-        if not isinstance(handle, int) or not 0 < handle < 1 << 64 or self._taken(handle):
+        returning = isinstance(handle, int) and 0 < handle < 1 << 64
+        if not returning or self._taken(handle):  # type: ignore[arg-type]
             handle = self._unused_handle()
-        link = Link(self.dirty, identity, queue_type, handle, self._settings.router_id)
+        link = Link(self.dirty, identity, queue_type, handle, self._settings.router_id)  # type: ignore[arg-type]
+        link.returning = returning
         link.token = self._new_token()
         self._identities[identity, queue_type] = link
         self._handles[link.origin] = link

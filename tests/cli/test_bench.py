@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from gevent import subprocess
 
 from tests.server.daemons import COMMAND, SECONDS, environment, eventually, run
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 from collections.abc import Callable
 from types import SimpleNamespace
 
-import gevent
 import pytest
+from gevent import subprocess
 
 from rpcmq import Client, Service
 from tests.server.daemons import COMMAND, SECONDS, environment, eventually, router, run
@@ -209,29 +208,21 @@ class _Notes:
 
 def test_casts_and_fanouts_arrive(system: SimpleNamespace) -> None:
     one, two = _Notes(), _Notes()
-
-    def run_in_thread(*arguments: str) -> subprocess.CompletedProcess[str]:
-        # The services of this test live in this process's hub, which must go on meanwhile.
-        result: subprocess.CompletedProcess[str] = gevent.get_hub().threadpool.apply(
-            run, arguments, {"env": system.env}
-        )
-        return result
-
     with (
         Service("notes", one, host="a", router=system.url),
         Service("notes", two, host="b", router=system.url),
     ):
-        ended = run_in_thread("cast", "notes.a", "note", "x=1")
+        ended = run("cast", "notes.a", "note", "x=1", env=system.env)
         assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
-        ended = run_in_thread("cast", "notes.a", "note", "x=2", "--json")
+        ended = run("cast", "notes.a", "note", "x=2", "--json", env=system.env)
         assert ended.stdout == '{"confirmed": true}\n'
-        ended = run_in_thread("cast", "notes.a", "note", "x=3", "--no-confirm", "--json")
+        ended = run("cast", "notes.a", "note", "x=3", "--no-confirm", "--json", env=system.env)
         assert ended.stdout == '{"confirmed": false}\n'
-        ended = run_in_thread("fanout", "notes", "note", "x=4")
+        ended = run("fanout", "notes", "note", "x=4", env=system.env)
         assert (ended.returncode, ended.stdout) == (0, "sent to 2 consumers\n")
-        ended = run_in_thread("fanout", "notes", "note", "x=5", "--json")
+        ended = run("fanout", "notes", "note", "x=5", "--json", env=system.env)
         assert ended.stdout == '{"confirmed": true, "consumers": 2}\n'
-        ended = run_in_thread("fanout", "notes", "note", "x=6", "--no-confirm")
+        ended = run("fanout", "notes", "note", "x=6", "--no-confirm", env=system.env)
         assert (ended.returncode, ended.stdout) == (0, "")
         eventually(lambda: (one.got, two.got) == ([1, 2, 3, 4, 5, 6], [4, 5, 6]))
     ended = run("cast", "nobody", "note", "--mandatory", env=system.env)

@@ -6,13 +6,13 @@ import json
 import os
 import pty
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from gevent import subprocess
 
 from rpcmq import Client
 from rpcmq.cli import COMMANDS

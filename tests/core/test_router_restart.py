@@ -188,10 +188,26 @@ def test_held_casts_outlive_their_sender(net: Network):
     assert payloads(node) == [b"farewell"]
 
 
+def test_what_a_full_queue_refused_is_not_held_when_it_is_offered_again(make_net):
+    """RESENT alone does not mean that an earlier life of the router may have had it."""
+    net = make_net(recovery_seconds=10.0, queue_max_messages=1)
+    api, node = net.process("api"), net.process("node")
+    node.register("compute", credit=1)
+    casts = [api.cast("compute", payload=b"%d" % i) for i in range(3)]
+    assert [m.kind for m in casts[2].answers] == [Kind.ERROR]
+    for _ in range(2):
+        node.settle(node.take(Kind.CAST))
+    api.cast("compute", payload=b"2", key=casts[2].key, flags=Flag.RESENT)
+    assert payloads(node) == [b"2"]
+
+
 def test_topics_may_have_become_too_many_while_casts_were_held(make_net):
     """Held casts are looked at again at the end of the window; nothing may come of it but an error."""
     net = make_net(recovery_seconds=10.0, unclaimed_seconds=1.0, max_unclaimed_topics=1)
     api, other = net.process("api"), net.process("other")
+    net.restart_router()
+    for process in (api, other):
+        process.connect()
     held = api.cast("compute", flags=Flag.RESENT)
     net.advance(9.9)  # by now the topic has been forgotten
     other.cast("else")

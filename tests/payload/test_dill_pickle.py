@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+from gevent import subprocess
 
 from rpcmq.errors import PayloadError, PayloadRefused
 from rpcmq.payload import dill_pickle

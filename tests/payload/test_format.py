@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from gevent import subprocess
 
 import rpcmq.payload
 from rpcmq.errors import UsageError

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from time import monotonic
 from typing import Any
 
 import gevent
+from gevent import subprocess
 from gevent.event import Event
 from gevent.fileobject import FileObjectPosix
 

@@ -7,7 +7,6 @@ import os
 import resource
 import signal
 import socket
-import subprocess
 import sys
 import urllib.error
 import urllib.request
@@ -17,6 +16,7 @@ from typing import Any
 
 import gevent
 import pytest
+from gevent import subprocess
 from gevent.event import Event
 
 from rpcmq import Client, Service

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
+from gevent import subprocess
 
 RAISE = """
 import resource

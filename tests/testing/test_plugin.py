@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
+
+from gevent import subprocess
 
 TEST = """
 import rpcmq

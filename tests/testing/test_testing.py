@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 import gevent
 import pytest
+from gevent import subprocess
 
 import rpcmq
 from rpcmq import rpc
