@@ -82,6 +82,7 @@ class Kind(IntEnum):
     REGISTER = 0x20
     REGISTERED = 0x21
     UNREGISTER = 0x22
+    DECLARE = 0x23
 
     SUBSCRIBE = 0x30
     SUBSCRIBED = 0x31

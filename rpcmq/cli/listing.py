@@ -96,7 +96,8 @@ def _processes(rows: list[dict[str, Any]]) -> Table:
 
 
 def _name(row: dict[str, Any]) -> str:
-    return f"{row['exchange']}/{row['topic']}" if row["exchange"] else str(row["topic"])
+    name = f"{row['topic']} (group {row['group']})" if row["group"] else str(row["topic"])
+    return f"{row['exchange']}/{name}" if row["exchange"] else name
 
 
 def _topics(rows: list[dict[str, Any]]) -> Table:

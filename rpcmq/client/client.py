@@ -313,6 +313,22 @@ class Client:
         """
         return self._subscribing().subscribe(pattern, handler, window)
 
+    def declare(self, topic: Target, *, group: str = "", timeout: float | None = None) -> None:
+        """Have the router keep what is sent to ``topic``, though nobody has consumed it yet.
+
+        It is kept as for a topic whose consumers are away: within the router's ``mailbox`` bounds.
+
+        Args:
+            topic: as for :meth:`call`.
+            group: the group of the topic that a copy is kept for; default: the topic itself.
+            timeout: seconds to wait for the router.
+
+        Raises:
+            RouterUnreachable, CallTimeout: there is no answer.
+            CallError: the router refuses it.
+        """
+        self._ask(Kind.DECLARE, self._address(topic), {"group": group} if group else {}, timeout)
+
     def query(self, view: str = "overview", timeout: float | None = None) -> dict[str, Any]:
         """The router's own state: ``overview``, ``summary``, ``processes``, ``topics``, ``calls``, ``methods``.
 
@@ -320,16 +336,7 @@ class Client:
             RouterUnreachable, CallTimeout: there is no answer.
             CallError: there is no such view.
         """
-        self._ready(self._timeout(timeout))
-        call = Call("router", 0, self._timeout(timeout))
-        process = self.process
-        process.caller.start(monotonic(), call, Kind.QUERY, json_bytes({"what": view}))
-        process.connection.schedule()
-        process.wait(call)
-        if call.error is not None:
-            raise call.error
-        assert call.answer is not None
-        return body_of(call.answer)
+        return body_of(self._ask(Kind.QUERY, (b"", "router"), {"what": view}, timeout))
 
     def describe(self, topic: Target, timeout: float | None = None) -> dict[str, Any]:
         """What is served on ``topic``: methods with signatures and docstrings.
@@ -341,6 +348,19 @@ class Client:
         return answer
 
     # --- parts -------------------------------------------------------------------------------
+
+    def _ask(self, kind: Kind, address: tuple[bytes, str], body: dict[str, Any], timeout: float | None) -> bytes:
+        """The answer of the router itself."""
+        self._ready(self._timeout(timeout))
+        call = Call(address[1], 0, self._timeout(timeout))
+        process = self.process
+        process.caller.start(monotonic(), call, kind, json_bytes(body), address=address[0])
+        process.connection.schedule()
+        process.wait(call)
+        if call.error is not None:
+            raise call.error
+        assert call.answer is not None
+        return call.answer
 
     def _start(
         self,

@@ -28,7 +28,8 @@ class Directory:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._topics: dict[tuple[str, str], Topic] = {}
+        #: (exchange, topic, group) -> all that is known of it.
+        self._topics: dict[tuple[str, str, str], Topic] = {}
         #: (exchange, "topic.server") -> that server, for callers who name it as one topic.
         self._aliases: dict[tuple[str, str], Server] = {}
         self._statistics: dict[tuple[str, str], Statistics] = {}
@@ -80,7 +81,7 @@ class Directory:
         return destination
 
     def _find(self, now: float, address: Address) -> tuple[Topic, Server | None]:
-        topic = self._topics.get((address.exchange, address.topic))
+        topic = self._topics.get((address.exchange, address.topic, ""))
         if address.server:
             topic = topic or self._create(now, address)
             return topic, self._server(now, topic, address)
@@ -102,11 +103,11 @@ class Directory:
                 "too many topics",
             )
 
-    def _create(self, now: float, address: Address, claimed: bool = False) -> Topic:
+    def _create(self, now: float, address: Address, claimed: bool = False, group: str = "") -> Topic:
         self._admit(address, claimed)
-        topic = Topic(Address(address.topic, "", address.exchange))
+        topic = Topic(Address(address.topic, "", address.exchange), group)
         topic.last_seen = now
-        self._topics[address.exchange, address.topic] = topic
+        self._topics[address.exchange, address.topic, group] = topic
         self._unclaimed += 1
         return topic
 
@@ -132,40 +133,61 @@ class Directory:
 
     # --- consumers ---------------------------------------------------------------------------
 
-    def register(self, now: float, link: Link, tag: int, address: Address, credit: int) -> Consumer:
-        """Let ``link`` consume (topic, server).
+    def register(self, now: float, link: Link, tag: int, address: Address, credit: int, group: str = "") -> Consumer:
+        """Let ``link`` consume (topic, server), or a group of the topic.
 
         Raises:
             ProtocolError: the tag is in use, or the topic is the own topic of a server.
         """
         if tag in link.consumers:
             raise ProtocolError(f"consumer tag {tag} is in use on this link", "tag")
-        alias = self._aliases.get((address.exchange, address.topic))
-        if alias is not None:
-            text = f"topic {address.topic!r} is the own topic of server {alias.name!r} of {alias.topic.queue.name!r}"
-            raise ProtocolError(text, "address")
-        topic = self._topics.get((address.exchange, address.topic)) or self._create(now, address, True)
-        server = self._server(now, topic, address, True)
-        if not topic.registered:
-            topic.registered = True
-            self._unclaimed -= 1
-        if not server.registered:
-            server.registered = True
-            self._unclaimed -= 1
-            if server.name:
-                self._alias(topic, server)
+        topic, server = self.declare(now, address, group)
         consumer = Consumer(link, tag, topic, address.server, credit)
         link.consumers[tag] = consumer
         topic.consumers[consumer] = None
         server.consumers[consumer] = None
         return consumer
 
+    def declare(self, now: float, address: Address, group: str = "") -> tuple[Topic, Server]:
+        """Keep from now on what is sent to (topic, server), or a group of the topic, though nobody consumes it yet.
+
+        Raises:
+            ProtocolError: the topic is the own topic of a server, or there would be too many.
+        """
+        alias = self._aliases.get((address.exchange, address.topic))
+        if alias is not None:
+            text = f"topic {address.topic!r} is the own topic of server {alias.name!r} of {alias.topic.queue.name!r}"
+            raise ProtocolError(text, "address")
+        topic = self._topic(now, address, group)
+        server = self._server(now, topic, address, True)
+        topic.last_seen = server.last_seen = now
+        if not topic.registered:
+            topic.registered = True
+            self._unclaimed -= 1
+        if not server.registered:
+            server.registered = True
+            self._unclaimed -= 1
+            if server.name and not group:
+                self._alias(topic, server)
+        return topic, server
+
+    def _topic(self, now: float, address: Address, group: str) -> Topic:
+        topic = self._topics.get((address.exchange, address.topic, group))
+        if topic is None and group:
+            whole = self._topic(now, address, "")
+            topic = whole.groups[group] = self._create(now, address, True, group)
+        return topic or self._create(now, address, True)
+
+    def in_group(self, group: Topic, method: str) -> Destination:
+        """Where the copy for ``group`` of a message that calls ``method`` goes."""
+        return Destination(group, None, method, self._statistics_of(group.queue.name, ""))
+
     def _alias(self, topic: Topic, server: Server) -> None:
         exchange = topic.address.exchange
         name = f"{topic.address.topic}.{server.name}"
-        literal = self._topics.get((exchange, name))
+        literal = self._topics.get((exchange, name, ""))
         if literal is not None:
-            if literal.registered:
+            if literal.registered or literal.groups:
                 return
             targets = {key: self.destinations[key] for key in literal.targets}
             self._forget_statistics([key for key, old in targets.items() if old.server])
@@ -211,7 +233,8 @@ class Directory:
         self._next_sweep = now + (_SWEEP_PAUSE if self._unswept else max(_SWEEP_PAUSE, rest))
 
     def _sweep(self, now: float, topic: Topic) -> None:
-        if self._topics.get((topic.address.exchange, topic.address.topic)) is not topic:
+        address = topic.address
+        if self._topics.get((address.exchange, address.topic, topic.group)) is not topic:
             return
         settings = self._settings
         keep = settings.mailbox_max_seconds if topic.registered else settings.unclaimed_seconds
@@ -231,7 +254,11 @@ class Directory:
         topic.targets.clear()
         for server in list(topic.servers.values()):
             self._forget_server(server)
-        del self._topics[topic.address.exchange, topic.address.topic]
+        exchange, name = topic.address.exchange, topic.address.topic
+        del self._topics[exchange, name, topic.group]
+        if topic.group:
+            del self._topics[exchange, name, ""].groups[topic.group]
+            self._statistics.pop((topic.queue.name, ""), None)
         if not topic.registered:
             self._unclaimed -= 1
 

@@ -12,6 +12,7 @@ them rather than called, and what is rare is a call away.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import inf
 from struct import Struct
 
@@ -19,7 +20,7 @@ from rpcmq.core import explain
 from rpcmq.core.directory import Directory
 from rpcmq.core.links import Link, LinkTable
 from rpcmq.core.settings import Settings
-from rpcmq.core.topics import ALONE, Consumer, Pending, Queue
+from rpcmq.core.topics import ALONE, Consumer, Destination, Pending, Queue, Topic
 from rpcmq.core.tracking import Tracking
 from rpcmq.errors import Outcome, ProtocolError
 from rpcmq.wire import NO_TTL, Flag, Kind, control, message, payload_of, remade
@@ -102,12 +103,17 @@ class Dispatch(Tracking):
         known = now == self._slot_now and ttl == self._slot_ttl
         pending.slot = slot = self._slot if known else self._slot_of(now, ttl)
         slot[pending] = pending
+        groups = destination.groups
+        if groups:
+            destination = self._lead(pending)
         destination.statistics.calls += 1
         consumer = destination.pick()
         if consumer is not None and consumer.accepts >> form & 1:
             self._deliver(now, pending, consumer)
-        else:
-            self._route(now, pending)
+        elif not self._route(now, pending):
+            return
+        if groups:
+            self._copy_to_groups(now, pending, groups.values())
 
     def _cast(self, now: float, link: Link, pending: Pending, flags: int) -> None:
         # A process that is new has nothing that an earlier life of the router may have delivered.
@@ -129,12 +135,17 @@ class Dispatch(Tracking):
             self._fan_out(now, link, pending)
             return
         destination = pending.destination
+        groups = destination.groups
+        if groups:
+            destination = self._lead(pending)
         consumer = destination.pick()
         if consumer is not None and consumer.accepts >> pending.message[10] & 1:
             self._deliver(now, pending, consumer)
         elif not self._route(now, pending, link):
             return
         destination.statistics.casts += 1
+        if groups:
+            self._copy_to_groups(now, pending, groups.values())
         if flags & Flag.CONFIRM:
             self._confirm(link, pending)
 
@@ -166,6 +177,32 @@ class Dispatch(Tracking):
             self.arm_cast(now, pending)
         queue.append(pending)
         return True
+
+    def _lead(self, pending: Pending) -> Destination:
+        """Where a message to a topic with groups goes itself: to the topic, unless only groups use it."""
+        destination = pending.destination
+        if not destination.registered:
+            first = next(iter(destination.groups.values()))
+            pending.destination = destination = self._directory.in_group(first, destination.method)
+        return destination
+
+    def _copy_to_groups(self, now: float, pending: Pending, groups: Iterable[Topic]) -> None:
+        """Copies of a call are casts: it has one answer."""
+        part = pending.message
+        if part[5] != _CAST:
+            part = remade(part, part[:5] + bytes((_CAST,)) + part[6:])
+        for group in groups:
+            if group is pending.destination.topic:
+                continue
+            copy = pending.copy()
+            copy.message, copy.link = part, None
+            copy.destination = to = self._directory.in_group(group, pending.destination.method)
+            to.statistics.casts += 1
+            consumer = to.pick()
+            if consumer is not None and consumer.accepts >> part[10] & 1:
+                self._deliver(now, copy, consumer)
+            else:
+                self._route(now, copy)
 
     def _stays_stalled(self, link: Link, pending: Pending) -> bool:
         queue = pending.destination.queue

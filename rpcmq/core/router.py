@@ -30,8 +30,21 @@ from rpcmq.wire import SESSION_KINDS, Address, Kind, body_of, control, parse, sp
 __all__ = ["Router"]
 
 Handler = Callable[[float, Link, bytes], None]
+_MAX_GROUP = 255
 #: Kinds whose ProtocolError is answered with an ERROR for that very message.
-_ANSWERED = (Kind.REQUEST, Kind.CAST, Kind.REGISTER, Kind.SUBSCRIBE, Kind.PUBLISH, Kind.INTRODUCE, Kind.QUERY)
+_ANSWERED = (
+    Kind.REQUEST, Kind.CAST, Kind.REGISTER, Kind.DECLARE, Kind.SUBSCRIBE, Kind.PUBLISH, Kind.INTRODUCE, Kind.QUERY,
+)  # fmt: skip
+
+
+def _group(body: dict[str, Any], address: Address) -> str:
+    group = body.get("group", "")
+    if not isinstance(group, str) or len(group) > _MAX_GROUP or not group.isprintable():
+        text = f"group {group!r:.40} must be a printable string of at most {_MAX_GROUP} characters"
+        raise ProtocolError(text, "body")
+    if group and address.server:
+        raise ProtocolError(f"a group is one of a topic, not of the server {address.server!r}", "address")
+    return group
 
 
 def _not_for_a_router(now: float, link: Link, part: bytes) -> None:
@@ -75,6 +88,7 @@ class Router:
             Kind.SETTLE: dispatch.settle,
             Kind.REGISTER: self._register,
             Kind.UNREGISTER: self._unregister,
+            Kind.DECLARE: self._declare,
             Kind.SUBSCRIBE: self.pubsub.subscribe,
             Kind.UNSUBSCRIBE: self.pubsub.unsubscribe,
             Kind.PUBLISH: self.pubsub.publish,
@@ -222,7 +236,7 @@ class Router:
         try:
             for old in lapsed:
                 address = old.topic.address._replace(server=old.server)
-                consumer = self.directory.register(now, link, old.tag, address, old.credit)
+                consumer = self.directory.register(now, link, old.tag, address, old.credit, old.topic.group)
                 consumer.peer_url = old.peer_url
         except ProtocolError as error:
             route = link.route
@@ -240,6 +254,7 @@ class Router:
         credit = body.get("credit")
         if not isinstance(credit, int) or not 1 <= credit <= 65535:
             raise ProtocolError(f"credit {credit!r} must be an integer from 1 to 65535", "credit")
+        group = _group(body, address)
         recent = body.get("recent", "")
         if not isinstance(recent, str):
             raise ProtocolError("recent must be hexadecimal text", "body")
@@ -247,10 +262,16 @@ class Router:
             self.dispatch.seen_before(now, bytes.fromhex(recent))
         except ValueError:
             raise ProtocolError("recent must be hexadecimal text", "body") from None
-        consumer = self.directory.register(now, link, header.consumer, address, credit)
+        consumer = self.directory.register(now, link, header.consumer, address, credit, group)
         consumer.peer_url = str(body.get("peer_url", ""))[:255]
         link.send(control(Kind.REGISTERED, {"topic": str(address)}, key=part[16:36], consumer=header.consumer))
         self.dispatch.feed(now, consumer)
+
+    def _declare(self, now: float, link: Link, part: bytes) -> None:
+        body = body_of(part)
+        address = Address.decode(part[40 : 40 + parse(part).address_length])
+        self.directory.declare(now, address, _group(body, address))
+        link.send(control(Kind.REGISTERED, {"topic": str(address)}, key=part[16:36]))
 
     def _unregister(self, now: float, link: Link, part: bytes) -> None:
         consumer = link.consumers.get(part[11])

@@ -27,10 +27,19 @@ _REQUEST = int(Kind.REQUEST)
 class Registration:
     """What this process consumes under one tag."""
 
-    __slots__ = ("address", "credit", "leaving", "on_task", "peer_url", "running", "tag", "waiting")
+    __slots__ = ("address", "credit", "group", "leaving", "on_task", "peer_url", "running", "tag", "waiting")
 
-    def __init__(self, tag: int, address: Address, credit: int, peer_url: str, on_task: Callable[[Task], None]) -> None:
+    def __init__(
+        self,
+        tag: int,
+        address: Address,
+        credit: int,
+        peer_url: str,
+        on_task: Callable[[Task], None],
+        group: str = "",
+    ) -> None:
         self.tag = tag
+        self.group = group
         self.address = address
         self.credit = credit
         self.peer_url = peer_url
@@ -171,6 +180,8 @@ class Serving:
 
     def _send_registration(self, now: float, registration: Registration, call: Call) -> Call:
         body: dict[str, Any] = {"credit": registration.credit, "peer_url": registration.peer_url}
+        if registration.group:
+            body["group"] = registration.group
         if self._recent:
             body["recent"] = b"".join(self._recent).hex()
         return self._caller.start(
@@ -340,7 +351,8 @@ class Serving:
         for registration in self.registrations.values():
             ours = registration.address
             names = ((ours.topic, ""), (ours.topic, ours.server), (f"{ours.topic}.{ours.server}", ""))
-            if address.exchange == ours.exchange and (address.topic, address.server) in names:
+            same = address.exchange == ours.exchange and not registration.group
+            if same and (address.topic, address.server) in names:
                 return registration
         return None
 

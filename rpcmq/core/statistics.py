@@ -93,6 +93,7 @@ def _topic(topic: Topic, now: float) -> dict[str, Any]:
     return {
         "exchange": topic.address.exchange,
         "topic": topic.address.topic,
+        "group": topic.group,
         "registered": topic.registered,
         "last_seen_seconds": None if topic.consumers else round(now - topic.last_seen, 3),
         "queued": sum(map(len, queues)),

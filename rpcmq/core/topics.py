@@ -4,6 +4,9 @@ A *topic* is (exchange, topic). Behind it stand consumers, one for each registra
 consumer has a server name. Messages wait in a :class:`Queue`: one shared by all consumers of the
 topic, one for each server of the topic, and one for each consumer (fanout). A consumer that becomes
 free takes the oldest message of the three.
+
+A *group* of a topic is a topic beside it: it has consumers of its own, and gets its own copy of each
+message that is sent to the topic.
 """
 
 from __future__ import annotations
@@ -161,7 +164,7 @@ class Consumer:
         self.server = server
         self.credit = credit
         self.accepts = link.accepts
-        self.backlog = Queue(f"{Address(topic.address.topic, server, topic.address.exchange)} (fanout)")
+        self.backlog = Queue(f"{topic.server(server).queue.name} (fanout)")
         #: All that it takes messages from.
         self.queues = (topic.queue, topic.server(server).queue, self.backlog)
         self.in_flight: dict[bytes, Pending] = {}
@@ -313,11 +316,17 @@ class Statistics:
 class Topic:
     """All that the router knows of one (exchange, topic)."""
 
-    __slots__ = ("address", "consumers", "last_seen", "queue", "ready", "registered", "servers", "targets")
+    __slots__ = (
+        "address", "consumers", "group", "groups", "last_seen", "queue", "ready", "registered", "servers", "targets",
+    )  # fmt: skip
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, group: str = "") -> None:
         self.address = address
-        self.queue = Queue(str(address))
+        #: The name of the group that this is; empty for the topic itself.
+        self.group = group
+        #: The groups that get a copy of each message.
+        self.groups: dict[str, Topic] = {}
+        self.queue = Queue(f"{address} (group {group})" if group else str(address))
         self.consumers: dict[Consumer, None] = {}
         self.ready = LeastInFlight()
         self.servers: dict[str, Server] = {}
@@ -337,7 +346,9 @@ class Topic:
     @property
     def forgettable(self) -> bool:
         """Nobody consumes it and nothing waits."""
-        return not self.consumers and not self.queue and not any(s.queue for s in self.servers.values())
+        if self.consumers or self.groups or self.queue:
+            return False
+        return not any(s.queue for s in self.servers.values())
 
 
 class Server:
@@ -348,7 +359,7 @@ class Server:
     def __init__(self, topic: Topic, name: str) -> None:
         self.topic = topic
         self.name = name
-        self.queue = Queue(str(Address(topic.address.topic, name, topic.address.exchange)))
+        self.queue = Queue(str(topic.address._replace(server=name)) if name else topic.queue.name)
         self.consumers: dict[Consumer, None] = {}
         self.registered = False
         self.last_seen = 0.0
@@ -370,7 +381,7 @@ class Server:
 class Destination:
     """An address and method as they were resolved once: where such messages go."""
 
-    __slots__ = ("method", "pick", "queue", "server", "statistics", "topic")
+    __slots__ = ("groups", "method", "pick", "queue", "server", "statistics", "topic")
 
     def __init__(self, topic: Topic, server: Server | None, method: str, statistics: Statistics) -> None:
         self.topic = topic
@@ -378,6 +389,8 @@ class Destination:
         self.method = method
         self.queue = server.queue if server else topic.queue
         self.statistics = statistics
+        #: The groups that get a copy; none for what is sent to one server.
+        self.groups = {} if server else topic.groups
         #: Says who should get the next message; None when nobody is ready.
         self.pick: Callable[[], Consumer | None] = server.pick if server else topic.ready.pick
 

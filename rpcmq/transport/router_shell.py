@@ -156,7 +156,7 @@ class RouterShell:
         except zmq.ZMQError as error:
             if error.errno != errno.EHOSTUNREACH:
                 raise
-            self.router.lost(monotonic(), route)
+            self._loop.run_callback(self._lose, route)
 
     def _perform(self) -> None:
         actions = self.router.actions
@@ -208,8 +208,14 @@ class RouterShell:
         if self._closed or route not in self.router.links.routes:
             return
         if not self._answer(route, _PROBE):
-            self.router.lost(monotonic(), route)
+            self._lose(route)
+
+    def _lose(self, route: bytes) -> None:
+        """The connection is gone; what came on it before, such as a GOODBYE, may still be unread."""
         self._wake()
+        if not self._closed:
+            self.router.lost(monotonic(), route)
+            self._wake()
 
     def close(self, linger_seconds: float = 1.0) -> None:
         """Stop; what was sent is given ``linger_seconds`` to leave."""

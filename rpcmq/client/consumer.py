@@ -1,0 +1,278 @@
+"""A registration on a topic, and what is run for each call and cast that it is given."""
+
+from __future__ import annotations
+
+import logging
+import types
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+from gevent import get_hub
+from gevent.event import Event
+
+from rpcmq.client.client import Client
+from rpcmq.client.request import Request, set_current_request
+from rpcmq.client.workers import Workers
+from rpcmq.core.caller import Call
+from rpcmq.core.serving import Registration, Task
+from rpcmq.errors import CallError, Outcome, PayloadError, UsageError
+from rpcmq.payload import Format
+from rpcmq.wire import Address, Flag, Kind
+
+__all__ = ["ANSWERED", "Consumer"]
+
+log = logging.getLogger("rpcmq.service")
+
+#: What a handler returns that has sent all there is to be sent by itself.
+ANSWERED: Any = object()
+#: How long a consumer that stops waits for the router to know (seconds); the router may be gone.
+_UNREGISTER = 2.0
+
+
+class Consumer:
+    """Takes the calls and casts of an address, and runs each in a greenlet of its own.
+
+    Args:
+        client: the connection to serve over.
+        address: what is consumed.
+        invoke: called with (task, body), where body is the decoded payload. What it returns, yields or
+            raises goes back to the caller; :data:`ANSWERED` if it has sent everything by :meth:`send`.
+        concurrency: how many run at once; more wait in the router.
+        group: consume a group of the topic: it gets a copy of each message, for one of its consumers.
+        direct: also listen for direct calls, which do not pass the router.
+
+    Raises:
+        UsageError: a wrong argument.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        address: Address,
+        invoke: Callable[[Task, dict[str, Any]], Any],
+        *,
+        concurrency: int = 64,
+        group: str = "",
+        direct: bool = False,
+    ) -> None:
+        if not 1 <= concurrency <= 65535:
+            raise UsageError(f"concurrency must be 1 to 65535, not {concurrency!r}")
+        self.client = client
+        self.address = address
+        address.encode()
+        self._invoke = invoke
+        self._concurrency = concurrency
+        self._group = group
+        self._direct = direct
+        self._workers: Workers[Task] = Workers(self._run)
+        self._registration: Registration | None = None
+        self._stopping = False
+        self._idle = Event()
+
+    # --- life --------------------------------------------------------------------------------
+
+    @property
+    def started(self) -> bool:
+        """Whether :meth:`start` was called, and succeeded."""
+        return self._registration is not None
+
+    def start(self, timeout: float = 30.0) -> None:
+        """Register; returns when the router will deliver.
+
+        Args:
+            timeout: seconds to wait for the router.
+
+        Raises:
+            RouterUnreachable: there is no router.
+            IdentityTaken: another live process has this identity.
+            CallError: the router refuses the registration.
+        """
+        process = self.client.process
+        self.client.connect(timeout)
+        peer_url = process.direct.listen() if self._direct else ""
+        tag = process.serving.free_tag()
+        registration = Registration(tag, self.address, self._concurrency, peer_url, self._workers.start, self._group)
+        self._registration = registration
+        try:
+            self._ask(process.serving.register(monotonic(), registration, timeout))
+        except BaseException:
+            process.serving.remove(registration)
+            self._registration = None
+            raise
+
+    def stop(self, timeout: float) -> bool:
+        """Take no more, and let what runs finish.
+
+        Args:
+            timeout: seconds to wait for what runs.
+
+        Returns:
+            Whether all that ran has finished.
+        """
+        self._stopping = True
+        registration = self._registration
+        if registration is None:
+            return True
+        process = self.client.process
+        deadline = monotonic() + timeout
+        if process.connection.connected:
+            try:
+                patience = max(0.1, min(_UNREGISTER, deadline - monotonic()))
+                self._ask(process.serving.unregister(monotonic(), registration, patience))
+            except CallError as error:
+                log.warning("%s: could not unregister: %s", self.address, error)
+        if registration.running:
+            self._idle.wait(max(0.0, deadline - monotonic()))
+        finished = not registration.running
+        process.serving.remove(registration)
+        return finished
+
+    def _ask(self, call: Call) -> None:
+        process = self.client.process
+        process.connection.schedule()
+        process.wait(call)
+        if call.error is not None:
+            raise call.error
+
+    # --- tasks -------------------------------------------------------------------------------
+
+    def _run(self, task: Task) -> None:
+        """In a greenlet of its own, started by the hub."""
+        process = self.client.process
+        set_current_request(task, self.progress)
+        keepalive = None
+        try:
+            body = process.codec.decode(task.format, task.payload)
+            if type(body) is not dict:
+                raise UsageError(f"the payload must be a mapping with context and args, not {type(body).__name__}")
+            if task.is_call and "keepalive" in body:
+                keepalive = self._keep_alive(task, float(body["keepalive"]))
+            result = self._invoke(task, body)
+            if isinstance(result, types.GeneratorType):
+                self._stream(task, result)
+            elif not task.is_call:
+                process.serving.settle(monotonic(), task, Outcome.OK)
+            elif result is ANSWERED:
+                self.end(task)
+            else:
+                form, payload = process.encode(result, accepted_by(task))
+                process.serving.answer(monotonic(), task, Kind.REPLY, form, payload)
+        except BaseException as error:
+            self._failed(task, error)
+            # Anything else, such as a gevent.Timeout, has been reported to the caller and ends here.
+            if isinstance(error, (SystemExit, KeyboardInterrupt)):
+                raise
+        finally:
+            if keepalive is not None:
+                keepalive.stop()
+                keepalive.close()
+            process.schedule()
+            process.start_soon()
+            if self._stopping and self._registration is not None and not self._registration.running:
+                self._idle.set()
+
+    def _failed(self, task: Task, error: BaseException) -> None:
+        process = self.client.process
+        if not task.is_call:
+            log.error("cast %s to %s failed", task.method, self.address, exc_info=error)
+            process.serving.settle(monotonic(), task, Outcome.REMOTE_ERROR)
+            return
+        if isinstance(error, PayloadError):
+            log.error("%s on %s: the result cannot be encoded: %s", task.method, self.address, error)
+        form, payload = process.codec.encode_exception(error, accepted_by(task), process.identity)
+        process.serving.answer(monotonic(), task, Kind.FAULT, form, payload)
+
+    def _stream(self, task: Task, items: types.GeneratorType[Any, None, None]) -> None:
+        process = self.client.process
+        last: Any = None
+        try:
+            for item in items:
+                if not streams(task):
+                    last = item
+                elif not self.send(task, item):
+                    break
+        finally:
+            items.close()
+        if streams(task):
+            self.end(task)
+        elif task.is_call:
+            form, payload = process.encode(last, accepted_by(task))
+            process.serving.answer(monotonic(), task, Kind.REPLY, form, payload)
+        else:
+            process.serving.settle(monotonic(), task, Outcome.OK)
+
+    def send(self, task: Task, item: Any) -> bool:
+        """Send one item of a stream when the caller takes it; False if it takes no more.
+
+        Raises:
+            PayloadError: the item cannot be encoded.
+        """
+        process = self.client.process
+        if task.grants <= 0 and not self._granted(task):
+            return False
+        if task.cancelled or task.lost:
+            return False
+        form, payload = process.encode(item, accepted_by(task))
+        process.serving.send_item(task, Kind.ITEM, form, payload)
+        process.schedule()
+        return True
+
+    def _granted(self, task: Task) -> bool:
+        changed = Event()
+        task.on_change = changed.set
+        request = Request(task, self.progress)
+        try:
+            while task.grants <= 0 and not request.cancelled:
+                changed.clear()
+                changed.wait(1.0)
+        finally:
+            task.on_change = None
+        return task.grants > 0
+
+    def end(self, task: Task) -> None:
+        """The stream is over; nothing after it is sent."""
+        process = self.client.process
+        process.serving.answer(monotonic(), task, Kind.END, Format.JSON, b"")
+        process.schedule()
+
+    def progress(self, task: Task, value: Any) -> None:
+        """Tell the caller how far ``task`` is.
+
+        Raises:
+            PayloadError: ``value`` cannot be encoded.
+        """
+        if not task.is_call:
+            return
+        process = self.client.process
+        form, payload = process.encode(value, accepted_by(task))
+        process.serving.send_item(task, Kind.ALIVE, form, payload)
+        process.schedule()
+
+    def _keep_alive(self, task: Task, seconds: float) -> Any:
+        process = self.client.process
+
+        def beat() -> None:
+            process.serving.send_item(task, Kind.ALIVE, Format.JSON, b"")
+            process.schedule()
+
+        timer = get_hub().loop.timer(max(0.05, seconds), max(0.05, seconds))
+        timer.start(beat)
+        return timer
+
+
+_JSON = Format.JSON.bit
+_PICKLE = Format.PICKLE.bit
+_DILL = Format.DILL.bit
+
+
+def accepted_by(task: Task) -> int:
+    """Formats that the caller of ``task`` decodes: the one it used, JSON, and dill if it says so."""
+    accepted = _JSON | 1 << task.format
+    # Who loads dill loads pickle.
+    return accepted | _DILL | _PICKLE if task.flags & Flag.ACCEPTS_DILL else accepted
+
+
+def streams(task: Task) -> bool:
+    """Whether the caller takes items one by one."""
+    return task.is_call and bool(task.flags & Flag.STREAM)
