@@ -11,6 +11,9 @@ from rpcmq.errors import UsageError
 
 __all__ = ["check_seconds", "context_dict", "request_body", "trace_context"]
 
+#: Keys of a message that are not passed on, and those that it may not have.
+_OWN = frozenset({"method", "args"})
+_RESERVED = frozenset({"context", "keepalive"})
 #: https://www.w3.org/TR/trace-context/, version 00
 _TRACEPARENT = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
@@ -32,7 +35,14 @@ def request_body(ctx: Any, msg: Mapping[str, Any]) -> tuple[bytes, dict[str, Any
         if args is not None and not isinstance(args, Mapping):
             raise UsageError(f"args must be a mapping of names to values, not {type(args).__name__}: {args!r:.100}")
         args = dict(args or {})
-    return name, {"context": context_dict(ctx), "args": args}
+    body = {"context": context_dict(ctx), "args": args}
+    if len(msg) > 2:
+        for key, value in msg.items():
+            if key in _RESERVED:
+                raise UsageError(f"msg has a key {key!r}, which rpcmq uses itself; choose another")
+            if key not in _OWN:
+                body[key] = value
+    return name, body
 
 
 def trace_context(traceparent: str | None) -> bytes:

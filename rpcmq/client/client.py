@@ -85,6 +85,11 @@ class Client:
         """The name under which the router knows this process."""
         return self.process.identity
 
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+        return self.process.connection.closed
+
     def connect(self, timeout: float | None = None) -> None:
         """Wait until the router has welcomed this process.
 
@@ -147,7 +152,8 @@ class Client:
         Args:
             ctx: request context: None, a mapping, or an object with ``to_dict()``.
             topic: ``"compute"``, a server's own topic ``"compute.node-7"``, or an ``Address``.
-            msg: ``{"method": name, "args": {name: value}}``.
+            msg: ``{"method": name, "args": {name: value}}``. Further keys travel beside the args; a
+                :class:`Service` does not look at them.
             timeout: seconds; default: what the request being handled has left, else the client's.
             idempotent: may be run twice: it goes to another consumer if the first is lost.
             mandatory: fail at once with NoConsumer if nobody consumes the topic.

@@ -24,7 +24,7 @@ __all__ = ["ANSWERED", "Consumer"]
 
 log = logging.getLogger("rpcmq.service")
 
-#: What a handler returns that has sent all there is to be sent by itself.
+#: What a handler returns that has answered by itself, with :meth:`Consumer.reply`, ``end`` or ``fail``.
 ANSWERED: Any = object()
 #: How long a consumer that stops waits for the router to know (seconds); the router may be gone.
 _UNREGISTER = 2.0
@@ -37,7 +37,7 @@ class Consumer:
         client: the connection to serve over.
         address: what is consumed.
         invoke: called with (task, body), where body is the decoded payload. What it returns, yields or
-            raises goes back to the caller; :data:`ANSWERED` if it has sent everything by :meth:`send`.
+            raises goes back to the caller; :data:`ANSWERED` if it has answered by itself.
         concurrency: how many run at once; more wait in the router.
         group: consume a group of the topic: it gets a copy of each message, for one of its consumers.
         direct: also listen for direct calls, which do not pass the router.
@@ -102,7 +102,7 @@ class Consumer:
             raise
 
     def stop(self, timeout: float) -> bool:
-        """Take no more, and let what runs finish.
+        """Take no more, let what runs finish.
 
         Args:
             timeout: seconds to wait for what runs.
@@ -110,23 +110,33 @@ class Consumer:
         Returns:
             Whether all that ran has finished.
         """
-        self._stopping = True
         registration = self._registration
         if registration is None:
             return True
-        process = self.client.process
         deadline = monotonic() + timeout
-        if process.connection.connected:
-            try:
-                patience = max(0.1, min(_UNREGISTER, deadline - monotonic()))
-                self._ask(process.serving.unregister(monotonic(), registration, patience))
-            except CallError as error:
-                log.warning("%s: could not unregister: %s", self.address, error)
+        self.leave(timeout)
         if registration.running:
             self._idle.wait(max(0.0, deadline - monotonic()))
         finished = not registration.running
-        process.serving.remove(registration)
+        self.client.process.serving.remove(registration)
         return finished
+
+    def leave(self, timeout: float = _UNREGISTER) -> None:
+        """Take no more. To be followed by :meth:`stop` once what runs is done.
+
+        Args:
+            timeout: seconds to wait for the router to know, a few at most.
+        """
+        process, registration = self.client.process, self._registration
+        if self._stopping or registration is None:
+            return
+        self._stopping = True
+        if process.connection.connected:
+            try:
+                patience = max(0.1, min(_UNREGISTER, timeout))
+                self._ask(process.serving.unregister(monotonic(), registration, patience))
+            except CallError as error:
+                log.warning("%s: could not unregister: %s", self.address, error)
 
     def _ask(self, call: Call) -> None:
         process = self.client.process
@@ -153,13 +163,10 @@ class Consumer:
                 self._stream(task, result)
             elif not task.is_call:
                 process.serving.settle(monotonic(), task, Outcome.OK)
-            elif result is ANSWERED:
-                self.end(task)
-            else:
-                form, payload = process.encode(result, accepted_by(task))
-                process.serving.answer(monotonic(), task, Kind.REPLY, form, payload)
+            elif result is not ANSWERED:
+                self.reply(task, result)
         except BaseException as error:
-            self._failed(task, error)
+            self.fail(task, error)
             # Anything else, such as a gevent.Timeout, has been reported to the caller and ends here.
             if isinstance(error, (SystemExit, KeyboardInterrupt)):
                 raise
@@ -172,7 +179,19 @@ class Consumer:
             if self._stopping and self._registration is not None and not self._registration.running:
                 self._idle.set()
 
-    def _failed(self, task: Task, error: BaseException) -> None:
+    def reply(self, task: Task, value: Any) -> None:
+        """The result of a call: it is done.
+
+        Raises:
+            PayloadError: ``value`` cannot be encoded.
+        """
+        process = self.client.process
+        form, payload = process.encode(value, accepted_by(task))
+        process.serving.answer(monotonic(), task, Kind.REPLY, form, payload)
+        process.schedule()
+
+    def fail(self, task: Task, error: BaseException) -> None:
+        """What was run has raised ``error``: it is done. The caller of a call is told, a cast's is not."""
         process = self.client.process
         if not task.is_call:
             log.error("cast %s to %s failed", task.method, self.address, exc_info=error)
@@ -182,6 +201,7 @@ class Consumer:
             log.error("%s on %s: the result cannot be encoded: %s", task.method, self.address, error)
         form, payload = process.codec.encode_exception(error, accepted_by(task), process.identity)
         process.serving.answer(monotonic(), task, Kind.FAULT, form, payload)
+        process.schedule()
 
     def _stream(self, task: Task, items: types.GeneratorType[Any, None, None]) -> None:
         process = self.client.process
@@ -197,8 +217,7 @@ class Consumer:
         if streams(task):
             self.end(task)
         elif task.is_call:
-            form, payload = process.encode(last, accepted_by(task))
-            process.serving.answer(monotonic(), task, Kind.REPLY, form, payload)
+            self.reply(task, last)
         else:
             process.serving.settle(monotonic(), task, Outcome.OK)
 

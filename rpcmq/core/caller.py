@@ -201,9 +201,14 @@ class Caller:
         call.sign_of_life = now
         if call.flags & Flag.STREAM:
             call.items.append(part)
-        else:
-            call.items[:] = [part]
-        self.changed.append(call)
+            self.changed.append(call)
+            return
+        # The last one is the result, and nobody looks at those before it.
+        call.items[:] = [part]
+        self.grant(now, call, 1)
+        if call.slot is not None and call.timeout is not None:
+            del call.slot[call.key]
+            self._watch(now, call, call.timeout)
 
     def _alive(self, now: float, part: bytes) -> None:
         call = self.calls.get(part[16:36])

@@ -65,6 +65,10 @@ class Engine(Protocol):
     def waiting(self) -> int:
         """Messages that are not queued at the moment, but will be."""
 
+    @property
+    def casts_open(self) -> int:
+        """Casts and events that the router has not acknowledged, those that wait among them."""
+
 
 def process_context() -> zmq.Context[Any]:
     """The ZeroMQ context of this process; after a fork, the child has its own."""
@@ -169,6 +173,11 @@ class Connection:
     def connected(self) -> bool:
         """Whether the router has welcomed us and the connection stands."""
         return self.uplink.ready
+
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+        return self._closing
 
     def wait_ready(self, timeout: float | None) -> None:
         """Wait until the router has welcomed us.
@@ -278,7 +287,9 @@ class Connection:
 
     @property
     def _left(self) -> int:
-        """Messages that the router does not have."""
+        """Messages that the router does not have. Without a connection only casts are worth waiting for."""
+        if not self.uplink.ready:
+            return sum(engine.casts_open for engine in self._engines)
         return len(self.uplink.outbox) + self.uplink.unacknowledged + sum(e.waiting for e in self._engines)
 
     def _hand_over(self, seconds: float) -> None:
