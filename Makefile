@@ -13,7 +13,7 @@ BENCH_ARGS ?=
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --no-input install --quiet
-SOURCES := rpcmq tests benchmarks examples
+SOURCES := rpcmq compat tests benchmarks examples
 CODE = $(wildcard $(SOURCES))
 COMPILE := $(VENV)/bin/uv --quiet --no-config pip compile --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate

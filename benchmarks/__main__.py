@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import casts, direct, fanout, growth, router_alone, sizes, whole_calls
+from benchmarks import casts, direct, fanout, growth, legacy, router_alone, sizes, whole_calls
 from benchmarks.children import ChildFailed
 from benchmarks.report import Benchmark, Options, draw, keep, show
 
@@ -21,6 +21,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     fanout.BENCHMARK,
     sizes.BENCHMARK,
     direct.BENCHMARK,
+    legacy.BENCHMARK,
     *growth.BENCHMARKS,
 )
 #: Load for each core from which on the figures are doubtful.

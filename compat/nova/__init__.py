@@ -1,0 +1,216 @@
+"""Legacy Nova on rpcmq: ``nova.rpc``, ``nova.openstack.common.rpc`` and what they lean on, unmodified callers above.
+
+::
+
+    import compat.nova
+
+    compat.nova.install()  # before anything of nova or eventlet is imported
+
+    from nova import rpc
+
+Where a Nova tree is given, or is on the path, its RPC modules are replaced and what it lacks is added
+(*overlay*); where there is none, the shim stands in for all of it. ``python -m compat.nova run -- ...`` runs
+a program or a test suite so, without an edit; ``-p compat.nova.plugin`` does it within pytest.
+
+Nothing else is loaded by importing this package.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import os
+import signal
+import sys
+import warnings
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from compat.nova.eras import ERAS, of_imports, of_tree
+
+if TYPE_CHECKING:
+    from compat.nova.finder import Fallback, Finder
+
+__all__ = ["ERAS", "era", "install", "installed", "patch", "tree", "uninstall"]
+
+_MODULES = Path(__file__).parent / "modules"
+#: What is ours by name once the shim is installed.
+_OURS = ("nova", "eventlet")
+
+
+class _Installed(NamedTuple):
+    finder: Finder
+    fallback: Fallback
+    era: str | None
+
+
+_now: _Installed | None = None
+
+
+def install(
+    tree: str | os.PathLike[str] | Literal[False] | None = None, era: str | None = None, *, patched: bool = True
+) -> None:
+    """Switch the shim on for this process. A second time with the same arguments, or none, changes nothing.
+
+    Args:
+        tree: the directory that holds the ``nova`` package to overlay. None takes what is on ``sys.path``
+            when modules are imported, and stands in where nothing is; False stands in whatever is there.
+        era: one of :data:`ERAS`; None reads it off the tree or the imports.
+        patched: make the standard library cooperative first, as legacy code expects; False is for tools that
+            only look at modules.
+
+    Raises:
+        ValueError: there is no such era, or no ``nova`` in ``tree``.
+        RuntimeError: ``nova`` or ``eventlet`` was imported before, or other arguments hold already.
+    """
+    global _now
+    root = _checked(tree)
+    if era is not None and era not in ERAS:
+        raise ValueError(f"no era {era!r}; there are {', '.join(ERAS)}")
+    if _now is not None:
+        _stay(_now, root, era)
+        return
+    for name in _OURS:
+        if module := sys.modules.get(name):
+            raise RuntimeError(f"install() must come before {name} is imported; it was, from {_origin(module)}")
+    if patched:
+        patch()
+    from compat.nova import python2
+    from compat.nova.finder import Fallback, Finder
+
+    python2.restore()
+    support = _MODULES / "support"
+    static_proxy = (era or (root and of_tree(root))) in ("folsom", "grizzly")
+    finder = Finder(_MODULES / "core", support, _MODULES / "eventlet", root, static_proxy)
+    _now = _Installed(finder, Fallback(support), era)
+    sys.meta_path.insert(0, _now.finder)
+    sys.meta_path.append(_now.fallback)
+    if not hasattr(builtins, "_"):
+        vars(builtins)["_"] = _untranslated
+
+
+def uninstall() -> None:
+    """Switch it off again and forget the modules that came of it; for tests.
+
+    What :func:`patch` did stays: it cannot be undone.
+    """
+    global _now
+    if _now is None:
+        return
+    ours = (_now.finder, _now.fallback)
+    # eventlet.green brings a finder of its own.
+    sys.meta_path[:] = [each for each in sys.meta_path if each not in ours and not _is_legacy(type(each).__module__)]
+    _now = None
+    support = str(_MODULES / "support")
+    for name, module in list(sys.modules.items()):
+        redirected = name.startswith(f"{__name__}.") and getattr(module, "__name__", name) != name
+        from_support = str(getattr(module, "__file__", None) or "").startswith(support)
+        if _is_legacy(name) or redirected or from_support:
+            del sys.modules[name]
+            if redirected:
+                vars(sys.modules[__name__]).pop(name.rpartition(".")[2], None)
+    if getattr(builtins, "_", None) is _untranslated:
+        del vars(builtins)["_"]
+
+
+def patch() -> None:
+    """Make the standard library cooperative (``gevent.monkey.patch_all``)."""
+    from gevent import monkey
+
+    with warnings.catch_warnings():
+        # That something imported ssl before is to be told, and no reason to stop.
+        warnings.simplefilter("default", monkey.MonkeyPatchWarning)
+        monkey.patch_all()
+    _defer_signals()
+
+
+#: Signals by which services are told something. Others, such as SIGALRM, are meant to interrupt what runs.
+_DEFERRED = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
+
+
+def _defer_signals() -> None:
+    """Run handlers of signals in a green thread of their own.
+
+    Services raise from them, and would otherwise do so in the middle of whatever is running: in the hub, or in
+    the handler of somebody's call.
+    """
+    import gevent
+    from gevent.hub import Hub
+
+    set_handler = signal.signal
+    if hasattr(set_handler, "deferring"):
+        return
+
+    @functools.wraps(set_handler)
+    def deferring(signum: int, handler: Any) -> Any:
+        if signum not in _DEFERRED or not callable(handler) or handler is signal.default_int_handler:
+            return set_handler(signum, handler)
+
+        @functools.wraps(handler)
+        def soon(number: int, frame: Any) -> None:
+            gevent.get_hub().loop.run_callback_threadsafe(gevent.spawn, handler, number, None)
+
+        return set_handler(signum, soon)
+
+    vars(deferring)["deferring"] = True
+    signal.signal = deferring  # type: ignore[assignment]
+    # It goes on to the main green thread, and is no fault.
+    Hub.NOT_ERROR = (*Hub.NOT_ERROR, KeyboardInterrupt)
+
+
+def installed() -> bool:
+    """Whether the shim is on in this process."""
+    return _now is not None
+
+
+def tree() -> Path | None:
+    """The directory whose ``nova`` is overlaid; None where the shim stands in alone."""
+    trees = _now.finder.trees() if _now is not None else []
+    return trees[0] if trees else None
+
+
+def era() -> str:
+    """The era in force, one of :data:`ERAS`: the given one, the tree's, or what the imports so far tell.
+
+    While nothing of Folsom or later was imported, a program without a tree counts as Essex.
+    """
+    if _now is not None and _now.era:
+        return _now.era
+    # Asked several times for each message, and all that it can depend on grows.
+    return _era_seen(_now and _now.finder, len(sys.modules), len(sys.path))
+
+
+@functools.lru_cache(maxsize=1)
+def _era_seen(finder: Finder | None, modules: int, path: int) -> str:
+    trees = finder.trees() if finder is not None else []
+    return next((found for root in trees if (found := of_tree(root))), None) or of_imports(sys.modules)
+
+
+def _checked(tree: str | os.PathLike[str] | Literal[False] | None) -> Path | Literal[False] | None:
+    if tree is None or tree is False:
+        return tree
+    root = Path(tree).absolute()
+    if not (root / "nova").is_dir():
+        raise ValueError(f"no directory 'nova' in {root}; tree is the directory that holds it")
+    return root
+
+
+def _stay(now: _Installed, root: Path | Literal[False] | None, era: str | None) -> None:
+    if root is not None and root != now.finder.tree:
+        raise RuntimeError(f"the shim is installed with tree={now.finder.tree}; it cannot become {root}")
+    if era is not None and era != now.era:
+        raise RuntimeError(f"the shim is installed with era={now.era}; it cannot become {era}")
+
+
+def _is_legacy(name: str) -> bool:
+    return name.partition(".")[0] in (*_OURS, "exceptions")
+
+
+def _origin(module: ModuleType) -> str:
+    return str(getattr(module, "__file__", None) or "an unknown place")
+
+
+def _untranslated(text: str) -> str:
+    """``builtins._`` where no translation is installed."""
+    return text

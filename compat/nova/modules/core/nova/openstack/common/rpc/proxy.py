@@ -1,0 +1,142 @@
+"""The caller's side of a versioned interface, as ``nova.openstack.common.rpc`` had it in Havana.
+
+Beyond ``nova.rpc.proxy`` (which also stands in for this one in Folsom and Grizzly): a request always has a
+``namespace``, even None; a version cap; a serializer of arguments and results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from nova import rpc
+from nova.rpc import common as rpc_common
+from nova.rpc import proxy
+from nova.rpc.serializer import NoOpSerializer, Serializer
+
+
+class RpcProxy(proxy.RpcProxy):
+    """Sends requests of one interface to its topic.
+
+    Args:
+        topic: where requests go unless a call names another topic.
+        default_version: what requests need unless a call says otherwise.
+        version_cap: nothing that needs a later version, or another major one, is sent.
+        serializer: applied to arguments and results.
+    """
+
+    RPC_API_NAMESPACE: ClassVar[str | None] = None
+    """Which of a service's interfaces this is."""
+
+    def __init__(
+        self,
+        topic: str,
+        default_version: str,
+        version_cap: str | None = None,
+        serializer: Serializer | None = None,
+    ) -> None:
+        super().__init__(topic, default_version)
+        self.version_cap = version_cap
+        self.serializer = NoOpSerializer() if serializer is None else serializer
+
+    def can_send_version(self, version: str) -> bool:
+        """Whether the cap lets through what needs ``version``."""
+        return not self.version_cap or rpc_common.version_is_compatible(self.version_cap, version)
+
+    def _set_version(self, msg: dict[str, Any], vers: str | None) -> None:
+        if not self.can_send_version(vers or self.default_version):
+            raise rpc_common.RpcVersionCapError(version_cap=self.version_cap)
+        super()._set_version(msg, vers)
+
+    @staticmethod
+    def make_namespaced_msg(method: str, namespace: str | None, **kwargs: Any) -> dict[str, Any]:
+        """The request to run ``method(**kwargs)`` of an interface."""
+        return {"method": method, "namespace": namespace, "args": kwargs}
+
+    def make_msg(self, method: str, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
+        """The request to run ``method(**kwargs)`` of this interface."""
+        return self.make_namespaced_msg(method, self.RPC_API_NAMESPACE, **kwargs)
+
+    def call(
+        self,
+        context: Any,
+        msg: dict[str, Any],
+        topic: str | None = None,
+        version: str | None = None,
+        timeout: float | None = None,
+    ) -> Any:
+        """``rpc.call``; ``timeout`` in seconds.
+
+        Raises:
+            Timeout: no reply came; names topic and method.
+            RpcVersionCapError: it needs a version that may not be sent.
+        """
+        result = self._ask(rpc.call, context, msg, topic, version, timeout)
+        return self.serializer.deserialize_entity(context, result)
+
+    def multicall(
+        self,
+        context: Any,
+        msg: dict[str, Any],
+        topic: str | None = None,
+        version: str | None = None,
+        timeout: float | None = None,
+    ) -> Any:
+        """``rpc.multicall``; ``timeout`` in seconds for each reply. Raises as ``call`` does."""
+        results = self._ask(rpc.multicall, context, msg, topic, version, timeout)
+        return self.serializer.deserialize_entity(context, results)
+
+    def cast(self, context: Any, msg: dict[str, Any], topic: str | None = None, version: str | None = None) -> None:
+        """``rpc.cast``."""
+        super().cast(context, self._serialized(context, msg), topic, version)
+
+    def fanout_cast(
+        self, context: Any, msg: dict[str, Any], topic: str | None = None, version: str | None = None
+    ) -> None:
+        """``rpc.fanout_cast``."""
+        super().fanout_cast(context, self._serialized(context, msg), topic, version)
+
+    def cast_to_server(
+        self,
+        context: Any,
+        server_params: dict[str, Any],
+        msg: dict[str, Any],
+        topic: str | None = None,
+        version: str | None = None,
+    ) -> None:
+        """``rpc.cast_to_server``."""
+        super().cast_to_server(context, server_params, self._serialized(context, msg), topic, version)
+
+    def fanout_cast_to_server(
+        self,
+        context: Any,
+        server_params: dict[str, Any],
+        msg: dict[str, Any],
+        topic: str | None = None,
+        version: str | None = None,
+    ) -> None:
+        """``rpc.fanout_cast_to_server``."""
+        msg = self._serialized(context, msg)
+        super().fanout_cast_to_server(context, server_params, msg, topic, version)
+
+    def _ask(
+        self,
+        ask: Callable[..., Any],
+        context: Any,
+        msg: dict[str, Any],
+        topic: str | None,
+        version: str | None,
+        timeout: float | None,
+    ) -> Any:
+        self._set_version(msg, version)
+        topic = self._get_topic(topic)
+        try:
+            return ask(context, topic, self._serialized(context, msg), timeout)
+        except rpc_common.Timeout as error:
+            raise rpc_common.Timeout(error.info, topic, msg.get("method")) from error
+
+    def _serialized(self, context: Any, msg: dict[str, Any]) -> dict[str, Any]:
+        """``msg`` itself, its arguments made plain."""
+        args = msg.get("args") or {}
+        msg["args"] = {key: self.serializer.serialize_entity(context, value) for key, value in args.items()}
+        return msg

@@ -1,0 +1,159 @@
+"""Remote calls, as Nova knew them from Cactus to Havana, on rpcmq. In 2012.2 this became ``nova.openstack.common.rpc``.
+
+The verbs are those of the module that the option ``rpc_backend`` names: all but ``impl_fake`` are rpcmq.
+
+Where eras differ: from Folsom on the backend is given the configuration first; Cactus to Diablo m3 use the
+classes of :mod:`nova.rpc.classes`, which are found here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import logging
+from typing import Any
+
+from compat.nova import options, shadow
+
+from nova.rpc import common
+from nova.rpc.common import RemoteError as RemoteError
+
+LOG = logging.getLogger(__name__)
+
+options.register()
+
+#: The options of RPC, as the program's own kind of option.
+rpc_opts = options.opts()
+
+_RPCIMPL: Any = None
+
+
+def _get_impl() -> Any:
+    """The backend, chosen at first use and kept."""
+    global _RPCIMPL
+    if _RPCIMPL is None:
+        options.log_ignored()
+        _RPCIMPL = importlib.import_module(str(options.value("rpc_backend")))
+    return _RPCIMPL
+
+
+get_impl = _get_impl
+
+
+def _conf() -> tuple[Any, ...]:
+    """What a backend is given first: the configuration, from Folsom on."""
+    return tuple(options.configurations()[:1]) if common.since("folsom") else ()
+
+
+def set_defaults(control_exchange: str) -> None:
+    """Change the default of the exchange that topics belong to."""
+    options.set_default("control_exchange", control_exchange)
+
+
+def create_connection(new: bool = True) -> Any:
+    """A connection to consume by.
+
+    Args:
+        new: of its own; False may take one from the pool.
+    """
+    return _get_impl().create_connection(*_conf(), new=new)
+
+
+def call(context: Any, topic: str, msg: dict[str, Any], timeout: Any = None, check_for_lock: bool = False) -> Any:
+    """Ask one consumer of ``topic``, and wait for its last reply.
+
+    Args:
+        context: who asks.
+        topic: ``"compute"``, or ``"compute.host"`` for one of them.
+        msg: ``{"method": name, "args": {name: value}}``.
+        timeout: seconds for each reply; default: the option ``rpc_response_timeout``.
+        check_for_lock: with the option ``debug``, warn where a lock is held meanwhile.
+
+    Raises:
+        Timeout: no reply came in time.
+        RemoteError: the method raised; from Folsom on, an exception of an allowed module is itself raised.
+    """
+    if check_for_lock:
+        _check_for_lock()
+    beside = shadow.current()
+    if beside is not None and beside.wants(topic, msg):
+        return beside.call(lambda: _call(context, topic, msg, timeout), context, topic, msg, timeout)
+    return _call(context, topic, msg, timeout)
+
+
+def _call(context: Any, topic: str, msg: dict[str, Any], timeout: Any) -> Any:
+    return _get_impl().call(*_conf(), context, topic, msg, *_given(timeout))
+
+
+def multicall(context: Any, topic: str, msg: dict[str, Any], timeout: Any = None, check_for_lock: bool = False) -> Any:
+    """Ask one consumer of ``topic``; iterate over its replies. As :func:`call` otherwise."""
+    if check_for_lock:
+        _check_for_lock()
+    return _get_impl().multicall(*_conf(), context, topic, msg, *_given(timeout))
+
+
+def cast(context: Any, topic: str, msg: dict[str, Any]) -> None:
+    """Tell one consumer of ``topic``; no reply."""
+    _get_impl().cast(*_conf(), context, topic, msg)
+
+
+def fanout_cast(context: Any, topic: str, msg: dict[str, Any]) -> None:
+    """Tell every consumer of ``topic`` that was made with ``fanout=True``."""
+    _get_impl().fanout_cast(*_conf(), context, topic, msg)
+
+
+def notify(context: Any, topic: str, msg: dict[str, Any], envelope: bool = False) -> None:
+    """Send a notification, which waits for a consumer though there has never been one."""
+    _get_impl().notify(*_conf(), context, topic, msg, **({"envelope": True} if envelope else {}))
+
+
+def cleanup() -> None:
+    """Give up what the backend keeps; a later call works again."""
+    _get_impl().cleanup()
+
+
+def cast_to_server(context: Any, server_params: Any, topic: str, msg: dict[str, Any]) -> None:
+    """As :func:`cast`, in another cell: ``server_params`` names its ``hostname``."""
+    _get_impl().cast_to_server(*_conf(), context, server_params, topic, msg)
+
+
+def fanout_cast_to_server(context: Any, server_params: Any, topic: str, msg: dict[str, Any]) -> None:
+    """As :func:`fanout_cast`, in another cell."""
+    _get_impl().fanout_cast_to_server(*_conf(), context, server_params, topic, msg)
+
+
+def queue_get_for(context: Any, topic: str, host: str | None) -> str:
+    """The topic of one host's server."""
+    if not host and common.since("grizzly"):
+        return topic
+    return f"{topic}.{host}"
+
+
+def create_consumer(conn: Any, topic: str, proxy: Any, fanout: bool = False) -> Any:
+    """Diablo m4: a consumer of ``topic``, which ``attach_to_eventlet()`` starts."""
+    return _get_impl().create_consumer(conn, topic, proxy, fanout)
+
+
+def create_consumer_set(conn: Any, consumers: list[Any]) -> Any:
+    """Diablo m4: consumers that are waited for together."""
+    return _get_impl().create_consumer_set(conn, consumers)
+
+
+def _given(timeout: Any) -> tuple[Any, ...]:
+    return () if timeout is None else (timeout,)
+
+
+def _check_for_lock() -> None:
+    try:
+        if not options.value("debug"):
+            return
+    except KeyError:
+        return
+    store = importlib.import_module("nova.openstack.common.local").strong_store
+    locks = getattr(store, "locks_held", None)
+    if locks:
+        stack = " :: ".join(frame.function for frame in inspect.stack()[2:])
+        LOG.warning("an RPC is made while these locks are held: %s; stack: %s", ", ".join(map(str, locks)), stack)
+
+
+from nova.rpc.classes import *  # noqa: E402, F403

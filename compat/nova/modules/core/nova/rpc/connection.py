@@ -1,0 +1,331 @@
+"""The real connection of every driver, and the raw layer of the kombu one.
+
+A consumer's queue is declared when the consumer is made, so that nothing is lost until it consumes, and is
+consumed from :meth:`Connection.consume_in_thread` on, or while :meth:`Connection.iterconsume` is iterated
+over. All connections of a process share one link to the router.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gevent
+from gevent.event import AsyncResult, Event
+from gevent.queue import Empty, Queue
+
+from compat.nova import options, transport
+from rpcmq.errors import RpcError
+from rpcmq.wire import Address
+
+from nova.rpc import amqp, common
+
+LOG = logging.getLogger(__name__)
+
+_DIRECT = "direct"
+
+_Handed = tuple["_Source", Any, Any]
+
+
+class _Source:
+    """One consumer of a connection: where from, to whom, and the registration while it consumes."""
+
+    def __init__(self, address: Address, callback: Callable[[Any], Any], group: str, fanout: bool) -> None:
+        self.address = address
+        self.callback = callback
+        self.group = group
+        self.fanout = fanout
+        #: Its messages run in green threads of their own even if somebody iterates over them.
+        self.threaded = False
+        self.incoming: transport.Incoming | None = None
+
+
+class Connection(common.Connection):
+    """Consumers, and sends to topics.
+
+    Args:
+        conf: where to read the options; None: the program's.
+        server_params: the router of another cell.
+    """
+
+    #: Closed connections, for use again.
+    pool: Any = None
+
+    def __init__(self, conf: Any = None, server_params: Any = None) -> None:
+        self.conf = conf
+        self._server_params = server_params
+        self._sources: list[_Source] = []
+        self._in_thread = False
+        self._handed: Queue[_Handed] = Queue()
+        #: Set while messages are run, or handed to whoever pulls them.
+        self._consuming = Event()
+        self._closed = Event()
+        self.thread: gevent.Greenlet[..., Any] | None = None
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """Where it would go if this were a broker's: what programs look at, and nothing uses."""
+        given = dict(self._server_params or {})
+        params = {
+            "hostname": given.get("hostname") or options.value("rabbit_host", self.conf),
+            "port": given.get("port") or options.value("rabbit_port", self.conf),
+            "userid": given.get("username") or options.value("rabbit_userid", self.conf),
+            "password": given.get("password") or options.value("rabbit_password", self.conf),
+            "virtual_host": given.get("virtual_host") or options.value("rabbit_virtual_host", self.conf),
+        }
+        return params | ({"transport": "memory"} if options.value("fake_rabbit", self.conf) else {})
+
+    # --- consumers ---------------------------------------------------------------------------
+
+    def create_consumer(self, topic: str, proxy: Any, fanout: bool = False) -> None:
+        """Have ``proxy`` run what comes for ``topic``: in turn with others, or each message if ``fanout``."""
+        callback = amqp.this.ProxyCallback(self.conf, proxy)
+        if fanout:
+            self.declare_fanout_consumer(topic, callback)
+        else:
+            self.declare_topic_consumer(topic, callback)
+
+    def create_worker(self, topic: str, proxy: Any, pool_name: str) -> None:
+        """Have ``proxy`` share the messages for ``topic`` with the other members of the pool.
+
+        Each pool of a topic gets each message.
+        """
+        self.declare_topic_consumer(topic, amqp.this.ProxyCallback(self.conf, proxy), pool_name)
+
+    def join_consumer_pool(
+        self,
+        callback: Callable[[Any], Any],
+        pool_name: str,
+        topic: str,
+        exchange_name: str = "",
+        ack_on_error: bool = True,
+    ) -> None:
+        """Have ``callback`` share the notifications for ``topic`` with the other members of the pool.
+
+        Args:
+            ack_on_error: accepted; a message is given once.
+        """
+        self.declare_topic_consumer(topic, callback, pool_name, exchange_name)
+
+    def declare_topic_consumer(
+        self,
+        topic: str,
+        callback: Callable[[Any], Any] | None = None,
+        queue_name: str | None = None,
+        exchange_name: str | None = None,
+        ack_on_error: bool = True,
+    ) -> None:
+        """Have ``callback`` get the messages for ``topic``, in turn with others of the same queue."""
+        group = queue_name if queue_name and queue_name != topic else ""
+        self._add(Address(topic, "", amqp.exchange(self.conf, exchange_name)), callback, group)
+
+    def declare_direct_consumer(self, topic: str, callback: Callable[[Any], Any]) -> None:
+        """Have ``callback`` get what is sent to the message id ``topic`` directly."""
+        self._add(Address(topic, "", _DIRECT), callback)
+
+    def declare_fanout_consumer(self, topic: str, callback: Callable[[Any], Any]) -> None:
+        """Have ``callback`` get each message that is fanned out to ``topic``."""
+        self._add(amqp.fanout_address(self.conf, topic), callback, fanout=True)
+
+    def _add(
+        self, address: Address, callback: Callable[[Any], Any] | None, group: str = "", fanout: bool = False
+    ) -> None:
+        if self._closed.is_set():
+            raise common.InvalidRPCConnectionReuse()
+        source = _Source(address, callback or _ignore, group, fanout)
+        try:
+            if not fanout:
+                self._client.declare(address, group=group)
+            # Nobody else gets what is fanned out to this one, so it may as well wait here.
+            if fanout or self._in_thread:
+                self._start(source, self._pool_size)
+        except RpcError as error:
+            raise common.RPCException(f"cannot consume {address.topic!r}: {error}") from error
+        self._sources.append(source)
+
+    @property
+    def _client(self) -> Any:
+        return transport.client(self.conf, self._server_params)
+
+    @property
+    def _pool_size(self) -> int:
+        return int(options.value("rpc_thread_pool_size", self.conf))
+
+    def _start(self, source: _Source, concurrency: int) -> None:
+        if source.incoming is None:
+            handle = self._handler(source)
+            source.incoming = transport.Incoming(self._client, source.address, handle, concurrency, source.group)
+
+    def _handler(self, source: _Source) -> Callable[[Any], None]:
+        def handle(message: Any) -> None:
+            self._consuming.wait()
+            if self._in_thread:
+                _process(source.callback, message)
+                return
+            left_to_us: AsyncResult[bool] = AsyncResult()
+            self._handed.put((source, message, left_to_us))
+            if left_to_us.get():
+                _process(source.callback, message)
+
+        return handle
+
+    # --- consuming ---------------------------------------------------------------------------
+
+    def consume_in_thread(self) -> gevent.Greenlet[..., Any]:
+        """Serve all consumers, those to come too, each message in a green thread of its own.
+
+        Returns:
+            A green thread that ends when the connection is closed; to kill it stops consuming.
+        """
+        self._in_thread = True
+        self._consuming.set()
+        for source in self._sources:
+            self._start(source, self._pool_size)
+        if self.thread is None:
+            self.thread = gevent.spawn(self._closed.wait)
+            self.thread.link(lambda _: self._stop())
+        return self.thread
+
+    def consume(self, limit: int | None = None) -> None:
+        """Run messages in this green thread: ``limit`` of them, or until the connection is closed."""
+        for _ in self.iterconsume(limit):
+            pass
+
+    def iterconsume(self, limit: int | None = None, timeout: float | None = None) -> Iterator[None]:
+        """Run one message for each step.
+
+        Without ``limit``, what is for a proxy is run in a green thread of its own, and a step only starts it.
+
+        Args:
+            limit: so many at most.
+            timeout: seconds to wait for each.
+
+        Raises:
+            Timeout: none came in time.
+        """
+        counted = range(limit) if limit is not None else itertools.count()
+        for source in self._sources:
+            source.threaded = limit is None and getattr(source.callback, "threaded", False) is True
+            self._start(source, self._pool_size if source.threaded else 1)
+        self._consuming.set()
+        try:
+            for number in counted:
+                handed = self._next(timeout)
+                if handed is None:
+                    return
+                last = limit is not None and number == limit - 1
+                if last:
+                    # Before this one is settled, so that no further one is given to us.
+                    self._leave()
+                self._run(handed)
+                yield
+        finally:
+            self._leave()
+            while not self._handed.empty():
+                self._run(self._handed.get())
+            self._stop()
+
+    def _next(self, timeout: float | None) -> _Handed | None:
+        deadline = gevent.Timeout.start_new(timeout)
+        try:
+            while not self._closed.is_set():
+                try:
+                    return self._handed.get(timeout=0.5)
+                except Empty:
+                    continue
+        except gevent.Timeout as expired:
+            if expired is not deadline:
+                raise
+            raise common.Timeout(f"no message within {timeout:g} s") from None
+        finally:
+            deadline.close()
+        return None
+
+    @staticmethod
+    def _run(handed: _Handed) -> None:
+        source, message, left = handed
+        if not source.threaded:
+            _process(source.callback, message)
+        left.set(source.threaded)
+
+    def _leave(self, everything: bool = False) -> list[_Source]:
+        """Take no more, but what is fanned out, which is for nobody else."""
+        leaving = [each for each in self._sources if each.incoming is not None and (everything or not each.fanout)]
+        for source in leaving:
+            if source.incoming is not None:
+                source.incoming.leave()
+        return leaving
+
+    def _stop(self, everything: bool = False) -> None:
+        """Consume no more; what is fanned out goes on coming until the connection is closed."""
+        leaving = self._leave(everything)
+        # What came before the router knew that we leave is begun now, and so must find us consuming.
+        gevent.sleep(0)
+        for source in leaving:
+            if source.incoming is not None:
+                source.incoming.stop(0)
+                source.incoming = None
+        self._consuming.clear()
+        self._in_thread = False
+        self.thread = None
+
+    def reset(self) -> None:
+        """Forget the consumers."""
+        self._stop(everything=True)
+        self._sources.clear()
+
+    def close(self) -> None:
+        """Stop consuming; handlers that run finish by themselves."""
+        if not self._closed.is_set():
+            self._closed.set()
+            self.reset()
+
+    # --- sending -----------------------------------------------------------------------------
+
+    def topic_send(self, topic: str, msg: Any, timeout: float | None = None) -> None:
+        """Send to one consumer of each queue of ``topic``."""
+        self._send(topic, msg)
+
+    def fanout_send(self, topic: str, msg: Any) -> None:
+        """Send to every consumer made with ``fanout``."""
+        self._send(topic, msg, fanout=True)
+
+    def notify_send(self, topic: str, msg: Any, **kwargs: Any) -> None:
+        """As :meth:`topic_send`, but it waits for a consumer though there has never been one."""
+        transport.declare(self._client, Address(topic, "", amqp.exchange(self.conf)))
+        self._send(topic, msg)
+
+    def direct_send(self, msg_id: str, msg: Any) -> None:
+        """Send to who waits for the message id: the caller of a call that runs here, or a direct consumer."""
+        answers = transport.answers.get(msg_id)
+        if answers is None:
+            self._send(msg_id, msg, where=_DIRECT)
+        elif msg.get("failure"):
+            answers.fail(common.exception_from(self.conf, msg["failure"]))
+        elif msg.get("ending"):
+            answers.end()
+        else:
+            answers.send(msg.get("result"))
+
+    def _send(self, topic: str, msg: Any, fanout: bool = False, where: str | None = None) -> None:
+        context, message = transport.to_wire(msg)
+        amqp.send(self.conf, self._server_params, topic, context, message, fanout, where)
+
+
+def _process(callback: Callable[[Any], Any], message: Any) -> None:
+    """A message that cannot be processed must not keep its consumer from the next."""
+    try:
+        if type(message) is not transport.Message:
+            message = common.deserialize_msg(message)
+        elif not isinstance(callback, amqp.ProxyCallback):
+            # What is no proxy looks at the keys itself.
+            message = message.flat()
+        callback(message)
+    except Exception:
+        LOG.exception("a message is skipped that cannot be processed")
+
+
+def _ignore(message: Any) -> None:
+    """What a consumer without callback does."""

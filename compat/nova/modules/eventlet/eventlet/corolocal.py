@@ -1,0 +1,13 @@
+"""Data of a green thread's own."""
+
+from __future__ import annotations
+
+from gevent.local import local
+from greenlet import getcurrent
+
+__all__ = ["get_ident", "local"]
+
+
+def get_ident() -> int:
+    """Give a number that no other living green thread has."""
+    return id(getcurrent())

@@ -1,0 +1,1 @@
+"""Parts of Nova that several OpenStack projects had: names from before Essex m4."""

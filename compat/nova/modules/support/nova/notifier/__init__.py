@@ -1,0 +1,1 @@
+"""Notifications: what happened, for whoever listens."""

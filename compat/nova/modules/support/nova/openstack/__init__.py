@@ -1,0 +1,1 @@
+"""Parts of Nova that came from OpenStack."""

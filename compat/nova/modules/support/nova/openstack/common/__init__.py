@@ -1,0 +1,1 @@
+"""What several OpenStack projects had in common."""

@@ -1,0 +1,1 @@
+"""What Nova has for its tests, below ``nova.test``."""

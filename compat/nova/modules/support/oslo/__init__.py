@@ -1,0 +1,1 @@
+"""The namespace of oslo.config."""

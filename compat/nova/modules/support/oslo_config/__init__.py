@@ -1,0 +1,1 @@
+"""Where nobody has installed it: oslo.config, of which a service uses `cfg`."""

@@ -1,0 +1,342 @@
+"""rpcmq under Nova's drivers: the clients of this process, and messages in the form that both sides know.
+
+On rpcmq a message of Nova's is a call or cast like any other: its method in the header, its context and
+args in the body, what else it has (version, namespace, ...) beside them. So services and callers that use
+rpcmq itself understand it, and the other way round. What has no method or no args, such as a notification,
+travels whole, as the args of :data:`WHOLE`.
+
+All values travel as JSON, as they did with Nova: what JSON does not know is converted, or refused.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
+from time import monotonic
+from typing import Any
+from urllib.parse import urlsplit
+
+import gevent
+from gevent.event import Event
+
+from compat.nova import options, primitives
+from rpcmq.client import Client
+from rpcmq.client.consumer import ANSWERED, Consumer
+from rpcmq.core.serving import Task
+from rpcmq.errors import RemoteError
+from rpcmq.payload import Codec, Format
+from rpcmq.wire import Address
+
+__all__ = ["WHOLE", "Answers", "Failure", "Incoming", "NovaCodec", "client", "close", "declare", "from_wire", "to_wire"]
+
+#: Name of the method under which a message without method travels.
+WHOLE = "nova.message"
+#: The context's keys begin so where they stand among the others, as in Nova's own messages.
+CONTEXT = "_context_"
+_JSON = Format.JSON
+_RESERVED = frozenset({"context", "keepalive"})
+_NONE: dict[str, Any] = {}
+#: How long the router is taken to know a topic that was declared (seconds); it forgets after minutes.
+_DECLARE_AGAIN = 60.0
+#: Seconds; longer than any handler.
+_WHATEVER_RUNS = 1e6
+#: Seconds within which a consumer that runs nothing has stopped.
+_SWITCH = 0.01
+
+
+class Failure(Exception):
+    """The method raised at the other end. ``failure`` is what Nova sends for that, in either form."""
+
+    def __init__(self, failure: Any) -> None:
+        super().__init__(failure)
+        self.failure = failure
+
+
+class NovaCodec(Codec):
+    """Writes plain JSON; reads that, and what callers and services of rpcmq itself write."""
+
+    __slots__ = ()
+
+    def encode(self, value: object, accepted: int = 0) -> tuple[int, bytes]:
+        """``value`` as JSON.
+
+        Raises:
+            TypeError, ValueError: some value in it has no JSON form; the text names its path.
+        """
+        return _JSON, primitives.dumps(value).encode()
+
+    def decode(self, format: int, data: bytes | memoryview) -> Any:
+        """The value that a payload encodes.
+
+        Raises:
+            PayloadRefused: it is malformed, or names what is not allowed.
+        """
+        if format == _JSON:
+            try:
+                return primitives.loads(bytes(data))
+            except ValueError:
+                pass
+        return super().decode(format, data)
+
+    def encode_exception(self, exc: BaseException, accepted: int = 0, host: str = "") -> tuple[int, bytes]:
+        """The record of ``exc``, with Nova's form of it inside."""
+        from nova.rpc import common
+
+        failure = common.failure_of((type(exc), exc, exc.__traceback__))
+        if isinstance(exc, common.ClientException):
+            exc = exc._exc_info[1]
+        form, payload = super().encode_exception(exc, _JSON.bit, host)
+        record = json.loads(payload) | {"nova": failure}
+        return form, json.dumps(record).encode()
+
+    def decode_exception(self, format: int, data: bytes | memoryview) -> BaseException:
+        """A :class:`Failure`, whoever raised."""
+        record = self.decode(format, data)
+        if isinstance(record, dict) and "nova" in record:
+            return Failure(record["nova"])
+        error = super().decode_exception(format, data)
+        if isinstance(error, RemoteError):
+            return Failure([error.exc_type.rpartition(".")[2], error.value, error.traceback.splitlines()])
+        return Failure([type(error).__name__, str(error), []])
+
+
+# --- clients -------------------------------------------------------------------------------------
+
+_clients: dict[str, Client] = {}
+#: The one for our own router. Which that is, is read when the client is made.
+_own: Client | None = None
+
+
+def client(conf: Any = None, server_params: Mapping[str, Any] | None = None) -> Client:
+    """The client of this process for its router, or for the one on another server.
+
+    Args:
+        conf: where to read the options.
+        server_params: ``hostname`` of another cell's server; its router listens on the same port as ours.
+    """
+    global _own
+    if not server_params and _own is not None and not _own.closed:
+        return _own
+    url = _url(conf)
+    if server_params and server_params.get("hostname"):
+        own = urlsplit(url)
+        url = str(server_params.get("rpcmq_router") or f"tcp://{server_params['hostname']}:{own.port}")
+    found = _clients.get(url)
+    if found is None or found.closed:
+        found = _clients[url] = Client(url, codec=NovaCodec())
+    if not server_params:
+        _own = found
+    return found
+
+
+def _url(conf: Any) -> str:
+    url = str(options.value("rpcmq_router", conf))
+    if url == options.DEFAULT_ROUTER and "RPCMQ_ROUTER" not in os.environ and options.value("fake_rabbit", conf):
+        return _embedded()
+    return url
+
+
+@functools.cache
+def _embedded() -> str:
+    """The router within this process that ``fake_rabbit`` asks for, as it asked for a broker in memory."""
+    from rpcmq.testing import router
+
+    stack = ExitStack()
+    url = stack.enter_context(router()).url
+    stack.callback(_close_all)
+    atexit.register(stack.close)
+    return url
+
+
+def _close_all() -> None:
+    for each in _clients.values():
+        each.close(0.5)
+
+
+def close() -> None:
+    """Close the clients that nothing is consumed by; the next use opens them again."""
+    global _own
+    for url, each in list(_clients.items()):
+        if not each.process.serving.registrations:
+            del _clients[url]
+            if each is _own:
+                _own = None
+            each.close()
+
+
+_declared: dict[tuple[int, Address], float] = {}
+
+
+def declare(client: Client, address: Address) -> None:
+    """Have the router keep what is sent to ``address`` though nobody has consumed it; asked once in a while.
+
+    Raises:
+        RouterUnreachable, CallError: the router is not there, or refuses.
+    """
+    key = id(client), address
+    if monotonic() - _declared.get(key, -_DECLARE_AGAIN) >= _DECLARE_AGAIN:
+        client.declare(address)
+        _declared[key] = monotonic()
+
+
+# --- messages ------------------------------------------------------------------------------------
+
+
+class Message(dict[str, Any]):
+    """A message of which the context is kept apart."""
+
+    __slots__ = ("context",)
+
+    context: dict[str, Any]
+
+    def flat(self) -> dict[str, Any]:
+        """With the context among its own keys, as Nova sent it."""
+        return {**self, **{CONTEXT + key: value for key, value in self.context.items()}}
+
+
+def is_plain(message: Any) -> bool:
+    """Whether ``message`` is of the form that rpcmq's verbs take: method and args."""
+    return (
+        isinstance(message, dict)
+        and isinstance(message.get("method"), str)
+        and message["method"] != ""
+        and isinstance(message.get("args", _NONE), dict)
+        and _RESERVED.isdisjoint(message)
+    )
+
+
+def to_wire(message: Any) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    """Context and message as rpcmq's verbs take them."""
+    if not is_plain(message):
+        return None, {"method": WHOLE, "args": {"message": message}}
+    context = {key[len(CONTEXT) :]: value for key, value in message.items() if key.startswith(CONTEXT)}
+    return context, {key: value for key, value in message.items() if not key.startswith(CONTEXT)}
+
+
+def from_wire(task: Task, body: dict[str, Any]) -> Any:
+    """The message as its sender had it; of a call, with the ``_msg_id`` that it is answered by."""
+    if task.method == WHOLE:
+        message = (body.get("args") or {}).get("message")
+    else:
+        context = body.pop("context", None)
+        message = Message(body)
+        message.context = context if isinstance(context, dict) else {}
+        message["method"] = task.method
+    if task.is_call and isinstance(message, dict):
+        message["_msg_id"] = task.key.hex()
+    return message
+
+
+# --- consumers -----------------------------------------------------------------------------------
+
+
+class Answers:
+    """What goes back for one message. Of a cast, nothing does."""
+
+    def __init__(self, consumer: Consumer, task: Task) -> None:
+        self._consumer = consumer
+        self._task = task
+        #: Whether a value was sent.
+        self.sent = False
+        #: Nothing more is sent: it is complete.
+        self.ended = not task.is_call
+
+    def send(self, value: Any) -> None:
+        """One more value, now; dropped once the answers are complete.
+
+        Raises:
+            TypeError: it has no JSON form.
+        """
+        if self.ended:
+            return
+        self.sent = True
+        self._consumer.send(self._task, value)
+
+    def fail(self, error: BaseException) -> None:
+        """The method raised: that is the end."""
+        if not self.ended:
+            self.ended = True
+            self._consumer.fail(self._task, error)
+
+    def finish(self, value: Any) -> None:
+        """The last value, and the end: one message if it is also the first."""
+        if self.ended:
+            return
+        if self.sent:
+            self.send(value)
+            self.end()
+        else:
+            self._consumer.reply(self._task, value)
+            self.ended = True
+
+    def end(self) -> None:
+        """There are no more values."""
+        if not self.ended:
+            self._consumer.end(self._task)
+            self.ended = True
+
+    def wait(self) -> None:
+        """Until the answers are complete, or the caller has given up."""
+        task = self._task
+        changed = Event()
+        while not (self.ended or task.cancelled or task.lost):
+            task.on_change = changed.set
+            changed.wait(1.0)
+            changed.clear()
+        task.on_change = None
+
+
+#: ``_msg_id`` -> the answers to a call that is being run here.
+answers: dict[str, Answers] = {}
+
+
+class Incoming:
+    """Consumes an address: each message is given to ``handle``, in a greenlet of its own.
+
+    Args:
+        client: the connection.
+        address: what is consumed.
+        handle: called with the message. For a call it answers through ``answers[message["_msg_id"]]``, if
+            not at once then later; what it raises is the answer, too.
+        concurrency: how many run at once.
+        group: the group of the topic that is consumed.
+
+    Raises:
+        RouterUnreachable, CallError: the router is not there, or refuses.
+    """
+
+    def __init__(self, client: Client, address: Address, handle: Any, concurrency: int = 64, group: str = "") -> None:
+        self._handle = handle
+        self._consumer = Consumer(client, address, self._invoke, concurrency=concurrency, group=group)
+        self._consumer.start()
+
+    def leave(self) -> None:
+        """Take no more; what runs goes on, and settles as ever."""
+        self._consumer.leave()
+
+    def stop(self, seconds: float) -> None:
+        """Take no more, and wait so long for what runs. What runs longer goes on, and settles as ever."""
+        self._consumer.leave()
+        # The router knows this consumer as long as something of it runs, so its tag stays taken here, too.
+        rest = gevent.spawn(self._consumer.stop, _WHATEVER_RUNS)
+        rest.join(max(seconds, _SWITCH))
+
+    def _invoke(self, task: Task, body: dict[str, Any]) -> Any:
+        message = from_wire(task, body)
+        if not task.is_call:
+            self._handle(message)
+            return None
+        key = task.key.hex()
+        answers[key] = answer = Answers(self._consumer, task)
+        try:
+            self._handle(message)
+            if not answer.ended:
+                answer.wait()
+                answer.end()
+        finally:
+            del answers[key]
+        return ANSWERED

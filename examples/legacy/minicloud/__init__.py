@@ -1,0 +1,1 @@
+"""A small cloud controller: compute nodes, a scheduler, and what asks them."""
