@@ -190,16 +190,9 @@ def configurations() -> list[Any]:
 
     Up to Essex that is ``nova.flags.FLAGS``, in Folsom ``nova.openstack.common.cfg.CONF``, later ``oslo.config``'s.
     """
-    unique = {id(conf): conf for conf in _loaded()}
-    return [*unique.values()]
-
-
-def _loaded() -> Iterator[Any]:
-    """The same; one that goes by several names comes several times."""
-    for module, name in _ORDER.get(shim.era(), _CFG_FIRST):
-        conf = getattr(sys.modules.get(module), name, None)
-        if conf is not None:
-            yield conf
+    order = _ORDER.get(shim.era(), _CFG_FIRST)
+    loaded = (getattr(sys.modules.get(module), name, None) for module, name in order)
+    return [*{id(conf): conf for conf in loaded if conf is not None}.values()]
 
 
 def register(conf: Any = None) -> None:

@@ -67,7 +67,7 @@ def test_handlers_run_side_by_side(caller, hosts, topic):
 
 def test_one_consumer_of_a_topic_gets_a_message(caller, hosts, topic):
     caller.run("for n in range(8): cast('note', topic, value=n)", topic=topic)
-    eventually(lambda: len(sum(seen(hosts), [])) >= 8)
+    eventually(lambda: sum(map(len, seen(hosts))) >= 8)
     # Later than any further copy on its way to one of them.
     for number in (1, 2):
         caller.run("call('add', topic, a=1, b=1)", topic=f"{topic}.h{number}")
@@ -163,7 +163,7 @@ def test_an_unknown_method_is_an_error(caller, hosts, topic):
 
 
 def test_a_proxy_is_not_touched_before_a_message_comes(processes, topic):
-    """As the one of Nova's own test of consumers: an AssertionError is no AttributeError, so hasattr lets it through."""
+    """As in Nova's own test of consumers: an AssertionError is no AttributeError, so hasattr lets it through."""
     code = """
     class Untouchable:
         def __getattribute__(self, name):

@@ -144,7 +144,9 @@ def test_cleanup_and_then_a_call(caller, hosts, topic):
 def test_cast_to_server_and_fanout_cast_to_server(caller, hosts, router, topic):
     """The other cell's router is named by its host; it listens on the port of ours, and is ours here."""
     for host in hosts:
-        host.run("conn = connection(); [conn.create_consumer(topic, proxy, fanout=f) for f in (False, True)]", topic=topic)
+        host.run(
+            "conn = connection(); [conn.create_consumer(topic, proxy, fanout=f) for f in (False, True)]", topic=topic
+        )
         host.run("conn.consume_in_thread()")
     server = {"hostname": "localhost", "port": 5672, "username": "u", "password": "p", "virtual_host": "/"}
     message = "{'method': 'note', 'args': {'value': value}}"

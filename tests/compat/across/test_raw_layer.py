@@ -17,8 +17,6 @@ from nova.rpc import amqp, common, impl_kombu
 ctxt = context.get_admin_context()
 seen = []
 """
-#: What a connection has that was not closed stays on its topic; each test has topics of its own.
-TWO = "conn = impl_kombu.Connection({}); other = impl_kombu.Connection({})"
 
 
 @pytest.fixture(scope="module", params=["diablo", "essex", "folsom"])
@@ -101,8 +99,8 @@ def test_iterconsume_raises_when_no_message_comes_in_time(sender, receiver, topi
 
 def test_the_timeout_of_iterconsume_is_counted_for_each_message(sender, receiver, topic):
     receiver.run("conn.declare_topic_consumer(topic, seen.append)", topic=topic)
-    consuming = receiver.start("list(conn.iterconsume(limit=3, timeout=1.0)); seen")
-    sender.run("for n in range(3): gevent.sleep(0.5); conn.topic_send(topic, n)", topic=topic)
+    consuming = receiver.start("list(conn.iterconsume(limit=3, timeout=0.9)); seen")
+    sender.run("for n in range(3): gevent.sleep(0.35); conn.topic_send(topic, n)", topic=topic)
     assert receiver.result(consuming) == [0, 1, 2]
 
 

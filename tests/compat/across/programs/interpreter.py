@@ -2,8 +2,9 @@
 
 interpreter.py [ERA]
 
-A line of input is ``{"number": n, "code": ..., "names": ...}``, the names a literal. The line ``= n ...`` of the output is the literal
-``("value", v)``, v what a last expression gave (its ``repr()`` if that is no literal), or ``("error", facts)`` about what it raised.
+A line of input is ``{"number": n, "code": ..., "names": ...}``, the names a literal. The line ``= n ...`` of the
+output is the literal ``("value", v)``, v what a last expression gave (its ``repr()`` if that is no literal), or
+``("error", facts)`` about what it raised.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ import compat.nova
 
 compat.nova.install(tree=False, era=sys.argv[1] if sys.argv[1:] else None)
 
-import gevent
-from gevent.fileobject import FileObject
+import gevent  # noqa: E402
+from gevent.fileobject import FileObject  # noqa: E402
 
-from tests.compat.across.programs.manager import Manager
+from tests.compat.across.programs.manager import Manager  # noqa: E402
 
 names: dict[str, Any] = {"compat": compat, "manager": Manager()}
 
@@ -63,7 +64,7 @@ def is_literal(value: object) -> bool:
 
 
 print("ready", flush=True)
-for line in FileObject(sys.stdin, "r"):
+for line in FileObject(sys.stdin.fileno(), "r", close=False):
     told = json.loads(line)
     gevent.spawn(answer, told["number"], told["code"], told["names"])
 os._exit(0)

@@ -50,6 +50,9 @@ class Manager:
     def unserializable(self, context: Any) -> Any:
         return {"fine": 1, "thing": object()}
 
+    def reply_a_thing(self, context: Any) -> None:
+        context.reply(object())
+
     # --- several values ----------------------------------------------------------------------
 
     def count(self, context: Any, n: int) -> Iterator[int]:

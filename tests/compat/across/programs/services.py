@@ -35,8 +35,9 @@ def cactus(topic: str, host: str, manager: Any) -> Callable[[], None]:
 
 def diablo_m3(topic: str, host: str, manager: Any) -> Callable[[], None]:
     """One connection, a ``ConsumerSet`` that a green thread waits in, until it is killed."""
-    import eventlet
     import greenlet
+
+    import eventlet
     from nova import rpc
 
     connection = rpc.Connection.instance(new=True)
@@ -61,8 +62,9 @@ def diablo_m3(topic: str, host: str, manager: Any) -> Callable[[], None]:
 
 def diablo_m4(topic: str, host: str, manager: Any) -> Callable[[], None]:
     """The short-lived ``rpc.create_consumer(conn, ...)`` and its consumer sets."""
-    import eventlet
     import greenlet
+
+    import eventlet
     from nova import rpc
 
     connection = rpc.create_connection(new=True)
@@ -132,7 +134,7 @@ def folsom(topic: str, host: str, manager: Any) -> Callable[[], None]:
 
 def common(topic: str, host: str, manager: Any) -> Callable[[], None]:
     """2012.2 and later: ``nova.openstack.common.rpc``."""
-    from nova.openstack.common import rpc
-    from nova.openstack.common.rpc import dispatcher
+    import nova.openstack.common.rpc.dispatcher
 
-    return _three(rpc.create_connection(new=True), topic, host, dispatcher.RpcDispatcher([manager]))
+    rpc: Any = nova.openstack.common.rpc
+    return _three(rpc.create_connection(new=True), topic, host, rpc.dispatcher.RpcDispatcher([manager]))

@@ -37,6 +37,7 @@ else:
     print("first says", rpc.call(ctxt, "compute", {"method": "get_state", "args": {}})["state"])
     print("first says", rpc.call(ctxt, "compute", {"method": "reboot", "args": {}}))
     watched = shadow.current()
+    assert watched is not None
     eventually(lambda: sum(watched.counts.values()), 20)
     print("counts", dict(watched.counts))
     rpc.cleanup()

@@ -233,8 +233,8 @@ class ProxyCallback:
 
 
 def _enter(ctxt: Any) -> None:
-    """From Essex on a handler's green thread knows its context."""
-    if common.since("essex"):
+    """A handler's green thread knows its context. Nova's own does that by itself, as it is made."""
+    if common.since("folsom"):
         update_store = getattr(ctxt, "update_store", None)
         if callable(update_store):
             update_store()
