@@ -20,7 +20,6 @@ from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
-import gevent
 from gevent.event import Event
 
 from compat.nova import options, primitives
@@ -42,10 +41,6 @@ _RESERVED = frozenset({"context", "keepalive"})
 _NONE: dict[str, Any] = {}
 #: How long the router is taken to know a topic that was declared (seconds); it forgets after minutes.
 _DECLARE_AGAIN = 60.0
-#: Seconds; longer than any handler.
-_WHATEVER_RUNS = 1e6
-#: Seconds within which a consumer that runs nothing has stopped.
-_SWITCH = 0.01
 
 
 class Failure(Exception):
@@ -320,10 +315,7 @@ class Incoming:
 
     def stop(self, seconds: float) -> None:
         """Take no more, and wait so long for what runs. What runs longer goes on, and settles as ever."""
-        self._consumer.leave()
-        # The router knows this consumer as long as something of it runs, so its tag stays taken here, too.
-        rest = gevent.spawn(self._consumer.stop, _WHATEVER_RUNS)
-        rest.join(max(seconds, _SWITCH))
+        self._consumer.stop(seconds)
 
     def _invoke(self, task: Task, body: dict[str, Any]) -> Any:
         message = from_wire(task, body)

@@ -68,6 +68,8 @@ class Consumer:
         self._workers: Workers[Task] = Workers(self._run)
         self._registration: Registration | None = None
         self._stopping = False
+        #: The router delivers no more.
+        self._left = False
         self._idle = Event()
 
     # --- life --------------------------------------------------------------------------------
@@ -105,7 +107,7 @@ class Consumer:
         """Take no more, let what runs finish.
 
         Args:
-            timeout: seconds to wait for what runs.
+            timeout: seconds to wait for what runs. What runs longer goes on, and answers as ever.
 
         Returns:
             Whether all that ran has finished.
@@ -117,9 +119,10 @@ class Consumer:
         self.leave(timeout)
         if registration.running:
             self._idle.wait(max(0.0, deadline - monotonic()))
-        finished = not registration.running
+        if registration.running:
+            return False
         self.client.process.serving.remove(registration)
-        return finished
+        return True
 
     def leave(self, timeout: float = _UNREGISTER) -> None:
         """Take no more. To be followed by :meth:`stop` once what runs is done.
@@ -137,6 +140,7 @@ class Consumer:
                 self._ask(process.serving.unregister(monotonic(), registration, patience))
             except CallError as error:
                 log.warning("%s: could not unregister: %s", self.address, error)
+        self._left = True
 
     def _ask(self, call: Call) -> None:
         process = self.client.process
@@ -176,7 +180,9 @@ class Consumer:
                 keepalive.close()
             process.schedule()
             process.start_soon()
-            if self._stopping and self._registration is not None and not self._registration.running:
+            if self._left and not task.registration.running:
+                # Not before: the router knows the tag as long as something of it runs.
+                process.serving.remove(task.registration)
                 self._idle.set()
 
     def reply(self, task: Task, value: Any) -> None:

@@ -50,12 +50,14 @@ class Process:
         return self.deadline
 
     waiting = 0
+    casts_open = 0
 
     def cast(self, topic: str = "compute") -> None:
         part = message(
             Kind.CAST, b"p", format=1, key=self.uplink.next_key(), address=Address(topic).encode(), method=b"m"
         )
         self.uplink.send(part)
+        self.casts_open += 1
         self.connection.schedule()
 
 

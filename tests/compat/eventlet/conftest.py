@@ -21,7 +21,7 @@ def _ours() -> list[str]:
     return [name for name in sys.modules if name.partition(".")[0] == "eventlet"]
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def eventlet() -> Iterator[Any]:
     """The package, imported; forgotten when these tests are over."""
     others = {name: sys.modules.pop(name) for name in _ours()}

@@ -38,6 +38,7 @@ else:
     print("first says", rpc.call(ctxt, "compute", {"method": "reboot", "args": {}}))
     watched = shadow.current()
     assert watched is not None
-    eventually(lambda: sum(watched.counts.values()), 20)
-    print("counts", dict(watched.counts))
+    counts = watched.counts
+    eventually(lambda: sum(counts.values()), 20)
+    print("counts", dict(counts))
     rpc.cleanup()
