@@ -75,6 +75,9 @@ def process_context() -> zmq.Context[Any]:
     global _context
     if _context is None:
         _context = new_context()
+        # Here rather than once: a child of multiprocessing forgets what its parent had registered.
+        atexit.unregister(_close_all)
+        atexit.register(_close_all)
     return _context
 
 
@@ -87,7 +90,6 @@ def _after_fork_in_child() -> None:
 os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
-@atexit.register
 def _close_all() -> None:
     """What was sent just before a program ends still arrives; without this it would die in a queue."""
     ours = [connection for connection in _connections if connection.of_this_thread]

@@ -22,7 +22,9 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 
 def start(name: str, *arguments: str) -> Program:
-    return Program([sys.executable, str(PROGRAMS / name), *arguments], name=name)
+    # From Python 3.12 on every fork of a process with threads, such as ZeroMQ's, is warned about.
+    quiet = {"PYTHONWARNINGS": "ignore:This process:DeprecationWarning"}
+    return Program([sys.executable, str(PROGRAMS / name), *arguments], quiet, name=name)
 
 
 # --- threads ------------------------------------------------------------------------------------

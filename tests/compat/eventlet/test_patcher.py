@@ -122,7 +122,8 @@ def test_green_modules_in_an_unpatched_process(program: Callable[..., str]):
         print(sys.modules["http.client"] is http.client, sys.modules["threading"] is threading)
         """
     )
-    assert printed.splitlines() == [
+    # Python 3.13 has something to say when the second module named threading goes.
+    assert printed.splitlines()[:4] == [
         "True True True True",
         "socket gevent._socket3 True",
         "item True",
