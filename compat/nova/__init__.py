@@ -81,7 +81,7 @@ def install(
 
     python2.restore()
     support = _MODULES / "support"
-    static_proxy = (era or (root and of_tree(root))) in ("folsom", "grizzly")
+    static_proxy = None if era is None else era in ("folsom", "grizzly")
     finder = Finder(_MODULES / "core", support, _MODULES / "eventlet", root, static_proxy)
     _now = _Installed(finder, Fallback(support), era)
     sys.meta_path.insert(0, _now.finder)

@@ -25,6 +25,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
+from compat.nova.eras import of_tree
+
 __all__ = ["Fallback", "Finder", "Mirror"]
 
 _RPC = "nova.rpc"
@@ -44,6 +46,7 @@ class Finder(MetaPathFinder):
         tree: directory that holds the ``nova`` to overlay; None is whatever is on ``sys.path`` when a module
             is looked for; False is none at all.
         static_proxy: in Folsom and Grizzly ``nova.openstack.common.rpc.proxy`` is the same as ``nova.rpc.proxy``.
+            None: whether it is, is read off the trees when that is imported.
     """
 
     def __init__(
@@ -52,7 +55,7 @@ class Finder(MetaPathFinder):
         support: Path,
         eventlet: Path,
         tree: Path | Literal[False] | None = None,
-        static_proxy: bool = False,
+        static_proxy: bool | None = False,
     ) -> None:
         self.core = core
         self.support = support
@@ -103,13 +106,19 @@ class Finder(MetaPathFinder):
         in_tree = any(directory.is_relative_to(tree) for tree in trees)
         return None if in_tree and str(directory) in (path or ()) else spec
 
+    def _has_static_proxy(self) -> bool:
+        if self.static_proxy is None:
+            found = next((era for root in self.trees() if (era := of_tree(root))), None)
+            self.static_proxy = found in ("folsom", "grizzly")
+        return self.static_proxy
+
     def _common_rpc(self, fullname: str) -> ModuleSpec | None:
         if fullname == _COMMON_RPC:
             own = self.core.joinpath(*_COMMON_RPC.split("."))
             spec = ModuleSpec(fullname, _MirrorLoader(_RPC, own), is_package=True)
             spec.submodule_search_locations = [str(own)]
             return spec
-        if not (self.static_proxy and fullname == _PROXY) and (spec_of_own := _merged(fullname, [self.core])):
+        if not (fullname == _PROXY and self._has_static_proxy()) and (spec_of_own := _merged(fullname, [self.core])):
             return spec_of_own
         name = _RPC + fullname.removeprefix(_COMMON_RPC)
         return _alias(fullname, name) if _merged(name, [self.core]) else None
@@ -245,6 +254,9 @@ def _on_path() -> Iterator[Path]:
     for entry in dict.fromkeys(sys.path):
         root = Path(entry).absolute()
         spec = _in(root, "nova")
-        # No trees: a data directory, a script nova.py, and the directory above this file.
-        if spec and spec.loader and spec.submodule_search_locations and (root / "nova").resolve() != _PACKAGE.resolve():
+        # No trees: a data directory (but a suite alone may have no __init__.py above it), a script nova.py, and the
+        # directory above this file.
+        if not (spec and spec.submodule_search_locations and (spec.loader or (root / "nova" / "tests").is_dir())):
+            continue
+        if (root / "nova").resolve() != _PACKAGE.resolve():
             yield root

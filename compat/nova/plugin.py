@@ -1,10 +1,11 @@
 """pytest plugin: a legacy suite under the shim. ``pytest -p compat.nova.plugin [--nova-tree DIR] [--nova-era NAME]``.
 
 * The shim is installed before any conftest or test is loaded. In a configuration file: ``nova_tree``, ``nova_era``.
-* What a test does to the shim's flags, to the consumers of the fake backend and to the choice of the backend
-  ends with the test.
+* What a test does to the shim's flags and to the choice of the backend, and consumers that it left, of the fake backend
+  or the router, end with the test.
 * An exception whose class is called ``SkipTest`` skips the test, wherever the class comes from.
-* ``setup`` and ``teardown`` of packages and modules run as nose ran them.
+* ``setup`` and ``teardown`` of packages and modules run as nose ran them, and test cases whose names begin with an
+  underscore, as those of which others are made, do not run themselves.
 * The greenlets and threads that the tests left are ended with the session, so that the process ends too.
 
 A ``conftest.py`` that names this plugin in ``pytest_plugins`` comes before it, and must not import ``nova`` itself.
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import traceback
 import unittest
 from collections.abc import Generator, Iterator, MutableSet
 from contextlib import ExitStack
@@ -22,6 +24,7 @@ from typing import Any
 from weakref import WeakSet
 
 import pytest
+from _pytest.unittest import TestCaseFunction
 from gevent import getcurrent, killall
 from gevent.greenlet import Greenlet
 
@@ -89,6 +92,7 @@ def _nova_state() -> Iterator[None]:
     overrides = {id(entry): entry.override for state in _flags() for entry in _entries(state)}
     consumers = {topic: [*those] for topic, those in _consumers().items()}
     backend = _backend()
+    consuming = _consuming()
     yield
     for state in _flags():
         for entry in _entries(state):
@@ -97,6 +101,8 @@ def _nova_state() -> Iterator[None]:
         state.cache.clear()
     _consumers().clear()
     _consumers().update(consumers)
+    for connection in _consuming() - consuming:
+        connection.reset()
     if _backend() is not backend:
         vars(sys.modules["nova.rpc"])["_RPCIMPL"] = backend
 
@@ -119,12 +125,38 @@ def _consumers() -> dict[str, list[Any]]:
     return found
 
 
+def _consuming() -> set[Any]:
+    """The connections that consume from the router."""
+    connections = getattr(sys.modules.get("nova.rpc.connection"), "connections", ())
+    return {each for each in connections if each.consuming}
+
+
 def _backend() -> Any:
     """The module that ``nova.rpc`` took and keeps, or None."""
     return getattr(sys.modules.get("nova.rpc"), "_RPCIMPL", None)
 
 
 # --- as nose did --------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: object, name: str, obj: object) -> list[pytest.Item] | None:
+    """A test case whose name begins with an underscore is only a base of others."""
+    private = isinstance(obj, type) and issubclass(obj, unittest.TestCase) and obj.__name__.startswith("_")
+    return [] if private else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """A test base may delete all that its tests left on themselves, also what pytest keeps there and then misses."""
+    try:
+        return (yield)
+    except AttributeError as error:
+        # Whatever the test itself raised is in its result, and not raised here.
+        *_, (innermost, _line) = traceback.walk_tb(error.__traceback__)
+        if not isinstance(item, TestCaseFunction) or innermost.f_code is not TestCaseFunction.runtest.__code__:
+            raise
+        return None
 
 
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:

@@ -11,7 +11,6 @@ All values travel as JSON, as they did with Nova: what JSON does not know is con
 from __future__ import annotations
 
 import atexit
-import functools
 import json
 import os
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from contextlib import ExitStack
 from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
 from gevent.event import Event
 
@@ -135,21 +135,41 @@ def _url(conf: Any) -> str:
     return url
 
 
-@functools.cache
+_embedded_router: tuple[str, ExitStack] | None = None
+
+
 def _embedded() -> str:
     """The router within this process that ``fake_rabbit`` asks for, as it asked for a broker in memory."""
+    global _embedded_router
     from rpcmq.testing import router
 
-    stack = ExitStack()
-    url = stack.enter_context(router()).url
-    stack.callback(_close_all)
-    atexit.register(stack.close)
-    return url
+    if _embedded_router is None:
+        stack = ExitStack()
+        _embedded_router = stack.enter_context(router()).url, stack
+        stack.callback(_close_all)
+        atexit.register(stack.close)
+    return _embedded_router[0]
 
 
 def _close_all() -> None:
-    for each in _clients.values():
-        each.close(0.5)
+    global _own
+    _own = None
+    while _clients:
+        _clients.popitem()[1].close(0.5)
+
+
+def reset() -> None:
+    """Close all clients, whatever they consume, and end the router within this process with all that it has.
+
+    The next use starts anew.
+    """
+    global _embedded_router
+    embedded, _embedded_router = _embedded_router, None
+    _close_all()
+    if embedded is not None:
+        stack = embedded[1]
+        atexit.unregister(stack.close)
+        stack.close()
 
 
 def close() -> None:
@@ -163,7 +183,7 @@ def close() -> None:
             each.close()
 
 
-_declared: dict[tuple[int, Address], float] = {}
+_declared: WeakKeyDictionary[Client, dict[Address, float]] = WeakKeyDictionary()
 
 
 def declare(client: Client, address: Address) -> None:
@@ -172,10 +192,10 @@ def declare(client: Client, address: Address) -> None:
     Raises:
         RouterUnreachable, CallError: the router is not there, or refuses.
     """
-    key = id(client), address
-    if monotonic() - _declared.get(key, -_DECLARE_AGAIN) >= _DECLARE_AGAIN:
+    declared = _declared.setdefault(client, {})
+    if monotonic() - declared.get(address, -_DECLARE_AGAIN) >= _DECLARE_AGAIN:
         client.declare(address)
-        _declared[key] = monotonic()
+        declared[address] = monotonic()
 
 
 # --- messages ------------------------------------------------------------------------------------

@@ -187,6 +187,15 @@ def test_a_directory_that_happens_to_be_called_nova_is_no_tree(find, tmp_path):
     assert finder.trees() == []
 
 
+def test_a_suite_without_a_package_around_it_is_found(find, tmp_path):
+    find()
+    sys.path.append(str(write(tmp_path / "suite", nova__tests__="", nova__tests__fakes="of = 'suite'\n")))
+    from nova import flags
+    from nova.tests import fakes  # type: ignore[import-not-found]
+
+    assert (fakes.of, flags.layer) == ("suite", "support")  # type: ignore[attr-defined]
+
+
 def test_the_directory_of_the_shim_is_no_tree(find):
     finder = find()
     sys.path.insert(0, str(Path(compat.nova.__file__).parents[1]))
@@ -264,6 +273,15 @@ def test_before_havana_there_is_one_proxy(find):
     from nova.openstack.common.rpc import proxy
 
     assert proxy is importlib.import_module("nova.rpc.proxy")
+
+
+@pytest.mark.parametrize(("sign", "one"), [("from oslo.config import cfg", True), ("", False)])
+def test_which_it_is_is_read_off_a_tree_on_the_path(find, tmp_path, sign, one):
+    find(static_proxy=None)
+    sys.path.append(str(write(tmp_path / "old", nova__="", nova__config=f"# {sign}\n")))
+    from nova.openstack.common.rpc import proxy
+
+    assert (proxy is importlib.import_module("nova.rpc.proxy")) is one
 
 
 def test_the_package_imports_its_modules_by_either_name(find):

@@ -325,3 +325,25 @@ def test_they_live_as_long_as_the_session():
     done = suite(tmp_path, "-s")
     assert "2 passed" in done.stdout, done.stdout
     assert done.stdout.endswith("alive: [] 1\n"), done.stdout
+
+
+def test_a_base_that_deletes_what_its_tests_left_on_themselves(tmp_path):
+    write(
+        tmp_path,
+        test_it="""
+import unittest
+class Base(unittest.TestCase):
+    def tearDown(self):
+        for name in [each for each in vars(self) if not each.startswith("_")]:
+            delattr(self, name)
+class Test(Base):
+    def test_passes(self):
+        self.left = 1
+    def test_fails(self):
+        self.assertEqual(1, 2)
+    def test_misses(self):
+        self.not_there
+""",
+    )
+    said = passes(tmp_path, failed=2, passed=1)
+    assert "1 != 2" in said and "not_there" in said and "delattr" not in said

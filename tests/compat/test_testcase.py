@@ -512,6 +512,27 @@ def test_flags_can_be_reset_within_a_test(test: Any, load: Load):
     assert run(test, body) == ([], [], [])
 
 
+def test_flags_may_be_set_before_the_base_is_set_up(test: Any, load: Load):
+    flags = load("nova.flags").FLAGS
+
+    class Early(test.TestCase):  # type: ignore[misc]
+        def setUp(self) -> None:
+            self.flags(rpc_response_timeout=7)
+            super().setUp()
+
+        def runTest(self) -> None:
+            assert flags.rpc_response_timeout == 7
+
+    class NeverSetUp(Early):
+        def setUp(self) -> None:
+            self.flags(rpc_response_timeout=7)
+
+    for case in (Early, NeverSetUp):
+        result = unittest.TestResult()
+        case().run(result)
+        assert (result.errors, result.failures, flags.rpc_response_timeout) == ([], [], 60)
+
+
 def test_an_unknown_flag_is_an_error(test: Any):
     _, errors, _ = run(test, lambda self: self.flags(nonsense=1))
     assert len(errors) == 1 and "nonsense" in errors[0]

@@ -189,3 +189,100 @@ def test_the_next_user_of_a_pooled_connection_has_none_of_the_consumers_before(s
     )
     sender.run("conn.topic_send(topic, 'second user')", topic=topic)
     assert receiver.run("pooled.connection.consume(limit=1); pooled.close(); seen") == ["second user"]
+
+
+def test_what_waits_longer_than_its_timeout_is_not_delivered(sender, receiver, topic):
+    receiver.run("conn.declare_topic_consumer(topic, seen.append)", topic=topic)
+    sender.run("conn.topic_send(topic, 'late', 0.1); conn.topic_send(topic, 'in time')", topic=topic)
+    assert receiver.run("gevent.sleep(0.3); conn.consume(limit=1); seen") == ["in time"]
+
+
+def test_a_consumer_and_a_publisher_of_a_class(sender, receiver, topic):
+    receiver.run("made = conn.declare_consumer(impl_kombu.DirectConsumer, topic, seen.append)", topic=topic)
+    assert receiver.run("isinstance(made, impl_kombu.DirectConsumer)")
+    sender.run("conn.publisher_send(impl_kombu.DirectPublisher, topic, {'result': 1})", topic=topic)
+    assert receiver.run("conn.consume(limit=1); seen") == [{"result": 1}]
+
+
+def test_what_looks_like_a_lost_connection_is_tried_again(sender):
+    sender.run(
+        """
+        class Lost(Exception):
+            pass
+
+        errors = [IOError("closed"), Exception("a timeout of it"), Lost("gone")]
+        said = []
+
+        def fail():
+            if errors:
+                raise errors.pop(0)
+            return "done"
+
+        conn.connection_errors = (Lost,)
+        """
+    )
+    assert sender.run("conn.ensure(said.append, fail), [str(each) for each in said]") == (
+        "done", ["closed", "a timeout of it", "gone"],
+    )  # fmt: skip
+    with pytest.raises(Raised, match="KeyError"):
+        sender.run("conn.ensure(None, {}.__getitem__, 1)")
+
+
+def test_tls_as_it_is_configured(sender):
+    assert sender.run("conn.connection.ssl") is False
+    sender.run("flags.FLAGS.rabbit_use_ssl, flags.FLAGS.kombu_ssl_certfile = True, '/tmp/cert'")
+    assert sender.run("conn.connection.ssl, conn.connection.hostname") == ({"certfile": "/tmp/cert"}, "localhost")
+    sender.run("flags.FLAGS.rabbit_use_ssl, flags.FLAGS.kombu_ssl_certfile = False, ''")
+
+
+def test_a_raw_message_that_comes_again_is_recognised(sender, receiver, topic):
+    receiver.run(
+        """
+        cache = amqp._MsgIdCache()
+
+        def once(message):
+            try:
+                cache.check_duplicate_message(message)
+                seen.append(message)
+            except common.DuplicateMessageError:
+                seen.append("again")
+
+        conn.declare_topic_consumer(topic, once)
+        """,
+        topic=topic,
+    )
+    sender.run("msg = {'args': 'text'}; amqp._add_unique_id(msg); [conn.topic_send(topic, msg) for _ in '12']",
+               topic=topic)  # fmt: skip
+    assert receiver.run("conn.consume(limit=2); seen") == [{"args": "text"}, "again"]
+
+
+def test_the_receiver_of_zmq_has_nothing_to_do_until_it_is_closed(sender):
+    sender.run(
+        """
+        from nova.rpc import impl_zmq
+        proxy = impl_zmq.ZmqProxy(*conf)
+        proxy.register(impl_zmq.InternalContext(None), "tcp://*:9501", 7, out_bind=True)
+        proxy.consume_in_thread()
+        waiting = gevent.spawn(proxy.wait)
+        """
+    )
+    assert sender.run("gevent.sleep(0.05); waiting.ready(), proxy.close(), waiting.join(1), waiting.ready()") == (
+        False, None, None, True,
+    )  # fmt: skip
+
+
+def test_whether_a_lock_is_held(sender):
+    sender.run(
+        """
+        from nova.openstack.common import local
+
+        def checked(debug):
+            flags.FLAGS.debug = debug
+            local.strong_store.locks_held = ["a lock"]
+            while_held = rpc._check_for_lock()
+            del local.strong_store.locks_held
+            return while_held, rpc._check_for_lock()
+        """
+    )
+    assert sender.run("checked(debug=True)") == (True, False)
+    assert sender.run("checked(debug=False)") == (None, None)

@@ -194,3 +194,9 @@ def test_base_interface(at, monkeypatch):
     api = baserpc.BaseAPI("compute")
     assert api.ping(CTXT, "hello", timeout=3) == (("compute", 3), {"service": "compute", "arg": "hello"})
     assert api.get_backdoor_port(CTXT, "a") == (("compute.a", None), 4444)
+
+
+def test_before_havana_the_class_makes_messages_too(at):
+    proxy = at(None)("nova.openstack.common.rpc.proxy").RpcProxy
+    assert proxy.make_msg("method", a=1) == {"method": "method", "args": {"a": 1}}
+    assert proxy("topic", "1.0").make_msg("method", a=1) == {"method": "method", "namespace": None, "args": {"a": 1}}

@@ -180,3 +180,9 @@ def test_errors_of_the_database(exception):
         run(UnicodeEncodeError("ascii", "x", 0, 1, "no"))
     with pytest.raises(LookupError):
         run(LookupError())
+
+
+def test_an_answer_of_the_web_api_needs_nothing(exception):
+    assert str(exception.ConvertedException()) == ""
+    error = exception.ConvertedException(404, "Not found", explanation="it is gone")
+    assert (str(error), error.code, error.title, error.explanation) == ("it is gone", 404, "Not found", "it is gone")

@@ -105,3 +105,21 @@ def test_a_logger_as_a_file(log, caplog):
 def test_the_end_of_a_program_is_logged(log, caplog):
     log.logging_excepthook(ValueError, ValueError("why"), None)
     assert caplog.records[0].levelname == "CRITICAL" and "why" in caplog.text
+
+
+def test_errors_are_notified(log, load_other):
+    load_other("nova.flags").FLAGS.set_override("notification_driver", ["nova.notifier.test_notifier"])
+    load_other("nova.notifier.api")._reset_drivers()
+    flags = load_other("nova.flags").FLAGS
+    flags.set_override("publish_errors", True)
+    log.setup()
+    log.getLogger("nova.x").warning("a warning")
+    log.getLogger("nova.x").error("an error")
+    [message] = load_other("nova.notifier.test_notifier").NOTIFICATIONS
+    assert (message["event_type"], message["priority"]) == ("error_notification", "ERROR")
+    assert message["payload"] == {"error": "an error"}
+
+
+def test_errors_are_not_notified_to_the_log(log, load_other):
+    load_other("nova.flags").FLAGS.set_override("notification_driver", ["nova.notifier.log_notifier"])
+    log.PublishErrorsHandler().emit(logging.makeLogRecord({"msg": "an error"}))

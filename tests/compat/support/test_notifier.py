@@ -129,3 +129,32 @@ def test_what_each_call_is_notified_as(stand_in):
     assert double(4) == 8
     [message] = load("nova.notifier.test_notifier").NOTIFICATIONS
     assert (message["event_type"], message["payload"]) == ("math.double", {"args": [4], "kwarg": {}})
+
+
+def test_a_decorated_call_without_a_context_has_none(stand_in):
+    load = stand_in("folsom")
+    api, _ = start(load)
+    context = load("nova.context").get_admin_context()
+    api.add_driver(driver := Driver())
+    api.notify_decorator("math.double", lambda value, **_: 2 * value)(4)
+    api.notify_decorator("math.double", lambda value, **_: 2 * value)(4, context=context)
+    assert driver.contexts == [None, context]
+
+
+class Driver:
+    """Keeps the contexts that it is given."""
+
+    def __init__(self) -> None:
+        self.contexts: list[Any] = []
+
+    def notify(self, context: Any, message: Any) -> None:
+        self.contexts.append(context)
+
+
+def test_the_driver_with_envelopes_has_topics_of_its_own(stand_in, rpc):
+    load = stand_in("grizzly")
+    api, flags = start(load, "nova.openstack.common.notifier.rpc_notifier2")
+    load("nova.openstack.common.notifier.rpc_notifier2")
+    flags.set_override("topics", ["billing"], "rpc_notifier2")
+    api.notify("ctxt", "p", "e", api.INFO, {})
+    assert [each[2] for each in rpc.sent] == ["billing.info"]

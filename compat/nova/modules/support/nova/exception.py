@@ -95,6 +95,16 @@ class NovaException(Exception):
         return str(self) if not type(self).__name__.endswith("_Remote") else str(self.args[0])
 
 
+class ConvertedException(Exception):
+    """An answer of the web API, whose base is WebOb's in a tree."""
+
+    def __init__(self, code: int = 0, title: str = "", explanation: str = "") -> None:
+        self.code = code
+        self.title = title
+        self.explanation = explanation
+        super().__init__(explanation)
+
+
 def _fatal_format_errors() -> bool:
     return any(getattr(conf, "fatal_exception_format_errors", False) for conf in options.configurations())
 
@@ -179,7 +189,6 @@ PolicyNotAuthorized NotAuthorized 403 Policy doesn't allow %(action)s to be perf
 PolicyNotAllowed NotAuthorized 403 Policy Doesn't allow %(action)s to be performed.
 ImageNotActive NovaException 500 Image %(image_id)s is not active.
 ImageNotAuthorized NovaException 500 Not authorized for image %(image_id)s.
-ConvertedException NovaException 500 %(title)s: %(explanation)s
 DecryptionFailure NovaException 500 Failed to decrypt text
 VirtualInterfaceCreateException NovaException 500 Virtual Interface creation failed
 GlanceConnectionFailed NovaException 500 Connection to glance host %(host)s:%(port)s failed: %(reason)s

@@ -207,6 +207,10 @@ class TestCase(unittest.TestCase):
 
     __test__ = True
 
+    #: How each configuration object was; nothing is to be put back before the set-up.
+    _settings: dict[int, _Settings] = {}  # noqa: RUF012 - replaced, not changed
+    _over = True
+
     def setUp(self) -> None:
         """Make ``stubs`` and ``mox``, and note how things are."""
         super().setUp()
@@ -215,7 +219,6 @@ class TestCase(unittest.TestCase):
         #: Stopped after the test: what consumers of the Cactus days were attached to, and what tests add.
         self.injected: list[Any] = []
         self._services: list[Any] = []
-        self._settings: dict[int, _Settings] = {}
         for conf in options.configurations():
             self._note(conf)
         rpc = sys.modules.get("nova.rpc")
@@ -251,8 +254,7 @@ class TestCase(unittest.TestCase):
                 except AssertionError:
                     pass  # stopped already, as eventlet's events say
             self._reset_rpc()
-            for settings in self._settings.values():
-                settings.restore()
+            self.reset_flags()
 
     def _reset_rpc(self) -> None:
         rpc: Any = sys.modules.get("nova.rpc")
@@ -295,11 +297,17 @@ class TestCase(unittest.TestCase):
                 options.register()
                 confs = options.configurations()
                 known = [conf for conf in confs if _has(conf, name, group)] or confs[:1]
+            # Before any is set: two of them may be the same settings.
             for conf in known:
                 self._note(conf)
+            for conf in known:
                 _set(conf, name, value, group)
 
     def _note(self, conf: Any) -> None:
+        if not self._settings:
+            # Some set flags before their base is set up.
+            self._settings = {}
+            self.addCleanup(self.reset_flags)
         if id(conf) not in self._settings:
             self._settings[id(conf)] = _Settings(conf)
 

@@ -8,6 +8,7 @@ classes of :mod:`nova.rpc.classes`, which are found here.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import logging
@@ -21,6 +22,10 @@ from nova.rpc.common import RemoteError as RemoteError
 LOG = logging.getLogger(__name__)
 
 options.register()
+if common.since("folsom"):
+    # It brought ``debug`` and ``verbose`` with it.
+    with contextlib.suppress(ImportError):
+        importlib.import_module("nova.openstack.common.log")
 
 #: The options of RPC, as the program's own kind of option.
 rpc_opts = options.opts()
@@ -145,17 +150,19 @@ def _given(timeout: Any) -> tuple[Any, ...]:
     return () if timeout is None else (timeout,)
 
 
-def _check_for_lock() -> None:
+def _check_for_lock() -> bool | None:
+    """Warn where a lock is held; whether one is. None without the option ``debug``."""
     try:
         if not options.value("debug"):
-            return
+            return None
     except KeyError:
-        return
+        return None
     store = importlib.import_module("nova.openstack.common.local").strong_store
     locks = getattr(store, "locks_held", None)
     if locks:
         stack = " :: ".join(frame.function for frame in inspect.stack()[2:])
         LOG.warning("an RPC is made while these locks are held: %s; stack: %s", ", ".join(map(str, locks)), stack)
+    return bool(locks)
 
 
 from nova.rpc.classes import *  # noqa: E402, F403

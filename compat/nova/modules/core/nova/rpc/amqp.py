@@ -16,6 +16,7 @@ import functools
 import importlib
 import logging
 import sys
+import uuid
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Self
@@ -34,6 +35,8 @@ LOG = logging.getLogger(__name__)
 
 #: A consumer recognises so many of the latest messages when they come again.
 _REMEMBERED = 16
+#: The key of a message by which it does.
+UNIQUE_ID = "_unique_id"
 
 
 def exchange(conf: Any, name: str | None = None) -> str:
@@ -167,12 +170,20 @@ class MsgIdCache:
         Raises:
             DuplicateMessageError: it is among those remembered.
         """
-        msg_id = message.pop("_unique_id", None)
+        msg_id = message.pop(UNIQUE_ID, None)
         if msg_id is None:
             return
         if msg_id in self.prev_msgids:
             raise common.DuplicateMessageError(msg_id=msg_id)
         self.prev_msgids.append(msg_id)
+
+
+def _add_unique_id(msg: dict[str, Any]) -> None:
+    """Mark ``msg`` so that consumers recognise it when it comes again."""
+    msg[UNIQUE_ID] = uuid.uuid4().hex
+
+
+_MsgIdCache = MsgIdCache
 
 
 class ProxyCallback:
@@ -381,9 +392,19 @@ def _tell(conf: Any, context: Any, topic: str, msg: dict[str, Any], fanout: bool
 
 
 def send(
-    conf: Any, server_params: Any, topic: str, ctx: Any, message: dict[str, Any], fanout: bool, where: str | None = None
+    conf: Any,
+    server_params: Any,
+    topic: str,
+    ctx: Any,
+    message: dict[str, Any],
+    fanout: bool,
+    where: str | None = None,
+    ttl: float | None = None,
 ) -> None:
     """Give the router a message that nobody replies to.
+
+    Args:
+        ttl: seconds that it may wait; None is as long as the router keeps it. Not of a fan-out.
 
     Raises:
         RPCException: there is no router, or no room.
@@ -393,7 +414,7 @@ def send(
         if fanout:
             client.fanout_cast(ctx, fanout_address(conf, topic), message)
         else:
-            client.cast(ctx, _address(topic, exchange(conf, where)), message)
+            client.cast(ctx, _address(topic, exchange(conf, where)), message, ttl=ttl or None)
 
 
 def fanout_address(conf: Any, topic: str) -> Address:
@@ -579,6 +600,14 @@ class _ConsumerSet(_Attachable):
 def create_consumer_set(conn: Any, consumers: list[Any]) -> _ConsumerSet:
     """Diablo m4: consumers that are waited for together."""
     return _ConsumerSet(conn, consumers)
+
+
+def __getattr__(name: str) -> Any:
+    # The classes of the releases before, which this module had in Diablo m4; they are made of what is here.
+    classes = importlib.import_module("nova.rpc.classes")
+    if name in classes.__all__:
+        return getattr(classes, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 this: Any = sys.modules[__name__]

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Self
 
+import gevent
+
 import eventlet
 from nova.rpc import amqp
 from nova.rpc.common import Timeout, since
@@ -94,6 +96,12 @@ class Consumer:
 
     def _declare(self, connection: _Connection) -> None:
         """Have ``connection`` consume what this one is for."""
+
+    def serve_by(self, connection: _Connection) -> None:
+        """Have ``connection`` serve it from now on."""
+        self._own.close()
+        self._own = connection
+        self._declare(connection)
 
     def register_callback(self, callback: Callable[[Any, Any], Any]) -> None:
         """Have ``callback(data, message)`` called for each message."""
@@ -220,16 +228,25 @@ class ConsumerSet:
 
     def wait(self, limit: int | None = None) -> None:
         """Serve them in this green thread: ``limit`` messages, or until it is killed."""
+        if limit is None:
+            self._serve()
+            return
         shared = _Connection(getattr(self.connection, "conf", None))
         for consumer in self.consumer_list:
             consumer._declare(shared)
         try:
-            if limit is None:
-                shared.consume_in_thread().join()
-            else:
-                shared.consume(limit)
+            shared.consume(limit)
         finally:
             shared.close()
+
+    def _serve(self) -> None:
+        # By the consumers' own connections, where what was fanned out since they were made is waiting.
+        own = [consumer._own for consumer in self.consumer_list]
+        try:
+            gevent.joinall([each.consume_in_thread() for each in own])
+        finally:
+            for each in own:
+                each.pause()
 
     def close(self) -> None:
         """Stop."""
@@ -262,7 +279,7 @@ class Publisher:
     """
 
     def __init__(self, connection: Any = None, **others: Any) -> None:
-        real = getattr(connection, "connection", connection)
+        real = connection if isinstance(connection, _Connection) else getattr(connection, "connection", None)
         self.connection = real if isinstance(real, _Connection) else Connection.instance(new=True)
 
     def send(self, message: Any, **others: Any) -> None:

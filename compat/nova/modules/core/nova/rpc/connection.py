@@ -10,7 +10,9 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
+from weakref import WeakSet
 
 import gevent
 from gevent.event import AsyncResult, Event
@@ -25,8 +27,15 @@ from nova.rpc import amqp, common
 LOG = logging.getLogger(__name__)
 
 _DIRECT = "direct"
+#: Seconds before something is tried again.
+_RETRY = 0.05
+#: What some classes call their topic.
+_ADDRESSED = {"DirectConsumer": "msg_id", "DirectPublisher": "msg_id"}
 
 _Handed = tuple["_Source", Any, Any]
+
+#: The connections of this process that are open.
+connections: WeakSet[Connection] = WeakSet()
 
 
 class _Source:
@@ -52,6 +61,8 @@ class Connection(common.Connection):
 
     #: Closed connections, for use again.
     pool: Any = None
+    #: What else is raised when a connection is lost: programs set it.
+    connection_errors: tuple[type[Exception], ...] = ()
 
     def __init__(self, conf: Any = None, server_params: Any = None) -> None:
         self.conf = conf
@@ -63,6 +74,12 @@ class Connection(common.Connection):
         self._consuming = Event()
         self._closed = Event()
         self.thread: gevent.Greenlet[..., Any] | None = None
+        connections.add(self)
+
+    @property
+    def consuming(self) -> bool:
+        """Whether it has a consumer that the router knows."""
+        return any(source.incoming is not None for source in self._sources)
 
     @property
     def params(self) -> dict[str, Any]:
@@ -76,6 +93,16 @@ class Connection(common.Connection):
             "virtual_host": given.get("virtual_host") or options.value("rabbit_virtual_host", self.conf),
         }
         return params | ({"transport": "memory"} if options.value("fake_rabbit", self.conf) else {})
+
+    @property
+    def connection(self) -> Any:
+        """As :attr:`params`, with ``ssl``: what the options say of it, or False."""
+        ssl: dict[str, Any] | bool = False
+        if options.value("rabbit_use_ssl", self.conf):
+            parts = {"ssl_version": "version", "keyfile": "keyfile", "certfile": "certfile", "ca_certs": "ca_certs"}
+            given = {name: options.value(f"kombu_ssl_{part}", self.conf) for name, part in parts.items()}
+            ssl = {name: value for name, value in given.items() if value}
+        return SimpleNamespace(**self.params, ssl=ssl)
 
     # --- consumers ---------------------------------------------------------------------------
 
@@ -128,6 +155,40 @@ class Connection(common.Connection):
     def declare_fanout_consumer(self, topic: str, callback: Callable[[Any], Any]) -> None:
         """Have ``callback`` get each message that is fanned out to ``topic``."""
         self._add(amqp.fanout_address(self.conf, topic), callback, fanout=True)
+
+    def declare_consumer(self, consumer_cls: Any, topic: str, callback: Callable[[Any], Any] | None) -> Any:
+        """A consumer made of ``consumer_cls``, which this connection serves; tried until it succeeds."""
+
+        def declare() -> Any:
+            consumer = consumer_cls(connection=self, **{_ADDRESSED.get(consumer_cls.__name__, "topic"): topic})
+            if callback is not None:
+                consumer.register_callback(lambda data, message: callback(data))
+            consumer.serve_by(self)
+            return consumer
+
+        return self.ensure(lambda error: LOG.error("cannot consume %r: %s", topic, error), declare)
+
+    def ensure(self, error_callback: Callable[[Exception], Any] | None, method: Callable[..., Any], *args: Any) -> Any:
+        """What ``method(*args)`` returns, tried again after what looks like a lost connection.
+
+        Raises:
+            Exception: anything else that it raises.
+        """
+        while True:
+            try:
+                return method(*args)
+            except common.RPCException:
+                raise
+            except Exception as error:
+                if not isinstance(error, (OSError, *self.connection_errors)) and "timeout" not in str(error):
+                    raise
+                if error_callback:
+                    error_callback(error)
+            self.reconnect()
+
+    def reconnect(self) -> None:
+        """The link reconnects by itself; this is only a pause, so that who retries does not spin."""
+        gevent.sleep(_RETRY)
 
     def _add(
         self, address: Address, callback: Callable[[Any], Any] | None, group: str = "", fanout: bool = False
@@ -271,6 +332,10 @@ class Connection(common.Connection):
         self._in_thread = False
         self.thread = None
 
+    def pause(self) -> None:
+        """Consume no more, until it is told to consume again."""
+        self._stop()
+
     def reset(self) -> None:
         """Forget the consumers."""
         self._stop(everything=True)
@@ -285,8 +350,8 @@ class Connection(common.Connection):
     # --- sending -----------------------------------------------------------------------------
 
     def topic_send(self, topic: str, msg: Any, timeout: float | None = None) -> None:
-        """Send to one consumer of each queue of ``topic``."""
-        self._send(topic, msg)
+        """Send to one consumer of each queue of ``topic``, unless it waits longer than ``timeout`` seconds."""
+        self._send(topic, msg, ttl=timeout)
 
     def fanout_send(self, topic: str, msg: Any) -> None:
         """Send to every consumer made with ``fanout``."""
@@ -309,9 +374,20 @@ class Connection(common.Connection):
         else:
             answers.send(msg.get("result"))
 
-    def _send(self, topic: str, msg: Any, fanout: bool = False, where: str | None = None) -> None:
+    def publisher_send(self, cls: Any, topic: str, msg: Any, timeout: float | None = None, **kwargs: Any) -> None:
+        """Send by a publisher made of ``cls``, until it succeeds."""
+
+        def publish() -> None:
+            publisher = cls(connection=self, **{_ADDRESSED.get(cls.__name__, "topic"): topic})
+            publisher.send(msg, **({} if timeout is None else {"timeout": timeout}))
+
+        self.ensure(lambda error: LOG.error("cannot publish to %r: %s", topic, error), publish)
+
+    def _send(
+        self, topic: str, msg: Any, fanout: bool = False, where: str | None = None, ttl: float | None = None
+    ) -> None:
         context, message = transport.to_wire(msg)
-        amqp.send(self.conf, self._server_params, topic, context, message, fanout, where)
+        amqp.send(self.conf, self._server_params, topic, context, message, fanout, where, ttl)
 
 
 def _process(callback: Callable[[Any], Any], message: Any) -> None:

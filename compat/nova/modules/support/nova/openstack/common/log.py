@@ -34,11 +34,15 @@ from logging import (
 from logging.handlers import SysLogHandler, WatchedFileHandler
 from typing import Any
 
+import compat.nova
+from compat.nova import options
+
 from nova.openstack.common import cfg, local
 
 __all__ = [
     "AUDIT", "CRITICAL", "DEBUG", "ERROR", "FATAL", "INFO", "NOTSET", "TRACE", "WARN", "WARNING", "ContextAdapter",
-    "ContextFormatter", "FileHandler", "Formatter", "Handler", "StreamHandler", "SysLogHandler", "WatchedFileHandler",
+    "ContextFormatter", "FileHandler", "Formatter", "Handler", "PublishErrorsHandler", "StreamHandler",
+    "SysLogHandler", "WatchedFileHandler",
     "WritableLogger", "audit", "basicConfig", "critical", "debug", "error", "exception", "fatal", "getLevelName",
     "getLogger", "info", "log", "logging_excepthook", "reset", "set_defaults", "setup", "warn", "warning",
 ]  # fmt: skip
@@ -181,6 +185,8 @@ def setup(product_name: str = "nova") -> None:
     if path := _log_path():
         handlers.append(WatchedFileHandler(path))
     handlers = handlers or [StreamHandler()]
+    if CONF.publish_errors:
+        handlers.append(PublishErrorsHandler(ERROR))
     for handler in handlers:
         handler.of_nova = True
         handler.setFormatter(ContextFormatter(datefmt=CONF.log_date_format))
@@ -215,6 +221,20 @@ def _log_path(binary: str | None = None) -> str | None:
 def logging_excepthook(kind: type[BaseException], value: BaseException, tb: Any) -> None:
     """Log what ends the program."""
     getLogger().critical("%s", value, exc_info=(kind, value, tb) if CONF.verbose or CONF.debug else None)
+
+
+class PublishErrorsHandler(Handler):
+    """Sends each record as a notification; with the option ``publish_errors``, the errors."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send it, unless notifications are themselves logged."""
+        from nova.openstack.common.notifier import api
+
+        drivers = options.value("notification_driver")
+        if any(str(name).endswith("log_notifier") for name in ([drivers] if isinstance(drivers, str) else drivers)):
+            return
+        context = () if compat.nova.era() in ("cactus", "diablo", "essex") else (None,)
+        api.notify(*context, "error.publisher", "error_notification", api.ERROR, {"error": record.msg})
 
 
 class WritableLogger:

@@ -15,6 +15,18 @@ from nova.rpc import proxy
 from nova.rpc.serializer import NoOpSerializer, Serializer
 
 
+class _static_before:
+    """Decorates a method that was static before Havana: of the class, it is the one of the era in force."""
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self._method = method
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None and not rpc_common.since("havana"):
+            return getattr(proxy.RpcProxy, self._method.__name__)
+        return self._method.__get__(instance, owner)
+
+
 class RpcProxy(proxy.RpcProxy):
     """Sends requests of one interface to its topic.
 
@@ -53,7 +65,8 @@ class RpcProxy(proxy.RpcProxy):
         """The request to run ``method(**kwargs)`` of an interface."""
         return {"method": method, "namespace": namespace, "args": kwargs}
 
-    def make_msg(self, method: str, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
+    @_static_before
+    def make_msg(self, method: str, **kwargs: Any) -> dict[str, Any]:
         """The request to run ``method(**kwargs)`` of this interface."""
         return self.make_namespaced_msg(method, self.RPC_API_NAMESPACE, **kwargs)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from compat.nova import options, primitives
 
-from nova.openstack.common import importutils, local, timeutils
+from nova.openstack.common import importutils, timeutils
 
 LOG = logging.getLogger(__name__)
 
@@ -85,7 +85,6 @@ def notify_decorator(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
         said = [options.value("default_publisher_id"), name, options.value("default_notification_level")]
         said.append({"args": [*args], "kwarg": dict(kwargs)})
         context = next((each for each in (*args, *kwargs.values()) if hasattr(each, "to_dict")), None)
-        context = context or getattr(local.store, "context", None)
         import compat.nova
 
         if compat.nova.era() in ("cactus", "diablo", "essex"):

@@ -21,12 +21,12 @@ def notify(*args: Any) -> None:
     send(args)
 
 
-def send(args: tuple[Any, ...], **how: Any) -> None:
-    """:func:`notify`, with keywords for ``rpc.notify``."""
+def send(args: tuple[Any, ...], topics: list[str] | None = None, **how: Any) -> None:
+    """:func:`notify`, with keywords for ``rpc.notify``; to ``topics``, or to those of the configuration."""
     message = args[-1]
     context = args[0] if len(args) > 1 else None
     priority = str(message.get("priority") or options.value("default_notification_level")).lower()
-    for topic in _topics():
+    for topic in topics or _topics():
         try:
             _send(context, f"{topic}.{priority}", message, how)
         except Exception:
