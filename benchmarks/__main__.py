@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import casts, direct, fanout, growth, legacy, router_alone, sizes, whole_calls
+from benchmarks import casts, direct, dispatch_log, fanout, growth, legacy, router_alone, sizes, whole_calls
 from benchmarks.children import ChildFailed
 from benchmarks.report import Benchmark, Options, draw, keep, show
 
@@ -22,6 +22,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     sizes.BENCHMARK,
     direct.BENCHMARK,
     legacy.BENCHMARK,
+    dispatch_log.BENCHMARK,
     *growth.BENCHMARKS,
 )
 #: Load for each core from which on the figures are doubtful.

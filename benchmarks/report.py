@@ -90,6 +90,7 @@ _UNITS = {
     "calls_per_second": ("calls/s", 0),
     "p50_us": ("p50 µs", 0),
     "p99_us": ("p99 µs", 0),
+    "max_us": ("worst µs", 0),
     "cpu_us": ("broker CPU µs/call", 1),
 }
 

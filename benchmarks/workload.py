@@ -60,4 +60,5 @@ class Meter:
             "calls_per_second": self._calls / (self._last - self.begin),
             "p50_us": quantile(0.5) or 0.0,
             "p99_us": quantile(0.99) or 0.0,
+            "max_us": quantile(1) or 0.0,
         }

@@ -185,6 +185,7 @@ _OPTIONAL_ADDRESS = _matching(
     "host:port like '127.0.0.1:7780' (port 0: any free one), or '' for off",
     lambda text: text == "" or _is_address(text),
 )
+_OPTIONAL_PATH = _matching("path", "a path, or '' for off", lambda text: text == "" or text.isprintable())
 _FLAG = Kind("flag", "true or false", _check_flag, _read_flag)
 _GLOBALS = Kind(
     "list",
@@ -203,10 +204,11 @@ class _Setting:
     help: str
     live: bool
     env: bool
+    flag: str
 
 
-def _setting(default: T, kind: Kind, help: str, *, live: bool = False, env: bool = True) -> T:
-    return field(default=default, metadata={"setting": _Setting(kind, help, live, env)})
+def _setting(default: T, kind: Kind, help: str, *, live: bool = False, env: bool = True, flag: str = "") -> T:
+    return field(default=default, metadata={"setting": _Setting(kind, help, live, env, flag)})
 
 
 # --- the settings -------------------------------------------------------------------------------
@@ -314,6 +316,24 @@ class StatsSettings:
 
 
 @dataclass(frozen=True)
+class DispatchLogSettings:
+    """A record of each message that has ended, in files: docs/dispatch-log.md."""
+
+    directory: str = _setting("", _OPTIONAL_PATH, "folder of the dispatch log; empty: off", flag="--dispatch-log")
+    segment_records: int = _setting(50_000, _integer(1000), "records after which a file is complete", live=True)
+    segment_seconds: float = _setting(
+        10.0, _seconds(0.1, 3600), "seconds after which a file is complete: how late its readers are", live=True
+    )
+    ship: bool = _setting(False, _FLAG, "run `rpcmq ship` beside the router, with what follows")
+    ship_seconds: float = _setting(1.0, _seconds(0.05, 3600), "seconds between two looks for complete files")
+    keep_seconds: float = _setting(30 * _DAY, _seconds(1, 3650 * _DAY), "seconds that shipped records are kept")
+    keep_bytes: int = _setting(10 * GIB, _BYTES, "bytes of shipped records above which the oldest go")
+    keep_ready_seconds: float = _setting(
+        _DAY, _seconds(0, 3650 * _DAY), "seconds that a segment stays in ready/ when its records are in log/"
+    )
+
+
+@dataclass(frozen=True)
 class RouterConfig:
     """All settings of a router, one attribute a section."""
 
@@ -326,6 +346,7 @@ class RouterConfig:
     call: CallSettings = field(default_factory=CallSettings)
     pubsub: PubSubSettings = field(default_factory=PubSubSettings)
     stats: StatsSettings = field(default_factory=StatsSettings)
+    dispatch_log: DispatchLogSettings = field(default_factory=DispatchLogSettings)
 
 
 @dataclass(frozen=True)
@@ -383,7 +404,8 @@ def describe_fields(config: RouterConfig | ClientConfig | None = None) -> Iterat
     for key, default, setting in _walk(config):
         name = re.sub("[._]", "-", key.removeprefix("router."))
         env = "RPCMQ_" + key.replace(".", "_").upper() if setting.env else None
-        yield FieldInfo(key, setting.kind, default, setting.help, setting.live, f"--{name}" if of_router else None, env)
+        flag = (setting.flag or f"--{name}") if of_router else None
+        yield FieldInfo(key, setting.kind, default, setting.help, setting.live, flag, env)
 
 
 def _walk(config: Any, prefix: str = "") -> Iterator[tuple[str, Any, _Setting]]:

@@ -23,6 +23,7 @@ __all__ = [
     "IdentityTaken",
     "LinkLost",
     "NoConsumer",
+    "NotInstalled",
     "Outcome",
     "Overloaded",
     "PayloadError",
@@ -61,6 +62,10 @@ class UsageError(RpcError):
 
 class ConfigError(UsageError):
     """A configuration value is unknown or wrong; names source, key, value and what is expected."""
+
+
+class NotInstalled(RpcError):
+    """An optional part of rpcmq is not installed; the text says what to install."""
 
 
 class PayloadError(UsageError):

@@ -443,6 +443,8 @@ def test_which_settings_are_live():
         "pubsub.max_messages",
         "pubsub.max_bytes",
         "pubsub.max_patterns",
+        "dispatch_log.segment_records",
+        "dispatch_log.segment_seconds",
     }
 
 

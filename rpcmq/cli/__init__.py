@@ -30,6 +30,7 @@ COMMANDS = {
     "describe": ("listing", "Show the methods that are served on a topic."),
     "ping": ("ping", "Measure round trips to the router or to the consumers of a topic."),
     "top": ("top", "Watch rates and latencies of each topic and method."),
+    "ship": ("ship", "Turn a router's dispatch log into Parquet."),
     "bench": ("bench", "Measure calls and casts a second, and their latencies."),
     "version": ("version", "Print versions."),
 }

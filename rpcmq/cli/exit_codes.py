@@ -13,6 +13,7 @@ from rpcmq.errors import (
     IdentityTaken,
     LinkLost,
     NoConsumer,
+    NotInstalled,
     Overloaded,
     RemoteError,
     RouterUnreachable,
@@ -36,6 +37,7 @@ class ExitCode(IntEnum):
     OVERLOADED = 7
     LINK_LOST = 8
     REFUSED = 9
+    NOT_INSTALLED = 10
     INTERRUPTED = 130
     BROKEN_PIPE = 141
     TERMINATED = 143
@@ -52,6 +54,7 @@ EXIT_CODES = {
     ExitCode.OVERLOADED: "a bounded queue is full",
     ExitCode.LINK_LOST: "the consumer or the router went away during the call",
     ExitCode.REFUSED: "the router refused the request",
+    ExitCode.NOT_INSTALLED: "an optional part of rpcmq is not installed; the text says what to install",
     ExitCode.INTERRUPTED: "interrupted (SIGINT)",
     ExitCode.BROKEN_PIPE: "whoever read the output has gone",
     ExitCode.TERMINATED: "terminated (SIGTERM)",
@@ -68,6 +71,7 @@ _CODES: dict[type[Exception], ExitCode] = {
     Overloaded: ExitCode.OVERLOADED,
     LinkLost: ExitCode.LINK_LOST,
     CallError: ExitCode.REFUSED,
+    NotInstalled: ExitCode.NOT_INSTALLED,
     RpcError: ExitCode.FAILED,
 }
 

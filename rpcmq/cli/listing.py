@@ -47,6 +47,7 @@ def ls_command(state: State, view: str, stuck: float, timeout: float) -> None:
 def _tables(answer: dict[str, Any], stuck: float) -> Iterator[Table | str]:
     if "router" in answer:
         yield _summary(answer)
+        yield from _log_problem(answer)
     if "processes" in answer:
         yield _processes(answer["processes"])
     if "topics" in answer and isinstance(answer["topics"], list):
@@ -64,6 +65,14 @@ def _summary(answer: dict[str, Any]) -> Table:
     up = f"{answer['uptime_seconds']:.0f} s"
     add_row(made, (answer["router"], answer["router_id"], up, answer["links"], answer["calls_in_flight"], state))
     return made
+
+
+def _log_problem(answer: dict[str, Any]) -> Iterator[str]:
+    """What went wrong with the dispatch log, if anything did."""
+    state = answer.get("dispatch_log")
+    if state and (state["dropped"] or state["problem"]):
+        why = f": {plain(state['problem'])}" if state["problem"] else ""
+        yield f"dispatch log: {state['dropped']} records dropped, {state['records']} written{why}"
 
 
 def _processes(rows: list[dict[str, Any]]) -> Table:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from rpcmq.config import FieldInfo, describe_fields
+
 if TYPE_CHECKING:
     from rpcmq.client import Client
 
-__all__ = ["State", "connects", "json_option", "make_client", "positive"]
+__all__ = ["State", "connects", "json_option", "make_client", "positive", "setting"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -62,6 +64,35 @@ def json_option(command: Command) -> Command:
     return click.option(
         "--json", is_flag=True, expose_value=False, callback=_keep("json"), help="Print JSON, for programs."
     )(command)
+
+
+class _Kind(click.ParamType):  # type: ignore[type-arg]  # click 8.1 knows no argument
+    """What the router's setting of that name accepts."""
+
+    def __init__(self, info: FieldInfo) -> None:
+        self._kind = info.kind
+        self.name = info.kind.name
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return self._kind.check(self._kind.read(value) if isinstance(value, str) else value)
+        except ValueError:
+            self.fail(f"{value!r}: expected {self._kind.expected}", param, ctx)
+
+
+def setting(flag: str, key: str, help: str) -> Callable[[Command], Command]:
+    """An option that takes what the router's setting ``key`` takes, from its variable too, with its default."""
+    info = next(info for info in describe_fields() if info.key == key)
+    return click.option(
+        flag,
+        key.rpartition(".")[2],
+        type=_Kind(info),
+        default=info.default,
+        envvar=info.env,
+        show_default=True,
+        show_envvar=True,
+        help=help,
+    )
 
 
 def make_client(state: State, timeout: float) -> Client:

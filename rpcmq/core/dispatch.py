@@ -12,7 +12,7 @@ them rather than called, and what is rare is a call away.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from math import inf
 from struct import Struct
 
@@ -23,7 +23,7 @@ from rpcmq.core.settings import Settings
 from rpcmq.core.topics import ALONE, Consumer, Destination, Pending, Queue, Topic
 from rpcmq.core.tracking import Tracking
 from rpcmq.errors import Outcome, ProtocolError
-from rpcmq.wire import NO_TTL, Flag, Kind, control, message, payload_of, remade
+from rpcmq.wire import NO_TTL, Flag, Kind, control, message, payload_of, remade, size_of
 
 __all__ = ["SETTLEMENT", "Dispatch"]
 
@@ -32,8 +32,9 @@ SETTLEMENT = Struct(">20sBBI")
 #: Of a header: length, kind, flags, attempt and format as one, consumer, ttl, key, and the lengths of
 #: address, method and trace.
 _unpack_request = Struct(">IxBHxHBI20sHBB").unpack_from
-#: Of a header: kind, attempt, consumer, key, and the lengths of address, method and trace as one.
-_unpack_reply = Struct(">5xB3xBxB4x20sI").unpack_from
+#: Of a header: kind, attempt, consumer, ttl (what the handler took), key, and the lengths of address, method and
+#: trace as one.
+_unpack_reply = Struct(">5xB3xBxBI20sI").unpack_from
 # Looking up and comparing a member of an enum costs more than a step of the hot path.
 _CAST, _FAULT, _ITEM = int(Kind.CAST), int(Kind.FAULT), int(Kind.ITEM)
 _DELIVERIES = (int(Kind.REQUEST), _CAST)
@@ -57,7 +58,8 @@ class Dispatch(Tracking):
         #: Casts that consumers had from the router's previous life.
         self._recent: set[bytes] = set()
         self._recent_until = now + settings.mailbox_max_seconds
-        self._number = 0
+        #: The last that a message got, and so how many there were. Each number ends in one record of the log.
+        self.last_number = 0
 
     # --- from callers ------------------------------------------------------------------------
 
@@ -87,7 +89,6 @@ class Dispatch(Tracking):
         pending.ttl = ttl
         pending.attempt = 0
         pending.received_at = pending.dispatched_at = now
-        self._number = pending.number = self._number + 1
         if kind == _CAST:
             self._cast(now, link, pending, flags)
             return
@@ -97,7 +98,10 @@ class Dispatch(Tracking):
         if self.draining or self.calls_in_flight >= self._settings.max_calls_in_flight:
             del calls[key]
             self._not_taken(link, key)
+            if not self.draining:
+                self._dropped(now, self._copy(pending), Outcome.OVERLOADED)
             return
+        self.last_number = pending.number = self.last_number + 1
         pending.link = link
         self.calls_in_flight += 1
         known = now == self._slot_now and ttl == self._slot_ttl
@@ -134,6 +138,7 @@ class Dispatch(Tracking):
         if flags & Flag.FANOUT:
             self._fan_out(now, link, pending)
             return
+        self.last_number = pending.number = self.last_number + 1
         destination = pending.destination
         groups = destination.groups
         if groups:
@@ -149,6 +154,11 @@ class Dispatch(Tracking):
         if flags & Flag.CONFIRM:
             self._confirm(link, pending)
 
+    def _copy(self, pending: Pending) -> Pending:
+        """``pending`` as a message in its own right."""
+        self.last_number += 1
+        return pending.copy(self.last_number)
+
     def _route(self, now: float, pending: Pending, caster: Link | None = None) -> bool:
         """Not straight to a consumer: wait, go to one that accepts the format, or be refused."""
         destination = pending.destination
@@ -162,9 +172,9 @@ class Dispatch(Tracking):
                     self._deliver(now, pending, consumer)
                     return True
             text = f"{destination.name!r} has no free consumer that accepts payload format {form}"
-            return self._refuse(pending, caster, Outcome.PROTOCOL, (text, {"accepts": accepts}))
+            return self._refuse(now, pending, caster, Outcome.PROTOCOL, (text, {"accepts": accepts}))
         if pending.flags & Flag.MANDATORY and not any(c.link.route is not None for c in consumers):
-            return self._refuse(pending, caster, Outcome.NO_CONSUMER, explain.no_consumer(now, destination))
+            return self._refuse(now, pending, caster, Outcome.NO_CONSUMER, explain.no_consumer(now, destination))
         settings = self._settings
         queue = destination.queue
         # What was held after a restart was acknowledged to its sender: it is not refused any more.
@@ -172,7 +182,7 @@ class Dispatch(Tracking):
         if not has_room and not self._releasing:
             limit = "queue.max_messages" if len(queue) >= settings.queue_max_messages else "queue.max_bytes"
             queue.count_dropped("refused: full")
-            return self._refuse(pending, caster, Outcome.OVERLOADED, explain.overloaded(destination, limit))
+            return self._refuse(now, pending, caster, Outcome.OVERLOADED, explain.overloaded(destination, limit))
         if pending.link is None:
             self.arm_cast(now, pending)
         queue.append(pending)
@@ -194,7 +204,7 @@ class Dispatch(Tracking):
         for group in groups:
             if group is pending.destination.topic:
                 continue
-            copy = pending.copy()
+            copy = self._copy(pending)
             copy.message, copy.link = part, None
             copy.destination = to = self._directory.in_group(group, pending.destination.method)
             to.statistics.casts += 1
@@ -222,24 +232,29 @@ class Dispatch(Tracking):
         settings = self._settings
         flags, form, size = pending.flags, pending.message[10], pending.size
         if not destination.consumers and flags & Flag.MANDATORY:
-            self._refuse(pending, link, Outcome.NO_CONSUMER, explain.no_consumer(now, destination))
+            refused = explain.no_consumer(now, destination)
+            self._refuse(now, self._copy(pending), link, Outcome.NO_CONSUMER, refused)
             return
         reached = 0
         for consumer in list(destination.consumers):
+            copy = self._copy(pending)
             if not consumer.accepts >> form & 1:
                 consumer.backlog.count_dropped("format not accepted")
+                self._dropped(now, copy, Outcome.PROTOCOL)
             elif consumer.ready:
-                self._deliver(now, pending.copy(), consumer)
+                self._deliver(now, copy, consumer)
                 reached += 1
             elif consumer.backlog.has_room(size, settings.queue_max_messages, settings.queue_max_bytes):
-                copy = pending.copy()
                 self.arm_cast(now, copy)
                 consumer.backlog.append(copy)
                 reached += 1
             else:
                 consumer.backlog.count_dropped("full")
+                self._dropped(now, copy, Outcome.OVERLOADED)
         if not reached:
             destination.queue.count_dropped("fanout: no consumer")
+            if not destination.consumers:
+                self._dropped(now, self._copy(pending), Outcome.NO_CONSUMER)
         if flags & Flag.CONFIRM:
             self._confirm(link, pending, reached)
 
@@ -321,13 +336,13 @@ class Dispatch(Tracking):
         caster = self._links.by_origin(pending.key[:12])
         if pending.link is None:
             queue.count_dropped("format not accepted")
-        self._refuse(pending, caster, Outcome.PROTOCOL, (text, {"accepts": consumer.accepts}))
+        self._refuse(now, pending, caster, Outcome.PROTOCOL, (text, {"accepts": consumer.accepts}))
 
     # --- from consumers ----------------------------------------------------------------------
 
     def reply(self, now: float, link: Link, part: bytes) -> None:
         """REPLY, FAULT or END: a call is done."""
-        kind, attempt, tag, key, lengths = _unpack_reply(part)
+        kind, attempt, tag, handler_us, key, lengths = _unpack_reply(part)
         consumer = link.consumers.get(tag)
         pending = consumer.in_flight.pop(key, None) if consumer is not None else None
         if pending is None or consumer is None:
@@ -343,6 +358,8 @@ class Dispatch(Tracking):
         caller, slot = pending.link, pending.slot
         if caller is None or slot is None:
             self.counters["late replies"] += 1
+            if caller is None:
+                self._dropped(now, pending, Outcome.PROTOCOL)  # a cast is to be settled, not answered
         else:
             caller.outbox.append(part)
             if not caller.marked:
@@ -354,7 +371,10 @@ class Dispatch(Tracking):
             if outcome == _OK:
                 pending.destination.statistics.answered(now - pending.received_at)
             else:
-                self.record(now, pending, outcome)
+                pending.destination.statistics.ended(outcome, now - pending.received_at)
+            log = self.log
+            if log is not None:
+                log.ended(now, pending, outcome, len(part) if type(part) is bytes else size_of(part), handler_us)
         consumer.settled += 1
         if consumer.level != ALONE:
             self._relieved(now, consumer)
@@ -381,13 +401,13 @@ class Dispatch(Tracking):
             self._unknown(link, "settlement of an unknown consumer")
             return
         in_flight = consumer.in_flight
-        for key, attempt, outcome, _ in SETTLEMENT.iter_unpack(payload):
+        for key, attempt, outcome, handler_us in SETTLEMENT.iter_unpack(payload):
             pending = in_flight.get(key)
             if pending is None or pending.attempt != attempt or pending.link is not None:
                 self._unknown(link, "settlement of an unknown cast")
                 continue
             del in_flight[key]
-            self.record(now, pending, outcome)
+            self.record(now, pending, outcome, handler_us)
             consumer.settled += 1
         self._relieved(now, consumer)
         self.feed(now, consumer)
@@ -482,6 +502,7 @@ class Dispatch(Tracking):
             consumer.backlog.remove(pending)
             self.disarm(pending)
             pending.destination.queue.count_dropped("fanout: consumer left")
+            self._dropped(now, pending, Outcome.NO_CONSUMER)
         waiting: list[Pending] = []
         for pending in reversed(again):
             if pending.key not in unsent:
@@ -513,6 +534,16 @@ class Dispatch(Tracking):
                 self.finish(now, pending, Outcome.DRAINING)
                 self.withdraw(pending)
                 self.tell(link, pending.key, Outcome.DRAINING, "the router is shutting down; it did not run", {})
+
+    def unsettled(self) -> Iterator[Pending]:
+        """All that has not ended: calls of all callers, then casts, in flight and waiting."""
+        for link in self._links:
+            yield from link.calls.values()
+            for consumer in link.consumers.values():
+                yield from (p for p in (*consumer.in_flight.values(), *consumer.backlog) if p.link is None)
+        for topic in self._directory:
+            for queue in (topic.queue, *(server.queue for server in topic.servers.values())):
+                yield from (p for p in queue if p.link is None)
 
     def check(self) -> None:
         """Assert the invariants. For tests: it looks at everything."""

@@ -16,6 +16,7 @@ from typing import Any
 from rpcmq.core.actions import Action, Answer, Note
 from rpcmq.core.directory import Directory
 from rpcmq.core.dispatch import Dispatch
+from rpcmq.core.dispatch_log import DispatchLog, Sink
 from rpcmq.core.explain import shortened
 from rpcmq.core.introductions import introduce
 from rpcmq.core.link import Session
@@ -59,15 +60,21 @@ class Router:
         boot: wall-clock milliseconds at start; names this life of the router.
         now: monotonic seconds.
         new_token: makes an unguessable string.
+        sink: where the dispatch log goes; None: there is none.
     """
 
-    def __init__(self, settings: Settings, boot: int, now: float, new_token: Callable[[], str]) -> None:
+    def __init__(
+        self, settings: Settings, boot: int, now: float, new_token: Callable[[], str], sink: Sink | None = None
+    ) -> None:
         self.settings = settings
         self.boot = boot
         self.started = now
         self.links = LinkTable(settings, boot, new_token, self._link_ended, self._link_changed)
         self.directory = Directory(settings)
         self.dispatch = Dispatch(settings, self.links, self.directory, now)
+        self.log: DispatchLog | None = None
+        if sink is not None:
+            self.log = self.dispatch.log = DispatchLog(settings, sink, self.links, now, self._progress)
         self.pubsub = PubSub(settings)
         self.actions: list[Action] = []
         #: Messages not used because their sender broke the protocol, by reason.
@@ -153,10 +160,14 @@ class Router:
             link.lapsed = [c for c in link.consumers.values() if not c.stopping]
             for consumer in list(link.consumers.values()):
                 self._consumer_gone(now, consumer, "connection lost")
+        if self.log is not None:
+            self.log.tick(now)
 
     def next_deadline(self) -> float:
         """When :meth:`tick` is to be called."""
         due = min(self.links.next_deadline(), self.directory.next_deadline())
+        if self.log is not None:
+            due = min(due, self.log.next_deadline())
         calls = self.dispatch.next_deadline()
         return due if calls is None else min(due, calls)
 
@@ -166,6 +177,15 @@ class Router:
         self.dispatch.drain(now)
         for link in self.links:
             link.close_with(control(Kind.DRAIN, {"text": "the router is shutting down"}))
+
+    def close(self, now: float) -> None:
+        """The end: write down in the dispatch log what is left."""
+        if self.log is not None:
+            self.log.close(now, self.dispatch.unsettled())
+            self.log = self.dispatch.log = None
+
+    def _progress(self) -> tuple[int, int]:
+        return self.dispatch.last_number, self.dispatch.calls_in_flight
 
     @property
     def in_flight(self) -> int:
@@ -216,6 +236,8 @@ class Router:
             self._consumer_gone(now, consumer, reason)
         self.dispatch.caller_gone(now, link)
         self.pubsub.forget(link)
+        if self.log is not None:
+            self.log.caller_gone(link)
         self.actions.append(Note("link ended", f"{link.identity} ({link.queue_type}): {reason}", link.identity))
 
     def _link_changed(self, now: float, link: Link) -> None:

@@ -45,6 +45,7 @@ def _summary(router: Router, now: float) -> dict[str, Any]:
         "published": dict(router.pubsub.published),
         "refused": dict(router.refused),
         "counters": dict(dispatch.counters + router.links.counters),
+        "dispatch_log": router.log.sink.statistics() if router.log is not None else None,
     }
 
 

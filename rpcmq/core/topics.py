@@ -50,7 +50,7 @@ class Pending:
     slot: dict[Pending, Pending] | None
     #: How many consumers had it before and may have run it, modulo 256.
     attempt: int
-    #: Counts arrivals in the router: the smaller is the older.
+    #: Counts arrivals in the router, and the copies made there: the smaller is the older.
     number: int
     #: Milliseconds that it had left when it came; NO_TTL for no limit.
     ttl: int
@@ -72,10 +72,10 @@ class Pending:
         """The call has ended for its caller, but its consumer has not settled it."""
         return self.slot is None and self.link is not None
 
-    def copy(self) -> Pending:
+    def copy(self, number: int) -> Pending:
         """The same message, to be delivered to one more consumer."""
         copy = Pending()
-        copy.key, copy.message, copy.number = self.key, self.message, self.number
+        copy.key, copy.message, copy.number = self.key, self.message, number
         copy.link, copy.destination, copy.attempt = self.link, self.destination, self.attempt
         copy.ttl = self.ttl
         copy.received_at, copy.dispatched_at = self.received_at, self.dispatched_at

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 from rpcmq.core import explain
+from rpcmq.core.dispatch_log import DispatchLog
 from rpcmq.core.links import Link, LinkTable
 from rpcmq.core.settings import Settings
 from rpcmq.core.topics import Pending
@@ -28,6 +29,8 @@ class Tracking:
         self.calls_in_flight = 0
         self.draining = False
         self.counters: Counter[str] = Counter()
+        #: Gets each message that has ended; None: off.
+        self.log: DispatchLog | None = None
         # Calls that came together and may take equally long share a slot of the wheel. It is kept here
         # until the wheel is used for anything else, which might forget a slot that has become empty.
         self._slot: dict[Pending, Pending] = {}
@@ -113,13 +116,15 @@ class Tracking:
         self.disarm(pending)
         self.record(now, pending, outcome)
 
-    def record(self, now: float, pending: Pending, outcome: int) -> None:
-        """Count how ``pending`` ended."""
+    def record(self, now: float, pending: Pending, outcome: int, handler_us: int = NO_TTL) -> None:
+        """Count and log how ``pending`` ended."""
         statistics = pending.destination.statistics
         if outcome == _OK:
             statistics.answered(now - pending.received_at)
         else:
             statistics.ended(outcome, now - pending.received_at)
+        if self.log is not None:
+            self.log.ended(now, pending, outcome, handler_us=handler_us)
 
     def withdraw(self, pending: Pending) -> None:
         """Nobody waits for it any more: out of the queue, or tell the consumer that has it."""
@@ -132,12 +137,16 @@ class Tracking:
         """Tell the sender of ``key`` how it ended."""
         link.send(control(Kind.ERROR, {"outcome": outcome, "text": text, "details": details}, key=key))
 
-    def _refuse(self, pending: Pending, caster: Link | None, outcome: Outcome, why: explain.Explanation) -> bool:
+    def _refuse(
+        self, now: float, pending: Pending, caster: Link | None, outcome: Outcome, why: explain.Explanation
+    ) -> bool:
         text, details = why
         if pending.link is not None:
-            self.finish(pending.received_at, pending, outcome)
+            self.finish(now, pending, outcome)
             self.tell(pending.link, pending.key, outcome, text, details)
-        elif caster is not None:
+            return False
+        self._dropped(now, pending, outcome)
+        if caster is not None:
             if outcome is Outcome.OVERLOADED and not pending.flags & Flag.CONFIRM:
                 # The order of this sender's casts to the queue is kept: later ones are refused too,
                 # until it starts again with this one.
@@ -145,6 +154,11 @@ class Tracking:
             self.tell(caster, pending.key, outcome, text, details)
             pending.destination.statistics.refused(outcome)
         return False
+
+    def _dropped(self, now: float, pending: Pending, outcome: Outcome) -> None:
+        """Log a cast, or a copy of one, that nobody gets; it is counted elsewhere."""
+        if self.log is not None:
+            self.log.ended(now, pending, outcome)
 
     def _not_taken(self, link: Link, key: bytes) -> None:
         """The router takes no more, or not so many."""

@@ -30,6 +30,7 @@ from rpcmq.server.limits import raise_open_files, tune_gc
 from rpcmq.server.log import NoteLog, log_event, log_hub_errors, start_logging
 from rpcmq.server.monitor import Monitor, Page
 from rpcmq.server.sd_notify import Notifier
+from rpcmq.server.sidecar import Sidecar, command_for
 
 __all__ = ["Daemon"]
 
@@ -37,6 +38,8 @@ log = logging.getLogger("rpcmq.router")
 
 #: How long what was sent is given to leave when the router stops (seconds).
 LINGER = 2.0
+#: How long the shipper may take for what the router wrote last (seconds).
+SHIP = 10.0
 #: Open files beside the links: sockets of ZeroMQ and HTTP, epoll, standard streams.
 SPARE_FILES = 100
 _SWEEP = 1.0
@@ -82,6 +85,7 @@ class Daemon:
         self._router = EmbeddedRouter(self.config, self._notes)
         self._monitor = self._start_monitor(settings.http)
         self._say_started()
+        sidecar = Sidecar(command_for(self.config)) if self._ships() else None
         tune_gc()
         housekeeping = gevent.spawn(self._keep_house)
         self._notifier.ready(f"listening on {self._router.url}")
@@ -91,9 +95,14 @@ class Daemon:
         if self._monitor is not None:
             self._monitor.close()
         self._router.close(LINGER)
+        if sidecar is not None:
+            sidecar.stop(SHIP)
         log_event(log, logging.INFO, "stopped", "stopped")
         self._notifier.close()
         return 0
+
+    def _ships(self) -> bool:
+        return self.config.dispatch_log.ship and bool(self.config.dispatch_log.directory)
 
     def _start_monitor(self, address: str) -> Monitor | None:
         if not address:
@@ -134,6 +143,8 @@ class Daemon:
         step = _SWEEP if watchdog is None else min(_SWEEP, watchdog / 2)
         while True:
             self._notes.sweep()
+            if self._router.spool is not None:
+                self._router.spool.report(monotonic())
             if watchdog is not None:
                 self._notifier.watchdog()
             gevent.sleep(step)

@@ -115,12 +115,13 @@ def router(**config: Any) -> Iterator[InProcessRouter]:
 
 
 def _router_config(settings: dict[str, Any]) -> RouterConfig:
-    from rpcmq.config import load_router_config
+    from rpcmq.config import describe_fields, load_router_config
 
     # There is no previous life of this router whose casts could come twice.
     chosen = {"router.listen": "tcp://127.0.0.1:0", "router.recovery_seconds": 0.0}
+    keys = {info.key.replace(".", "_"): info.key for info in describe_fields()}
     for name, value in settings.items():
-        chosen[name.replace("_", ".", 1)] = value
+        chosen[keys.get(name, name.replace("_", ".", 1))] = value
     try:
         return load_router_config(flags=chosen)
     except ConfigError as error:

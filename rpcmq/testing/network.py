@@ -25,6 +25,7 @@ from math import inf
 from typing import Any
 
 from rpcmq.core.actions import Answer, Note
+from rpcmq.core.dispatch_log import Sink
 from rpcmq.core.link import Session
 from rpcmq.core.links import Link
 from rpcmq.core.router import Router
@@ -46,9 +47,16 @@ class Network:
         now: seconds at the beginning.
         lost_seconds: when the router notices at the latest that a connection is dead, as the transport's
             heartbeats see to it.
+        sink: where the router's dispatch log goes.
     """
 
-    def __init__(self, settings: Settings | None = None, now: float = 1000.0, lost_seconds: float = 60.0) -> None:
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        now: float = 1000.0,
+        lost_seconds: float = 60.0,
+        sink: Sink | None = None,
+    ) -> None:
         self.settings = settings or Settings(recovery_seconds=0.0)
         self.now = now
         #: By the engine of its end.
@@ -57,6 +65,7 @@ class Network:
         self.answers: list[Answer] = []
         self.notes: list[Note] = []
         self._lost_seconds = lost_seconds
+        self._sink = sink
         self._boot = 1_700_000_000_000
         self._routes = count(1)
         self._tokens = count(1)
@@ -71,7 +80,7 @@ class Network:
         self.router = self._new_router()
 
     def _new_router(self) -> Router:
-        return Router(self.settings, self._boot, self.now, lambda: f"token-{next(self._tokens)}")
+        return Router(self.settings, self._boot, self.now, lambda: f"token-{next(self._tokens)}", self._sink)
 
     def process(self, identity: str, queue_type: str = "roundrobin", **hello: Any) -> Process:
         """A process that has said HELLO. ``hello`` is what else HELLO may say, as ``accepts``."""

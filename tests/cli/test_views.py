@@ -15,7 +15,7 @@ import pytest
 from gevent import subprocess
 
 from rpcmq import Client
-from rpcmq.cli import COMMANDS
+from rpcmq.cli import COMMANDS, listing
 from rpcmq.cli.exit_codes import EXIT_CODES
 from tests.server.daemons import COMMAND, SECONDS, environment, eventually, run
 
@@ -178,3 +178,11 @@ def test_top_draws_on_a_terminal(system: SimpleNamespace) -> None:
         os.close(main)
         os.close(terminal)
     assert b"calls/s" in drawn
+
+
+def test_a_dispatch_log_that_loses_records_is_named():
+    state = {"dropped": 0, "records": 7, "problem": ""}
+    assert list(listing._log_problem({"dispatch_log": None})) == []
+    assert list(listing._log_problem({"dispatch_log": state})) == []
+    (line,) = listing._log_problem({"dispatch_log": state | {"dropped": 3, "problem": "No space left: /log"}})
+    assert line == "dispatch log: 3 records dropped, 7 written: No space left: /log"

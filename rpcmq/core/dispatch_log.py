@@ -1,0 +1,294 @@
+"""What the router writes of each message that has ended: packed here, written elsewhere.
+
+Records collect in one buffer that is used over and over. When it is full, and once a second, what is
+in it goes to the :class:`Sink` as a :class:`Chunk`, together with the names that it is the first of its
+file to use. ``rpcmq.latency.record`` has the format, and says what the numbers mean.
+
+A chunk that the sink does not take is lost with its names, so the next one begins a new segment,
+in which every name is said again.
+"""
+
+from __future__ import annotations
+
+from binascii import unhexlify
+from bisect import bisect_right
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import Any, NamedTuple, Protocol
+
+from rpcmq.core.links import Link, LinkTable
+from rpcmq.core.settings import Settings
+from rpcmq.core.topics import Pending
+from rpcmq.errors import Outcome
+from rpcmq.latency.record import MARK, NOT_REPORTED, RECORD, BlockKind, NameKind, framed, name_entry
+from rpcmq.wire import size_of
+
+__all__ = ["CHUNK_RECORDS", "Chunk", "DispatchLog", "Sink"]
+
+#: Records in a full chunk.
+CHUNK_RECORDS = 1024
+_SIZE = RECORD.size
+_FULL = CHUNK_RECORDS * _SIZE
+_pack_into = RECORD.pack_into
+#: A call is looked at once it is older than this; what has ended waits no longer for the sink (seconds).
+_LOOK = 1.0
+#: Looking at all links, or writing down all that hangs, in one go would be felt by the calls that wait meanwhile.
+_LINKS_AT_ONCE = 500
+_CALLS_AT_ONCE = 1000
+_PAUSE = 0.01
+#: Callers remembered after they have gone, for the casts that they left behind.
+_MAX_GONE = 10_000
+#: A traceparent's trace id is the 32 hexadecimal digits after ``00-``.
+_TRACE_AT, _TRACE_END = 3, 35
+_received_at: Callable[[Pending], float] = attrgetter("received_at")
+
+
+class Chunk(NamedTuple):
+    """What is to be written in one piece: each part holds entries of a block."""
+
+    #: Counts up; what has the same goes into one file.
+    segment: int
+    mark: bytes
+    name_count: int
+    names: bytes
+    in_flight: bytes
+    records: bytes
+    #: The segment is complete; the router's life is.
+    is_last: bool
+    is_final: bool
+
+    @property
+    def record_count(self) -> int:
+        """Messages that have ended."""
+        return len(self.records) // _SIZE
+
+    @property
+    def in_flight_count(self) -> int:
+        """Calls that have not."""
+        return len(self.in_flight) // _SIZE
+
+    def blocks(self) -> list[bytes]:
+        """The bytes to write, in pieces."""
+        pieces = framed(BlockKind.MARK, 1, self.mark)
+        if self.names:
+            pieces += framed(BlockKind.NAMES, self.name_count, self.names)
+        if self.in_flight:
+            pieces += framed(BlockKind.IN_FLIGHT, self.in_flight_count, self.in_flight)
+        if self.records:
+            pieces += framed(BlockKind.RECORDS, self.record_count, self.records)
+        return pieces
+
+
+class Sink(Protocol):
+    """Where chunks go. Neither method waits or raises."""
+
+    def write(self, chunk: Chunk) -> bool:
+        """Take ``chunk``; whether its segment may go on. If not, the chunk was dropped and counted."""
+
+    def statistics(self) -> dict[str, Any]:
+        """What was written and dropped, for the router's views."""
+
+
+class DispatchLog:
+    """Packs a record for each message that has ended, and one for each call that takes long.
+
+    Args:
+        progress: gives the last number that a message got, and the calls in flight.
+    """
+
+    __slots__ = (
+        "_began", "_due", "_end", "_gone", "_hanging", "_in_flight", "_last_seq", "_links", "_looked_until",
+        "_looking_until", "_name_count", "_names", "_new_names", "_next_look", "_numbers", "_progress",
+        "_records", "_segment", "_settings", "_sink", "_unseen", "_written",
+    )  # fmt: skip
+
+    def __init__(
+        self, settings: Settings, sink: Sink, links: LinkTable, now: float, progress: Callable[[], tuple[int, int]]
+    ) -> None:
+        self._settings = settings
+        self._sink = sink
+        self._links = links
+        self._progress = progress
+        self._records = bytearray(_FULL)
+        self._end = 0
+        self._in_flight: list[bytes] = []
+        #: Of the mark that was written last.
+        self._last_seq = 0
+        #: Callers that have gone: their part of a message's key -> identity.
+        self._gone: OrderedDict[bytes, str] = OrderedDict()
+        #: The look at calls in flight: links not yet seen in this turn, and calls found that are older
+        #: than ``_LOOK``. Each turn finds those that were received in (_looked_until, _looking_until].
+        self._unseen: list[Link] = []
+        self._hanging: deque[Pending] = deque()
+        self._looked_until = self._looking_until = now - _LOOK
+        self._next_look = self._due = now + _LOOK
+        self._segment = 0
+        self._new_segment()
+
+    def _new_segment(self) -> None:
+        self._segment += 1
+        #: When the first chunk of the segment went out.
+        self._began: float | None = None
+        self._written = 0
+        #: Destination, link (or the key's part of a caller that may have gone), consumer -> number.
+        self._numbers: dict[object, int] = {None: 0}
+        self._name_count = self._new_names = 0
+        self._names = bytearray()
+
+    @property
+    def sink(self) -> Sink:
+        """Where the log goes."""
+        return self._sink
+
+    # --- records -----------------------------------------------------------------------------
+
+    def ended(
+        self, now: float, pending: Pending, outcome: int, reply_bytes: int = 0, handler_us: int = NOT_REPORTED
+    ) -> None:
+        """``pending`` has ended. To be said once of each."""
+        part = pending.message
+        link = pending.link
+        numbers = self._numbers
+        try:
+            target = numbers[pending.destination]
+            caller = numbers[link if link is not None else part[16:28]]
+            server = numbers[pending.consumer]
+        except KeyError:
+            target, caller, server = self._define(pending)
+        _pack_into(
+            self._records, self._end,
+            part, pending.number, pending.received_at, pending.dispatched_at, now, target, caller, server,
+            len(part) if type(part) is bytes else size_of(part), reply_bytes, handler_us, outcome, pending.attempt,
+            b"" if not part[39] else _trace_id(part),
+        )  # fmt: skip
+        self._end += _SIZE
+        if self._end == _FULL:
+            self._flush(now)
+
+    def _define(self, pending: Pending) -> tuple[int, int, int]:
+        destination, link, consumer = pending.destination, pending.link, pending.consumer
+        address = destination.topic.address
+        server = destination.server.name if destination.server else ""
+        texts = (address.exchange, address.topic, destination.topic.group, server, destination.method)
+        target = self._number(destination, NameKind.TARGET, *texts)
+        origin = pending.message[16:28]
+        known = link or self._links.by_origin(origin)
+        identity = known.identity if known is not None else self._gone.get(origin, "")
+        caller = self._number(link or origin, NameKind.CALLER, identity) if identity else 0
+        if consumer is None:
+            return target, caller, 0
+        return target, caller, self._number(consumer, NameKind.SERVER, consumer.server, consumer.link.identity)
+
+    def _number(self, thing: object, kind: NameKind, *texts: str) -> int:
+        numbers = self._numbers
+        number = numbers.get((kind, *texts))
+        if number is None:
+            self._name_count = number = numbers[kind, *texts] = self._name_count + 1
+            self._new_names += 1
+            self._names += name_entry(number, kind, *texts)
+        numbers[thing] = number
+        return number
+
+    def caller_gone(self, link: Link) -> None:
+        """``link`` has ended; casts of it may not have."""
+        self._gone[link.origin] = link.identity
+        if len(self._gone) > _MAX_GONE:
+            self._gone.popitem(last=False)
+
+    # --- the sink ----------------------------------------------------------------------------
+
+    def _flush(self, now: float, is_final: bool = False) -> None:
+        settings = self._settings
+        last_seq, calls = self._progress()
+        if self._began is None:
+            self._began = now
+        self._written += self._end // _SIZE
+        is_last = is_final or self._written >= settings.segment_records or now - self._began >= settings.segment_seconds
+        chunk = Chunk(
+            self._segment,
+            MARK.pack(now, last_seq, calls),
+            self._new_names,
+            bytes(self._names),
+            b"".join(self._in_flight),
+            bytes(memoryview(self._records)[: self._end]),
+            is_last,
+            is_final,
+        )
+        self._last_seq = last_seq
+        self._end = self._new_names = 0
+        self._names.clear()
+        self._in_flight.clear()
+        if not self._sink.write(chunk) or is_last:
+            self._new_segment()
+
+    def tick(self, now: float) -> None:
+        """Look at calls that take long, and write what there is."""
+        if now < self._due:
+            return
+        if now >= self._next_look:
+            self._next_look = now + _LOOK
+            self._looked_until, self._looking_until = self._looking_until, now - _LOOK
+            self._unseen = list(self._links)
+        for link in self._unseen[-_LINKS_AT_ONCE:]:
+            self._find_hanging(link)
+        del self._unseen[-_LINKS_AT_ONCE:]
+        for _ in range(min(_CALLS_AT_ONCE, len(self._hanging))):
+            self._note_hanging(now, self._hanging.popleft())
+        if self._unseen or self._hanging:
+            self._due = now + _PAUSE
+            return
+        self._due = self._next_look
+        if self._end or self._in_flight or self._progress()[0] != self._last_seq or self._is_segment_due(now):
+            self._flush(now)
+
+    def _is_segment_due(self, now: float) -> bool:
+        return self._began is not None and now - self._began >= self._settings.segment_seconds
+
+    def _find_hanging(self, link: Link) -> None:
+        calls = link.calls
+        if not calls or next(iter(calls.values())).received_at > self._looking_until:
+            return
+        if next(reversed(calls.values())).received_at <= self._looked_until:
+            return
+        # They stand in the order in which they came.
+        pendings = list(calls.values())
+        begin = bisect_right(pendings, self._looked_until, key=_received_at)
+        end = bisect_right(pendings, self._looking_until, key=_received_at)
+        self._hanging.extend(pendings[begin:end])
+
+    def _note_hanging(self, now: float, pending: Pending) -> None:
+        if pending.abandoned:
+            return
+        part = pending.message
+        self._in_flight.append(
+            RECORD.pack(
+                part, pending.number, pending.received_at, pending.dispatched_at, now, *self._define(pending),
+                size_of(part), 0, NOT_REPORTED, 0, pending.attempt, _trace_id(part),
+            )
+        )  # fmt: skip
+        if len(self._in_flight) >= CHUNK_RECORDS:
+            self._flush(now)
+
+    def next_deadline(self) -> float:
+        """When :meth:`tick` wants to be called."""
+        return self._due
+
+    def close(self, now: float, unsettled: Iterable[Pending]) -> None:
+        """The router ends and leaves ``unsettled`` behind: write all there is."""
+        for pending in unsettled:
+            is_waiting = pending.link is None and pending.consumer is None
+            self.ended(now, pending, Outcome.DRAINING if is_waiting else Outcome.LINK_LOST)
+        if self._progress()[0]:
+            self._flush(now, is_final=True)
+
+
+def _trace_id(part: bytes) -> bytes:
+    """The trace id of a message's traceparent; empty if it has none that can be read."""
+    if part[39] < _TRACE_END:
+        return b""
+    start = 40 + (part[36] << 8) + part[37] + part[38]
+    try:
+        return unhexlify(part[start + _TRACE_AT : start + _TRACE_END])
+    except ValueError:
+        return b""

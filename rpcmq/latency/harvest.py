@@ -1,0 +1,100 @@
+"""What is in one spool file, as far as it can be trusted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rpcmq.latency.record import (
+    MARK,
+    RECORD,
+    SEAL,
+    Block,
+    BlockKind,
+    Head,
+    Mark,
+    Name,
+    Problem,
+    Seal,
+    SpoolError,
+    blocks,
+    names_in,
+    read_head,
+)
+
+__all__ = ["Harvest", "harvest", "readable_rows"]
+
+
+@dataclass
+class Harvest:
+    """The blocks of a file that are whole, all of which are before the first that is not.
+
+    Attributes:
+        names: what the numbers in its records stand for.
+        records, in_flight: packed as ``RECORD``, one piece a block.
+        mark: the last one; None: the file has none.
+        seal: None: the file was cut off.
+        torn_bytes: what comes after that.
+    """
+
+    head: Head
+    names: dict[int, Name] = field(default_factory=dict)
+    records: list[memoryview] = field(default_factory=list)
+    in_flight: list[memoryview] = field(default_factory=list)
+    mark: Mark | None = None
+    seal: Seal | None = None
+    torn_bytes: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Number of records."""
+        return sum(map(len, self.records)) // RECORD.size
+
+
+def harvest(data: bytes, cut_off: bool) -> Harvest:
+    """Read a spool file.
+
+    Args:
+        cut_off: its router died while it wrote this file. What is wrong at its end is only what was torn.
+
+    Raises:
+        SpoolError: it is not as it should be.
+    """
+    found = Harvest(read_head(data))
+    try:
+        for block in blocks(data, found.head.length):
+            _take(found, block)
+    except SpoolError as error:
+        if not cut_off:
+            raise
+        found.torn_bytes = len(data) - error.offset
+    if found.seal is None and not cut_off:
+        raise SpoolError(Problem.TRUNCATED, "ends without a seal", len(data))
+    return found
+
+
+def _take(found: Harvest, block: Block) -> None:
+    match block.kind:
+        case BlockKind.NAMES:
+            found.names |= names_in(block)
+        case BlockKind.RECORDS:
+            found.records.append(block.body)
+        case BlockKind.IN_FLIGHT:
+            found.in_flight.append(block.body)
+        case BlockKind.MARK:
+            found.mark = Mark._make(MARK.unpack(block.body))
+        case BlockKind.SEAL:
+            found.seal = Seal._make(SEAL.unpack(block.body))
+            if found.seal.records != found.rows:
+                text = f"seal of {found.seal.records} records, there are {found.rows}"
+                raise SpoolError(Problem.CORRUPT, text, block.offset)
+
+
+def readable_rows(data: bytes) -> int:
+    """Records in a file that is damaged, up to where it is."""
+    rows = 0
+    try:
+        for block in blocks(data, read_head(data).length):
+            rows += block.entries if block.kind is BlockKind.RECORDS else 0
+    except SpoolError:
+        pass
+    return rows

@@ -1,0 +1,388 @@
+"""The manifest of a dispatch log: which files hold its records now, and what became of all the others.
+
+``DIR/manifest.jsonl`` is an append-only journal, one JSON object a line:
+
+ship        a spool file has become a segment in ``ready/``; or was empty
+quarantine  a spool file was set aside, whole, with a reason
+damage      a file of records was set aside: it is no longer what was written
+compact     segments were rewritten into files of ``log/``: these count from now on, those no longer
+retire      files were removed for their age or for the size of the log
+totals      the first line after the journal was rewritten: what the lines that are gone added up to
+
+One line is one change, whole or not at all: what a crash tore off at the end is cut when the shipper
+opens the journal again, and readers pass over it. So whoever reads the files that ``read`` names, and no
+others, reads each record once. A file may go while it is read (a later ``retire``): read the manifest again.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rpcmq.errors import RpcError
+from rpcmq.latency.files import sync, write_whole
+
+__all__ = ["Boot", "File", "LogInUse", "Manifest", "ManifestDamaged", "Source", "State", "read"]
+
+NAME = "manifest.jsonl"
+LOCK = ".ship.lock"
+#: Lines that say nothing any more, above which the journal is rewritten.
+_STALE_LINES = 10_000
+
+
+class LogInUse(RpcError):
+    """Another process ships this log."""
+
+
+class ManifestDamaged(RpcError):
+    """A line before the last one is no change that this version knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of records.
+
+    Attributes:
+        path: below the log's directory.
+        rows: records in it.
+        bytes: its size.
+        crc32: of its bytes.
+        first_us, last_us: least and greatest receive time in it, microseconds since 1970.
+        at: when its newest records were shipped, seconds since 1970.
+    """
+
+    path: str
+    rows: int
+    bytes: int
+    crc32: int
+    first_us: int
+    last_us: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The spool file that a segment was made of, or that was set aside.
+
+    Attributes:
+        name: ``<router>-<boot>-<segno>``; of a file without a head that can be read, its own.
+        crc32: of its bytes.
+        router, router_id, boot, segno: whose it is, and its number in that life; segno 0: of no file, but what is to
+            be said of calls that were in flight when the router died.
+        first_seq, last_seq: least and greatest number of a record in it; 0: it has none.
+        given: the last number that the router had given when it wrote it.
+        dropped: records of that life that the router could not write, so far.
+        torn_bytes: what a crash of the router left unfinished at its end.
+        final: the router ended with it in good order.
+    """
+
+    name: str
+    crc32: int
+    router: str = ""
+    router_id: int = 0
+    boot: int = 0
+    segno: int = 0
+    first_seq: int = 0
+    last_seq: int = 0
+    given: int = 0
+    dropped: int = 0
+    torn_bytes: int = 0
+    final: bool = False
+
+
+@dataclass(slots=True)
+class Boot:
+    """What came from one life of one router.
+
+    Attributes:
+        router: its name.
+        rows: records written to segments.
+        given: the last number that it is known to have given; the first is 1.
+        dropped: records that the router could not write.
+        segments: spool files dealt with, those in quarantine too.
+        last_segno: greatest number of one; the first is 1.
+        final: it ended in good order.
+        in_flight: what is to be said of calls that had not ended when they were looked at, by their numbers.
+    """
+
+    router: str = ""
+    rows: int = 0
+    given: int = 0
+    dropped: int = 0
+    segments: int = 0
+    last_segno: int = 0
+    final: bool = False
+    in_flight: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def holes(self) -> int:
+        """Numbers without a record: in flight, dropped, lost in a crash, or in quarantine."""
+        return self.given - self.rows
+
+    @property
+    def missing_segments(self) -> int:
+        """Spool files up to the last one that never came."""
+        return self.last_segno - self.segments
+
+    def add(self, source: Source, rows: int) -> None:
+        """Count a spool file, of which ``rows`` were written."""
+        self.router = source.router
+        self.rows += rows
+        self.given = max(self.given, source.given, source.last_seq)
+        self.dropped = max(self.dropped, source.dropped)
+        self.final |= source.final
+        if source.segno:
+            self.segments += 1
+            self.last_segno = max(self.last_segno, source.segno)
+
+
+@dataclass(slots=True)
+class State:
+    """What the journal's lines add up to.
+
+    Attributes:
+        live: the files that hold each record once, by path.
+        superseded: segments whose records are in ``log/``, with the time of that: kept for who reads ``ready/``.
+        retired: paths of files that are to go, or have gone.
+        settled: spool files that are dealt with, by name: their crc32, and whether they are in quarantine.
+        boots: what came from each (router_id, boot): routers may share a name, but not a number.
+        rows_written, rows_quarantined, rows_damaged, rows_retired: records: put into segments; found in spool files
+            that were set aside; in files that were set aside later; removed.
+        files_quarantined, files_damaged, files_retired: files.
+        bytes_quarantined, bytes_damaged, bytes_retired, bytes_torn: their sizes; what crashes left unfinished.
+        lines: of the journal.
+    """
+
+    live: dict[str, File] = field(default_factory=dict)
+    superseded: dict[str, float] = field(default_factory=dict)
+    retired: set[str] = field(default_factory=set)
+    settled: dict[str, tuple[int, bool]] = field(default_factory=dict)
+    boots: dict[tuple[int, int], Boot] = field(default_factory=dict)
+    rows_written: int = 0
+    rows_quarantined: int = 0
+    rows_damaged: int = 0
+    rows_retired: int = 0
+    files_quarantined: int = 0
+    files_damaged: int = 0
+    files_retired: int = 0
+    bytes_quarantined: int = 0
+    bytes_damaged: int = 0
+    bytes_retired: int = 0
+    bytes_torn: int = 0
+    lines: int = 0
+
+    def apply(self, line: bytes) -> None:
+        """Take in one change.
+
+        Raises:
+            ValueError, TypeError, KeyError, AttributeError: it is none.
+        """
+        change = json.loads(line)
+        match change.pop("event"):
+            case "ship":
+                self._ship(**change)
+            case "quarantine":
+                self._quarantine(**change)
+            case "damage":
+                self._damage(**change)
+            case "compact":
+                self._compact(**change)
+            case "retire":
+                self._retire(**change)
+            case "totals":
+                self._totals(**change)
+            case other:
+                raise ValueError(f"unknown event {other!r}")
+        self.lines += 1
+
+    def boot(self, router_id: int, boot: int) -> Boot:
+        """What came from that life of that router."""
+        return self.boots.setdefault((router_id, boot), Boot())
+
+    def _ship(
+        self,
+        source: dict[str, Any],
+        file: dict[str, Any] | None = None,
+        in_flight: Sequence[dict[str, Any]] = (),
+        ended: Sequence[int] = (),
+    ) -> None:
+        origin, made = Source(**source), None if file is None else File(**file)
+        boot = self.boot(origin.router_id, origin.boot)
+        boot.add(origin, made.rows if made else 0)
+        boot.in_flight.update((row["seq"], row) for row in in_flight)
+        for seq in ended:
+            del boot.in_flight[seq]
+        self.bytes_torn += origin.torn_bytes
+        self.settled[origin.name] = (origin.crc32, False)
+        if made:
+            self.live[made.path] = made
+            self.rows_written += made.rows
+
+    def _quarantine(self, source: dict[str, Any], reason: str, rows: int, bytes: int, at: float) -> None:
+        origin = Source(**source)
+        if origin.segno:
+            self.boot(origin.router_id, origin.boot).add(origin, 0)
+        self.settled[origin.name] = (origin.crc32, True)
+        self.files_quarantined += 1
+        self.rows_quarantined += rows
+        self.bytes_quarantined += bytes
+
+    def _damage(self, path: str, reason: str, at: float) -> None:
+        file = self.live.pop(path)
+        self.files_damaged += 1
+        self.rows_damaged += file.rows
+        self.bytes_damaged += file.bytes
+
+    def _compact(self, files: list[dict[str, Any]], inputs: list[str], at: float) -> None:
+        for path in inputs:
+            del self.live[path]
+            self.superseded[path] = at
+        self.live.update((file["path"], File(**file)) for file in files)
+
+    def _retire(self, paths: list[str], why: str, at: float) -> None:
+        for path in paths:
+            file = self.live.pop(path)
+            self.retired.add(path)
+            self.files_retired += 1
+            self.rows_retired += file.rows
+            self.bytes_retired += file.bytes
+
+    def _totals(self, state: dict[str, Any]) -> None:
+        self.live = {each["path"]: File(**each) for each in state.pop("live")}
+        self.retired = set(state.pop("retired"))
+        self.settled = {name: (crc32, aside) for name, crc32, aside in state.pop("settled")}
+        for router_id, number, boot in state.pop("boots"):
+            rows = {row["seq"]: row for row in boot.pop("in_flight")}
+            self.boots[router_id, number] = Boot(**boot, in_flight=rows)
+        del state["lines"]
+        for name, value in state.items():
+            setattr(self, name, value)
+
+    def totals(self) -> dict[str, Any]:
+        """All of it, as a line can carry it."""
+        return asdict(self) | {
+            "live": [asdict(file) for file in self.live.values()],
+            "retired": sorted(self.retired),
+            "settled": [[name, *values] for name, values in self.settled.items()],
+            "boots": [
+                [*key, asdict(boot) | {"in_flight": list(boot.in_flight.values())}] for key, boot in self.boots.items()
+            ],
+        }
+
+
+def read(directory: Path) -> State:
+    """The state of the log in ``directory``: which files to read, and the account of all others.
+
+    Raises:
+        ManifestDamaged: the manifest is not one.
+    """
+    try:
+        content = (directory / NAME).read_bytes()
+    except FileNotFoundError:
+        content = b""
+    return _replay(content)
+
+
+def _replay(content: bytes) -> State:
+    state = State()
+    for number, line in enumerate(_whole_lines(content), 1):
+        try:
+            state.apply(line)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ManifestDamaged(f"{NAME}, line {number}: {type(error).__name__}: {error}") from error
+    return state
+
+
+def _whole_lines(content: bytes) -> Iterator[bytes]:
+    return iter(content[: content.rfind(b"\n") + 1].splitlines())
+
+
+class Manifest:
+    """The journal, open for writing by the one process that ships this log.
+
+    Attributes:
+        state: what its lines add up to.
+
+    Args:
+        directory: the log's.
+
+    Raises:
+        LogInUse: another process has it open.
+        ManifestDamaged: see ``read``.
+        OSError: it cannot be opened.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._path = directory / NAME
+        # A file of its own: the journal is replaced when it is rewritten.
+        self._lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._fd, self.state = self._open()
+        except BaseException as error:
+            os.close(self._lock)
+            if isinstance(error, BlockingIOError):
+                raise LogInUse(f"{directory}: another process ships this log") from None
+            raise
+
+    def _open(self) -> tuple[int, State]:
+        fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            content = self._path.read_bytes()
+            state = _replay(content)
+            os.ftruncate(fd, content.rfind(b"\n") + 1)
+            os.fsync(fd)
+            sync(self._directory)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd, state
+
+    def append(self, event: str, **change: Any) -> None:
+        """Make a change, for good once this returns.
+
+        Raises:
+            OSError: it was not made.
+        """
+        line = json.dumps({"event": event} | change, separators=(",", ":")).encode() + b"\n"
+        size = os.fstat(self._fd).st_size
+        try:
+            if os.write(self._fd, line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+            os.fsync(self._fd)
+        except OSError:
+            os.ftruncate(self._fd, size)
+            raise
+        self.state.apply(line)
+
+    def tidy(self, settled: Collection[str]) -> None:
+        """Rewrite the journal if most of it says nothing any more.
+
+        Args:
+            retired: paths of files that are to go, or have gone.
+        settled: names of spool files that are still there: the others' need no memory.
+
+        Raises:
+            OSError: the journal is as it was.
+        """
+        if self.state.lines < _STALE_LINES + 2 * len(self.state.live):
+            return
+        for name in self.state.settled.keys() - set(settled):
+            del self.state.settled[name]
+        line = json.dumps({"event": "totals", "state": self.state.totals()}, separators=(",", ":")).encode() + b"\n"
+        write_whole(self._path, line)
+        self.state.lines = 1
+        os.close(self._fd)
+        self._fd = os.open(self._path, os.O_RDWR | os.O_APPEND)
+
+    def close(self) -> None:
+        """Let another process have it."""
+        os.close(self._fd)
+        os.close(self._lock)

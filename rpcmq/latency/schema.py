@@ -1,0 +1,158 @@
+"""The records of a dispatch log as rows. Schema version 1: the one definition, for whatever reads or writes them.
+
+A file's metadata has ``rpcmq:schema``, the version; a segment's also ``rpcmq:source``, what its spool file
+said of itself (``manifest.Source``) as JSON: router, boot, number and more. A reader gives its own schema and
+looks at the version: a column that is missing would be nulls without a word. A new column at the end keeps the
+version, any other change raises it.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from rpcmq.errors import Outcome
+from rpcmq.latency.record import Head, Record
+
+__all__ = [
+    "COLUMNS",
+    "UNKNOWN",
+    "VERSION",
+    "Column",
+    "as_json",
+    "in_flight",
+    "outcome_name",
+    "payload_format",
+    "row_of",
+]
+
+VERSION = 1
+#: The outcome of a call that was in flight when its router died.
+UNKNOWN = "unknown"
+
+
+class Column(NamedTuple):
+    """A column.
+
+    Attributes:
+        type: ``string``, ``int8`` ... ``int64``, or ``timestamp`` (microseconds, UTC).
+        nullable: whether it may be null; no other column ever is.
+        coding: how it is stored: ``dictionary`` for what repeats, ``delta`` for numbers that rise, ``plain``.
+    """
+
+    name: str
+    type: str
+    note: str
+    nullable: bool = False
+    coding: str = "dictionary"
+
+
+COLUMNS = (
+    Column("router", "string", "name of the router that wrote the record"),
+    Column("router_id", "int64", "its number among linked routers"),
+    Column("boot", "int64", "wall-clock milliseconds at its start: names that life of the router"),
+    Column(
+        "seq",
+        "int64",
+        "number of the message in that life, from 1: with the two before, the record's identity",
+        coding="delta",
+    ),
+    Column("trace_id", "string", "of its W3C traceparent, 32 hexadecimal digits", nullable=True, coding="plain"),
+    Column("origin_router", "int64", "router_id of the caller's router: with the next two, the correlation id"),
+    Column("origin_link", "int64", "the caller's link there"),
+    Column("origin_seq", "int64", "the caller's number of the message", coding="delta"),
+    Column("hops", "int16", "routers that it had passed"),
+    Column("kind", "string", "call, cast, or fanout: one copy of a fanout"),
+    Column("exchange", "string", "namespace of the topic"),
+    Column("topic", "string", "what it was sent to"),
+    Column("group", "string", "the group of consumers that got this copy; empty: none"),
+    Column("target_server", "string", "the server that it was addressed to; empty: any"),
+    Column("method", "string", "method of the endpoint"),
+    Column("client", "string", "identity of the caller; empty: gone and forgotten"),
+    Column("server", "string", "name of the server that had it last; null: nobody had it", nullable=True),
+    Column("server_process", "string", "identity of that server's process", nullable=True),
+    Column("outcome", "string", "how it ended: rpcmq.errors.Outcome in lower case, or unknown"),
+    Column("format", "string", "of the payload: json, pickle, dill"),
+    Column("req_bytes", "int64", "the whole message with its payload"),
+    Column("rep_bytes", "int64", "the whole message that ended it; 0: none came"),
+    Column("attempt", "int16", "servers that had it before and may have run it"),
+    Column("ttl_ms", "int64", "milliseconds that it had left when it came; null: no limit", nullable=True),
+    Column("recv_at", "timestamp", "wall clock when it came: for windows, never for durations", coding="delta"),
+    Column("queue_us", "int64", "all that was not at the server; null: outcome unknown", nullable=True, coding="plain"),
+    Column("service_us", "int64", "at the server that had it last; null: nobody had it", nullable=True, coding="plain"),
+    Column(
+        "handler_us", "int64", "in the method, as the service reports; null: it did not", nullable=True, coding="plain"
+    ),
+    Column("total_us", "int64", "from its coming to its end; null: outcome unknown", nullable=True, coding="plain"),
+)
+
+_OUTCOMES = {int(outcome): outcome.name.lower() for outcome in Outcome}
+_FORMATS = {1: "json", 2: "pickle", 3: "dill"}
+
+
+def outcome_name(outcome: int) -> str:
+    """The outcome as views and metrics write it."""
+    return _OUTCOMES.get(outcome, f"outcome {outcome}")
+
+
+def payload_format(number: int) -> str:
+    """Name of a payload's format."""
+    return _FORMATS.get(number, f"format {number}")
+
+
+def row_of(head: Head, record: Record) -> dict[str, Any]:
+    """The row of ``record``, whose file has ``head``; ``recv_at`` is microseconds since 1970.
+
+    For a call that has not ended (an entry of those in flight) see ``in_flight``.
+    """
+    row = {
+        "router": head.router_name,
+        "router_id": head.router_id,
+        "boot": head.boot,
+        "seq": record.seq,
+        "trace_id": record.trace_id.hex() if record.trace_id else None,
+        "origin_router": record.origin_router,
+        "origin_link": _signed(record.handle),
+        "origin_seq": _signed(record.sequence),
+        "hops": record.hops,
+        "kind": str(record.kind),
+        "exchange": record.exchange,
+        "topic": record.topic,
+        "group": record.group,
+        "target_server": record.target_server,
+        "method": record.method,
+        "client": record.caller,
+        "server": record.server,
+        "server_process": record.server_identity,
+        "outcome": outcome_name(record.outcome or 0),
+        "format": payload_format(record.format),
+        "req_bytes": record.request_bytes,
+        "rep_bytes": record.reply_bytes,
+        "attempt": record.attempt,
+        "ttl_ms": record.ttl_ms,
+        "recv_at": record.received_us,
+        "queue_us": record.queued_us,
+        "service_us": record.service_us,
+        "handler_us": record.handler_us,
+        "total_us": record.total_us,
+    }
+    return in_flight(row) if record.outcome is None else row
+
+
+def in_flight(row: dict[str, Any]) -> dict[str, Any]:
+    """``row`` of a call that had not ended, as it is to be said if nothing more is heard of it.
+
+    How long it would have taken nobody knows, so it has no durations.
+    """
+    return row | {"outcome": UNKNOWN} | dict.fromkeys(("queue_us", "service_us", "handler_us", "total_us"))
+
+
+def as_json(row: dict[str, Any]) -> dict[str, Any]:
+    """``row`` for readers: its time as text."""
+    time = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=row["recv_at"])
+    return row | {"recv_at": time.isoformat(timespec="microseconds").replace("+00:00", "Z")}
+
+
+def _signed(number: int) -> int:
+    """Parquet's readers know 64 bits with a sign only; the same bits, then."""
+    return number - (1 << 64) if number >> 63 else number

@@ -1,0 +1,122 @@
+"""What segments are written as: Parquet, or JSON Lines for a look at single records."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from rpcmq.errors import NotInstalled
+from rpcmq.latency.files import write_whole
+from rpcmq.latency.harvest import Harvest
+from rpcmq.latency.manifest import File, Manifest
+from rpcmq.latency.record import Spool, SpoolError
+from rpcmq.latency.schema import as_json, row_of
+
+__all__ = ["SINKS", "Content", "JsonLines", "Sink", "open_sink"]
+
+SINKS = ("parquet", "jsonl")
+
+
+class Content(NamedTuple):
+    """The records of a spool file.
+
+    Attributes:
+        records: in the sink's own form.
+        seqs: their numbers.
+        in_flight: rows (``schema.row_of``) of calls that had not ended.
+    """
+
+    records: Any
+    seqs: list[int]
+    in_flight: list[dict[str, Any]]
+
+
+class Sink(Protocol):
+    """Makes segments of one kind."""
+
+    #: Of its files' names.
+    suffix: str
+
+    def content(self, data: bytes, found: Harvest) -> Content:
+        """The records of the spool file ``data``, in which ``found`` was found.
+
+        Raises:
+            SpoolError: a record is not as it should be.
+        """
+
+    def of_rows(self, rows: Sequence[dict[str, Any]]) -> Any:
+        """Rows of ``schema.row_of`` in the sink's own form."""
+
+    def write(self, directory: Path, path: str, records: Any, metadata: Mapping[bytes, bytes], at: float) -> File:
+        """Make the file ``path`` below ``directory``; arguments and errors as those of ``segment.write``."""
+
+    def recover(self, directory: Path, manifest: Manifest, spooled: Collection[str], now: float) -> list[str]:
+        """See ``recovery.recover``."""
+
+    def compact(self, directory: Path, manifest: Manifest, now: float) -> tuple[int, list[str]]:
+        """See ``compact.compact``."""
+
+
+class JsonLines:
+    """One object a record, its time as text. For a look at it: files are large, and never compacted."""
+
+    suffix = ".jsonl"
+
+    def content(self, data: bytes, found: Harvest) -> Content:
+        """See ``Sink``."""
+        ended: list[dict[str, Any]] = []
+        in_flight: list[dict[str, Any]] = []
+        for row, has_ended in _rows(data, found):
+            (ended if has_ended else in_flight).append(row)
+        return Content(ended, [row["seq"] for row in ended], in_flight)
+
+    def of_rows(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """See ``Sink``."""
+        return list(rows)
+
+    def write(
+        self, directory: Path, path: str, records: list[dict[str, Any]], metadata: Mapping[bytes, bytes], at: float
+    ) -> File:
+        """See ``Sink``; there is no place for metadata."""
+        text = "".join(json.dumps(as_json(row)) + "\n" for row in records).encode()
+        write_whole(directory / path, text)
+        times = [row["recv_at"] for row in records]
+        return File(path, len(records), len(text), zlib.crc32(text), min(times), max(times), at)
+
+    def recover(self, directory: Path, manifest: Manifest, spooled: Collection[str], now: float) -> list[str]:
+        """Nothing: these files are no archive."""
+        return []
+
+    def compact(self, directory: Path, manifest: Manifest, now: float) -> tuple[int, list[str]]:
+        """Nothing."""
+        return 0, []
+
+
+def open_sink(name: str) -> Sink:
+    """The sink of that name, one of ``SINKS``.
+
+    Raises:
+        NotInstalled: what it needs is not there.
+    """
+    if name == "jsonl":
+        return JsonLines()
+    try:
+        # Tenths of a second and 70 MB, which nothing else of rpcmq is to pay.
+        from rpcmq.latency.parquet import Parquet
+    except ModuleNotFoundError as error:
+        if str(error.name).partition(".")[0] not in ("numpy", "pyarrow"):
+            raise
+        raise NotInstalled(f"{error.name} is not installed: pip install 'rpcmq[latency]'") from None
+    return Parquet()
+
+
+def _rows(data: bytes, found: Harvest) -> Iterator[tuple[dict[str, Any], bool]]:
+    try:
+        for record in Spool(data):
+            yield row_of(found.head, record), record.outcome is not None
+    except SpoolError:
+        if not found.torn_bytes:
+            raise

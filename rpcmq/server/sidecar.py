@@ -1,0 +1,102 @@
+"""``rpcmq ship`` as a child of the router: started again when it dies, ended when the router has drained."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from time import monotonic
+
+import gevent
+from gevent import subprocess
+from gevent.event import Event
+
+from rpcmq.config import RouterConfig
+from rpcmq.server.log import log_event
+
+__all__ = ["Sidecar", "command_for"]
+
+log = logging.getLogger("rpcmq.router")
+
+#: Its exit codes that another start would only repeat: a wrong setting, a package that is not installed.
+HOPELESS = (2, 10)
+#: Seconds before it is started again: the first time, and at most.
+_FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0
+
+
+def command_for(config: RouterConfig) -> list[str]:
+    """What to run for the log that ``config`` describes."""
+    settings = config.dispatch_log
+    values = {
+        "--log": settings.directory,
+        "--interval": settings.ship_seconds,
+        "--keep-age": settings.keep_seconds,
+        "--keep-bytes": settings.keep_bytes,
+        "--keep-ready": settings.keep_ready_seconds,
+        "--log-format": config.router.log_format,
+        "--log-level": config.router.log_level,
+        # Should this process be killed, nobody else tells the child.
+        "--parent": os.getpid(),
+    }
+    flags = [str(each) for pair in values.items() for each in pair]
+    return [sys.executable, "-m", "rpcmq.cli", "ship", *flags]
+
+
+class Sidecar:
+    """Runs ``command`` until ``stop``; its standard error is the router's."""
+
+    def __init__(self, command: list[str], first_wait: float = _FIRST_WAIT) -> None:
+        self._command = command
+        self._first_wait = first_wait
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stop = Event()
+        self._keeper = gevent.spawn(self._run)
+
+    @property
+    def pid(self) -> int | None:
+        """Of the child that runs now."""
+        return self._process.pid if self._process and self._process.poll() is None else None
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is not started again."""
+        return bool(self._keeper.dead)
+
+    def stop(self, seconds: float) -> None:
+        """Have it ship what is there, and end; what takes longer than ``seconds`` it does when it is started again."""
+        self._stop.set()
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+        self._keeper.join(seconds)
+        if self._process is not None and self._process.poll() is None:
+            log_event(log, logging.WARNING, "shipper killed", f"rpcmq ship did not end in {seconds:g} s: killed")
+            self._process.kill()
+            self._process.wait()
+
+    def _run(self) -> None:
+        wait = self._first_wait
+        while not self._stop.is_set():
+            started = monotonic()
+            code = self._run_child()
+            if self._stop.is_set():
+                return
+            if code in HOPELESS:
+                text = f"rpcmq ship ended with {code} and is not started again; the log stays in its spool"
+                log_event(log, logging.ERROR, "shipper failed", text, exit_code=code)
+                return
+            if monotonic() - started > _LONGEST_WAIT:
+                wait = self._first_wait
+            text = f"rpcmq ship ended with {code}; started again in {wait:g} s"
+            log_event(log, logging.WARNING, "shipper ended", text, exit_code=code, seconds=wait)
+            self._stop.wait(wait)
+            wait = min(2 * wait, _LONGEST_WAIT)
+
+    def _run_child(self) -> int:
+        try:
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
+            )
+        except OSError as error:
+            log_event(log, logging.WARNING, "shipper failed", f"rpcmq ship cannot be started: {error.strerror}")
+            return -1
+        return int(self._process.wait())

@@ -1,0 +1,70 @@
+"""The shipper as the router's child."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from rpcmq.client import Client
+from rpcmq.errors import NoConsumer
+from rpcmq.latency.manifest import read
+from rpcmq.server.sidecar import Sidecar
+from tests.server.daemons import eventually, router
+
+pytestmark = pytest.mark.integration
+
+
+def python(text: str) -> list[str]:
+    return [sys.executable, "-c", text]
+
+
+def has(path: Path, text: str) -> bool:
+    return path.exists() and path.read_text() == text
+
+
+def test_a_child_that_dies_is_started_again(tmp_path: Path) -> None:
+    path = tmp_path / "starts"
+    sidecar = Sidecar(python(f"import time; open({str(path)!r}, 'a').write('x'); time.sleep(60)"), first_wait=0.01)
+    for starts in ("x", "xx", "xxx"):
+        eventually(partial(has, path, starts))
+        assert sidecar.pid is not None
+        os.kill(sidecar.pid, signal.SIGKILL)
+    sidecar.stop(5)
+    assert sidecar.pid is None
+
+
+def test_one_that_cannot_work_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "starts"
+    sidecar = Sidecar(python(f"open({str(path)!r}, 'a').write('x'); raise SystemExit(10)"), first_wait=0.01)
+    eventually(lambda: sidecar.ended)
+    sidecar.stop(5)
+    assert path.read_text() == "x"
+
+
+def test_one_that_does_not_end_is_killed(tmp_path: Path) -> None:
+    path = tmp_path / "started"
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+    sidecar = Sidecar(python(f"{deaf}open({str(path)!r}, 'a').close(); time.sleep(60)"))
+    eventually(path.exists)
+    sidecar.stop(0.1)
+    assert sidecar.pid is None
+
+
+def test_a_router_that_drains_leaves_all_of_its_log_shipped(tmp_path: Path) -> None:
+    flags = ("--dispatch-log", str(tmp_path), "--dispatch-log-ship", "true")
+    with router(*flags) as daemon:
+        daemon.wait_for("shipping")
+        with Client(daemon.url) as client:
+            for _ in range(20):
+                with pytest.raises(NoConsumer):
+                    client.call(None, "compute", {"method": "reboot", "args": {}}, 5, mandatory=True)
+        daemon.signal(signal.SIGTERM)
+        assert daemon.exit_code() == 0
+    (boot,) = read(tmp_path).boots.values()
+    assert (boot.rows, boot.holes, boot.final) == (20, 0, True)
+    assert not list((tmp_path / "spool").iterdir())
