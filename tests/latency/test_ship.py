@@ -305,7 +305,7 @@ def test_processes_that_are_killed_at_work_lose_and_double_nothing(tmp_path: Pat
     kills = 0
     while names(tmp_path, "spool"):
         process = subprocess.Popen(command, env=environment())
-        eventually(partial(has_got_to, tmp_path, read(tmp_path).lines + chance.randint(1, 8)))
+        eventually(partial(has_got_to, tmp_path, read(tmp_path).lines + chance.randint(1, 4)))
         # Anywhere in what comes next.
         gevent.sleep(chance.uniform(0, 0.04))
         process.kill()
@@ -315,7 +315,7 @@ def test_processes_that_are_killed_at_work_lose_and_double_nothing(tmp_path: Pat
     ship(tmp_path, time())
     assert times_seen(tmp_path) == expected
     assert names(tmp_path, "log")
-    assert kills > 5
+    assert kills > 3
 
 
 def test_only_one_process_ships_a_log(tmp_path: Path) -> None:

@@ -230,8 +230,8 @@ def test_what_looks_like_a_lost_connection_is_tried_again(sender):
 
 def test_tls_as_it_is_configured(sender):
     assert sender.run("conn.connection.ssl") is False
-    sender.run("flags.FLAGS.rabbit_use_ssl, flags.FLAGS.kombu_ssl_certfile = True, '/tmp/cert'")
-    assert sender.run("conn.connection.ssl, conn.connection.hostname") == ({"certfile": "/tmp/cert"}, "localhost")
+    sender.run("flags.FLAGS.rabbit_use_ssl, flags.FLAGS.kombu_ssl_certfile = True, 'cert.pem'")
+    assert sender.run("conn.connection.ssl, conn.connection.hostname") == ({"certfile": "cert.pem"}, "localhost")
     sender.run("flags.FLAGS.rabbit_use_ssl, flags.FLAGS.kombu_ssl_certfile = False, ''")
 
 
