@@ -29,9 +29,12 @@ class _Manager:
 
 
 class _Context:
+    # As every context of Nova's has.
+    _values = CONTEXT | {"timestamp": "2012-03-04T05:06:07.000008"}
+
     def to_dict(self) -> dict[str, Any]:
         """The same context that the other callers send."""
-        return CONTEXT
+        return self._values
 
 
 def _nova(url: str) -> Any:

@@ -301,7 +301,11 @@ def value(name: str, conf: Any = None) -> Any:
     for module, attribute in _ORDER.get(shim.era(), _CFG_FIRST):
         loaded = modules.get(module)
         if loaded is not None:
-            found = getattr(getattr(loaded, attribute, None), name, None)
+            holder = getattr(loaded, attribute, None)
+            cache = getattr(getattr(holder, "_state", None), "cache", None)
+            found = cache.get((None, name)) if type(cache) is dict else None
+            if found is None:
+                found = getattr(holder, name, None)
             if found is not None:
                 return found
     if name not in _BY_NAME:

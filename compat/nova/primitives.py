@@ -63,7 +63,13 @@ def loads(text: str | bytes) -> Any:
     Raises:
         ValueError: it is none.
     """
-    return _decode(text if isinstance(text, str) else str(text, "utf-8"))
+    text = text if isinstance(text, str) else str(text, "utf-8")
+    try:
+        value, end = _raw_decode(text)
+    except ValueError:
+        end = None
+    # What is around a value costs as much to look for as a small value to read.
+    return value if end == len(text) else _decode(text)
 
 
 def check(value: Any) -> None:
@@ -175,7 +181,7 @@ def _refuse(value: Any) -> Any:
 
 
 _PLAIN = json.JSONEncoder()
-_decode = json.JSONDecoder().decode
+_decode, _raw_decode = json.JSONDecoder().decode, json.JSONDecoder().raw_decode
 
 
 def _encode_slowly(value: Any, level: int) -> tuple[str, ...]:
