@@ -29,6 +29,7 @@ __all__ = [
     "log_ignored",
     "opts",
     "register",
+    "register_novas",
     "set_default",
     "value",
 ]
@@ -71,8 +72,8 @@ def _ours(name: str, kind: str, help: str, /, always: Any = _MISSING, **defaults
     return Option(name, kind, defaults if always is _MISSING else {"cactus": always}, help)
 
 
-def _novas(name: str, kind: str, help: str, default: Any) -> Option:
-    return Option(name, kind, {"cactus": default}, help, of_nova=True)
+def _novas(name: str, kind: str, help: str, default: Any, **later: Any) -> Option:
+    return Option(name, kind, {"cactus": default} | later, help, of_nova=True)
 
 
 def _old(names: str, kind: str, default: Any, group: str | None = None, **defaults: Any) -> Iterator[Option]:
@@ -99,7 +100,9 @@ _TABLE = (
     ),
     _ours("control_exchange", "str", "exchange that topics belong to", "nova"),
     _ours("fake_rabbit", "bool", "where no router is named: use one within this process", False),
-    _novas("notification_driver", "multi", "modules that send notifications", []),
+    _novas(
+        "notification_driver", "multi", "modules that send notifications", ["nova.notifier.no_op_notifier"], folsom=[]
+    ),
     _novas("notification_topics", "list", "topics of notifications, without the priority", ["notifications"]),
     _novas("notification_topic", "str", "topic of notifications, without the priority (Diablo)", "notifications"),
     _novas("default_notification_level", "str", "priority of a notification that names none", "INFO"),
@@ -202,23 +205,56 @@ def register(conf: Any = None) -> None:
     program may still register it later. Calling this again does nothing.
     """
     era = shim.era()
-    if conf is None and not configurations():
-        try:
-            importlib.import_module("oslo.config.cfg" if era in ("grizzly", "havana") else "nova.flags")
-        except ImportError:
-            LOG.debug("the program has no configuration object; the defaults hold", exc_info=True)
+    if conf is None:
+        _load(era)
     for each in [conf] if conf is not None else configurations():
         for option in OPTIONS:
             if not _has(each, option):
                 _register_one(each, option, era)
 
 
+def register_novas(*names: str) -> None:
+    """Make options that Nova registered known to each configuration object: where ours stands for Nova's module."""
+    era = shim.era()
+    _load(era)
+    for conf in configurations():
+        for option in (_BY_NAME[name] for name in names):
+            if not _has(conf, option):
+                _register_one(conf, option, era, needed=True)
+
+
+def _load(era: str) -> None:
+    """Load the configuration object that a program of ``era`` uses; to Essex even if there is another one already."""
+    flags = era in _BEFORE_FOLSOM
+    if configurations() and (not flags or "nova.flags" in sys.modules):
+        return
+    try:
+        importlib.import_module("oslo.config.cfg" if era in ("grizzly", "havana") else "nova.flags")
+    except ImportError:
+        LOG.debug("the program has no configuration object; the defaults hold", exc_info=True)
+
+
 def opts() -> list[Any]:
-    """The options of RPC itself as the program's own kind of option; none where it knows only flags."""
+    """The options of RPC itself as the program's own kind of option; none where it knows only flags.
+
+    Where they are registered, so that a program may register them there again.
+    """
     register()
-    module = _classes(next(iter(configurations()), None))
+    conf = next(iter(configurations()), None)
+    module = _classes(conf)
     names = [option for option in OPTIONS if not (option.old_broker or option.of_nova)]
-    return [_opt(module, option, shim.era()) for option in names if option.group is None] if module is not None else []
+    if module is None:
+        return []
+    return [_registered(conf, option) or _opt(module, option, shim.era()) for option in names if option.group is None]
+
+
+def _registered(conf: Any, option: Option) -> Any:
+    """The object that ``conf``, ours or a tree's, has for an option; None if it keeps them in another way."""
+    groups = getattr(vars(conf).get("_state"), "groups", None)
+    if groups is not None:
+        return groups[None][option.name].opt
+    entry = (vars(conf).get("_opts") or {}).get(option.name)
+    return entry.get("opt") if isinstance(entry, dict) else None
 
 
 def set_default(name: str, value: Any) -> None:
@@ -239,9 +275,9 @@ def _has(conf: Any, option: Option) -> bool:
         return False
 
 
-def _register_one(conf: Any, option: Option, era: str) -> None:
+def _register_one(conf: Any, option: Option, era: str, needed: bool = False) -> None:
     ours = hasattr(conf, "_state")
-    if option.of_nova and not ours:
+    if option.of_nova and not ours and not needed:
         return
     module = _classes(conf)
     try:

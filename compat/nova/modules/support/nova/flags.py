@@ -311,6 +311,10 @@ global_opts: list[cfg.Opt] = [
     cfg.BoolOpt("monkey_patch", default=False, help="patch the modules of monkey_patch_modules"),
     cfg.ListOpt("monkey_patch_modules", default=[], help="module:decorator, to be patched"),
     cfg.StrOpt("sql_connection", default="sqlite://", help="URL of the database"),
+    cfg.StrOpt("sqlite_db", default="nova.sqlite", help="file of the database, for sqlite"),
+    cfg.StrOpt("sqlite_clean_db", default="clean.sqlite", help="file of an empty database, for tests"),
+    cfg.StrOpt("image_service", default="nova.image.glance.GlanceImageService", help="class that finds images"),
+    cfg.StrOpt("api_paste_config", default="api-paste.ini", help="configuration of the API servers"),
     cfg.StrOpt("connection_type", help="kind of virtualization"),
     cfg.StrOpt("flagfile", help="file of flags"),
     *(

@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 from unittest import SkipTest
 
-from compat.nova import options
+import compat.nova
+from compat.nova import options, transport
 
 import mox
 import stubout
@@ -225,7 +226,10 @@ class TestCase(unittest.TestCase):
         self._backend = getattr(rpc, "_RPCIMPL", None)
         self._consumers = {topic: [*those] for topic, those in _fake_consumers().items()}
         self._over = False
+        #: What this base itself replaces; a test may make new ``stubs`` of its own.
+        self._patches = stubout.StubOutForTesting()
         self._keep_attached(rpc)
+        self._renew_pools(rpc)
         # Also for a subclass whose setUp fails, or whose tearDown forgets its base's.
         self.addCleanup(self._end)
 
@@ -253,6 +257,7 @@ class TestCase(unittest.TestCase):
                     timer.stop()
                 except AssertionError:
                     pass  # stopped already, as eventlet's events say
+            self._patches.UnsetAll()
             self._reset_rpc()
             self.reset_flags()
 
@@ -264,6 +269,8 @@ class TestCase(unittest.TestCase):
             rpc.cleanup()
         if getattr(rpc, "_RPCIMPL", None) is not self._backend:
             rpc._RPCIMPL = self._backend
+        if compat.nova.era() in ("cactus", "diablo") and options.value("fake_rabbit"):
+            transport.reset()
         consumers = _fake_consumers()
         consumers.clear()
         consumers.update(self._consumers)
@@ -281,7 +288,15 @@ class TestCase(unittest.TestCase):
             self.injected.append(attached)
             return attached
 
-        self.stubs.Set(consumer, "attach_to_eventlet", kept)
+        self._patches.Set(consumer, "attach_to_eventlet", kept)
+
+    def _renew_pools(self, rpc: Any) -> None:
+        """Have a pool that is used in turn, whatever the tests before took out of theirs."""
+        if not hasattr(rpc, "ConnectionPool"):
+            return
+        size = int(options.value("rpc_conn_pool_size"))
+        for module in (rpc, rpc.amqp):
+            self._patches.Set(module, "ConnectionPool", rpc.Pool(max_size=size))
 
     # flags
 

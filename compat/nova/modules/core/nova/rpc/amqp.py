@@ -20,6 +20,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Self
+from weakref import WeakSet
 
 import compat.nova
 from compat.nova import options, transport
@@ -209,9 +210,8 @@ class ProxyCallback:
         if LOG.isEnabledFor(logging.DEBUG):
             common._safe_log(LOG.debug, "received %s", message_data)
         self.msg_id_cache.check_duplicate_message(message_data)
-        ctxt = (
-            this.unpack_context(self.conf, message_data) if self.conf is not None else this.unpack_context(message_data)
-        )
+        given = (message_data,) if self.conf is None else (self.conf, message_data)
+        ctxt = this.unpack_context(*given)
         method = message_data.get("method")
         if not method:
             LOG.warning("no method for message: %s", message_data)
@@ -436,7 +436,7 @@ def notify(
 
 def cleanup(*others: Any) -> None:
     """Forget the pooled connections, and leave the router where nothing is consumed. A later call works again."""
-    for pool in _pools:
+    for pool in list(_pools):
         pool.empty()
     transport.close()
 
@@ -457,7 +457,7 @@ class Pool(eventlet.pools.Pool):
         kwargs.setdefault("max_size", int(options.value("rpc_conn_pool_size", conf)))
         kwargs.setdefault("order_as_stack", False)
         super().__init__(min_size=0, **kwargs)
-        _pools.append(self)
+        _pools.add(self)
 
     def create(self) -> Any:
         """A new connection."""
@@ -471,7 +471,7 @@ class Pool(eventlet.pools.Pool):
             self.current_size -= 1
 
 
-_pools: list[Pool] = []
+_pools: WeakSet[Pool] = WeakSet()
 
 
 def get_connection_pool(conf: Any = None, connection_cls: Any = None) -> Pool:

@@ -221,7 +221,8 @@ class Connection(common.Connection):
 
     def _handler(self, source: _Source) -> Callable[[Any], None]:
         def handle(message: Any) -> None:
-            self._consuming.wait()
+            if not self._consuming.is_set():
+                self._consuming.wait()
             if self._in_thread:
                 _process(source.callback, message)
                 return

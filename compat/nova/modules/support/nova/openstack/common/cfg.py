@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+import compat.nova
 from compat.nova import options
 from compat.nova.config_files import config_dirs, files_of
 from compat.nova.config_files import find_config_files as find_config_files
@@ -182,7 +183,11 @@ class ConfigOpts(Mapping[str, Any]):
     # setting
 
     def set_override(self, name: str, override: Any, group: str | OptGroup | None = None) -> None:
-        """Set what goes before every other source."""
+        """Set what goes before every other source. To Essex, None undoes that."""
+        undo = override is None and compat.nova.era() == "essex"
+        self._override(name, _UNSET if undo else override, group)
+
+    def _override(self, name: str, override: Any, group: str | OptGroup | None = None) -> None:
         self._entry(name, group).override = override
         self._state.cache.clear()
 
@@ -235,7 +240,7 @@ class ConfigOpts(Mapping[str, Any]):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self._state.groups[None]:
-            self.set_override(name, value)
+            self._override(name, value)
         else:
             object.__setattr__(self, name, value)
 

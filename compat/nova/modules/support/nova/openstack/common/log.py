@@ -8,6 +8,7 @@ To Essex this module is called ``nova.log``, stands in for ``logging`` itself, a
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 import logging
 import logging.config
@@ -75,7 +76,17 @@ log_opts: list[cfg.Opt] = [
     cfg.StrOpt("logfile_mode", default="0644", help="permissions of a log file"),
 ]  # fmt: skip
 
-CONF: Any = cfg.CONF
+
+def _configuration() -> Any:
+    """Where the options are: to Essex the flags of the tree, if it has some that options can be registered on."""
+    if compat.nova.era() in ("cactus", "diablo", "essex"):
+        flags = importlib.import_module("nova.flags").FLAGS
+        if hasattr(flags, "register_opt") and getattr(flags, "_state", None) is not cfg.CONF._state:
+            return flags
+    return cfg.CONF
+
+
+CONF: Any = _configuration()
 for _opt in (*cfg.CommonConfigOpts.common_cli_opts, *cfg.CommonConfigOpts.logging_cli_opts, *log_opts):
     # A tree's own configuration object knows nothing of what may be taken over.
     if _opt.dest not in CONF:
@@ -101,6 +112,10 @@ class ContextAdapter(logging.LoggerAdapter[logging.Logger]):
         # The caller is whose place the record has, not this line.
         kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
         self.log(AUDIT, msg, *args, **kwargs)
+
+    def setup_from_flags(self) -> None:
+        """As :func:`setup`: after the options changed (Diablo)."""
+        setup()
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         """Turn our keywords into attributes of the record."""

@@ -12,11 +12,14 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+import compat.nova
 from compat.nova import options, primitives
 
 from nova.openstack.common import importutils, timeutils
 
 LOG = logging.getLogger(__name__)
+
+options.register_novas("notification_driver", "default_notification_level", "default_publisher_id")
 
 WARN = "WARN"
 INFO = "INFO"
@@ -85,8 +88,6 @@ def notify_decorator(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
         said = [options.value("default_publisher_id"), name, options.value("default_notification_level")]
         said.append({"args": [*args], "kwarg": dict(kwargs)})
         context = next((each for each in (*args, *kwargs.values()) if hasattr(each, "to_dict")), None)
-        import compat.nova
-
         if compat.nova.era() in ("cactus", "diablo", "essex"):
             notify(*said)
         else:
@@ -101,6 +102,9 @@ def _get_drivers() -> dict[str, Any]:
     global _drivers
     names = options.value("notification_driver")
     names = [names] if isinstance(names, str) else [*(names or ())]
+    if _drivers and compat.nova.era() in ("cactus", "diablo", "essex"):
+        # There was one, and the configuration was looked at for each notification.
+        _drivers = {name: driver for name, driver in _drivers.items() if name in names}
     if _drivers is None or (names and {*names} - {*_drivers}):
         _drivers = _drivers or {}
         for name in names:

@@ -11,6 +11,8 @@ from nova.openstack.common import importutils
 
 LOG = logging.getLogger(__name__)
 
+options.register_novas("list_notifier_drivers")
+
 
 def notify(*args: Any) -> None:
     """Pass ``([context,] message)`` on; what goes wrong in one is logged, and the next has its turn."""

@@ -15,6 +15,8 @@ from compat.nova import options
 
 LOG = logging.getLogger(__name__)
 
+options.register_novas("notification_topics", "notification_topic", "default_notification_level")
+
 
 def notify(*args: Any) -> None:
     """Send ``([context,] message)``; what goes wrong is logged."""
