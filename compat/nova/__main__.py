@@ -18,6 +18,7 @@ It runs in this interpreter, whatever ``python`` or ``#!`` names. The exit code 
 from __future__ import annotations
 
 import argparse
+import inspect
 import os
 import re
 import runpy
@@ -143,8 +144,22 @@ def _from_nose(arguments: list[str]) -> list[str]:
     return translated
 
 
+def _bottom_is_the_program() -> None:
+    """Have ``inspect.stack`` end with the program, as it did: services took their name from the file there."""
+    above = {__file__, runpy.run_path.__code__.co_filename}
+
+    def stack(context: int = 1) -> list[inspect.FrameInfo]:
+        frames = inspect.getouterframes(sys._getframe(1), context)
+        while len(frames) > 1 and frames[-1].filename in above:
+            frames.pop()
+        return frames
+
+    inspect.stack = stack
+
+
 def _run(command: _Command) -> None:
     arguments = command.arguments
+    _bottom_is_the_program()
     if command.kind == "module":
         if command.what == "pytest":
             arguments = ["-p", _PLUGIN, *arguments]

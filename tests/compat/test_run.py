@@ -119,6 +119,14 @@ def test_the_checkout_need_not_be_installed(tmp_path):
     assert (done.stdout, done.stderr) == (f"{loaded} {tmp_path} {checkout}\n", "")
 
 
+def test_the_program_is_the_first_frame(tmp_path):
+    """Services took their name from the file there."""
+    program = "import inspect\ndef name(): return inspect.stack()[-1][1], len(inspect.stack())\nprint(*name())"
+    write(tmp_path, service=program)
+    assert output("--", "service.py", cwd=tmp_path) == "service.py 2\n"
+    assert output("--", "-m", "service", cwd=tmp_path) == f"{tmp_path / 'service.py'} 2\n"
+
+
 # --- ends ----------------------------------------------------------------------------------------
 
 

@@ -286,3 +286,14 @@ def test_the_common_options_of_essex(cfg):
     conf = cfg.CommonConfigOpts()
     assert conf(["--debug", "--log_file", "x.log"]) == []
     assert (conf.debug, conf.verbose, conf.log_file) == (True, False, "x.log")
+
+
+@pytest.mark.parametrize(("era", "value"), [("essex", 1), ("folsom", None)])
+def test_an_override_of_none(stand_in, era, value):
+    """To Essex, that was how one is undone."""
+    cfg = stand_in(era)("nova.openstack.common.cfg")
+    conf = cfg.ConfigOpts()
+    conf.register_opt(cfg.IntOpt("count", default=1))
+    conf.set_override("count", 2)
+    conf.set_override("count", None)
+    assert conf.count == value

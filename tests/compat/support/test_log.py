@@ -123,3 +123,10 @@ def test_errors_are_notified(log, load_other):
 def test_errors_are_not_notified_to_the_log(log, load_other):
     load_other("nova.flags").FLAGS.set_override("notification_driver", ["nova.notifier.log_notifier"])
     log.PublishErrorsHandler().emit(logging.makeLogRecord({"msg": "an error"}))
+
+
+def test_setup_by_a_logger(log, monkeypatch):
+    called = []
+    monkeypatch.setattr(log, "setup", lambda: called.append(True))
+    log.getLogger("nova").setup_from_flags()
+    assert called == [True]

@@ -158,3 +158,17 @@ def test_the_driver_with_envelopes_has_topics_of_its_own(stand_in, rpc):
     flags.set_override("topics", ["billing"], "rpc_notifier2")
     api.notify("ctxt", "p", "e", api.INFO, {})
     assert [each[2] for each in rpc.sent] == ["billing.info"]
+
+
+def test_the_driver_of_essex_is_the_one_named_now(stand_in):
+    load = stand_in("essex")
+    api, flags = load("nova.notifier.api"), load("nova.flags").FLAGS
+    api._reset_drivers()
+    quiet, loud = load("nova.notifier.no_op_notifier"), load("nova.notifier.test_notifier")
+    seen: list[Any] = []
+    quiet.notify = seen.append
+    api.notify("p", "first", api.INFO, {})
+    flags.set_override("notification_driver", "nova.notifier.test_notifier")
+    api.notify("p", "second", api.INFO, {})
+    assert [each["event_type"] for each in seen] == ["first"]
+    assert [each["event_type"] for each in loud.NOTIFICATIONS] == ["second"]
