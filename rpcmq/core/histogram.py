@@ -102,12 +102,22 @@ class Histogram:
         count = self.count
         if not count:
             return None
-        rank = max(1, ceil(Fraction(str(q)) * count))
+        return self.at_rank(max(1, ceil(Fraction(str(q)) * count)))
+
+    def at_rank(self, rank: int) -> float:
+        """The value at ``rank`` of the sorted values, 1 to ``count``, within 1.1 %.
+
+        Raises:
+            ValueError: there is no such rank.
+        """
+        count = self.count
+        if not 1 <= rank <= count:
+            raise ValueError(f"rank = {rank}: expected 1 to {count}")
         # The ends are known exactly.
         if rank == 1:
-            return self._min
+            return float(self._min)
         if rank == count:
-            return self._max
+            return float(self._max)
         if rank <= self._zeros:
             return 0.0
         indexes = sorted(self._buckets)

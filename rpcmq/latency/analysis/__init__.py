@@ -1,0 +1,1 @@
+"""Statistics over histograms: no Spark, no files."""

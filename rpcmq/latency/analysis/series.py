@@ -1,0 +1,95 @@
+"""A series: all that is known of the records that share a key. It is what statistics and reports work on.
+
+Series are made by Spark from the dispatch log, and merge without loss: whatever is coarser, in time or in what it
+groups by, is the sum of what is finer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from rpcmq.core.histogram import Histogram
+
+__all__ = ["DIMENSIONS", "MEASURES", "METHOD", "Key", "Series", "merged"]
+
+#: What records can be grouped by; columns of the dispatch log.
+DIMENSIONS = ("router", "exchange", "topic", "method", "kind", "server", "client", "outcome")
+#: The dimensions that name a method.
+METHOD = ("exchange", "topic", "method")
+#: Durations of which histograms are kept (microseconds): in all, all that was not at the server, at the server.
+MEASURES = ("total", "queue", "service")
+
+#: Values of the dimensions that the records have in common.
+Key = Mapping[str, str | None]
+
+
+@dataclass(slots=True)
+class Series:
+    """What the records with ``key`` add up to.
+
+    Attributes:
+        key: dimension -> value; a server is None where nobody had the message.
+        window: when its time window begins, seconds since 1970; None: no window, all of the time asked for.
+        outcomes: how many ended how, by the outcomes' names; the sum is the number of records.
+        total, queue, service: durations in microseconds of the records that have them.
+        handler_us: sum of the handlers' times, microseconds.
+        handlers: records whose handler's time is known.
+        handled_service_us: sum of the times at the server of just those records: what is more than ``handler_us``
+            was on the network and in the service's own queue.
+        request_bytes, reply_bytes: sums.
+    """
+
+    key: Key
+    window: int | None = None
+    outcomes: dict[str, int] = field(default_factory=dict)
+    total: Histogram = field(default_factory=Histogram)
+    queue: Histogram = field(default_factory=Histogram)
+    service: Histogram = field(default_factory=Histogram)
+    handler_us: int = 0
+    handlers: int = 0
+    handled_service_us: int = 0
+    request_bytes: int = 0
+    reply_bytes: int = 0
+
+    @property
+    def records(self) -> int:
+        """Number of records."""
+        return sum(self.outcomes.values())
+
+    @property
+    def errors(self) -> int:
+        """Records that did not end well."""
+        return self.records - self.outcomes.get("ok", 0)
+
+    def add(self, other: Series) -> None:
+        """Add what ``other`` has; the key stays."""
+        for outcome, count in other.outcomes.items():
+            self.outcomes[outcome] = self.outcomes.get(outcome, 0) + count
+        self.total.merge(other.total)
+        self.queue.merge(other.queue)
+        self.service.merge(other.service)
+        self.handler_us += other.handler_us
+        self.handlers += other.handlers
+        self.handled_service_us += other.handled_service_us
+        self.request_bytes += other.request_bytes
+        self.reply_bytes += other.reply_bytes
+
+
+def merged(series: Iterable[Series], by: Collection[str], windows: bool = False) -> list[Series]:
+    """``series`` with the dimensions ``by`` only, in the order in which they first come.
+
+    Args:
+        series: what is to be merged; its keys have all of ``by``.
+        by: the dimensions to keep.
+        windows: whether to keep the windows apart.
+    """
+    found: dict[tuple[object, ...], Series] = {}
+    for each in series:
+        window = each.window if windows else None
+        key = (window, *(each.key[name] for name in by))
+        into = found.get(key)
+        if into is None:
+            into = found[key] = Series({name: each.key[name] for name in by}, window)
+        into.add(each)
+    return list(found.values())

@@ -1,0 +1,1 @@
+"""What runs in Spark, and the only package that imports it."""

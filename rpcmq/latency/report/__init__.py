@@ -1,0 +1,1 @@
+"""What a person sees of the dispatch log: page, pictures, text."""

@@ -1,0 +1,69 @@
+"""All that a report says, as data: what page, pictures, text and JSON are made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from rpcmq.latency.analysis.account import Account
+from rpcmq.latency.analysis.series import Series
+
+__all__ = ["Finding", "Report"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing to look at.
+
+    Attributes:
+        what: a line: the thing and its figure.
+        why: what the figure means and what to look at next.
+        weight: how much it matters, 0 to 1; findings are sorted by it.
+        key: the series that it is about, dimension -> value.
+    """
+
+    what: str
+    why: str
+    weight: float
+    key: dict[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Report:
+    """A dispatch log within a range of time.
+
+    Attributes:
+        log: the directory.
+        since, until: the range of receive times that has records, seconds since 1970; None: there are none.
+        window_seconds: length of the windows.
+        account: of what was read.
+        whole: everything.
+        windows: everything, by window, in order; windows without records are left out.
+        methods: by exchange, topic, method; those with the most total time first.
+        method_windows: the same by window, of the methods that the page shows in detail.
+        servers: by exchange, topic, method and server.
+        callers: by client.
+        routers: by router.
+        slowest: rows of the dispatch log (``schema.COLUMNS``, ``recv_at`` in microseconds since 1970): all records of
+            the traces in which the slowest calls are, or the slowest calls themselves where they have no trace.
+        unknown: rows of calls whose end nobody knows, newest first, some of them.
+        findings: what to look at first.
+        seconds: how long each step took, by its name.
+    """
+
+    log: str
+    since: float | None
+    until: float | None
+    window_seconds: int
+    account: Account
+    whole: Series
+    windows: list[Series] = field(default_factory=list)
+    methods: list[Series] = field(default_factory=list)
+    method_windows: list[Series] = field(default_factory=list)
+    servers: list[Series] = field(default_factory=list)
+    callers: list[Series] = field(default_factory=list)
+    routers: list[Series] = field(default_factory=list)
+    slowest: list[dict[str, Any]] = field(default_factory=list)
+    unknown: list[dict[str, Any]] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
