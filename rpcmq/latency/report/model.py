@@ -6,26 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rpcmq.latency.analysis.account import Account
+from rpcmq.latency.analysis.finding import Finding
 from rpcmq.latency.analysis.series import Series
 
-__all__ = ["Finding", "Report"]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing to look at.
-
-    Attributes:
-        what: a line: the thing and its figure.
-        why: what the figure means and what to look at next.
-        weight: how much it matters, 0 to 1; findings are sorted by it.
-        key: the series that it is about, dimension -> value.
-    """
-
-    what: str
-    why: str
-    weight: float
-    key: dict[str, str | None] = field(default_factory=dict)
+__all__ = ["Report"]
 
 
 @dataclass(slots=True)
