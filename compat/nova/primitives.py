@@ -57,7 +57,7 @@ def dumps(value: Any) -> str:
         return _Conversion(value).encode()
 
 
-def loads(text: str | bytes) -> Any:
+def loads(text: str | bytes | memoryview) -> Any:
     """The value that JSON ``text`` stands for.
 
     Raises:

@@ -72,7 +72,7 @@ class NovaCodec(Codec):
         """
         if format == _JSON:
             try:
-                return primitives.loads(bytes(data))
+                return primitives.loads(data)
             except ValueError:
                 pass
         return super().decode(format, data)
@@ -252,6 +252,8 @@ def from_wire(task: Task, body: dict[str, Any]) -> Any:
 class Answers:
     """What goes back for one message. Of a cast, nothing does."""
 
+    __slots__ = ("_consumer", "_task", "ended", "sent")
+
     def __init__(self, consumer: Consumer, task: Task) -> None:
         self._consumer = consumer
         self._task = task
@@ -342,7 +344,8 @@ class Incoming:
         if not task.is_call:
             self._handle(message)
             return None
-        key = task.key.hex()
+        # Of what is no dict the sender never had an id.
+        key = message["_msg_id"] if type(message) is Message else task.key.hex()
         answers[key] = answer = Answers(self._consumer, task)
         try:
             self._handle(message)

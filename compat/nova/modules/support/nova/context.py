@@ -21,7 +21,7 @@ import random
 import string
 import uuid
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import compat.nova
 from compat.nova import primitives
@@ -44,6 +44,7 @@ _FIELDS = {
     "folsom": (*_DIABLO, *_FOLSOM),
 }
 _DEFAULTS: dict[str, Any] = {"strategy": "noauth", "instance_lock_checked": False}
+_OLD = ("cactus", "diablo")
 # Names of the same thing in other eras, or in what other projects called a context.
 _OTHER_NAMES = {"user": "user_id", "project": "project_id", "tenant": "project_id"}
 
@@ -51,6 +52,36 @@ _OTHER_NAMES = {"user": "user_id", "project": "project_id", "tenant": "project_i
 def generate_request_id() -> str:
     """A name for a request."""
     return f"req-{uuid.uuid4()}"
+
+
+class _Shape(NamedTuple):
+    """A context in one era.
+
+    Attributes:
+        names: its fields.
+        defaults: their values where none is given, and the era.
+        order: of the constructor's arguments.
+        known: all that may be given by name.
+        read_deleted: values of that field that are taken as they are.
+    """
+
+    names: frozenset[str]
+    defaults: dict[str, Any]
+    order: tuple[str, ...]
+    known: frozenset[str]
+    read_deleted: tuple[Any, ...]
+    is_old: bool
+
+
+@functools.lru_cache(maxsize=8)
+def _shape(era: str) -> _Shape:
+    names = _FIELDS.get(era, _FIELDS["folsom"])
+    order = names if "roles" not in names or "strategy" in names else (*names[:9], "overwrite", *names[9:])
+    known = frozenset({*order, "overwrite", "roles", "auth_token", "strategy", *_FOLSOM})
+    all_names = frozenset({*names, "roles", "auth_token"})
+    defaults = {name: _DEFAULTS.get(name) for name in all_names} | {"_era": era}
+    is_old = era in _OLD
+    return _Shape(all_names, defaults, order, known, () if is_old else ("no", "yes", "only"), is_old)
 
 
 class RequestContext:
@@ -74,43 +105,45 @@ class RequestContext:
     request_id: str
     roles: list[str]
     auth_token: str | None
+    _era: str
 
     def __init__(self, *args: Any, **fields: Any) -> None:
-        self._era = era = compat.nova.era()
-        names, order, known = _shape(era)
-        if args or not fields.keys() <= known:
-            fields = self._given(args, fields, order, known)
+        shape = _shape(compat.nova.era())
+        if args or not fields.keys() <= shape.known:
+            fields = self._given(args, fields, shape)
         overwrite = fields.pop("overwrite", True)
-        given = fields.get
+        self.__dict__ = shape.defaults | {name: fields[name] for name in fields if name in shape.names}
+        self._complete(shape, overwrite)
+
+    def _complete(self, shape: _Shape, overwrite: bool) -> None:
+        """Make what was given what the era makes of it."""
         own = self.__dict__
-        for name in names:
-            own[name] = given(name, _DEFAULTS.get(name))
-        self._set_roles(fields)
-        self._set_read_deleted(own["read_deleted"])
+        self._set_roles(own, shape)
+        if own["read_deleted"] not in shape.read_deleted:
+            self._set_read_deleted(own["read_deleted"])
         own["timestamp"] = _time_of(own["timestamp"])
-        own["request_id"] = own["request_id"] or self._new_request_id()
-        if "service_catalog" in own:
-            own["service_catalog"] = own["service_catalog"] or []
-        if not self._is_old and (overwrite or getattr(local.store, "context", None) is None):
+        if not own["request_id"]:
+            own["request_id"] = self._new_request_id()
+        if not own.get("service_catalog", True):
+            own["service_catalog"] = []
+        if not shape.is_old and (overwrite or getattr(local.store, "context", None) is None):
             self.update_store()
 
     @property
     def _is_old(self) -> bool:
-        return self._era in ("cactus", "diablo")
+        return self._era in _OLD
 
     @staticmethod
-    def _given(
-        args: tuple[Any, ...], fields: dict[str, Any], order: tuple[str, ...], known: frozenset[str]
-    ) -> dict[str, Any]:
+    def _given(args: tuple[Any, ...], fields: dict[str, Any], shape: _Shape) -> dict[str, Any]:
         """Arguments by name, without those that nobody knows."""
-        if len(args) > len(order):
-            raise TypeError(f"RequestContext() takes at most {len(order)} arguments ({len(args)} given)")
-        given = dict(zip(order, args, strict=False))
+        if len(args) > len(shape.order):
+            raise TypeError(f"RequestContext() takes at most {len(shape.order)} arguments ({len(args)} given)")
+        given = dict(zip(shape.order, args, strict=False))
         if twice := given.keys() & fields.keys():
             raise TypeError(f"RequestContext() got multiple values for {', '.join(sorted(twice))}")
         dropped = []
         for name, value in fields.items():
-            if name in known:
+            if name in shape.known:
                 given[name] = value
             elif name in _OTHER_NAMES:
                 given.setdefault(_OTHER_NAMES[name], value)
@@ -120,18 +153,18 @@ class RequestContext:
             LOG.warning("Arguments dropped when creating context: %s", {name: fields[name] for name in dropped})
         return given
 
-    def _set_roles(self, given: dict[str, Any]) -> None:
-        own = self.__dict__
+    @staticmethod
+    def _set_roles(own: dict[str, Any], shape: _Shape) -> None:
         for name in ("user_id", "project_id"):
             value = own[name]
-            if value is not None and type(value) is not str:
+            if type(value) is not str and value is not None:
                 # Cactus passed the objects themselves.
                 own[name] = getattr(value, "id", value)
-        own["auth_token"] = given.get("auth_token")
-        own["roles"] = roles = [*(given.get("roles") or ())]
-        admin = given.get("is_admin")
-        own["is_admin"] = admin = "admin" in [role.lower() for role in roles] if admin is None else admin
-        if admin and not self._is_old and "admin" not in roles:
+        own["roles"] = roles = [*(own["roles"] or ())]
+        admin = own["is_admin"]
+        if admin is None:
+            own["is_admin"] = admin = "admin" in [role.lower() for role in roles]
+        if admin and not shape.is_old and "admin" not in roles:
             roles.append("admin")
 
     def _set_read_deleted(self, value: Any) -> None:
@@ -185,7 +218,14 @@ class RequestContext:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> RequestContext:
         """The context that :meth:`to_dict` took apart."""
-        return cls(**values)
+        shape = _shape(compat.nova.era())
+        if cls.__init__ is not RequestContext.__init__ or not values.keys() <= shape.names:
+            return cls(**values)
+        # One is made for each message, and keywords cost more than all the rest.
+        context = cls.__new__(cls)
+        context.__dict__ = shape.defaults | values
+        context._complete(shape, True)
+        return context
 
     def elevated(self, read_deleted: Any = None, overwrite: bool = False) -> RequestContext:
         """The same with the rights of an admin; the thread's context stays."""
@@ -199,14 +239,6 @@ class RequestContext:
         if overwrite and not self._is_old:
             context.update_store()
         return context
-
-
-@functools.lru_cache(maxsize=8)
-def _shape(era: str) -> tuple[tuple[str, ...], tuple[str, ...], frozenset[str]]:
-    """An era's fields, the order of the constructor's arguments, and all that may be given by name."""
-    names = _FIELDS.get(era, _FIELDS["folsom"])
-    order = names if "roles" not in names or "strategy" in names else (*names[:9], "overwrite", *names[9:])
-    return names, order, frozenset({*order, "overwrite", "roles", "auth_token", "strategy", *_FOLSOM})
 
 
 def _time_of(value: Any) -> datetime:

@@ -31,13 +31,15 @@ if common.since("folsom"):
 rpc_opts = options.opts()
 
 _RPCIMPL: Any = None
+_SHADOW: shadow.Shadow | None = None
 
 
 def _get_impl() -> Any:
-    """The backend, chosen at first use and kept."""
-    global _RPCIMPL
+    """The backend, chosen at first use and kept; with it the second one that read-only calls are compared with."""
+    global _RPCIMPL, _SHADOW
     if _RPCIMPL is None:
         options.log_ignored()
+        _SHADOW = shadow.current()
         # The same modules; and a program that does not use the later name is not to be taken for a later one.
         name = str(options.value("rpc_backend")).replace("nova.openstack.common.rpc.", "nova.rpc.")
         _RPCIMPL = importlib.import_module(name)
@@ -82,14 +84,11 @@ def call(context: Any, topic: str, msg: dict[str, Any], timeout: Any = None, che
     """
     if check_for_lock:
         _check_for_lock()
-    beside = shadow.current()
-    if beside is not None and beside.wants(topic, msg):
-        return beside.call(lambda: _call(context, topic, msg, timeout), context, topic, msg, timeout)
-    return _call(context, topic, msg, timeout)
-
-
-def _call(context: Any, topic: str, msg: dict[str, Any], timeout: Any) -> Any:
-    return _get_impl().call(*_conf(), context, topic, msg, *_given(timeout))
+    impl = _get_impl()
+    arguments = (*_conf(), context, topic, msg) if timeout is None else (*_conf(), context, topic, msg, timeout)
+    if _SHADOW is not None and _SHADOW.wants(topic, msg):
+        return _SHADOW.call(lambda: impl.call(*arguments), context, topic, msg, timeout)
+    return impl.call(*arguments)
 
 
 def multicall(context: Any, topic: str, msg: dict[str, Any], timeout: Any = None, check_for_lock: bool = False) -> Any:

@@ -19,7 +19,7 @@ import sys
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 from weakref import WeakSet
 
 import compat.nova
@@ -294,14 +294,16 @@ class _nova_errors:
         return
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        if kind is None:
-            return
-        if isinstance(error, transport.Failure):
-            raise common.exception_from(self._conf, error.failure) from None
-        if isinstance(error, CallTimeout | LinkLost | NoConsumer):
-            raise common.Timeout(str(error), self._topic, self._method) from error
-        if isinstance(error, RpcError):
-            raise common.RPCException(str(error)) from error
+        if isinstance(error, transport.Failure | RpcError):
+            _raise_as_nova(error, self._conf, self._topic, self._method)
+
+
+def _raise_as_nova(error: transport.Failure | RpcError, conf: Any, topic: str, method: Any) -> NoReturn:
+    if isinstance(error, transport.Failure):
+        raise common.exception_from(conf, error.failure) from None
+    if isinstance(error, CallTimeout | LinkLost | NoConsumer):
+        raise common.Timeout(str(error), topic, method) from error
+    raise common.RPCException(str(error)) from error
 
 
 @optional_conf(topic_at=1)
@@ -321,7 +323,7 @@ def multicall(conf: Any, context: Any, topic: str, msg: dict[str, Any], timeout:
 
 def _seconds(conf: Any, timeout: Any) -> float:
     # What is no number is a connection pool, which some eras pass.
-    given = timeout if isinstance(timeout, int | float) and timeout else None
+    given = timeout if timeout and isinstance(timeout, (int, float)) else None
     return float(given or options.value("rpc_response_timeout", conf))
 
 
@@ -339,8 +341,11 @@ def call_elsewhere(url: str, context: Any, topic: str, msg: dict[str, Any], time
 def _call(conf: Any, server_params: Any, context: Any, topic: str, msg: dict[str, Any], timeout: Any) -> Any:
     ctx, message = _packed(context, msg)
     to, seconds = _address(topic, exchange(conf)), _seconds(conf, timeout)
-    with _nova_errors(conf, topic, msg.get("method")):
+    # No `with`: this one is for each call.
+    try:
         return transport.client(conf, server_params).call(ctx, to, message, seconds)
+    except (transport.Failure, RpcError) as error:
+        _raise_as_nova(error, conf, topic, msg.get("method"))
 
 
 def _packed(context: Any, msg: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any]]:

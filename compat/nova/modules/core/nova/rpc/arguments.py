@@ -21,7 +21,7 @@ def optional_conf(topic_at: int) -> Callable[[Callable[..., Any]], Callable[...,
         def either(*args: Any, **kwargs: Any) -> Any:
             if "conf" in kwargs or _has_conf(args, kwargs, topic_at):
                 return func(*args, **kwargs)
-            return func(None, *args, **kwargs)
+            return func(None, *args, **kwargs) if kwargs else func(None, *args)
 
         return either
 

@@ -25,7 +25,9 @@ def handler_of(proxy: Any, message: Mapping[str, Any]) -> Callable[[Any], Any]:
         AttributeError: ``proxy`` has neither the method nor ``dispatch``.
     """
     method = message["method"]
-    args = {str(key): value for key, value in (message.get("args") or {}).items()}
+    args = message.get("args") or {}
+    if not all(type(key) is str for key in args):
+        args = {str(key): value for key, value in args.items()}
     versioned = common.since("folsom") or "version" in message
     dispatch = getattr(proxy, "dispatch", None) if versioned else None
     if not callable(dispatch):

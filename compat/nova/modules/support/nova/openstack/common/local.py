@@ -27,18 +27,18 @@ class WeakLocal:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(object.__getattribute__(self, "_references"), name)()
+        return getattr(_references(self), name)()
 
     def __setattr__(self, name: str, value: Any) -> None:
         # Unset is said by None, which has no weak references.
-        setattr(self._local(), name, (lambda: None) if value is None else weakref.ref(value))
+        setattr(_references(self), name, (lambda: None) if value is None else weakref.ref(value))
 
     def __delattr__(self, name: str) -> None:
-        delattr(self._local(), name)
+        delattr(_references(self), name)
 
-    def _local(self) -> Any:
-        return object.__getattribute__(self, "_references")
 
+#: The slot of that name, past ``__getattr__`` and ``__setattr__``.
+_references: Any = WeakLocal.__dict__["_references"].__get__
 
 store = WeakLocal()
 weak_store = store
