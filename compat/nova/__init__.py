@@ -175,16 +175,33 @@ def era() -> str:
 
     While nothing of Folsom or later was imported, a program without a tree counts as Essex.
     """
-    if _now is not None and _now.era:
-        return _now.era
     # Asked several times for each message, and all that it can depend on grows.
-    return _era_seen(_now and _now.finder, len(sys.modules), len(sys.path))
+    if len(sys.modules) == _seen.modules and len(sys.path) == _seen.path and _now is _seen.installed:
+        return _seen.era
+    return _look_again()
 
 
-@functools.lru_cache(maxsize=1)
-def _era_seen(finder: Finder | None, modules: int, path: int) -> str:
-    trees = finder.trees() if finder is not None else []
-    return next((found for root in trees if (found := of_tree(root))), None) or of_imports(sys.modules)
+class _Seen:
+    """The era as it was last looked for, and what it may depend on."""
+
+    __slots__ = ("era", "installed", "modules", "path")
+
+    def __init__(self) -> None:
+        self.era = ""
+        self.installed: _Installed | None = None
+        self.modules = self.path = -1
+
+
+_seen = _Seen()
+
+
+def _look_again() -> str:
+    trees = _now.finder.trees() if _now is not None else []
+    found = _now.era if _now is not None else None
+    found = found or next((era for root in trees if (era := of_tree(root))), None) or of_imports(sys.modules)
+    _seen.era, _seen.installed = found, _now
+    _seen.modules, _seen.path = len(sys.modules), len(sys.path)
+    return found
 
 
 def _checked(tree: str | os.PathLike[str] | Literal[False] | None) -> Path | Literal[False] | None:

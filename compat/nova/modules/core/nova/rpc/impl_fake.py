@@ -146,7 +146,9 @@ class Consumer:
             AttributeError: the proxy has no such method.
             Exception: see the module's docstring.
         """
-        handler = handler_of(self.proxy, msg)
+        # As JSON would have made them.
+        args = {str(key): value for key, value in (msg.get("args") or {}).items()}
+        handler = handler_of(self.proxy, {**msg, "args": args})
         # Its exceptions are results here: gevent would print them.
         job = gevent.spawn(_run, handler, context)
         job.join(_patience(timeout))

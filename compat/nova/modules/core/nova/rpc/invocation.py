@@ -19,15 +19,13 @@ from nova.rpc import common
 
 
 def handler_of(proxy: Any, message: Mapping[str, Any]) -> Callable[[Any], Any]:
-    """What runs ``message`` on ``proxy``, given the context.
+    """What runs ``message``, whose args have names of text, on ``proxy``, given the context.
 
     Raises:
         AttributeError: ``proxy`` has neither the method nor ``dispatch``.
     """
     method = message["method"]
     args = message.get("args") or {}
-    if not all(type(key) is str for key in args):
-        args = {str(key): value for key, value in args.items()}
     versioned = common.since("folsom") or "version" in message
     dispatch = getattr(proxy, "dispatch", None) if versioned else None
     if not callable(dispatch):
