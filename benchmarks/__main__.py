@@ -10,7 +10,19 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import casts, direct, dispatch_log, fanout, growth, legacy, router_alone, sizes, whole_calls
+from benchmarks import (
+    casts,
+    direct,
+    dispatch_log,
+    fanout,
+    growth,
+    latency,
+    legacy,
+    router_alone,
+    security,
+    sizes,
+    whole_calls,
+)
 from benchmarks.children import ChildFailed
 from benchmarks.report import Benchmark, Options, draw, keep, show
 
@@ -23,6 +35,8 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     direct.BENCHMARK,
     legacy.BENCHMARK,
     dispatch_log.BENCHMARK,
+    latency.BENCHMARK,
+    *security.BENCHMARKS,
     *growth.BENCHMARKS,
 )
 #: Load for each core from which on the figures are doubtful.

@@ -29,11 +29,15 @@ _SETTLE_SECONDS = 30.0
 
 
 @contextmanager
-def both(url: str, topics: list[str], direct: bool = False) -> Iterator[Child]:
-    """A service and a caller of ``topics`` for as long as the block runs; gives the caller."""
-    with child(service, url=url, topics=topics, direct=direct) as serving:
+def both(url: str, topics: list[str], direct: bool = False, keys: tuple[str, str] = ("", "")) -> Iterator[Child]:
+    """A service and a caller of ``topics`` for as long as the block runs; gives the caller.
+
+    Args:
+        keys: key file of the service and of the caller; empty: no CURVE.
+    """
+    with child(service, url=url, topics=topics, direct=direct, key_file=keys[0]) as serving:
         serving.heard()
-        with child(caller, url=url, topics=topics) as calling:
+        with child(caller, url=url, topics=topics, key_file=keys[1]) as calling:
             calling.heard()
             yield calling
 
@@ -78,9 +82,9 @@ class Endpoint:
         return self._counted
 
 
-def service(url: str, topics: list[str], direct: bool) -> None:
+def service(url: str, topics: list[str], direct: bool, key_file: str = "") -> None:
     """Serves ``topics``."""
-    client, endpoint = Client(url), Endpoint()
+    client, endpoint = Client(url, key_file=key_file), Endpoint()
     services = [Service(topic, endpoint, client=client, concurrency=_CONCURRENCY, direct=direct) for topic in topics]
     for each in services:
         each.start()
@@ -88,9 +92,9 @@ def service(url: str, topics: list[str], direct: bool) -> None:
     services[0].wait()
 
 
-def caller(url: str, topics: list[str]) -> None:
+def caller(url: str, topics: list[str], key_file: str = "") -> None:
     """Calls and casts, spread over ``topics``, as it is told."""
-    client = Client(url)
+    client = Client(url, key_file=key_file)
     client.connect()
     verbs: dict[str, Callable[..., dict[str, float]]] = {"call": _calls, "cast": _casts}
     say("ready")

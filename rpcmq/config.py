@@ -185,6 +185,7 @@ _OPTIONAL_ADDRESS = _matching(
     "host:port like '127.0.0.1:7780' (port 0: any free one), or '' for off",
     lambda text: text == "" or _is_address(text),
 )
+_RATE = Kind("number", "messages a second >= 0; 0: no limit", _number(0, inf).check, float)
 _OPTIONAL_PATH = _matching("path", "a path, or '' for off", lambda text: text == "" or text.isprintable())
 _FLAG = Kind("flag", "true or false", _check_flag, _read_flag)
 _GLOBALS = Kind(
@@ -231,6 +232,7 @@ class RouterSettings:
         1.0, _seconds(0, 3600), "seconds after a start in which links come back before casts are routed"
     )
     io_threads: int = _setting(1, _integer(1, 64), "ZeroMQ I/O threads")
+    insecure: bool = _setting(False, _FLAG, "listen beyond this host without keys: whoever gets there can do anything")
 
 
 @dataclass(frozen=True)
@@ -251,6 +253,9 @@ class LinkSettings:
     )
     handshake_seconds: float = _setting(10.0, _seconds(0.1, 3600), "seconds that a new link has to say HELLO")
     max_links: int = _setting(100_000, _COUNT, "links at a time", live=True)
+    max_handshakes: int = _setting(
+        1_000, _COUNT, "connections at a time that have not said HELLO; beyond it the oldest are cut", live=True
+    )
     outbox_max_bytes: int = _setting(64 * MIB, _BYTES, "bytes waiting to be sent to one link", live=True)
     outbox_max_messages: int = _setting(100_000, _COUNT, "messages waiting to be sent to one link", live=True)
 
@@ -334,6 +339,20 @@ class DispatchLogSettings:
 
 
 @dataclass(frozen=True)
+class SecuritySettings:
+    """CURVE: who may connect, and what a key may do at most: docs/security.md."""
+
+    keys: str = _setting(
+        "", _OPTIONAL_PATH, "folder with router.key and authorized/, as `rpcmq init` makes it; empty: no CURVE",
+        flag="--keys",
+    )  # fmt: skip
+    max_links_per_key: int = _setting(10_000, _COUNT, "links of one key, unless its file says otherwise", live=True)
+    messages_per_second: float = _setting(
+        0.0, _RATE, "calls, casts and events of one key, unless its file says otherwise; 0: no limit", live=True
+    )
+
+
+@dataclass(frozen=True)
 class RouterConfig:
     """All settings of a router, one attribute a section."""
 
@@ -345,6 +364,7 @@ class RouterConfig:
     message: MessageSettings = field(default_factory=MessageSettings)
     call: CallSettings = field(default_factory=CallSettings)
     pubsub: PubSubSettings = field(default_factory=PubSubSettings)
+    security: SecuritySettings = field(default_factory=SecuritySettings)
     stats: StatsSettings = field(default_factory=StatsSettings)
     dispatch_log: DispatchLogSettings = field(default_factory=DispatchLogSettings)
 
@@ -355,6 +375,9 @@ class ClientConfig:
 
     router: str = _setting("tcp://127.0.0.1:7700", _CONNECT_URL, "URL of the router")
     identity: str = _setting("", _NAME, "name of this process; empty: host, program, pid and a random part")
+    key_file: str = _setting(
+        "", _OPTIONAL_PATH, "this process's CURVE keys, as `rpcmq init` and `rpcmq keys add` make it"
+    )
     exchange: str = _setting("", _NAME, "namespace of the topics")
     timeout: float = _setting(60.0, _seconds(0.001, _DAY), "seconds for a call that names no timeout")
     format: str = _setting("pickle", _choice("pickle", "json", "dill"), "payload format tried first")

@@ -16,6 +16,7 @@ from enum import IntEnum
 from typing import Any
 
 __all__ = [
+    "AccessDenied",
     "CallCancelled",
     "CallError",
     "CallTimeout",
@@ -50,6 +51,7 @@ class Outcome(IntEnum):
     CANCELLED = 6
     PROTOCOL = 7
     DRAINING = 8
+    DENIED = 9
 
 
 class RpcError(Exception):
@@ -135,6 +137,12 @@ class LinkLost(CallError, ConnectionError):
     outcome = Outcome.LINK_LOST
 
 
+class AccessDenied(CallError):
+    """The key of this process has no right to that; ``details`` name ``key``, ``verb`` and ``topic``."""
+
+    outcome = Outcome.DENIED
+
+
 class CallCancelled(CallError):
     """The call was cancelled by its caller."""
 
@@ -169,7 +177,7 @@ class RemoteError(RpcError):
 
 
 _ERRORS: dict[Outcome, type[CallError]] = {
-    cls.outcome: cls for cls in (CallTimeout, NoConsumer, Overloaded, LinkLost, CallCancelled)
+    cls.outcome: cls for cls in (CallTimeout, NoConsumer, Overloaded, LinkLost, AccessDenied, CallCancelled)
 }
 
 

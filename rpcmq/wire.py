@@ -20,6 +20,7 @@ from rpcmq.errors import ProtocolError, UsageError
 __all__ = [
     "DETACH_BYTES",
     "HEADER",
+    "MAX_ERROR_BYTES",
     "MAX_NAME_BYTES",
     "MAX_TTL_MS",
     "NO_TTL",
@@ -33,6 +34,7 @@ __all__ = [
     "address_of",
     "body_of",
     "control",
+    "error_name",
     "json_bytes",
     "key_of",
     "message",
@@ -43,12 +45,15 @@ __all__ = [
     "split",
     "with_flag",
     "with_payload",
+    "without_error",
 ]
 
 VERSION = 1
 NO_TTL = 0xFFFFFFFF
 MAX_TTL_MS = NO_TTL - 1
 MAX_NAME_BYTES = 255
+#: Of the class that a FAULT may name.
+MAX_ERROR_BYTES = 100
 #: A payload of at least this many bytes travels in a frame of its own.
 DETACH_BYTES = 32 * 1024
 #: Messages of a kind at or above this are counted, acknowledged and re-sent by the session.
@@ -384,6 +389,29 @@ def with_payload(part: bytes, format: int, payload: bytes) -> bytes:
         method=method,
         trace=trace,
     )
+
+
+def error_name(error: BaseException) -> bytes:
+    """The class of ``error`` as a FAULT names it; empty if its name is none that a FAULT may carry."""
+    name = type(error).__name__
+    raw = name.encode() if name.isprintable() else b""
+    return raw if len(raw) <= MAX_ERROR_BYTES else b""
+
+
+def without_error(part: bytes) -> tuple[bytes, str]:
+    """A FAULT, which has no trace, without the class that it names in the place of the method; and that name.
+
+    The name is empty if it is too long, no UTF-8 or has a control character: whoever sends it is not to be trusted.
+    """
+    end = 40 + part[38]
+    raw = part[40:end]
+    try:
+        name = raw.decode() if len(raw) <= MAX_ERROR_BYTES else ""
+    except UnicodeDecodeError:
+        name = ""
+    length = int.from_bytes(part[:4]) - len(raw)
+    head = length.to_bytes(4) + part[4:38] + bytes(2) + part[end:]
+    return remade(part, head), name if name.isprintable() else ""
 
 
 def size_of(part: bytes) -> int:

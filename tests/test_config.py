@@ -104,6 +104,7 @@ def test_only_the_settings_of_a_deployment_have_client_variables():
     assert {info.env for info in CLIENT.values()} - {None} == {
         "RPCMQ_ROUTER",
         "RPCMQ_IDENTITY",
+        "RPCMQ_KEY_FILE",
         "RPCMQ_EXCHANGE",
         "RPCMQ_TIMEOUT",
         "RPCMQ_FORMAT",
@@ -431,6 +432,9 @@ def test_which_settings_are_live():
         "link.resume_seconds",
         "link.consumer_grace_seconds",
         "link.max_links",
+        "link.max_handshakes",
+        "security.max_links_per_key",
+        "security.messages_per_second",
         "link.outbox_max_bytes",
         "link.outbox_max_messages",
         "queue.max_messages",

@@ -27,6 +27,7 @@ from rpcmq.server.settings import settings_for
 from rpcmq.wire import (
     DETACH_BYTES,
     HEADER,
+    MAX_ERROR_BYTES,
     NO_TTL,
     SESSION_KINDS,
     VERSION,
@@ -306,6 +307,7 @@ def test_limits_without_a_setting_are_those_of_the_code() -> None:
     assert stated["received and not acknowledged"] == acked
     assert stated["items of a stream before a GRANT"] == str(caller.STREAM_WINDOW)
     assert stated["a topic or pattern of PubSub"] == f"{MAX_TOPIC_BYTES} bytes, {MAX_TOPIC_WORDS} words"
+    assert stated["name of the class in a FAULT"] == f"{MAX_ERROR_BYTES} bytes"
     assert stated["rows of a view"] == str(statistics.MAX_ROWS)
     assert stated["nesting of typed JSON"] == str(DEFAULT_MAX_DEPTH)
     assert f"this implementation remembers {serving._RECENT_CASTS}" in TEXT
@@ -368,6 +370,9 @@ def test_each_documented_refusal_reason_is_given_and_no_other() -> None:
     given.add(refusal(router))
     router.receive(0.0, b"stranger", b"junk")
     given.add(refusal(router))
+    guarded = new_router()
+    guarded.authorise(0.0, [])
+    given.add(hello(guarded))
 
     assert given == {row[0] for row in table("reason | meaning")}
 

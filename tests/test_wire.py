@@ -26,6 +26,7 @@ from rpcmq.wire import (
     address_of,
     body_of,
     control,
+    error_name,
     key_of,
     message,
     parse,
@@ -35,6 +36,7 @@ from rpcmq.wire import (
     split,
     with_flag,
     with_payload,
+    without_error,
 )
 
 names = st.text(st.characters(categories=["L", "N", "P", "S"]), max_size=60).filter(
@@ -358,3 +360,28 @@ def test_any_bytes_are_messages_or_refused(batch: bytes, payloads: list[bytes]):
     assert b"".join(parts) == batch
     for part in parts:
         assert result_of(partial(parse, part)) == "length" or payload_of(part) is not None
+
+
+# --- the class that a fault names ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [0, 7, DETACH_BYTES])
+def test_a_class_comes_out_of_a_fault_again(size: int):
+    payload = bytes(size)
+    named = message(Kind.FAULT, payload, format=1, key=bytes(range(20)), method=error_name(KeyError("x")), attempt=3)
+    assert without_error(named) == (message(Kind.FAULT, payload, format=1, key=bytes(range(20)), attempt=3), "KeyError")
+    assert payload_of(without_error(named)[0]) == payload
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", "x" * 101, "\u00fc" * 51])
+def test_a_class_with_an_odd_name_is_not_named(name: str):
+    odd: type[Exception] = type("Odd", (Exception,), {})
+    odd.__name__ = name
+    assert error_name(odd()) == b""
+
+
+def test_a_class_may_be_named_in_any_script():
+    odd: type[Exception] = type("Odd", (Exception,), {})
+    odd.__name__ = "\u00fc" * 50
+    part, name = without_error(message(Kind.FAULT, method=error_name(odd())))
+    assert (part, name) == (message(Kind.FAULT), "\u00fc" * 50)

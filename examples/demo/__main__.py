@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any
 
@@ -14,11 +16,13 @@ from rich.console import Console
 import rpcmq
 from examples.demo import report
 from examples.demo.cluster import NODES, Cluster, ClusterFailed, exit_on_signals
+from examples.demo.latency import write_report
 from examples.demo.users import Told, Users
 from examples.demo.verdict import Books, check
 
 _KILLED = "node-2"
 _EVENT_SECONDS = 5.0
+_REPORT = Path("build/demo")
 
 
 class Events:
@@ -94,6 +98,10 @@ def main() -> int:
     parser.add_argument("--instances", type=int, default=6000, help="how many are booted (%(default)s)")
     parser.add_argument("--users", type=int, default=48, help="how many ask at once (%(default)s)")
     parser.add_argument("--seed", type=int, default=7, help="of all that is random (%(default)s)")
+    parser.add_argument(
+        "--report", type=Path, default=_REPORT, metavar="DIR", help="where the latency report goes (%(default)s)"
+    )
+    parser.add_argument("--no-report", action="store_true", help="leave the latency report out: it takes Spark's time")
     options = parser.parse_args()
     if options.instances < 1 or options.users < 1:
         parser.error("--instances and --users must be at least 1")
@@ -101,9 +109,13 @@ def main() -> int:
     exit_on_signals()
     started = monotonic()
     try:
-        with Cluster(options.seed) as cluster:
-            is_ok = run(console, cluster, options)
-            cluster.keep_logs = not is_ok
+        with TemporaryDirectory(prefix="rpcmq-demo-log-") as log:
+            with Cluster(options.seed, None if options.no_report else Path(log)) as cluster:
+                is_ok = run(console, cluster, options)
+                cluster.keep_logs = not is_ok
+            if not options.no_report:
+                console.print("\nThe router's dispatch log of all that, through Spark:\n")
+                is_ok = write_report(Path(log), options.report) and is_ok
     except SystemExit:
         console.print("interrupted; all processes were stopped")
         raise

@@ -29,10 +29,16 @@ class ClusterFailed(Exception):
 
 
 class Cluster:
-    """Use as a context manager; afterwards no process is left, whatever happened."""
+    """Use as a context manager; afterwards no process is left, whatever happened.
 
-    def __init__(self, seed: int) -> None:
+    Args:
+        seed: of all that is random.
+        dispatch_log: the directory of the router's dispatch log; None: it writes none.
+    """
+
+    def __init__(self, seed: int, dispatch_log: Path | None = None) -> None:
         self._seed = seed
+        self._dispatch_log = dispatch_log
         self._processes: dict[str, Popen[bytes]] = {}
         self.logs = Path(tempfile.mkdtemp(prefix="rpcmq-demo-"))
         self.keep_logs = False
@@ -79,7 +85,8 @@ class Cluster:
     # --- parts -------------------------------------------------------------------------------
 
     def _start_router(self) -> None:
-        self._spawn("router", "rpcmq.cli", "router", "--listen", "tcp://127.0.0.1:0")
+        log = ["--dispatch-log", str(self._dispatch_log)] if self._dispatch_log is not None else []
+        self._spawn("router", "rpcmq.cli", "router", "--listen", "tcp://127.0.0.1:0", *log)
         deadline = monotonic() + _START_SECONDS
         while not (found := re.search(r"tcp://127\.0\.0\.1:([1-9]\d*)", self._log("router"))):
             if self._processes["router"].poll() is not None or monotonic() > deadline:

@@ -22,6 +22,9 @@ __all__ = ["main"]
 #: Command -> (module that has it, what it does).
 COMMANDS = {
     "router": ("router", "Run the router daemon."),
+    "init": ("keys", "Make a router's keys, a client's key and a ready configuration."),
+    "keys": ("keys", "Add, list and revoke the keys that may connect to a router."),
+    "doctor": ("doctor", "Check a router's set-up and say what to do about what is wrong."),
     "call": ("verbs", "Call a method and print what it returns."),
     "cast": ("verbs", "Tell one consumer of a topic; no answer."),
     "fanout": ("verbs", "Tell all consumers of a topic; no answer."),
@@ -31,6 +34,7 @@ COMMANDS = {
     "ping": ("ping", "Measure round trips to the router or to the consumers of a topic."),
     "top": ("top", "Watch rates and latencies of each topic and method."),
     "ship": ("ship", "Turn a router's dispatch log into Parquet."),
+    "drill": ("drill", "Hurt a router, services and callers of its own, and say what became of the messages."),
     "bench": ("bench", "Measure calls and casts a second, and their latencies."),
     "version": ("version", "Print versions."),
 }

@@ -38,6 +38,7 @@ class ExitCode(IntEnum):
     LINK_LOST = 8
     REFUSED = 9
     NOT_INSTALLED = 10
+    EXCEEDED = 11
     INTERRUPTED = 130
     BROKEN_PIPE = 141
     TERMINATED = 143
@@ -55,6 +56,7 @@ EXIT_CODES = {
     ExitCode.LINK_LOST: "the consumer or the router went away during the call",
     ExitCode.REFUSED: "the router refused the request",
     ExitCode.NOT_INSTALLED: "an optional part of rpcmq is not installed; the text says what to install",
+    ExitCode.EXCEEDED: "a limit that was given is exceeded (`rpcmq latency compare --fail-if`)",
     ExitCode.INTERRUPTED: "interrupted (SIGINT)",
     ExitCode.BROKEN_PIPE: "whoever read the output has gone",
     ExitCode.TERMINATED: "terminated (SIGTERM)",

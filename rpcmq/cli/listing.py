@@ -14,31 +14,32 @@ from rpcmq.cli.text import microseconds, plain
 
 __all__ = ["describe_command", "ls_command"]
 
-_VIEWS = ("overview", "summary", "processes", "topics", "calls", "methods")
+_VIEWS = ("overview", "summary", "processes", "topics", "calls", "methods", "keys", "stuck")
 
 
 @click.command("ls")
 @click.option("--view", type=click.Choice(_VIEWS), default="overview", show_default=True, help="What to list.")
+@click.option("--stuck", is_flag=True, help="List only what has made no progress for over 10 s.")
 @click.option(
-    "--stuck", type=positive, default=30.0, show_default=True, help="Seconds after which work in flight is marked."
+    "--mark-after", type=positive, default=30.0, show_default=True, help="Seconds after which work in flight is marked."
 )
 @click.option("--timeout", type=positive, default=5.0, show_default=True, help="Seconds.")
 @json_option
 @connects
 @click.pass_obj
-def ls_command(state: State, view: str, stuck: float, timeout: float) -> None:
+def ls_command(state: State, view: str, stuck: bool, mark_after: float, timeout: float) -> None:
     """List processes, topics, consumers, their credit, and what is in flight.
 
     Marked are processes that do not answer or are slow to take events, consumers whose work has been
     in flight for long, and topics where messages wait with nobody to take them.
     """
     with make_client(state, timeout) as client:
-        answer = client.query(view, timeout)
+        answer = client.query("stuck" if stuck else view, timeout)
     if state.json:
         print_json(answer)
         return
     output = Output()
-    for each in _tables(answer, stuck):
+    for each in _tables(answer, mark_after):
         output.print(each)
     if answer.get("truncated"):
         output.print(f"... and {answer['truncated']} more")
@@ -48,6 +49,10 @@ def _tables(answer: dict[str, Any], stuck: float) -> Iterator[Table | str]:
     if "router" in answer:
         yield _summary(answer)
         yield from _log_problem(answer)
+        for warning in answer.get("warnings", ()):
+            yield f"WARNING: {plain(warning)}"
+        if answer.get("refused"):
+            yield "refused: " + ", ".join(f"{count} {plain(what)}" for what, count in answer["refused"].items())
     if "processes" in answer:
         yield _processes(answer["processes"])
     if "topics" in answer and isinstance(answer["topics"], list):
@@ -55,8 +60,12 @@ def _tables(answer: dict[str, Any], stuck: float) -> Iterator[Table | str]:
         yield _consumers(answer["topics"], stuck)
     if "calls" in answer:
         yield _calls(answer["calls"], stuck)
+    if "keys" in answer:
+        yield _keys(answer["keys"])
     if "methods" in answer:
         yield _methods(answer["methods"])
+    if isinstance(answer.get("stuck"), list):
+        yield _stuck(answer["stuck"])
 
 
 def _summary(answer: dict[str, Any]) -> Table:
@@ -167,6 +176,18 @@ def _calls(rows: list[dict[str, Any]], stuck: float) -> Table:
     return made
 
 
+def _keys(rows: list[dict[str, Any]]) -> Table:
+    made = table("Keys", "name", "owner", "expires", ">links", ">connects", ">seen s ago", "never used", "refused")
+    for row in rows:
+        seen = row["last_seen_seconds"]
+        unused = [f"{','.join(r['verbs'])} {','.join(r['topics'])}" for r in row["rights"] if not r["used"]]
+        refused = ", ".join(f"{count} {what}" for what, count in row["refused"].items())
+        shown = "never" if seen is None else f"{seen:.0f}"
+        cells = (row["name"], row["owner"], row["expires"], row["links"], row["connects"], shown, "; ".join(unused))
+        add_row(made, (*cells, refused), "yellow" if refused else "")
+    return made
+
+
 def _methods(rows: list[dict[str, Any]]) -> Table:
     made = table("Methods", "topic", "method", ">calls", ">casts", ">errors", ">p50", ">p90", ">p99", ">max", "ended")
     for row in rows:
@@ -174,6 +195,14 @@ def _methods(rows: list[dict[str, Any]]) -> Table:
         quantiles = [microseconds(value) for value in row["latency_us"].values()]
         cells = (row["topic"], row["method"], row["calls"], row["casts"], row["errors"], *quantiles)
         add_row(made, (*cells, microseconds(row["max_us"]), ended), "yellow" if row["errors"] else "")
+    return made
+
+
+def _stuck(rows: list[dict[str, Any]]) -> Table:
+    made = table("Stuck", "kind", "caller", "topic", "method", "state", "with", "which is", ">for s", ">attempt")
+    for row in rows:
+        cells = [row[name] for name in ("kind", "caller", "topic", "method", "state", "server", "server_state")]
+        add_row(made, (*cells, f"{row['seconds']:.1f}", row["attempt"]), "red")
     return made
 
 

@@ -28,11 +28,13 @@ class State:
     Attributes:
         router: URL of the router; None: from the environment.
         exchange: namespace of the topics; None: from the environment.
+        key_file: CURVE keys; None: from the environment.
         json: print for programs, not for readers.
     """
 
     router: str | None
     exchange: str | None = None
+    key_file: str | None = None
     json: bool = False
 
 
@@ -45,7 +47,7 @@ def _keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
 
 
 def connects(command: Command) -> Command:
-    """``--router`` and ``--exchange``: for a command that talks to a router."""
+    """``--router``, ``--exchange`` and ``--key-file``: for a command that talks to a router."""
     router = click.option(
         "--router", metavar="URL", expose_value=False, callback=_keep("router"), help="URL of the router."
     )
@@ -56,7 +58,14 @@ def connects(command: Command) -> Command:
         callback=_keep("exchange"),
         help="Namespace of the topics.  [env: RPCMQ_EXCHANGE]",
     )
-    return router(exchange(command))
+    key_file = click.option(
+        "--key-file",
+        metavar="FILE",
+        expose_value=False,
+        callback=_keep("key_file"),
+        help="CURVE keys for this router.  [env: RPCMQ_KEY_FILE]",
+    )
+    return router(exchange(key_file(command)))
 
 
 def json_option(command: Command) -> Command:
@@ -113,4 +122,10 @@ def make_client(state: State, timeout: float) -> Client:
 
     # What fails is raised, and reported once; of what is logged, errors are all that matters here.
     logging.basicConfig(level=logging.ERROR, format="rpcmq: %(message)s")
-    return Client(state.router, exchange=state.exchange, timeout=timeout, connect_timeout=max(0.01, min(5.0, timeout)))
+    return Client(
+        state.router,
+        exchange=state.exchange,
+        key_file=state.key_file,
+        timeout=timeout,
+        connect_timeout=max(0.01, min(5.0, timeout)),
+    )

@@ -16,6 +16,9 @@ def _option(info: FieldInfo) -> click.Option:
     notes = f"[{'live; ' if info.live else ''}default: {default}]"
     return click.Option(
         [str(info.flag), info.key.replace(".", "__")],
+        # Alone, without a value, it says yes.
+        is_flag=False,
+        flag_value="true" if info.kind.name == "flag" else None,
         metavar=info.kind.name.upper().replace(" ", "_"),
         help=f"{info.help[0].upper()}{info.help[1:]}.  {notes}",
     )

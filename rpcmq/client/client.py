@@ -22,6 +22,7 @@ from rpcmq.config import ClientConfig, load_client_config
 from rpcmq.core.caller import Call
 from rpcmq.errors import CallTimeout, Outcome, UsageError
 from rpcmq.payload import Codec, ExceptionRegistry, Format
+from rpcmq.transport.key_files import curve_for
 from rpcmq.wire import Address, Flag, Kind, body_of, json_bytes, message, payload_of
 
 __all__ = ["Client", "Target"]
@@ -39,16 +40,18 @@ class Client:
 
     Args:
         router: url of the router; default: ``RPCMQ_ROUTER`` or ``tcp://127.0.0.1:7700``.
-        identity: name of this process in the system; default: host, program, pid and a random part.
+        identity: name of this process in the system; default: host, program, pid and a random part, after
+            the name of its key if there is a ``key_file``.
         exceptions: exception classes of the application that are rebuilt when a method raises them.
         codec: encodes and decodes payloads; default: from the configuration.
-        settings: any field of :class:`rpcmq.config.ClientConfig`, for example ``timeout=10``.
+        settings: any field of :class:`rpcmq.config.ClientConfig`, for example ``timeout=10``, or ``key_file``: the
+            keys of this process and of a router with CURVE (default: ``RPCMQ_KEY_FILE``).
 
     A client belongs to the OS thread that made it; greenlets share it freely. After a fork the
     child's first use connects anew, under an identity of its own.
 
     Raises:
-        ConfigError: a setting is unknown or wrong.
+        ConfigError: a setting is unknown or wrong, or the ``key_file`` is: missing, wrong, readable by others.
     """
 
     def __init__(
@@ -544,7 +547,7 @@ class Client:
         process.connection.check_thread()
         process.connection.check_open()
         if self._subscriptions is None:
-            self._subscriptions = Subscriptions(self.config, self._codec, process.identity)
+            self._subscriptions = Subscriptions(self.config, self._codec, process.identity, curve_for(process.keys))
         return self._subscriptions
 
     def _call_directly(

@@ -18,7 +18,7 @@ from rpcmq.core.caller import Call
 from rpcmq.core.serving import Registration, Task
 from rpcmq.errors import CallError, Outcome, PayloadError, UsageError
 from rpcmq.payload import Format
-from rpcmq.wire import Address, Flag, Kind
+from rpcmq.wire import Address, Flag, Kind, error_name
 
 __all__ = ["ANSWERED", "Consumer"]
 
@@ -206,7 +206,7 @@ class Consumer:
         if isinstance(error, PayloadError):
             log.error("%s on %s: the result cannot be encoded: %s", task.method, self.address, error)
         form, payload = process.codec.encode_exception(error, accepted_by(task), process.identity)
-        process.serving.answer(monotonic(), task, Kind.FAULT, form, payload)
+        process.serving.answer(monotonic(), task, Kind.FAULT, form, payload, error_name(error))
         process.schedule()
 
     def _stream(self, task: Task, items: types.GeneratorType[Any, None, None]) -> None:

@@ -15,6 +15,7 @@ from gevent.lock import BoundedSemaphore
 from rpcmq.core.caller import Call
 from rpcmq.core.peers import PeerLink, Peers
 from rpcmq.errors import CallError, CallTimeout, RouterUnreachable
+from rpcmq.transport.key_files import curve_for
 from rpcmq.transport.peer_socket import PeerSocket, local_host_towards
 from rpcmq.wire import Kind, body_of
 
@@ -57,7 +58,8 @@ class DirectLinks:
         """
         if self._socket is None:
             host = local_host_towards(self._process.config.router)
-            self._socket = PeerSocket(self._peers, host, self._process.uplink.max_message_bytes, self._after_receive)
+            most, curve = self._process.uplink.max_message_bytes, curve_for(self._process.keys)
+            self._socket = PeerSocket(self._peers, host, most, self._after_receive, curve)
         url: str = self._socket.url
         return url
 
@@ -145,7 +147,8 @@ class DirectLinks:
             raise RouterUnreachable(str(body.get("text", "the consumer does not listen for peers")))
         self.listen()
         assert self._socket is not None
-        link = self._socket.connect(url, str(body.get("identity", "")), str(body.get("ticket", "")))
+        ticket, key = str(body.get("ticket", "")), str(body.get("key", ""))
+        link = self._socket.connect(url, str(body.get("identity", "")), ticket, key)
         changed = Event()
         link.on_change = changed.set
         if not link.welcomed and not link.closed:
@@ -164,7 +167,13 @@ class DirectLinks:
             self._process.caller.ended(now, part)
             return
         body = body_of(part)
-        self._peers.expect(now, str(body.get("ticket", "")), str(body.get("identity", "")))
+        revoked = body.get("revoked")
+        if isinstance(revoked, str) and revoked and self._socket is not None:
+            for link in self._peers.revoked(revoked):
+                self._socket.disconnect(link, "its key was revoked")
+            return
+        ticket, identity, key = (str(body.get(name, "")) for name in ("ticket", "identity", "key"))
+        self._peers.expect(now, ticket, identity, key)
 
     def _after_receive(self) -> None:
         hub = gevent.get_hub()

@@ -26,9 +26,10 @@ from rpcmq.payload import Codec, ExceptionRegistry, Format
 from rpcmq.payload.default_allow_list import DEFAULT_ALLOW_LIST
 from rpcmq.payload.format import accept_names
 from rpcmq.transport.connection import Connection
+from rpcmq.transport.key_files import KeyFile, curve_for, read_key_file
 from rpcmq.wire import payload_of, with_payload
 
-__all__ = ["Process", "default_identity"]
+__all__ = ["Process", "default_identity", "keys_for"]
 
 log = logging.getLogger("rpcmq.client")
 
@@ -42,10 +43,24 @@ _FLUSH_AFTER = 0.0015
 _ASK_AGAIN = 2.0
 
 
-def default_identity() -> str:
-    """A name for this process that no other has: host, program, pid and a random part."""
+def keys_for(config: ClientConfig) -> KeyFile | None:
+    """The keys that ``config`` names; None: it names none.
+
+    Raises:
+        ConfigError: the file is missing, wrong, or others can read it.
+    """
+    return read_key_file(config.key_file, client=True) if config.key_file else None
+
+
+def default_identity(key_name: str = "") -> str:
+    """A name for this process that no other has: host, program, pid and a random part.
+
+    Args:
+        key_name: goes first where there is a key: a router lets the processes of a key have such names.
+    """
     program = os.path.basename(sys.argv[0] or "python").removesuffix(".py") or "python"
-    return f"{socket.gethostname()}:{program}:{os.getpid()}:{secrets.token_hex(3)}"
+    host = f"{key_name}:{socket.gethostname()}" if key_name else socket.gethostname()
+    return f"{host}:{program}:{os.getpid()}:{secrets.token_hex(3)}"
 
 
 def codec_for(config: ClientConfig, exceptions: ExceptionRegistry | None = None) -> Codec:
@@ -70,7 +85,8 @@ class Process:
     def __init__(self, config: ClientConfig, codec: Codec) -> None:
         self.config = config
         self.codec = codec
-        self.identity = config.identity or default_identity()
+        self.keys = keys_for(config)
+        self.identity = config.identity or default_identity(self.keys.name if self.keys is not None else "")
         self.pid = os.getpid()
         hello = {
             "identity": self.identity,
@@ -93,6 +109,7 @@ class Process:
             self.serving.flush,
             config.reconnect_max_seconds,
             config.connect_timeout,
+            curve_for(self.keys),
         )
         self.direct = DirectLinks(self)
         self._hub = get_hub()

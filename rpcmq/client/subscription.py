@@ -23,6 +23,7 @@ from rpcmq.errors import CallError, LinkLost, Overloaded, PayloadRefused, Protoc
 from rpcmq.payload import Codec
 from rpcmq.payload.format import accept_names
 from rpcmq.transport.connection import Connection
+from rpcmq.transport.curve import Curve
 from rpcmq.wire import Address, Flag, Kind, address_of, json_bytes, message, parse, payload_of
 
 __all__ = ["Subscription", "Subscriptions"]
@@ -96,7 +97,7 @@ class Subscription:
 class Subscriptions:
     """The PubSub link of a process; made when it first publishes or subscribes."""
 
-    def __init__(self, config: ClientConfig, codec: Codec, identity: str) -> None:
+    def __init__(self, config: ClientConfig, codec: Codec, identity: str, curve: Curve | None = None) -> None:
         self._config = config
         self._codec = codec
         hello = {
@@ -126,6 +127,7 @@ class Subscriptions:
             self._before_flush,
             config.reconnect_max_seconds,
             config.connect_timeout,
+            curve,
         )
 
     # --- verbs -------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Action", "Answer", "Note"]
+__all__ = ["Action", "Answer", "Disconnect", "Note"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,4 +24,11 @@ class Note:
     identity: str
 
 
-Action = Answer | Note
+@dataclass(frozen=True, slots=True)
+class Disconnect:
+    """Break the connection ``route``."""
+
+    route: bytes
+
+
+Action = Answer | Disconnect | Note

@@ -325,10 +325,9 @@ class Caller:
             self.calls = {}
         unsent = {part[16:36] for part in welcome.unsent}
         sent = {part[16:36] for part in welcome.sent}
-        returned, self._returned = self._returned, []
-        for part in returned + welcome.sent:
-            if part[5] in _KEPT:
-                self._uplink.send(self._ours(with_flag(part, Flag.RESENT)))
+        again = self._casts_again(welcome.sent)
+        for part in again.values():
+            self._uplink.send(self._ours(with_flag(part, Flag.RESENT)))
         for key, call in list((old or self.calls).items()):
             if old:
                 self._rename(call)
@@ -342,12 +341,26 @@ class Caller:
                 self._uplink.send(call.message)
             elif kind in _KEPT and key not in sent:
                 # The router had it, and went before it said so to the one who waits.
-                self._count_cast(call.message)
                 self._uplink.send(with_flag(call.message, Flag.RESENT))
         self._not_accepted.clear()
         for part in welcome.unsent:
-            if part[5] in _KEPT or (part[5] in _CALLS and part[16:36] in (old or self.calls)):
+            kept = part[5] in _KEPT and part[16:36] not in again
+            if kept or (part[5] in _CALLS and part[16:36] in (old or self.calls)):
                 self._uplink.send(self._ours(part))
+        self.casts_open = self.cast_bytes_open = 0
+        for part in self._uplink.outbox:
+            if part[5] in _KEPT:
+                self._count_cast(part)
+
+    def _casts_again(self, sent: list[bytes]) -> dict[bytes, bytes]:
+        """Casts and events that the router's next life is to have, by key and in their order, each once.
+
+        One that a full queue gave back may have been sent more than once, and waits here as well.
+        """
+        waiting = [part for parts in self._refused.values() for part in parts.values()]
+        parts = [part for part in (*self._returned, *sent, *waiting) if part[5] in _KEPT]
+        self._returned, self._refused, self._retry_at = [], {}, None
+        return {part[16:36]: part for part in sorted(parts, key=lambda part: part[28:36])}
 
     def fail_all(self, error: CallError) -> None:
         """The link is to be closed: nobody gets an answer any more, and what is queued need not run."""

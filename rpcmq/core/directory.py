@@ -180,7 +180,14 @@ class Directory:
 
     def in_group(self, group: Topic, method: str) -> Destination:
         """Where the copy for ``group`` of a message that calls ``method`` goes."""
-        return Destination(group, None, method, self._statistics_of(group.queue.name, ""))
+        destination = group.copies.get(method)
+        if destination is None:
+            statistics = self._statistics_of(group.queue.name, method)
+            destination = Destination(group, None, method, statistics)
+            if statistics.method == method:
+                # Callers can name any number of methods: those beyond the bound of statistics are not remembered.
+                group.copies[method] = destination
+        return destination
 
     def _alias(self, topic: Topic, server: Server) -> None:
         exchange = topic.address.exchange
@@ -258,7 +265,8 @@ class Directory:
         del self._topics[exchange, name, topic.group]
         if topic.group:
             del self._topics[exchange, name, ""].groups[topic.group]
-            self._statistics.pop((topic.queue.name, ""), None)
+            for method in topic.copies:
+                self._statistics.pop((topic.queue.name, method), None)
         if not topic.registered:
             self._unclaimed -= 1
 

@@ -12,7 +12,7 @@ them rather than called, and what is rare is a call away.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import inf
 from struct import Struct
 
@@ -23,7 +23,7 @@ from rpcmq.core.settings import Settings
 from rpcmq.core.topics import ALONE, Consumer, Destination, Pending, Queue, Topic
 from rpcmq.core.tracking import Tracking
 from rpcmq.errors import Outcome, ProtocolError
-from rpcmq.wire import NO_TTL, Flag, Kind, control, message, payload_of, remade, size_of
+from rpcmq.wire import NO_TTL, Flag, Kind, control, message, payload_of, remade, size_of, without_error
 
 __all__ = ["SETTLEMENT", "Dispatch"]
 
@@ -38,6 +38,7 @@ _unpack_reply = Struct(">5xB3xBxBI20sI").unpack_from
 # Looking up and comparing a member of an enum costs more than a step of the hot path.
 _CAST, _FAULT, _ITEM = int(Kind.CAST), int(Kind.FAULT), int(Kind.ITEM)
 _DELIVERIES = (int(Kind.REQUEST), _CAST)
+_ANSWERS = (int(Kind.REPLY), _FAULT, int(Kind.END))
 _OK, _REMOTE_ERROR, _PROTOCOL = int(Outcome.OK), int(Outcome.REMOTE_ERROR), int(Outcome.PROTOCOL)
 #: A message that waited for less is not given a new header: its ttl is as good as right (seconds).
 _NO_TIME = 0.001
@@ -58,6 +59,8 @@ class Dispatch(Tracking):
         #: Casts that consumers had from the router's previous life.
         self._recent: set[bytes] = set()
         self._recent_until = now + settings.mailbox_max_seconds
+        #: Whether the sender's key has the right to send it there; it is told if not.
+        self.allows: Callable[[Link, bytes, Destination | None], bool] = lambda link, part, destination: True
         #: The last that a message got, and so how many there were. Each number ends in one record of the log.
         self.last_number = 0
 
@@ -75,6 +78,9 @@ class Dispatch(Tracking):
         cut = 40 + address_length + method_length
         destination = self._destinations.get(part[40:cut])
         if destination is None or cut + trace_length > length:
+            # Who has no right makes no topics.
+            if link.granted is not None and not self.allows(link, part, None):
+                return
             destination = self._directory.resolve(now, part)
         if not key.startswith(link.origin):
             raise ProtocolError(f"origin {key[:12].hex()} is not this link's", "origin")
@@ -92,6 +98,9 @@ class Dispatch(Tracking):
         if kind == _CAST:
             self._cast(now, link, pending, flags)
             return
+        granted = link.granted
+        if granted is not None and destination not in granted and not self.allows(link, part, destination):
+            return
         calls = link.calls
         if calls.setdefault(key, pending) is not pending:
             raise ProtocolError("sequence of a call that is in flight", "duplicate")
@@ -99,7 +108,8 @@ class Dispatch(Tracking):
             del calls[key]
             self._not_taken(link, key)
             if not self.draining:
-                self._dropped(now, self._copy(pending), Outcome.OVERLOADED)
+                destination.statistics.calls += 1
+                self.record(now, self._copy(pending), Outcome.OVERLOADED)
             return
         self.last_number = pending.number = self.last_number + 1
         pending.link = link
@@ -120,6 +130,10 @@ class Dispatch(Tracking):
             self._copy_to_groups(now, pending, groups.values())
 
     def _cast(self, now: float, link: Link, pending: Pending, flags: int) -> None:
+        granted = link.granted_casts
+        is_known = granted is None or (pending.destination in granted and not flags & Flag.FANOUT)
+        if not is_known and not self.allows(link, pending.message, pending.destination):
+            return
         # A process that is new has nothing that an earlier life of the router may have delivered.
         if link.held or (flags & Flag.RESENT and link.returning and now < self._recover_until):
             if not link.held:
@@ -128,6 +142,8 @@ class Dispatch(Tracking):
             return
         if flags & Flag.RESENT and pending.key in self._recent:
             self.counters["duplicate casts dropped"] += 1
+            # If others wait behind it, it has had its turn.
+            self._unstall(link, pending)
             self._confirm(link, pending)
             return
         if self.draining:
@@ -215,16 +231,21 @@ class Dispatch(Tracking):
                 self._route(now, copy)
 
     def _stays_stalled(self, link: Link, pending: Pending) -> bool:
-        queue = pending.destination.queue
-        first = link.stalled.get(queue)
-        if first is None or pending.flags & Flag.CONFIRM:
+        if pending.destination.queue not in link.stalled or pending.flags & Flag.CONFIRM:
             return False
-        if int.from_bytes(pending.key[12:]) == first and pending.flags & Flag.RESENT:
-            del link.stalled[queue]
+        if self._unstall(link, pending):
             return False
         text, details = explain.overloaded(pending.destination, "behind a refused cast")
         self.tell(link, pending.key, Outcome.OVERLOADED, text, details)
         return True
+
+    def _unstall(self, link: Link, pending: Pending) -> bool:
+        """Let later casts to its queue come if ``pending`` is the refused one that they wait for."""
+        queue = pending.destination.queue
+        is_first = link.stalled.get(queue) == int.from_bytes(pending.key[12:]) and bool(pending.flags & Flag.RESENT)
+        if is_first:
+            del link.stalled[queue]
+        return is_first
 
     def _fan_out(self, now: float, link: Link, pending: Pending) -> None:
         destination = pending.destination
@@ -240,7 +261,7 @@ class Dispatch(Tracking):
             copy = self._copy(pending)
             if not consumer.accepts >> form & 1:
                 consumer.backlog.count_dropped("format not accepted")
-                self._dropped(now, copy, Outcome.PROTOCOL)
+                self.record(now, copy, Outcome.PROTOCOL)
             elif consumer.ready:
                 self._deliver(now, copy, consumer)
                 reached += 1
@@ -250,11 +271,11 @@ class Dispatch(Tracking):
                 reached += 1
             else:
                 consumer.backlog.count_dropped("full")
-                self._dropped(now, copy, Outcome.OVERLOADED)
+                self.record(now, copy, Outcome.OVERLOADED)
         if not reached:
             destination.queue.count_dropped("fanout: no consumer")
             if not destination.consumers:
-                self._dropped(now, self._copy(pending), Outcome.NO_CONSUMER)
+                self.record(now, self._copy(pending), Outcome.NO_CONSUMER)
         if flags & Flag.CONFIRM:
             self._confirm(link, pending, reached)
 
@@ -352,14 +373,17 @@ class Dispatch(Tracking):
             consumer.in_flight[key] = pending
             self._unknown(link, "reply of an earlier attempt")
             return
-        outcome = _OK if kind != _FAULT else _REMOTE_ERROR
+        outcome, error = _OK if kind != _FAULT else _REMOTE_ERROR, ""
         if lengths:
-            part, outcome = self._malformed_reply(link, key), _PROTOCOL
+            if kind == _FAULT and lengths == part[38] << 8 and 40 + part[38] <= len(part):
+                part, error = without_error(part)
+            else:
+                part, outcome = self._malformed_reply(link, key), _PROTOCOL
         caller, slot = pending.link, pending.slot
         if caller is None or slot is None:
             self.counters["late replies"] += 1
             if caller is None:
-                self._dropped(now, pending, Outcome.PROTOCOL)  # a cast is to be settled, not answered
+                self.record(now, pending, Outcome.PROTOCOL)  # a cast is to be settled, not answered
         else:
             caller.outbox.append(part)
             if not caller.marked:
@@ -374,8 +398,9 @@ class Dispatch(Tracking):
                 pending.destination.statistics.ended(outcome, now - pending.received_at)
             log = self.log
             if log is not None:
-                log.ended(now, pending, outcome, len(part) if type(part) is bytes else size_of(part), handler_us)
+                log.ended(now, pending, outcome, len(part) if type(part) is bytes else size_of(part), handler_us, error)
         consumer.settled += 1
+        consumer.progressed_at = now
         if consumer.level != ALONE:
             self._relieved(now, consumer)
         shared, own, backlog = consumer.queues
@@ -409,6 +434,7 @@ class Dispatch(Tracking):
             del in_flight[key]
             self.record(now, pending, outcome, handler_us)
             consumer.settled += 1
+        consumer.progressed_at = now
         self._relieved(now, consumer)
         self.feed(now, consumer)
 
@@ -419,6 +445,8 @@ class Dispatch(Tracking):
         if pending is None or pending.attempt != part[9] or part[36:40] != b"\0\0\0\0":
             self._unknown(link, "item of an unknown call")
             return
+        if consumer is not None:
+            consumer.progressed_at = now
         caller = pending.link
         if caller is None or pending.slot is None:
             return
@@ -502,7 +530,7 @@ class Dispatch(Tracking):
             consumer.backlog.remove(pending)
             self.disarm(pending)
             pending.destination.queue.count_dropped("fanout: consumer left")
-            self._dropped(now, pending, Outcome.NO_CONSUMER)
+            self.record(now, pending, Outcome.NO_CONSUMER)
         waiting: list[Pending] = []
         for pending in reversed(again):
             if pending.key not in unsent:
@@ -522,6 +550,8 @@ class Dispatch(Tracking):
 
     def caller_gone(self, now: float, link: Link) -> None:
         """Nobody waits for the calls of ``link`` any more. Its casts go on, also those that are held."""
+        if undelivered := link.unacknowledged_of(_ANSWERS):
+            self.counters["answers to a caller that has gone"] += undelivered
         for pending in list(link.calls.values()):
             self.finish(now, pending, Outcome.CANCELLED)
             self.withdraw(pending)

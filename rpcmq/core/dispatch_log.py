@@ -21,7 +21,7 @@ from rpcmq.core.links import Link, LinkTable
 from rpcmq.core.settings import Settings
 from rpcmq.core.topics import Pending
 from rpcmq.errors import Outcome
-from rpcmq.latency.record import MARK, NOT_REPORTED, RECORD, BlockKind, NameKind, framed, name_entry
+from rpcmq.latency.record import MARK, MAX_ERROR, NOT_REPORTED, RECORD, BlockKind, NameKind, framed, name_entry
 from rpcmq.wire import size_of
 
 __all__ = ["CHUNK_RECORDS", "Chunk", "DispatchLog", "Sink"]
@@ -144,9 +144,15 @@ class DispatchLog:
     # --- records -----------------------------------------------------------------------------
 
     def ended(
-        self, now: float, pending: Pending, outcome: int, reply_bytes: int = 0, handler_us: int = NOT_REPORTED
+        self,
+        now: float,
+        pending: Pending,
+        outcome: int,
+        reply_bytes: int = 0,
+        handler_us: int = NOT_REPORTED,
+        error: str = "",
     ) -> None:
-        """``pending`` has ended. To be said once of each."""
+        """``pending`` has ended; ``error`` names the class of what its method raised. To be said once of each."""
         part = pending.message
         link = pending.link
         numbers = self._numbers
@@ -160,7 +166,7 @@ class DispatchLog:
             self._records, self._end,
             part, pending.number, pending.received_at, pending.dispatched_at, now, target, caller, server,
             len(part) if type(part) is bytes else size_of(part), reply_bytes, handler_us, outcome, pending.attempt,
-            b"" if not part[39] else _trace_id(part),
+            0 if not error else self._error(error), b"" if not part[39] else _trace_id(part),
         )  # fmt: skip
         self._end += _SIZE
         if self._end == _FULL:
@@ -188,6 +194,15 @@ class DispatchLog:
             self._new_names += 1
             self._names += name_entry(number, kind, *texts)
         numbers[thing] = number
+        return number
+
+    def _error(self, error: str) -> int:
+        number = self._numbers.get((NameKind.ERROR, error))
+        if number is None:
+            # What the record has no room for is not said.
+            if self._name_count >= MAX_ERROR:
+                return 0
+            number = self._number(error, NameKind.ERROR, error)
         return number
 
     def caller_gone(self, link: Link) -> None:
@@ -264,7 +279,7 @@ class DispatchLog:
         self._in_flight.append(
             RECORD.pack(
                 part, pending.number, pending.received_at, pending.dispatched_at, now, *self._define(pending),
-                size_of(part), 0, NOT_REPORTED, 0, pending.attempt, _trace_id(part),
+                size_of(part), 0, NOT_REPORTED, 0, pending.attempt, 0, _trace_id(part),
             )
         )  # fmt: skip
         if len(self._in_flight) >= CHUNK_RECORDS:

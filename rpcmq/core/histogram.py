@@ -15,7 +15,7 @@ from itertools import accumulate
 from math import ceil, inf, log2
 from typing import Any
 
-__all__ = ["SCALE", "Histogram"]
+__all__ = ["SCALE", "Histogram", "microseconds"]
 
 SCALE = 5
 """Buckets an octave, as a power of two."""
@@ -27,6 +27,11 @@ _MIDDLE = 2 * _BASE / (1 + _BASE)
 # What the exponents of a double allow, and a 64-bit count: bounds for histograms read from elsewhere.
 _INDEX_RANGE = (-1075 * _PER_OCTAVE, 1024 * _PER_OCTAVE - 1)
 _MAX_COUNT = 2**63 - 1
+
+
+def microseconds(seconds: float) -> int:
+    """A duration as it is counted and kept everywhere: whole microseconds, nearest, never negative."""
+    return max(0, int(seconds * 1e6 + 0.5))
 
 
 class Histogram:

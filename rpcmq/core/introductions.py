@@ -9,17 +9,27 @@ from rpcmq.wire import Kind, control
 __all__ = ["introduce"]
 
 
-def introduce(caller: Link, key: bytes, destination: Destination, ticket: str) -> None:
-    """Tell ``caller`` where a consumer of ``destination`` listens, and that consumer who will come."""
+def introduce(caller: Link, key: bytes, destination: Destination, ticket: str) -> Link | None:
+    """Tell ``caller`` where a consumer of ``destination`` listens, and that consumer who will come.
+
+    Returns:
+        The consumer's link; None if there is none that listens.
+    """
     candidates = [c for c in destination.consumers if c.link.answering]
     listening = [c for c in candidates if c.peer_url]
     if not listening:
         reason = "has no peer socket" if candidates else "has no consumer that answers"
         body = {"text": f"{destination.name!r} {reason}", "url": ""}
         caller.send(control(Kind.INTRODUCTION, body, key=key))
-        return
+        return None
     target = min(listening, key=lambda c: len(c.in_flight))
     common = {"ticket": ticket, "topic": destination.name}
-    target.link.send(control(Kind.INTRODUCTION, common | {"identity": caller.identity, "url": ""}, key=key))
-    answer = common | {"identity": target.link.identity, "url": target.peer_url, "accepts": target.accepts}
+    if caller.permits is not None and target.link.permits is not None:
+        # Each accepts the other's key, and no other, on the connection that comes of this.
+        callers, targets = ({"key": link.permits.account.key.public} for link in (caller, target.link))
+    else:
+        callers = targets = {}
+    target.link.send(control(Kind.INTRODUCTION, common | callers | {"identity": caller.identity, "url": ""}, key=key))
+    answer = common | targets | {"identity": target.link.identity, "url": target.peer_url, "accepts": target.accepts}
     caller.send(control(Kind.INTRODUCTION, answer, key=key))
+    return target.link

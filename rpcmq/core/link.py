@@ -9,6 +9,7 @@ loses nothing and doubles nothing as long as both processes live.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 from itertools import chain
 
 from rpcmq.errors import ProtocolError
@@ -165,6 +166,10 @@ class Session:
         sent, unsent = list(self._sent), self.outbox
         self._start()
         return sent, unsent
+
+    def unacknowledged_of(self, kinds: Collection[int]) -> int:
+        """How many messages of ``kinds`` are still to be sent, or were sent and not acknowledged."""
+        return sum(part[5] in kinds for part in chain(self._sent, self.outbox))
 
     @property
     def unacknowledged(self) -> int:

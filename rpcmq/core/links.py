@@ -17,16 +17,19 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from math import ceil
 from struct import pack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rpcmq.core.explain import shortened
 from rpcmq.core.link import Session
 from rpcmq.core.settings import Settings
-from rpcmq.core.topics import Consumer, Pending, Queue
+from rpcmq.core.topics import Consumer, Destination, Pending, Queue
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import VERSION, Flag, Kind, body_of, control, message, size_of
 
-__all__ = ["QUEUE_TYPES", "Link", "LinkState", "LinkTable"]
+if TYPE_CHECKING:
+    from rpcmq.core.guard import Account, Guard
+
+__all__ = ["QUEUE_TYPES", "Handler", "Link", "LinkState", "LinkTable"]
 
 QUEUE_TYPES = ("roundrobin", "pubsub")
 _MAX_IDENTITY_BYTES = 255
@@ -48,9 +51,9 @@ class Link(Session):
     """A process's connection of one queue type, which outlives the ZeroMQ connection under it."""
 
     __slots__ = (
-        "accepts", "answering", "calls", "claims", "consumers", "counters", "description", "handle", "heard",
-        "held", "identity", "lapsed", "origin", "patterns", "queue_type", "returning", "role", "route", "since",
-        "stalled", "state", "token", "window",
+        "accepts", "answering", "calls", "claims", "consumers", "counters", "description", "granted",
+        "granted_casts", "handle", "handlers", "heard", "held", "identity", "lapsed", "origin", "patterns", "permits",
+        "queue_type", "returning", "role", "route", "since", "stalled", "state", "token", "window",
     )  # fmt: skip
 
     def __init__(self, dirty: list[Session], identity: str, queue_type: str, handle: int, router_id: int) -> None:
@@ -85,6 +88,17 @@ class Link(Session):
         self.patterns: dict[tuple[bytes, bytes], None] = {}
         self.window: Any = None
         self.counters: Counter[str] = Counter()
+        #: What its messages are given to, by kind.
+        self.handlers: list[Handler] = []
+        #: The key that it belongs to, and what that was found to be allowed; None without CURVE.
+        self.permits: Any = None
+        #: Where it may send calls, and casts to one consumer, as far as that was decided; None: anywhere.
+        self.granted: set[Destination] | None = None
+        self.granted_casts: set[Destination] | None = None
+
+
+#: Takes one message of a link.
+Handler = Callable[[float, Link, bytes], None]
 
 
 class LinkTable:
@@ -111,7 +125,8 @@ class LinkTable:
         self._on_changed = on_changed
         self._identities: dict[tuple[str, str], Link] = {}
         self._handles: dict[bytes, Link] = {}
-        self._next_handle = (boot // 1000 & 0xFFFFFFFF) << 32
+        # Never those of an earlier life, whose processes are still to come back: lives may begin in the same second.
+        self._next_handle = (boot // 1000 & 0xFFFFFFFF) << 32 | boot % 1000 << 22
         #: Links that are away, the longest first; and those of them whose consumers still wait for them.
         self._away: OrderedDict[Link, None] = OrderedDict()
         self._spared: OrderedDict[Link, None] = OrderedDict()
@@ -121,6 +136,10 @@ class LinkTable:
         self._next_look = 0.0
         self._probing = False
         self._next_probe = 0.0
+        #: What the messages of a link are given to, by kind.
+        self.handlers: list[Handler] = []
+        #: Looks at the keys of those who connect; None without CURVE.
+        self.guard: Guard | None = None
         self.routes: dict[bytes, Link] = {}
         self.dirty: list[Session] = []
         self.draining = False
@@ -140,6 +159,13 @@ class LinkTable:
         """The link of the process ``identity``."""
         return self._identities.get((identity, queue_type))
 
+    def of_identity(self, identity: str) -> Iterator[Link]:
+        """The links of the process ``identity``."""
+        for queue_type in QUEUE_TYPES:
+            link = self._identities.get((identity, queue_type))
+            if link is not None:
+                yield link
+
     # --- handshake ---------------------------------------------------------------------------
 
     def stranger(self, route: bytes, part: bytes) -> list[bytes]:
@@ -147,15 +173,23 @@ class LinkTable:
         self.counters["stranger"] += 1
         return [control(Kind.REFUSED, {"reason": "hello-first", "text": "say HELLO before anything else"})]
 
-    def hello(self, now: float, route: bytes, part: bytes) -> bytes | None:
-        """A process introduces itself. Returns the refusal to send to ``route``, or None if it is welcome."""
+    def hello(self, now: float, route: bytes, part: bytes, user: str = "") -> bytes | None:
+        """A process introduces itself. Returns the refusal to send to ``route``, or None if it is welcome.
+
+        Args:
+            user: the public key of its connection; empty without CURVE.
+        """
         body = body_of(part)
         identity, queue_type, token = body.get("identity"), body.get("queue_type"), body.get("token")
         problem = self._problem(identity, queue_type, body)
+        account: Account | None = None
+        if self.guard is not None and not problem:
+            account = self.guard.account_of(user)
+            problem = self.guard.problem(account, identity)  # type: ignore[arg-type]
         if problem:
             return self._refusal(*problem)
         link = self._identities.get((identity, queue_type))  # type: ignore[arg-type]
-        if link is not None and token != link.token:
+        if link is not None and (token != link.token or not self._owns(account, link)):
             if link.state is not LinkState.AWAY:
                 # The old connection may be dead without our having noticed: a send will tell.
                 link.close_with(message(Kind.HEARTBEAT, flags=Flag.ANSWER_WANTED))
@@ -171,8 +205,19 @@ class LinkTable:
             self.end(now, link, "started over")
         if len(self._identities) >= self._settings.max_links:
             return self._refusal("too-many-links", f"the router has its {self._settings.max_links} links")
-        self._connect(now, self._create(identity, queue_type, body), route, body, None)  # type: ignore[arg-type]
+        if account is not None and self.guard is not None and not self.guard.has_room(account):
+            text = f"key {account.key.name!r} has its {account.links} links"
+            return self._refusal("too-many-links", text)
+        link = self._create(identity, queue_type, body)  # type: ignore[arg-type]
+        if account is not None and self.guard is not None:
+            account.links += 1
+            self.guard.attach(link, account)
+        self._connect(now, link, route, body, None)
         return None
+
+    def _owns(self, account: Account | None, link: Link) -> bool:
+        """A token is worth nothing under another key."""
+        return link.permits is None or link.permits.account is account
 
     def _problem(self, identity: object, queue_type: object, body: dict[str, Any]) -> tuple[str, str] | None:
         if self.draining:
@@ -201,6 +246,7 @@ class LinkTable:
             handle = self._unused_handle()
         link = Link(self.dirty, identity, queue_type, handle, self._settings.router_id)  # type: ignore[arg-type]
         link.returning = returning
+        link.handlers = self.handlers
         link.token = self._new_token()
         self._identities[identity, queue_type] = link
         self._handles[link.origin] = link
@@ -233,6 +279,8 @@ class LinkTable:
         link.disconnected()
         link.greet(self._welcome(link, resume is not None))
         link.counters["connects"] += 1
+        if self.guard is not None:
+            self.guard.seen(now, link)
         self._set_state(now, link, LinkState.ANSWERING)
 
     def _welcome(self, link: Link, resumed: bool) -> bytes:
@@ -251,6 +299,7 @@ class LinkTable:
                 "heartbeat_seconds": settings.heartbeat_seconds,
                 "unresponsive_seconds": settings.unresponsive_seconds,
                 "max_message_bytes": settings.message_max_bytes,
+                "error_names": True,
             },
         )
 
@@ -294,6 +343,8 @@ class LinkTable:
         link.state = LinkState.ENDED
         link.answering = False
         self.counters["links ended"] += 1
+        if self.guard is not None:
+            self.guard.detach(link)
         self._on_ended(now, link, reason)
 
     def answers_again(self, now: float, link: Link) -> None:

@@ -27,11 +27,13 @@ MAX_WAITING = 10_000
 class PeerLink:
     """A direct connection to another process, in either direction."""
 
-    def __init__(self, dirty: list[PeerLink], route: bytes, identity: str) -> None:
+    def __init__(self, dirty: list[PeerLink], route: bytes, identity: str, key: str = "") -> None:
         self._dirty = dirty
         self._sequence = 0
         self.route = route
         self.identity = identity
+        #: Its public key; empty without CURVE.
+        self.key = key
         self.outbox: list[bytes] = []
         self.origin = b""
         self.welcomed = False
@@ -60,7 +62,8 @@ class Peers:
     def __init__(self, identity: str, serving: Serving) -> None:
         self._identity = identity
         self._serving = serving
-        self._tickets: dict[str, tuple[str, float]] = {}
+        #: Ticket -> identity, public key (empty without CURVE), and until when it is good.
+        self._tickets: dict[str, tuple[str, str, float]] = {}
         self._handles = 0
         self.links: dict[bytes, PeerLink] = {}
         self.dirty: list[PeerLink] = []
@@ -68,22 +71,37 @@ class Peers:
         self.changed: list[Call] = []
         self.refused: Counter[str] = Counter()
 
-    def expect(self, now: float, ticket: str, identity: str) -> None:
-        """The router has announced a caller."""
-        self._tickets = {t: v for t, v in self._tickets.items() if v[1] > now}
-        self._tickets[ticket] = identity, now + TICKET_SECONDS
+    def expect(self, now: float, ticket: str, identity: str, key: str = "") -> None:
+        """The router has announced a caller, who will come with the public ``key``."""
+        self._tickets = {t: v for t, v in self._tickets.items() if v[2] > now}
+        self._tickets[ticket] = identity, key, now + TICKET_SECONDS
 
-    def connect(self, route: bytes, identity: str, ticket: str) -> PeerLink:
+    def expects(self, now: float, key: str) -> bool:
+        """Whether a caller with the public ``key`` was announced and has not come yet."""
+        return any(known == key and now < until for _, known, until in self._tickets.values())
+
+    def revoked(self, key: str) -> list[PeerLink]:
+        """The router does not accept ``key`` any more: forget its tickets; returns the links to end."""
+        self._tickets = {t: v for t, v in self._tickets.items() if v[1] != key}
+        return [link for link in self.links.values() if link.key == key]
+
+    def connect(self, route: bytes, identity: str, ticket: str, key: str = "") -> PeerLink:
         """Begin a link to ``identity`` over the new connection ``route``."""
-        link = self.links[route] = PeerLink(self.dirty, route, identity)
+        link = self.links[route] = PeerLink(self.dirty, route, identity, key)
         link.send(control(Kind.HELLO, {"identity": self._identity, "ticket": ticket, "versions": [VERSION]}))
         return link
 
-    def receive(self, now: float, route: bytes, batch: bytes, payloads: tuple[bytes | memoryview, ...] = ()) -> None:
-        """What came on ``route``. Never raises on bad input."""
+    def receive(
+        self, now: float, route: bytes, batch: bytes, payloads: tuple[bytes | memoryview, ...] = (), user: str = ""
+    ) -> None:
+        """What came on ``route``. Never raises on bad input.
+
+        Args:
+            user: the public key that the connection was authenticated with; looked at for HELLO only.
+        """
         try:
             for part in split(batch, payloads):
-                self._message(now, route, part)
+                self._message(now, route, part, user)
         except ProtocolError as error:
             self.refused[error.reason] += 1
 
@@ -106,11 +124,11 @@ class Peers:
                     task.lost = True
         link.on_change()
 
-    def _message(self, now: float, route: bytes, part: bytes) -> None:
+    def _message(self, now: float, route: bytes, part: bytes, user: str) -> None:
         kind = part[5]
         link = self.links.get(route)
         if kind == Kind.HELLO:
-            self._hello(now, route, part)
+            self._hello(now, route, part, user)
         elif link is None:
             raise ProtocolError("a message from a peer that has not shown a ticket", "stranger")
         elif kind == Kind.WELCOME:
@@ -130,11 +148,11 @@ class Peers:
         else:
             raise ProtocolError(f"kind {kind:#04x} is not for a direct link", "kind")
 
-    def _hello(self, now: float, route: bytes, part: bytes) -> None:
+    def _hello(self, now: float, route: bytes, part: bytes, user: str) -> None:
         body = body_of(part)
-        identity, deadline = self._tickets.pop(str(body.get("ticket")), ("", 0.0))
-        link = PeerLink(self.dirty, route, identity)
-        if not identity or deadline < now or body.get("identity") != identity:
+        identity, key, deadline = self._tickets.pop(str(body.get("ticket")), ("", "", 0.0))
+        link = PeerLink(self.dirty, route, identity, key)
+        if not identity or deadline < now or body.get("identity") != identity or user != key:
             self.refused["ticket"] += 1
             link.send(control(Kind.REFUSED, {"reason": "ticket", "text": "the ticket is unknown or too old"}))
             return

@@ -9,7 +9,7 @@ sends what ``dirty`` links have in their outboxes, one batch a link, and perform
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from traceback import format_exc
 from typing import Any
 
@@ -18,10 +18,12 @@ from rpcmq.core.directory import Directory
 from rpcmq.core.dispatch import Dispatch
 from rpcmq.core.dispatch_log import DispatchLog, Sink
 from rpcmq.core.explain import shortened
+from rpcmq.core.guard import Guard
 from rpcmq.core.introductions import introduce
 from rpcmq.core.link import Session
-from rpcmq.core.links import Link, LinkState, LinkTable
+from rpcmq.core.links import Handler, Link, LinkState, LinkTable
 from rpcmq.core.pubsub import PubSub
+from rpcmq.core.rights import Key
 from rpcmq.core.settings import Settings
 from rpcmq.core.statistics import overview
 from rpcmq.core.topics import Consumer
@@ -30,7 +32,6 @@ from rpcmq.wire import SESSION_KINDS, Address, Kind, body_of, control, parse, sp
 
 __all__ = ["Router"]
 
-Handler = Callable[[float, Link, bytes], None]
 _MAX_GROUP = 255
 #: Kinds whose ProtocolError is answered with an ERROR for that very message.
 _ANSWERED = (
@@ -79,6 +80,10 @@ class Router:
         self.actions: list[Action] = []
         #: Messages not used because their sender broke the protocol, by reason.
         self.refused: Counter[str] = Counter()
+        #: Who may connect and do what; None: everybody anything.
+        self.guard: Guard | None = None
+        #: What an operator must know of how it is set up.
+        self.warnings: list[str] = []
         self._new_token = new_token
         dispatch = self.dispatch
         self._handlers: list[Handler] = [_not_for_a_router] * 256
@@ -105,6 +110,7 @@ class Router:
         }
         for kind, handler in table.items():
             self._handlers[kind] = handler
+        self.links.handlers = self._handlers
 
     @property
     def dirty(self) -> list[Session]:
@@ -113,8 +119,21 @@ class Router:
 
     # --- inputs ------------------------------------------------------------------------------
 
-    def receive(self, now: float, route: bytes, batch: bytes, payloads: Sequence[bytes | memoryview] = ()) -> None:
-        """What came in one ZeroMQ message on the connection ``route``. Never raises on bad input."""
+    def authorise(self, now: float, keys: Iterable[Key]) -> None:
+        """From now on only connections with these keys are taken; links of others end at once."""
+        if self.guard is None:
+            self.guard = self.links.guard = Guard(self.settings, self.links, self.refused, self._act, self._handlers)
+            self.dispatch.allows = self.guard.may_send
+        self.guard.authorise(now, keys)
+
+    def receive(
+        self, now: float, route: bytes, batch: bytes, payloads: Sequence[bytes | memoryview] = (), user: str = ""
+    ) -> None:
+        """What came in one ZeroMQ message on the connection ``route``. Never raises on bad input.
+
+        Args:
+            user: the public key that the connection was authenticated with; looked at for HELLO only.
+        """
         link = self.links.routes.get(route)
         try:
             parts = split(batch, payloads)
@@ -122,19 +141,18 @@ class Router:
             self._offence(now, route, link, None, error)
             return
         if link is None or parts[0][5] < SESSION_KINDS:
-            self._about_link(now, route, link, parts)
+            self._about_link(now, route, link, parts, user)
             return
         link.heard = now
         if not link.answering:
             self.links.answers_again(now, link)
-        self._handle(now, link, parts)
+        self._handle(now, link, parts, link.handlers)
         size_bytes = len(batch)
         if payloads:
             size_bytes += sum(map(len, payloads))
         link.note_received(len(parts), size_bytes)
 
-    def _handle(self, now: float, link: Link, parts: list[bytes]) -> None:
-        handlers = self._handlers
+    def _handle(self, now: float, link: Link, parts: list[bytes], handlers: list[Handler]) -> None:
         for part in parts:
             try:
                 handlers[part[5]](now, link, part)
@@ -153,7 +171,8 @@ class Router:
         """Do what is due."""
         self.dispatch.tick(now)
         for link, held in self.dispatch.let_go(now):
-            self._handle(now, link, held)
+            # Looked at when they came, and acknowledged.
+            self._handle(now, link, held, self._handlers)
         self.dispatch.let_gone()
         self.directory.tick(now)
         for link in self.links.tick(now):
@@ -184,6 +203,9 @@ class Router:
             self.log.close(now, self.dispatch.unsettled())
             self.log = self.dispatch.log = None
 
+    def _act(self, action: Action) -> None:
+        self.actions.append(action)
+
     def _progress(self) -> tuple[int, int]:
         return self.dispatch.last_number, self.dispatch.calls_in_flight
 
@@ -194,7 +216,7 @@ class Router:
 
     # --- links -------------------------------------------------------------------------------
 
-    def _about_link(self, now: float, route: bytes, link: Link | None, parts: list[bytes]) -> None:
+    def _about_link(self, now: float, route: bytes, link: Link | None, parts: list[bytes], user: str) -> None:
         part = parts[0]
         if len(parts) > 1 and link is not None:
             self._offence(now, route, link, None, ProtocolError("a message about the link must stand alone", "batch"))
@@ -202,7 +224,7 @@ class Router:
         try:
             parse(part)
             if part[5] == Kind.HELLO:
-                refusal = self.links.hello(now, route, part)
+                refusal = self.links.hello(now, route, part, user)
                 if refusal is not None:
                     self.actions.append(Answer(route, refusal))
             elif link is None:
@@ -315,7 +337,9 @@ class Router:
 
     def _introduce(self, now: float, link: Link, part: bytes) -> None:
         destination = self.directory.resolve(now, part)
-        introduce(link, part[16:36], destination, self._new_token())
+        target = introduce(link, part[16:36], destination, self._new_token())
+        if target is not None and self.guard is not None:
+            self.guard.introduced(link, target)
 
     def _query(self, now: float, link: Link, part: bytes) -> None:
         what = str(body_of(part).get("what", "overview"))

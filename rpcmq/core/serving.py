@@ -22,6 +22,7 @@ _unpack = HEADER.unpack_from
 # Looking up a member of an enum costs on the hot path.
 _CAST = int(Kind.CAST)
 _REQUEST = int(Kind.REQUEST)
+_ANSWERS = (int(Kind.REPLY), int(Kind.FAULT), int(Kind.END))
 
 
 class Registration:
@@ -149,6 +150,8 @@ class Serving:
         if welcome.resumed:
             return
         self._settled.clear()
+        if void := sum(part[5] in _ANSWERS for part in (*welcome.sent, *welcome.unsent)):
+            self.counters["late answers"] += void
         for registration in self.registrations.values():
             routed = [task for task in registration.running.values() if task.sender is self._uplink]
             for task in routed:
@@ -280,9 +283,12 @@ class Serving:
                 return task
         return None
 
-    def answer(self, now: float, task: Task, kind: int, format: int, payload: bytes | memoryview) -> None:
-        """REPLY, FAULT or END: the task is done."""
+    def answer(
+        self, now: float, task: Task, kind: int, format: int, payload: bytes | memoryview, error: bytes = b""
+    ) -> None:
+        """REPLY, FAULT or END: the task is done. ``error`` names the class of what was raised, for the router's log."""
         if not self._finish(task):
+            self.counters["late answers"] += 1
             return
         task.sender.send(
             message(
@@ -291,10 +297,15 @@ class Serving:
                 format=format,
                 ttl=microseconds(now - task.received_at),
                 key=task.key,
+                method=error if error and self._takes_error(task) else b"",
                 attempt=task.attempt,
                 consumer=task.registration.tag,
             )
         )
+
+    def _takes_error(self, task: Task) -> bool:
+        """Whether a FAULT may name the error: to a router that says so."""
+        return task.sender is self._uplink and self._uplink.router.get("error_names") is True
 
     def _finish(self, task: Task) -> bool:
         """``task`` is done; whether somebody wants to know."""

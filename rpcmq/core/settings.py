@@ -19,6 +19,8 @@ class Settings:
     consumer_grace_seconds: float = 0.5
     recovery_seconds: float = 1.0
     max_links: int = 100_000
+    max_links_per_key: int = 10_000
+    messages_per_second: float = 0.0
     outbox_max_bytes: int = 64 << 20
     outbox_max_messages: int = 100_000
     queue_max_messages: int = 100_000

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from rpcmq.core.links import Link
+from rpcmq.core.stuck import count_stuck, stuck_rows
 from rpcmq.core.topics import Consumer, Pending, Queue, Topic
 from rpcmq.errors import Outcome, ProtocolError
 
@@ -16,6 +18,7 @@ __all__ = ["VIEWS", "overview"]
 #: A view lists at most so many rows; ``truncated`` tells how many more there are.
 MAX_ROWS = 2000
 QUANTILES = (0.5, 0.9, 0.99)
+_FORMATS = {"json": 1, "pickle": 2, "dill": 3}
 _OUTCOMES = {int(outcome): outcome.name.lower() for outcome in Outcome}
 
 
@@ -42,11 +45,33 @@ def _summary(router: Router, now: float) -> dict[str, Any]:
         "links": len(router.links),
         "topics": len(router.directory),
         "calls_in_flight": dispatch.calls_in_flight,
+        "stuck": count_stuck(router.directory, now),
         "published": dict(router.pubsub.published),
         "refused": dict(router.refused),
         "counters": dict(dispatch.counters + router.links.counters),
+        "warnings": list(router.warnings),
+        "security": _security(router),
         "dispatch_log": router.log.sink.statistics() if router.log is not None else None,
     }
+
+
+def _security(router: Router) -> dict[str, Any] | None:
+    """None without CURVE."""
+    guard = router.guard
+    if guard is None:
+        return None
+    refused: Counter[str] = Counter()
+    for account in guard:
+        refused.update(account.refused)
+    return {"keys": sum(1 for _ in guard), "refused": dict(refused)}
+
+
+def _keys(router: Router, now: float) -> dict[str, Any]:
+    return _rows("keys", router.guard.rows(now) if router.guard is not None else [])
+
+
+def _stuck(router: Router, now: float) -> dict[str, Any]:
+    return _rows("stuck", stuck_rows(router.directory, router.links, now))
 
 
 def _rows(name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -63,6 +88,8 @@ def _process(link: Link, now: float) -> dict[str, Any]:
         "identity": link.identity,
         "queue_type": link.queue_type,
         "role": link.role,
+        "key": link.permits.account.key.name if link.permits is not None else None,
+        "accepts": [name for name, number in _FORMATS.items() if link.accepts >> number & 1],
         "state": link.state.value,
         "connected_seconds": round(now - link.since, 3),
         "silent_seconds": round(now - link.heard, 3),
@@ -176,4 +203,6 @@ VIEWS = {
     "topics": _topics,
     "calls": _calls,
     "methods": _methods,
+    "keys": _keys,
+    "stuck": _stuck,
 }

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from math import inf
 from typing import TYPE_CHECKING
 
-from rpcmq.core.histogram import Histogram
+from rpcmq.core.histogram import Histogram, microseconds
 from rpcmq.errors import Outcome
 from rpcmq.wire import Address, size_of
 
@@ -153,7 +153,7 @@ class Consumer:
     """A process's registration on a topic. Mutated by the dispatch engine only."""
 
     __slots__ = (
-        "accepts", "backlog", "credit", "in_flight", "level", "link", "peer_url", "queues", "server",
+        "accepts", "backlog", "credit", "in_flight", "level", "link", "peer_url", "progressed_at", "queues", "server",
         "settled", "stopping", "tag", "topic",
     )  # fmt: skip
 
@@ -169,6 +169,8 @@ class Consumer:
         self.queues = (topic.queue, topic.server(server).queue, self.backlog)
         self.in_flight: dict[bytes, Pending] = {}
         self.settled = 0
+        #: When it answered or settled something last, or sent an item or a sign of life.
+        self.progressed_at = 0.0
         #: Where the process listens for peers; empty if it does not.
         self.peer_url = ""
         #: Where it stands in the topic's LeastInFlight.
@@ -262,7 +264,11 @@ class LeastInFlight:
 
 
 class Statistics:
-    """What became of the messages of one (topic, server, fanout-less) address and method."""
+    """What became of the messages of one (topic, server, fanout-less) address and method.
+
+    Each message, and each copy of one, counts once, when it ends: just as the dispatch log has one record of it, so
+    the outcomes are those of its records, and the latency is the histogram of their ``total_us``.
+    """
 
     __slots__ = ("_answered", "_latency", "_outcomes", "calls", "casts", "method", "name")
 
@@ -286,12 +292,8 @@ class Statistics:
 
     def ended(self, outcome: int, seconds: float) -> None:
         """A message ended with ``outcome``, ``seconds`` after it came."""
-        self.refused(outcome)
-        self._latency.record(seconds * 1e6)
-
-    def refused(self, outcome: int) -> None:
-        """A message was not taken."""
         self._outcomes[outcome] = self._outcomes.get(outcome, 0) + 1
+        self._latency.record(microseconds(seconds))
 
     @property
     def outcomes(self) -> dict[int, int]:
@@ -301,14 +303,14 @@ class Statistics:
 
     @property
     def latency(self) -> Histogram:
-        """Microseconds from receipt in the router to the reply (calls) or settlement (casts)."""
+        """Whole microseconds from receipt in the router to the end, however that came."""
         self._count()
         return self._latency
 
     def _count(self) -> None:
         answered, self._answered = self._answered, {}
         for seconds, count in answered.items():
-            self._latency.record(seconds * 1e6, count)
+            self._latency.record(microseconds(seconds), count)
         if answered:
             self._outcomes[_OK] = self._outcomes.get(_OK, 0) + sum(answered.values())
 
@@ -317,7 +319,8 @@ class Topic:
     """All that the router knows of one (exchange, topic)."""
 
     __slots__ = (
-        "address", "consumers", "group", "groups", "last_seen", "queue", "ready", "registered", "servers", "targets",
+        "address", "consumers", "copies", "group", "groups", "last_seen", "queue", "ready", "registered", "servers",
+        "targets",
     )  # fmt: skip
 
     def __init__(self, address: Address, group: str = "") -> None:
@@ -326,6 +329,8 @@ class Topic:
         self.group = group
         #: The groups that get a copy of each message.
         self.groups: dict[str, Topic] = {}
+        #: Of a group: where the copies of the messages that call a method go, by the method.
+        self.copies: dict[str, Destination] = {}
         self.queue = Queue(f"{address} (group {group})" if group else str(address))
         self.consumers: dict[Consumer, None] = {}
         self.ready = LeastInFlight()

@@ -145,20 +145,14 @@ class Tracking:
             self.finish(now, pending, outcome)
             self.tell(pending.link, pending.key, outcome, text, details)
             return False
-        self._dropped(now, pending, outcome)
+        self.record(now, pending, outcome)
         if caster is not None:
             if outcome is Outcome.OVERLOADED and not pending.flags & Flag.CONFIRM:
                 # The order of this sender's casts to the queue is kept: later ones are refused too,
                 # until it starts again with this one.
                 caster.stalled[pending.destination.queue] = int.from_bytes(pending.key[12:])
             self.tell(caster, pending.key, outcome, text, details)
-            pending.destination.statistics.refused(outcome)
         return False
-
-    def _dropped(self, now: float, pending: Pending, outcome: Outcome) -> None:
-        """Log a cast, or a copy of one, that nobody gets; it is counted elsewhere."""
-        if self.log is not None:
-            self.log.ended(now, pending, outcome)
 
     def _not_taken(self, link: Link, key: bytes) -> None:
         """The router takes no more, or not so many."""

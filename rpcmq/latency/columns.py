@@ -10,7 +10,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rpcmq.latency import schema
-from rpcmq.latency.record import LAYOUT, NOT_REPORTED, RECORD, Head, MessageKind, Name, NameKind, Problem, SpoolError
+from rpcmq.latency.record import (
+    NOT_REPORTED,
+    RECORD,
+    VERSION,
+    Head,
+    MessageKind,
+    Name,
+    NameKind,
+    Problem,
+    SpoolError,
+    layout,
+)
 from rpcmq.wire import Flag, Kind
 
 __all__ = ["ARROW", "from_rows", "table_of", "to_rows"]
@@ -31,14 +42,21 @@ ARROW = pa.schema([pa.field(each.name, _type_of(each), each.nullable) for each i
 #: Hexadecimal digits of a trace id.
 _DIGITS = 32
 
-_PACKED = np.dtype(
-    {
-        "names": [each.name for each in LAYOUT],
-        "formats": [each.type for each in LAYOUT],
-        "offsets": [each.offset for each in LAYOUT],
-        "itemsize": RECORD.size,
-    }
-)
+
+def _packed(version: int) -> np.dtype[Any]:
+    fields = layout(version)
+    return np.dtype(
+        {
+            "names": [each.name for each in fields],
+            "formats": [each.type for each in fields],
+            "offsets": [each.offset for each in fields],
+            "itemsize": RECORD.size,
+        }
+    )
+
+
+#: By the version of the file.
+_PACKED = {version: _packed(version) for version in range(1, VERSION + 1)}
 _TARGET = ("exchange", "topic", "group", "target_server", "method")
 
 
@@ -48,7 +66,7 @@ def table_of(head: Head, names: dict[int, Name], pieces: Sequence[memoryview]) -
     Raises:
         SpoolError: a number in a record names nothing.
     """
-    packed = np.frombuffer(b"".join(pieces), _PACKED)
+    packed = np.frombuffer(b"".join(pieces), _PACKED[head.version])
     total = _microseconds(packed["ended_at"] - packed["received_at"])
     nobody = packed["server"] == 0
     service = np.where(nobody, 0, _microseconds(packed["ended_at"] - packed["dispatched_at"]))
@@ -79,6 +97,7 @@ def table_of(head: Head, names: dict[int, Name], pieces: Sequence[memoryview]) -
         "service_us": _but(service, nobody),
         "handler_us": _but(packed["handler_us"], packed["handler_us"] == NOT_REPORTED),
         "total_us": total,
+        "error_class": _named(packed["error"], names, NameKind.ERROR, 0, nobody=None),
     }
     for place, column in enumerate(_TARGET):
         columns[column] = _named(packed["target"], names, NameKind.TARGET, place)

@@ -5,13 +5,17 @@
 ship        a spool file has become a segment in ``ready/``; or was empty
 quarantine  a spool file was set aside, whole, with a reason
 damage      a file of records was set aside: it is no longer what was written
-compact     segments were rewritten into files of ``log/``: these count from now on, those no longer
+compact     segments, or files of ``log/``, were rewritten into files of ``log/``: these count from now on, those no longer
 retire      files were removed for their age or for the size of the log
 totals      the first line after the journal was rewritten: what the lines that are gone added up to
+earlier     the first line after the journal was lost: what ``totals.json`` had of what is in no file any more
 
 One line is one change, whole or not at all: what a crash tore off at the end is cut when the shipper
 opens the journal again, and readers pass over it. So whoever reads the files that ``read`` names, and no
 others, reads each record once. A file may go while it is read (a later ``retire``): read the manifest again.
+
+Beside it ``DIR/totals.json`` keeps what could not be found out again without it: how many records are in no file any
+more, and how many came from each life of a router.
 """
 
 from __future__ import annotations
@@ -31,7 +35,13 @@ from rpcmq.latency.files import sync, write_whole
 __all__ = ["Boot", "File", "LogInUse", "Manifest", "ManifestDamaged", "Source", "State", "read"]
 
 NAME = "manifest.jsonl"
+TOTALS = "totals.json"
 LOCK = ".ship.lock"
+#: What a ``State`` has of records that are in no file any more.
+_GONE = (
+    "rows_quarantined", "rows_damaged", "rows_retired", "files_quarantined", "files_damaged", "files_retired",
+    "bytes_quarantined", "bytes_damaged", "bytes_retired", "bytes_torn",
+)  # fmt: skip
 #: Lines that say nothing any more, above which the journal is rewritten.
 _STALE_LINES = 10_000
 
@@ -108,6 +118,8 @@ class Boot:
         segments: spool files dealt with, those in quarantine too.
         last_segno: greatest number of one; the first is 1.
         final: it ended in good order.
+        unknown: what was in flight when it died has its records.
+        counted_to: greatest number of a spool file that ``totals.json`` had counted when the journal was lost.
         in_flight: what is to be said of calls that had not ended when they were looked at, by their numbers.
     """
 
@@ -118,6 +130,8 @@ class Boot:
     segments: int = 0
     last_segno: int = 0
     final: bool = False
+    unknown: bool = False
+    counted_to: int = 0
     in_flight: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     @property
@@ -140,6 +154,12 @@ class Boot:
         if source.segno:
             self.segments += 1
             self.last_segno = max(self.last_segno, source.segno)
+        else:
+            self.unknown = True
+
+    def has_counted(self, source: Source) -> bool:
+        """Whether a segment that no line of the journal names was counted before the journal was lost."""
+        return source.segno <= self.counted_to if source.segno else self.unknown
 
 
 @dataclass(slots=True)
@@ -148,7 +168,8 @@ class State:
 
     Attributes:
         live: the files that hold each record once, by path.
-        superseded: segments whose records are in ``log/``, with the time of that: kept for who reads ``ready/``.
+        superseded: segments whose records are in ``log/``, with the time of that: kept for who reads ``ready/``; and
+            files of ``log/`` that were folded into others, to be removed.
         retired: paths of files that are to go, or have gone.
         settled: spool files that are dealt with, by name: their crc32, and whether they are in quarantine.
         boots: what came from each (router_id, boot): routers may share a name, but not a number.
@@ -197,6 +218,8 @@ class State:
                 self._retire(**change)
             case "totals":
                 self._totals(**change)
+            case "earlier":
+                self._earlier(**change)
             case other:
                 raise ValueError(f"unknown event {other!r}")
         self.lines += 1
@@ -211,10 +234,12 @@ class State:
         file: dict[str, Any] | None = None,
         in_flight: Sequence[dict[str, Any]] = (),
         ended: Sequence[int] = (),
+        again: bool = False,
     ) -> None:
         origin, made = Source(**source), None if file is None else File(**file)
         boot = self.boot(origin.router_id, origin.boot)
-        boot.add(origin, made.rows if made else 0)
+        if not again:
+            boot.add(origin, made.rows if made else 0)
         boot.in_flight.update((row["seq"], row) for row in in_flight)
         for seq in ended:
             del boot.in_flight[seq]
@@ -241,9 +266,12 @@ class State:
 
     def _compact(self, files: list[dict[str, Any]], inputs: list[str], at: float) -> None:
         for path in inputs:
-            del self.live[path]
+            self.rows_written -= self.live.pop(path).rows
             self.superseded[path] = at
-        self.live.update((file["path"], File(**file)) for file in files)
+        for file in files:
+            # The same number, unless a file was found that no line had named.
+            self.rows_written += file["rows"]
+            self.live[file["path"]] = File(**file)
 
     def _retire(self, paths: list[str], why: str, at: float) -> None:
         for path in paths:
@@ -263,6 +291,19 @@ class State:
         del state["lines"]
         for name, value in state.items():
             setattr(self, name, value)
+
+    def _earlier(self, state: dict[str, Any]) -> None:
+        for router_id, number, values in state.pop("boots"):
+            boot = self.boots[router_id, number] = Boot(**values)
+            boot.counted_to = boot.last_segno
+        for name in _GONE:
+            setattr(self, name, state[name])
+        self.rows_written = self.rows_retired + self.rows_damaged
+
+    def earlier(self) -> dict[str, Any]:
+        """What cannot be found out from the files."""
+        boots = [[*key, asdict(boot) | {"in_flight": {}}] for key, boot in self.boots.items()]
+        return {name: getattr(self, name) for name in _GONE} | {"boots": boots}
 
     def totals(self) -> dict[str, Any]:
         """All of it, as a line can carry it."""
@@ -299,6 +340,16 @@ def _replay(content: bytes) -> State:
     return state
 
 
+def _kept(directory: Path) -> dict[str, Any] | None:
+    """What ``totals.json`` says; None if there is none, or it is none."""
+    try:
+        totals: dict[str, Any] = json.loads((directory / TOTALS).read_bytes())
+        State()._earlier(dict(totals))
+    except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+    return totals
+
+
 def _whole_lines(content: bytes) -> Iterator[bytes]:
     return iter(content[: content.rfind(b"\n") + 1].splitlines())
 
@@ -331,6 +382,13 @@ class Manifest:
             if isinstance(error, BlockingIOError):
                 raise LogInUse(f"{directory}: another process ships this log") from None
             raise
+        try:
+            self._kept = _kept(directory)
+            if not self.state.lines and self._kept is not None:
+                self.append("earlier", state=self._kept)
+        except OSError:
+            self.close()
+            raise
 
     def _open(self) -> tuple[int, State]:
         fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
@@ -362,12 +420,22 @@ class Manifest:
             raise
         self.state.apply(line)
 
+    def keep_totals(self) -> None:
+        """Bring ``totals.json`` up to date. Files of records that are retired have gone.
+
+        Raises:
+            OSError: it is as it was.
+        """
+        totals = self.state.earlier()
+        if totals != self._kept:
+            write_whole(self._directory / TOTALS, json.dumps(totals).encode() + b"\n")
+            self._kept = totals
+
     def tidy(self, settled: Collection[str]) -> None:
         """Rewrite the journal if most of it says nothing any more.
 
         Args:
-            retired: paths of files that are to go, or have gone.
-        settled: names of spool files that are still there: the others' need no memory.
+            settled: names of spool files that are still there: the others' need no memory.
 
         Raises:
             OSError: the journal is as it was.

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from rpcmq.latency import segment
 from rpcmq.latency.columns import from_rows, table_of, to_rows
-from rpcmq.latency.compact import compact
+from rpcmq.latency.compact import compact, fold
 from rpcmq.latency.harvest import Harvest
 from rpcmq.latency.manifest import File, Manifest
 from rpcmq.latency.recovery import recover
@@ -45,4 +45,7 @@ class Parquet:
 
     def compact(self, directory: Path, manifest: Manifest, now: float) -> tuple[int, list[str]]:
         """See ``Sink``."""
-        return compact(directory, manifest, now)
+        done, damaged = compact(directory, manifest, now)
+        if done:  # once an hour
+            damaged += fold(directory, manifest, now)[1]
+        return done, damaged

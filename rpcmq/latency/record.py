@@ -1,12 +1,12 @@
-"""The spool: what a router writes of the messages that it dispatched. Format version 1.
+"""The spool: what a router writes of the messages that it dispatched. Format version 2.
 
-A file is a *head* and then *blocks*; all numbers are big-endian, all text is UTF-8. Every file stands
+A file is a *head* and then *blocks*; numbers are big-endian but in records, all text is UTF-8. Every file stands
 alone: what its records name by number is defined in it, in a block before them.
 
 Head: magic ``rpcmqlog``, then
 
 ====  ====  ==========================================================================================
-u16   8     version: 1
+u16   8     version: 2
 u16   10    bytes of the head
 u32   12    router_id
 u32   16    number of this file in the router's life, from 1
@@ -23,7 +23,8 @@ CRC-32 of these 16 bytes; then the body. So a file that was cut off is told from
 
 * 1 NAMES: for each name u32 number (1, 2, ... in each file), u8 :class:`NameKind`, u8 number of texts,
   and each text as u16 length and its bytes.
-* 2 RECORDS: messages that have ended, as ``RECORD`` packs them: ``LAYOUT``.
+* 2 RECORDS: messages that have ended, as ``RECORD`` packs them: ``layout``. What is the router's own in it is
+  little-endian, as most machines have it: it takes less time to pack.
 * 3 IN_FLIGHT: calls that are older than a second and have not ended, in the same form; ``ended_at`` is
   the moment of the look, ``outcome`` means nothing. Of a call at most one such entry is ever written.
 * 4 MARK: f64 monotonic clock, u64 the last ``seq`` given, u64 calls in flight. One begins each write.
@@ -40,14 +41,15 @@ segment with at least 8 digits): ``.part`` while the router writes, ``.spool`` o
 holds a lock (``flock``, exclusive) on a ``.part``; one that can be locked has no writer any more, and what
 stands in it up to its last good block is all that there is of it.
 
-A reader refuses a file of a later version; a new kind of block or another ``RECORD`` raises the version.
+A reader refuses a file of a later version; a new kind of block or name or another ``RECORD`` raises the version.
+Version 1 had all of a record big-endian, and no error in it but two zero bytes: it is read, too.
 
-The smallest file with a record in it:
+A file with one record in it:
 
 .. code-block:: rpcmq-spool
 
     72 70 63 6d 71 6c 6f 67                         | magic = "rpcmqlog"
-    00 01                                           | version = 1
+    00 02                                           | version = 2
     00 3a                                           | length = 58
     00 00 00 07                                     | router_id = 7
     00 00 00 01                                     | segment = 1
@@ -56,7 +58,7 @@ The smallest file with a record in it:
     40 8f 40 00 00 00 00 00                         | monotonic = 1000.0
     00 06 0a 24 1b b1 c7 00                         | wall_us = 1700000060000000
     72 31                                           | router_name = "r1"
-    d4 e0 e8 5c                                     | crc
+    eb 2b 96 c9                                     | crc
     04 00 00 00                                     | -- MARK
     00 00 00 01                                     | count = 1
     00 00 00 18                                     | bytes = 24
@@ -66,10 +68,10 @@ The smallest file with a record in it:
     00 00 00 00 00 00 00 2a                         | last_seq = 42
     00 00 00 00 00 00 00 00                         | in_flight = 0
     01 00 00 00                                     | -- NAMES
-    00 00 00 03                                     | count = 3
-    00 00 00 42                                     | bytes = 66
-    47 77 42 12                                     | crc of the body
-    3f e6 af b6                                     | crc of the frame
+    00 00 00 04                                     | count = 4
+    00 00 00 54                                     | bytes = 84
+    de 9b 8a 86                                     | crc of the body
+    20 d6 2d ac                                     | crc of the frame
     00 00 00 01                                     | number = 1
     01 05                                           | TARGET, 5 texts
     00 00                                           | ""
@@ -84,11 +86,14 @@ The smallest file with a record in it:
     03 02                                           | SERVER, 2 texts
     00 06 6e 6f 64 65 2d 37                         | "node-7"
     00 08 77 6f 72 6b 65 72 2d 31                   | "worker-1"
+    00 00 00 04                                     | number = 4
+    04 01                                           | ERROR, 1 texts
+    00 0a 56 61 6c 75 65 45 72 72 6f 72             | "ValueError"
     02 00 00 00                                     | -- RECORDS
     00 00 00 01                                     | count = 1
     00 00 00 70                                     | bytes = 112
-    0b c5 02 14                                     | crc of the body
-    ed 3b ff ef                                     | crc of the frame
+    75 cc 84 0d                                     | crc of the body
+    60 b8 84 c2                                     | crc of the frame
     00 00 00 71                                     | length = 113
     01                                              | version = 1
     10                                              | kind = 0x10
@@ -101,28 +106,28 @@ The smallest file with a record in it:
     00 00 00 07                                     | origin_router = 7
     00 00 00 00 00 00 00 09                         | handle = 9
     00 00 00 00 00 00 00 05                         | sequence = 5
-    00 00 00 00 00 00 00 2a                         | seq = 42
-    40 90 91 00 00 00 00 00                         | received_at = 1060.25
-    40 90 91 80 00 00 00 00                         | dispatched_at = 1060.375
-    40 90 92 00 00 00 00 00                         | ended_at = 1060.5
-    00 00 00 01                                     | target = 1
-    00 00 00 02                                     | caller = 2
-    00 00 00 03                                     | server = 3
-    00 00 00 71                                     | request_bytes = 113
-    00 00 00 8c                                     | reply_bytes = 140
-    00 01 d4 c0                                     | handler_us = 120000
-    00                                              | outcome = 0
+    2a 00 00 00 00 00 00 00                         | seq = 42
+    00 00 00 00 00 91 90 40                         | received_at = 1060.25
+    00 00 00 00 80 91 90 40                         | dispatched_at = 1060.375
+    00 00 00 00 00 92 90 40                         | ended_at = 1060.5
+    01 00 00 00                                     | target = 1
+    02 00 00 00                                     | caller = 2
+    03 00 00 00                                     | server = 3
+    71 00 00 00                                     | request_bytes = 113
+    8c 00 00 00                                     | reply_bytes = 140
+    c0 d4 01 00                                     | handler_us = 120000
+    01                                              | outcome = 1
     00                                              | attempt = 0
-    00 00                                           | pad = 0
+    04 00                                           | error = 4
     4b f9 2f 35 77 b3 4d a6 a3 ce 92 9d 0e 0e 47 36 | trace_id
     05 00 00 00                                     | -- SEAL
     00 00 00 01                                     | count = 1
     00 00 00 21                                     | bytes = 33
-    01 51 17 8f                                     | crc of the body
-    d0 7e bd 71                                     | crc of the frame
+    e3 8d 0c f6                                     | crc of the body
+    a8 74 fa 94                                     | crc of the frame
     00 00 00 00 00 00 00 01                         | records = 1
     00 00 00 00 00 00 00 00                         | in_flight = 0
-    00 00 00 00 00 00 00 03                         | names = 3
+    00 00 00 00 00 00 00 04                         | names = 4
     00 00 00 00 00 00 00 00                         | dropped = 0
     01                                              | final = 1
 """
@@ -136,6 +141,7 @@ from struct import error as StructError
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
+from rpcmq.core.histogram import microseconds
 from rpcmq.errors import RpcError
 
 if TYPE_CHECKING:
@@ -145,6 +151,7 @@ __all__ = [
     "LAYOUT",
     "MAGIC",
     "MARK",
+    "MAX_ERROR",
     "NOT_REPORTED",
     "PART",
     "RECORD",
@@ -167,7 +174,7 @@ __all__ = [
     "blocks",
     "file_name",
     "framed",
-    "microseconds",
+    "layout",
     "name_entry",
     "names_in",
     "pack_head",
@@ -176,7 +183,7 @@ __all__ = [
 ]
 
 MAGIC = b"rpcmqlog"
-VERSION = 1
+VERSION = 2
 #: How the name of a file ends that is being written, and of one that is done.
 PART, SEALED = ".part", ".spool"
 
@@ -192,15 +199,18 @@ _FRAME_BYTES = _FRAME.size + _CRC.size
 MARK = Struct(">dQQ")
 #: Records, in-flight entries, names, dropped records, whether the router's life ended here.
 SEAL = Struct(">QQQQ?")
-#: The bytes of one message: see LAYOUT. A request's header is packed by giving the request itself, for
+#: The bytes of one message: see ``layout``. A request's header is packed by giving the request itself, for
 #: ``36s`` takes the first bytes of what is longer.
-RECORD = Struct(">36sQdddIIIIIIBBxx16s")
+RECORD = Struct("<36sQdddIIIIIIBBH16s")
+_RECORDS = {1: Struct(">36sQdddIIIIIIBBH16s"), VERSION: RECORD}
 
 #: The header of a request, by docs/protocol.md, without the lengths of what follows it.
 _MESSAGE = Struct(">IBBHBBBBIIQQ")
 
 #: ``handler_us`` and ``ttl_ms`` where there is none.
 NOT_REPORTED = 0xFFFFFFFF
+#: The greatest number that an ERROR may have.
+MAX_ERROR = 0xFFFF
 # As rpcmq.wire has them.
 _CAST, _FANOUT = 0x11, 0x0002
 
@@ -215,7 +225,7 @@ class Field(NamedTuple):
     note: str
 
 
-#: What a record of ``RECORD.size`` bytes has, in the order of its bytes.
+#: What a record of ``RECORD.size`` bytes has, in the order of its bytes; in a file of version 1 see ``layout``.
 LAYOUT = (
     # The first 36 bytes of the message's header as it came, by docs/protocol.md.
     Field("length", ">u4", 0, "bytes of the message without a detached payload"),
@@ -231,21 +241,26 @@ LAYOUT = (
     Field("handle", ">u8", 20, "the caller's link there"),
     Field("sequence", ">u8", 28, "the caller's number of the message: with the two before, its correlation id"),
     # What the router knows.
-    Field("seq", ">u8", 36, "this router's number of it"),
-    Field("received_at", ">f8", 44, "monotonic seconds"),
-    Field("dispatched_at", ">f8", 52, "the same, of the last time that a server got it; without server: nothing"),
-    Field("ended_at", ">f8", 60, "the same"),
-    Field("target", ">u4", 68, "number of a TARGET: what it was sent to"),
-    Field("caller", ">u4", 72, "number of a CALLER: who sent it; 0: gone and forgotten"),
-    Field("server", ">u4", 76, "number of a SERVER: who had it last; 0: nobody, it was queued to the end"),
-    Field("request_bytes", ">u4", 80, "the whole message with its payload"),
-    Field("reply_bytes", ">u4", 84, "the whole message that ended it; 0: none came (casts, timeouts, ...)"),
-    Field("handler_us", ">u4", 88, "microseconds in the method, as the service says; or NOT_REPORTED"),
-    Field("outcome", ">u1", 92, "rpcmq.errors.Outcome; of a cast any number that its consumer said"),
-    Field("attempt", ">u1", 93, "servers that had it before and may have run it"),
-    Field("pad", ">u2", 94, "nothing"),
+    Field("seq", "<u8", 36, "this router's number of it"),
+    Field("received_at", "<f8", 44, "monotonic seconds"),
+    Field("dispatched_at", "<f8", 52, "the same, of the last time that a server got it; without server: nothing"),
+    Field("ended_at", "<f8", 60, "the same"),
+    Field("target", "<u4", 68, "number of a TARGET: what it was sent to"),
+    Field("caller", "<u4", 72, "number of a CALLER: who sent it; 0: gone and forgotten"),
+    Field("server", "<u4", 76, "number of a SERVER: who had it last; 0: nobody, it was queued to the end"),
+    Field("request_bytes", "<u4", 80, "the whole message with its payload"),
+    Field("reply_bytes", "<u4", 84, "the whole message that ended it; 0: none came (casts, timeouts, ...)"),
+    Field("handler_us", "<u4", 88, "microseconds in the method, as the service says; or NOT_REPORTED"),
+    Field("outcome", "<u1", 92, "rpcmq.errors.Outcome; of a cast any number that its consumer said"),
+    Field("attempt", "<u1", 93, "servers that had it before and may have run it"),
+    Field("error", "<u2", 94, "number of an ERROR: the class of what the method raised; 0: not known, or none"),
     Field("trace_id", "V16", 96, "of its W3C traceparent; zeros: none"),
 )
+
+
+def layout(version: int) -> tuple[Field, ...]:
+    """``LAYOUT`` as it is in a file of ``version``."""
+    return LAYOUT if version > 1 else tuple(each._replace(type=each.type.replace("<", ">")) for each in LAYOUT)
 
 
 class BlockKind(IntEnum):
@@ -267,9 +282,11 @@ class NameKind(IntEnum):
     CALLER = 2
     #: name of the server, identity
     SERVER = 3
+    #: class of an exception, as the service calls it
+    ERROR = 4
 
 
-_TEXTS = {NameKind.TARGET: 5, NameKind.CALLER: 1, NameKind.SERVER: 2}
+_TEXTS = {NameKind.TARGET: 5, NameKind.CALLER: 1, NameKind.SERVER: 2, NameKind.ERROR: 1}
 
 
 class MessageKind(StrEnum):
@@ -397,11 +414,8 @@ class Record(NamedTuple):
     handle: int
     sequence: int
     trace_id: bytes | None
-
-
-def microseconds(seconds: float) -> int:
-    """A duration as it is counted and kept: whole microseconds, nearest, never negative."""
-    return max(0, int(seconds * 1e6 + 0.5))
+    #: Class of the exception that the method raised; None: none, or not known.
+    error_class: str | None
 
 
 # --- writing ------------------------------------------------------------------------------------
@@ -457,8 +471,8 @@ def read_head(data: bytes) -> Head:
     if len(data) < _START.size:
         raise SpoolError(Problem.TRUNCATED, f"head of {len(data)} bytes", 0)
     _, version, length = _START.unpack_from(data)
-    if version != VERSION:
-        raise SpoolError(Problem.VERSION, f"version {version} is not known, only {VERSION}", 0)
+    if version not in _RECORDS:
+        raise SpoolError(Problem.VERSION, f"version {version} is not known, only 1 to {VERSION}", 0)
     if length < _HEAD.size + _CRC.size:
         raise SpoolError(Problem.CORRUPT, f"head of {length} bytes", 0)
     if len(data) < length:
@@ -555,6 +569,7 @@ class Spool:
         self.mark: Mark | None = None
         self.seal: Seal | None = None
         self._data = data
+        self._unpack = _RECORDS[self.head.version].unpack
 
     def __iter__(self) -> Iterator[Record]:
         """The records, in the order in which they ended, and entries of calls in flight among them.
@@ -590,8 +605,8 @@ class Spool:
     def _record(self, raw: memoryview, has_ended: bool) -> Record:
         (
             header, seq, received_at, dispatched_at, ended_at, target, caller, server, request_bytes, reply_bytes,
-            handler_us, outcome, attempt, trace_id,
-        ) = RECORD.unpack(raw)  # fmt: skip
+            handler_us, outcome, attempt, error, trace_id,
+        ) = self._unpack(raw)  # fmt: skip
         _, _, kind, flags, hops, _, form, _, ttl_ms, origin_router, handle, sequence = _MESSAGE.unpack(header)
         total_us = microseconds(ended_at - received_at)
         service_us = microseconds(ended_at - dispatched_at) if server else None
@@ -626,6 +641,7 @@ class Spool:
             handle=handle,
             sequence=sequence,
             trace_id=trace_id if any(trace_id) else None,
+            error_class=self._texts(NameKind.ERROR, error)[0] if error else None,
         )
 
     def _texts(self, kind: NameKind, number: int) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ def recover(directory: Path, manifest: Manifest, spooled: Collection[str], now: 
     """Remove or take in the Parquet files that the manifest does not name.
 
     * A segment whose spool file is still there will be made again, the same, in its place.
-    * What was made of segments that are all there is removed: it will be made again.
+    * What was made of segments, or files of ``log/``, that are all there is removed: it will be made again.
     * All else is the only place of its records and is taken in; what cannot be read goes into quarantine.
 
     Args:
@@ -38,7 +38,11 @@ def recover(directory: Path, manifest: Manifest, spooled: Collection[str], now: 
             for path in paths:
                 remove(directory / path)
             continue
+        # One that was folded into another may have been removed meanwhile.
+        paths = [path for path in paths if (directory / path).exists()]
         files = list(filter(None, (_entry(directory, path, now) for path in paths)))
+        if not files:
+            continue
         known = [each for each in inputs if each in manifest.state.live]
         manifest.append("compact", files=[asdict(file) for file in files], inputs=known, at=now)
         for each in inputs:
@@ -90,9 +94,10 @@ def _take_in(directory: Path, manifest: Manifest, path: str, at: float) -> bool:
     if file is None:
         return True
     source = Source(**json.loads(segment.metadata_of(directory / path)[segment.SOURCE]))
-    if not source.segno and manifest.state.boot(source.router_id, source.boot).in_flight:
+    boot = manifest.state.boot(source.router_id, source.boot)
+    if not source.segno and boot.in_flight:
         # What is to be said of calls in flight is still to be said.
         remove(directory / path)
         return False
-    manifest.append("ship", source=asdict(source), file=asdict(file))
+    manifest.append("ship", source=asdict(source), file=asdict(file), again=boot.has_counted(source))
     return True

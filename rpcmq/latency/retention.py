@@ -65,9 +65,13 @@ def retire(directory: Path, manifest: Manifest, limits: Limits, now: float) -> d
 
 
 def sweep(directory: Path, manifest: Manifest, before: float) -> None:
-    """Remove the files of what was retired, and those superseded ``before`` (seconds since 1970)."""
+    """Remove the files of what was retired, and the segments superseded ``before`` (seconds since 1970).
+
+    Files of ``log/`` that were superseded go at once: whoever reads that directory by name is not to read them, too.
+    """
     state = manifest.state
-    for path in [*state.retired, *(path for path, at in state.superseded.items() if at < before)]:
+    old = [path for path, at in state.superseded.items() if at < before or path.startswith("log/")]
+    for path in [*state.retired, *old]:
         _drop(directory, manifest, path)
 
 

@@ -15,6 +15,7 @@ from rpcmq.errors import Outcome
 from rpcmq.latency.record import Head, Record
 
 __all__ = [
+    "ADDED",
     "COLUMNS",
     "UNKNOWN",
     "VERSION",
@@ -84,7 +85,11 @@ COLUMNS = (
         "handler_us", "int64", "in the method, as the service reports; null: it did not", nullable=True, coding="plain"
     ),
     Column("total_us", "int64", "from its coming to its end; null: outcome unknown", nullable=True, coding="plain"),
+    Column("error_class", "string", "what the method raised; null: nothing, a cast, or not known", nullable=True),
 )
+
+#: Columns that the first files of this version do not have: null there.
+ADDED = ("error_class",)
 
 _OUTCOMES = {int(outcome): outcome.name.lower() for outcome in Outcome}
 _FORMATS = {1: "json", 2: "pickle", 3: "dill"}
@@ -135,6 +140,7 @@ def row_of(head: Head, record: Record) -> dict[str, Any]:
         "service_us": record.service_us,
         "handler_us": record.handler_us,
         "total_us": record.total_us,
+        "error_class": record.error_class,
     }
     return in_flight(row) if record.outcome is None else row
 

@@ -189,6 +189,7 @@ class Shipper:
             text = f"removed {retired['age']} files for their age, {retired['size']} for the size of the log"
             self._note(logging.INFO, "retired", text, retired)
         self._manifest.tidy({each.name for each in spooled})
+        self._manifest.keep_totals()
         return self.state.rows_written - before
 
     # --- the start ---------------------------------------------------------------------------

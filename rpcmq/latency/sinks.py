@@ -109,7 +109,7 @@ def open_sink(name: str) -> Sink:
     except ModuleNotFoundError as error:
         if str(error.name).partition(".")[0] not in ("numpy", "pyarrow"):
             raise
-        raise NotInstalled(f"{error.name} is not installed: pip install 'rpcmq[latency]'") from None
+        raise NotInstalled(f"{error.name} is not installed: pip install 'rpcmq[ship]'") from None
     return Parquet()
 
 

@@ -126,6 +126,8 @@ class Daemon:
             log.name, logging.INFO, "", 0, "%s", (text,), None, extra={"event": "listening", "fields": fields}
         )
         log.handle(record)
+        for warning in self._router.engine.warnings:
+            log_event(log, logging.WARNING, "insecure", warning)
         self._check_max_links()
 
     def _check_max_links(self) -> None:

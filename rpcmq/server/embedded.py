@@ -9,6 +9,8 @@ from time import monotonic, time
 from rpcmq.config import RouterConfig
 from rpcmq.core.actions import Note
 from rpcmq.core.router import Router
+from rpcmq.server.gate import Gate
+from rpcmq.server.open_binds import check_binds
 from rpcmq.server.settings import apply, settings_for
 from rpcmq.server.spool import Spool
 from rpcmq.transport.batches import new_context
@@ -24,20 +26,27 @@ class EmbeddedRouter:
     """Engine and shell, bound and running as soon as it is made.
 
     Raises:
-        ConfigError: the endpoint cannot be bound, or the directory of the dispatch log not be written.
+        ConfigError: the endpoint cannot be bound or is open to other hosts, the directory of the dispatch log cannot
+            be written, or that of the keys not be used.
     """
 
     def __init__(self, config: RouterConfig, on_note: Callable[[Note], None] = lambda note: None) -> None:
         self.config = config
         self.settings = settings_for(config)
+        warnings = check_binds(config)
+        #: Who may connect; None: everybody.
+        self.gate = Gate(config.security.keys, on_note) if config.security.keys else None
         boot, directory = int(time() * 1000), config.dispatch_log.directory
         #: Where the dispatch log goes; None: there is none.
         self.spool: Spool | None = None
         if directory:
             self.spool = Spool(directory, self.settings.router_id, self.settings.router_name, boot)
         self.engine = Router(self.settings, boot, monotonic(), lambda: secrets.token_hex(16), self.spool)
+        self.engine.warnings = warnings
         self._context = new_context(config.router.io_threads)
         try:
+            if self.gate is not None:
+                self.gate.open(self._context, self.engine)
             self.shell = RouterShell(
                 self.engine,
                 self._context,
@@ -46,11 +55,16 @@ class EmbeddedRouter:
                 max_bytes=config.message.max_bytes,
                 lost_seconds=config.link.lost_seconds,
                 handshake_seconds=config.link.handshake_seconds,
+                max_handshakes=config.link.max_handshakes,
+                curve=self.gate.curve if self.gate is not None else None,
             )
         except BaseException:
+            self._close_gate()
             self._close_log()
             self._context.term()
             raise
+        if self.gate is not None:
+            self.gate.start(self.shell.wake)
 
     @property
     def url(self) -> str:
@@ -61,12 +75,21 @@ class EmbeddedRouter:
         """Go on with ``config``, which differs from the one before only in what can change live."""
         self.config = config
         apply(config, self.settings)
+        self.shell.max_handshakes = config.link.max_handshakes
+        if self.gate is not None:
+            self.gate.look()
+            self.gate.refresh()
 
     def close(self, linger_seconds: float = 1.0) -> None:
         """Stop at once; what was sent is given ``linger_seconds`` to leave."""
         self.shell.close(linger_seconds)
+        self._close_gate()
         self._close_log()
         self._context.term()
+
+    def _close_gate(self) -> None:
+        if self.gate is not None:
+            self.gate.close()
 
     def _close_log(self) -> None:
         self.engine.close(monotonic())

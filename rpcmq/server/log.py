@@ -22,7 +22,9 @@ OFFENCES = 5
 _IDENTITIES = 1000
 _OTHERS = "(others)"
 
-_LEVELS = {"offence": logging.WARNING, "link unresponsive": logging.WARNING}
+_LEVELS = dict.fromkeys(("offence", "denied", "key file", "link unresponsive"), logging.WARNING)
+#: What a peer can do without end.
+_LIMITED = ("offence", "denied")
 
 
 def log_event(log: logging.Logger, level: int, event: str, text: str, **fields: Any) -> None:
@@ -98,7 +100,7 @@ class NoteLog:
 
     def __call__(self, note: Note) -> None:
         """Log ``note``, or only count it."""
-        if note.event == "offence":
+        if note.event in _LIMITED:
             known = note.identity in self._seen or len(self._seen) < _IDENTITIES
             identity = note.identity if known else _OTHERS
             self._seen[identity] += 1

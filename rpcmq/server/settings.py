@@ -27,6 +27,8 @@ def apply(config: RouterConfig, settings: Settings) -> None:
     settings.resume_seconds = config.link.resume_seconds
     settings.consumer_grace_seconds = config.link.consumer_grace_seconds
     settings.max_links = config.link.max_links
+    settings.max_links_per_key = config.security.max_links_per_key
+    settings.messages_per_second = config.security.messages_per_second
     settings.outbox_max_bytes = config.link.outbox_max_bytes
     settings.outbox_max_messages = config.link.outbox_max_messages
     settings.queue_max_messages = config.queue.max_messages

@@ -18,19 +18,20 @@ net.together():`` what is sent leaves as one batch for each process instead. Tim
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from math import inf
 from typing import Any
 
-from rpcmq.core.actions import Answer, Note
+from rpcmq.core.actions import Action, Answer, Disconnect, Note
 from rpcmq.core.dispatch_log import Sink
 from rpcmq.core.link import Session
 from rpcmq.core.links import Link
 from rpcmq.core.router import Router
 from rpcmq.core.settings import Settings
-from rpcmq.testing.process import Call, Connection, Message, Process, Way
+from rpcmq.testing.endpoint import Connection, Endpoint, Way
+from rpcmq.testing.process import Call, Message, Process
 from rpcmq.wire import Flag, payload_of
 
 __all__ = ["Call", "Message", "Network", "Process"]
@@ -48,6 +49,10 @@ class Network:
         lost_seconds: when the router notices at the latest that a connection is dead, as the transport's
             heartbeats see to it.
         sink: where the router's dispatch log goes.
+
+    Attributes:
+        on_sent: called with (link, messages) for each batch that the router sends to one.
+        on_router: called with each router that begins its life.
     """
 
     def __init__(
@@ -60,10 +65,12 @@ class Network:
         self.settings = settings or Settings(recovery_seconds=0.0)
         self.now = now
         #: By the engine of its end.
-        self.processes: dict[Session, Process] = {}
+        self.processes: dict[Session, Endpoint] = {}
         #: Answers to connections that are no link, and what was worth a line in the log.
         self.answers: list[Answer] = []
         self.notes: list[Note] = []
+        self.on_sent: Callable[[Link, list[bytes]], None] | None = None
+        self.on_router: Callable[[Router], None] | None = None
         self._lost_seconds = lost_seconds
         self._sink = sink
         self._boot = 1_700_000_000_000
@@ -77,20 +84,27 @@ class Network:
         #: Connections with something under way.
         self._under_way: dict[Connection, None] = {}
         self._is_holding = False
+        #: The router does nothing at all, as after SIGSTOP; what comes waits.
+        self._is_router_paused = False
+        self._is_router_down = False
         self.router = self._new_router()
 
     def _new_router(self) -> Router:
         return Router(self.settings, self._boot, self.now, lambda: f"token-{next(self._tokens)}", self._sink)
 
-    def process(self, identity: str, queue_type: str = "roundrobin", **hello: Any) -> Process:
+    def process(self, identity: str, queue_type: str = "roundrobin", user: str = "", **hello: Any) -> Process:
         """A process that has said HELLO. ``hello`` is what else HELLO may say, as ``accepts``."""
         made = Process(self, identity, queue_type, hello)
-        made.uplink.dirty = self._dirty
-        self.processes[made.uplink] = made
+        made.user = user
         made.connect()
         return made
 
-    def link(self, process: Process) -> Link:
+    def attach(self, process: Endpoint) -> None:
+        """Let ``process`` take part; it is not connected yet."""
+        process.uplink.dirty = self._dirty
+        self.processes[process.uplink] = process
+
+    def link(self, process: Endpoint) -> Link:
         """What the router has of ``process``.
 
         Raises:
@@ -101,16 +115,63 @@ class Network:
             raise LookupError(f"the router has no link of {process.identity}")
         return link
 
-    def restart_router(self) -> None:
-        """The router dies with all it knew; a new one begins. The processes have to connect again."""
-        processes = list(self.processes.values())
-        for process in processes:
+    # --- the router --------------------------------------------------------------------------
+
+    def restart_router(self, clock_step: float = 60.0) -> None:
+        """The router dies with all it knew; a new one begins. The processes have to connect again.
+
+        Args:
+            clock_step: by how much the wall clock has gone on since the life before began (seconds); it may be
+                negative.
+        """
+        self.kill_router()
+        self.start_router(clock_step)
+
+    def kill_router(self) -> None:
+        """The router dies with all it knew. Until :meth:`start_router` nobody can connect."""
+        self._is_router_down, self._is_router_paused = True, False
+        for process in list(self.processes.values()):
             process.lose()
-        self._boot += 60_000
         self._connections.clear()
         self._under_way.clear()
         self._unnoticed.clear()
+        self.router.dirty.clear()
+        self.router.actions.clear()
+
+    def start_router(self, clock_step: float = 60.0) -> None:
+        """A new life of the router, after :meth:`kill_router`."""
+        self._boot += int(clock_step * 1000)
+        self._is_router_down = False
         self.router = self._new_router()
+        if self.on_router is not None:
+            self.on_router(self.router)
+
+    def pause_router(self) -> None:
+        """The router stops, as by SIGSTOP: connections stay, and what comes waits."""
+        self._is_router_paused = True
+
+    def resume_router(self) -> None:
+        """It goes on where it stopped."""
+        self._is_router_paused = False
+        self.run()
+
+    def lose_at_router(self, process: Endpoint) -> None:
+        """The router sees the connection of ``process`` end; the process does not, and is cut off."""
+        connection = process.connection
+        if connection is None:
+            return
+        process.cut_off()
+        self._under_way.pop(connection, None)
+        connection.to_router.clear()
+        connection.to_process.clear()
+        if self._connections.pop(connection.route, None) is not None:
+            self.router.lost(self.now, connection.route)
+        self.run()
+
+    @property
+    def is_router_up(self) -> bool:
+        """Whether there is one that does its work."""
+        return not (self._is_router_down or self._is_router_paused)
 
     def inject(self, route: bytes, batch: bytes, payloads: Sequence[bytes] = ()) -> list[Message]:
         """Let any bytes come on the connection ``route``; returns what was answered to it as no link."""
@@ -122,12 +183,14 @@ class Network:
 
     # --- connections -------------------------------------------------------------------------
 
-    def connection(self, process: Process) -> Connection:
-        """A new connection of ``process``; of an earlier one, what is under way is lost."""
+    def connection(self, process: Endpoint) -> Connection | None:
+        """A new connection of ``process``, None without a router; of an earlier one, what is under way is lost."""
         if process.connection is not None:
             self._under_way.pop(process.connection, None)
             self._connections[process.connection.route] = None
             self._unnoticed.append((self.now + self._lost_seconds, process.connection.route))
+        if self._is_router_down:
+            return None
         route = b"%s#%d" % (process.identity.encode(), next(self._routes))
         made = self._connections[route] = Connection(process, route)
         return made
@@ -135,9 +198,13 @@ class Network:
     def broken(self, connection: Connection, is_noticed: bool) -> None:
         """``connection`` is gone; the router notices now, or when it has something to send."""
         self._under_way.pop(connection, None)
-        del self._connections[connection.route]
-        if is_noticed:
+        self._connections.pop(connection.route, None)
+        if self._is_router_down:
+            return
+        if is_noticed and not self._is_router_paused:
             self.router.lost(self.now, connection.route)
+        elif is_noticed:
+            self._unnoticed.appendleft((self.now, connection.route))
         else:
             self._unnoticed.append((self.now + self._lost_seconds, connection.route))
 
@@ -175,34 +242,53 @@ class Network:
             if steps > _MAX_STEPS:
                 raise RuntimeError("an engine wants to be called again and again at the same time")
             self.now = max(self.now, due)
-            while self._unnoticed and self._unnoticed[0][0] <= self.now:
-                _, route = self._unnoticed.popleft()
-                self._connections.pop(route, None)
-                self.router.lost(self.now, route)
-            if self.router.next_deadline() <= self.now:
-                self.router.tick(self.now)
-            for process in self.processes.values():
-                process.uplink.tick(self.now)
+            if self.is_router_up:
+                self._tick_router()
+            for process in list(self.processes.values()):
+                if not process.is_paused and (process.next_deadline() or inf) <= self.now:
+                    process.tick(self.now)
+                    process.after_receive(self.now)
         self.now = end
 
+    def _tick_router(self) -> None:
+        while self._unnoticed and self._unnoticed[0][0] <= self.now:
+            _, route = self._unnoticed.popleft()
+            self._connections.pop(route, None)
+            self.router.lost(self.now, route)
+        if self.router.next_deadline() <= self.now:
+            self.router.tick(self.now)
+
     def _next_event(self) -> float:
-        due = min((self.router.next_deadline(), *(at for at, _ in self._unnoticed)))
+        due = inf
+        if self.is_router_up:
+            due = min((self.router.next_deadline(), *(at for at, _ in self._unnoticed)))
         for process in self.processes.values():
-            due = min(due, process.uplink.next_deadline() or inf)
+            if not process.is_paused:
+                due = min(due, process.next_deadline() or inf)
         for connection in self._under_way:
-            for way in (connection.to_router, connection.to_process):
-                if way and not connection.process.is_cut_off:
-                    due = min(due, way[0][0])
+            process = connection.process
+            if connection.to_router and process.sends and self.is_router_up:
+                due = min(due, connection.to_router[0][0])
+            if connection.to_process and process.receives:
+                due = min(due, connection.to_process[0][0])
         return due
 
     def _send(self) -> None:
         router = self.router
-        while self._dirty or router.dirty or router.actions:
+        stopped: list[Session] = []
+        while self._dirty or (self.is_router_up and (router.dirty or router.actions)):
             for session in _taken(self._dirty):
                 process = self.processes.get(session)
-                connection = process.connection if process is not None else None
-                if process is not None and connection is not None:
-                    self._flush(session, connection, connection.to_router, process.uplink.ready)
+                if process is None:
+                    continue
+                if process.is_paused:
+                    stopped.append(session)
+                    continue
+                process.before_flush()
+                if process.connection is not None:
+                    self._flush(session, process.connection, process.connection.to_router, process.uplink.ready)
+            if not self.is_router_up:
+                continue
             for session in _taken(router.dirty):
                 assert isinstance(session, Link)
                 if session.route is not None:
@@ -214,10 +300,17 @@ class Network:
             actions, router.actions = router.actions, []
             for action in actions:
                 self._perform(action)
+        for session in stopped:
+            session.mark()
 
-    def _perform(self, action: Answer | Note) -> None:
+    def _perform(self, action: Action) -> None:
         if isinstance(action, Note):
             self.notes.append(action)
+            return
+        if isinstance(action, Disconnect):
+            broken = self._connections.get(action.route)
+            if broken is not None:
+                broken.process.lose()
             return
         self.answers.append(action)
         connection = self._connections.get(action.route)
@@ -229,7 +322,10 @@ class Network:
             self._put(connection, way, [part])
         session.greetings.clear()
         while ready and session.outbox:
-            self._put(connection, way, session.batch())
+            batch = session.batch()
+            self._put(connection, way, batch)
+            if self.on_sent is not None and isinstance(session, Link):
+                self.on_sent(session, batch)
             session.sent_batch()
         for part in session.closings:
             self._put(connection, way, [part])
@@ -246,14 +342,15 @@ class Network:
         moved = False
         for connection in list(self._under_way):
             process = connection.process
-            if process.is_cut_off:
-                continue
-            for batch, payloads in self._arrived(connection.to_router):
-                self.router.receive(self.now, connection.route, batch, payloads)
-                moved = True
-            for batch, payloads in self._arrived(connection.to_process):
-                process.uplink.receive(self.now, batch, payloads)
-                moved = True
+            if process.sends and self.is_router_up:
+                for batch, payloads in self._arrived(connection.to_router):
+                    self.router.receive(self.now, connection.route, batch, payloads, process.user)
+                    moved = True
+            if process.receives and connection.to_process:
+                for batch, payloads in self._arrived(connection.to_process):
+                    process.uplink.receive(self.now, batch, payloads)
+                    moved = True
+                process.after_receive(self.now)
             if not connection.to_router and not connection.to_process:
                 self._under_way.pop(connection, None)
         return moved

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -10,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 from rpcmq.core.dispatch import SETTLEMENT
 from rpcmq.core.uplink import Uplink, Welcome
 from rpcmq.errors import Outcome
+from rpcmq.testing.endpoint import Endpoint
 from rpcmq.wire import NO_TTL, Address, Header, Kind, body_of, json_bytes, message, parse, payload_of
 
 if TYPE_CHECKING:
     from rpcmq.testing.network import Network
 
-__all__ = ["Call", "Connection", "Message", "Process", "Way"]
+__all__ = ["Call", "Message", "Process"]
 
 _ENDS = (Kind.REPLY, Kind.FAULT, Kind.END, Kind.ERROR)
 
@@ -102,51 +102,29 @@ class Call:
         return ends[0]
 
 
-#: Batches in order: when it arrives, the messages, their detached payloads.
-Way = deque[tuple[float, bytes, list[bytes]]]
-
-
-class Connection:
-    """A simulated connection: what is under way in both directions."""
-
-    __slots__ = ("process", "route", "to_process", "to_router")
-
-    def __init__(self, process: Process, route: bytes) -> None:
-        self.process = process
-        self.route = route
-        self.to_router: Way = deque()
-        self.to_process: Way = deque()
-
-
-class Process:
+class Process(Endpoint):
     """A process's end of one link. Made by :meth:`Network.process`.
 
     Attributes:
-        uplink: the real engine of a process's end, which keeps the session.
         received: every message so far.
         inbox: those that :meth:`take` has not given out.
-        delay: seconds that a batch is under way, in either direction.
         welcomes: what each WELCOME meant for what was sent before.
         refusals: (reason, text) of each REFUSED.
     """
 
     def __init__(self, network: Network, identity: str, queue_type: str, hello: Mapping[str, Any]) -> None:
-        self._network = network
         self._tags = count()
-        self.identity = identity
         self.welcomes: list[Welcome] = []
         self.refusals: list[tuple[str, str]] = []
         self.received: list[Message] = []
         self.inbox: list[Message] = []
-        self.delay = 0.0
-        self.is_cut_off = False
-        self.connection: Connection | None = None
         body = {"identity": identity, "queue_type": queue_type, "accepts": ["json", "pickle"]} | dict(hello)
-        self.uplink = Uplink(
+        uplink = Uplink(
             body,
             lambda now, welcome: self.welcomes.append(welcome),
             lambda reason, text: self.refusals.append((reason, text)),
         )
+        super().__init__(network, identity, uplink)
         for kind in Kind:
             self.uplink.handle(kind, self._receive)
 
@@ -321,48 +299,3 @@ class Process:
                 self.inbox.remove(found)
                 return found
         raise AssertionError(f"{self.identity} has no {kind.name}, but {self.inbox}")
-
-    # --- the connection ----------------------------------------------------------------------
-
-    def connect(self) -> None:
-        """Connect (again). The router does not notice that a connection before this one is gone."""
-        self.connection = self._network.connection(self)
-        self.uplink.lost(self._network.now)
-        self.uplink.connected(self._network.now)
-        self._network.run()
-
-    def lose(self, is_noticed: bool = True) -> None:
-        """The connection breaks, and what was under way is lost.
-
-        Unless ``is_noticed``, the router finds out only when it has something to send.
-        """
-        connection, self.connection = self.connection, None
-        if connection is not None:
-            self.uplink.lost(self._network.now)
-            self._network.broken(connection, is_noticed)
-            self._network.run()
-
-    def cut_off(self) -> None:
-        """From now on nothing gets through in either direction, and neither end is told."""
-        self.is_cut_off = True
-
-    def heal(self) -> None:
-        """What was held up since :meth:`cut_off` arrives."""
-        self.is_cut_off = False
-        self._network.run()
-
-    def inject(self, batch: bytes, *payloads: bytes) -> None:
-        """Let any bytes come to the router on this connection, past the session."""
-        assert self.connection is not None, f"{self.identity} is not connected"
-        self._network.inject(self.connection.route, batch, payloads)
-
-    def stop(self) -> None:
-        """Say goodbye and leave."""
-        self.uplink.close()
-        self._network.run()
-        self.die()
-
-    def die(self) -> None:
-        """End without a word, as by kill -9."""
-        self.lose()
-        self._network.processes.pop(self.uplink, None)

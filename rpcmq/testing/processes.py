@@ -201,13 +201,15 @@ class RouterProcess(Program):
 
     Args:
         url: where; a port of 0 is chosen by the system, and kept by :meth:`restart`.
+        file: TOML file with settings; what is given here goes before it.
         config: settings by section and name: ``queue_max_messages=10``.
     """
 
-    def __init__(self, url: str = "tcp://127.0.0.1:0", **config: Any) -> None:
+    def __init__(self, url: str = "tcp://127.0.0.1:0", *, file: str = "", **config: Any) -> None:
         settings = {"router_listen": url, "router_http": "127.0.0.1:0", **config}
         env = {f"RPCMQ_{name.upper()}": str(value) for name, value in settings.items()}
-        super().__init__([sys.executable, "-m", "rpcmq.cli", "router"], env, "router")
+        arguments = ("--config", file) if file else ()
+        super().__init__([sys.executable, "-m", "rpcmq.cli", "router", *arguments], env, "router")
         self._listening()
 
     def _listening(self) -> None:
@@ -222,14 +224,32 @@ class RouterProcess(Program):
 
     def varz(self) -> dict[str, Any]:
         """The router's summary, with facts about its process."""
-        answer: dict[str, Any] = json.loads(gevent.get_hub().threadpool.apply(_get, (f"{self._http}/varz",)))
-        return answer
+        return self.view("varz")
+
+    def view(self, name: str, timeout: float = 10.0) -> dict[str, Any]:
+        """A view of the router's state: ``varz``, ``processes``, ``topics``, ``calls``, ``methods``.
+
+        Args:
+            timeout: seconds.
+
+        Raises:
+            OSError: it does not answer.
+        """
+        answer: bytes | OSError = gevent.get_hub().threadpool.apply(_get, (f"{self._http}/{name}", timeout))
+        if isinstance(answer, OSError):
+            raise answer
+        view: dict[str, Any] = json.loads(answer)
+        return view
 
 
-def _get(url: str) -> bytes:
-    with urlopen(url, timeout=10) as answer:
-        body: bytes = answer.read()
-        return body
+def _get(url: str, timeout: float) -> bytes | OSError:
+    # What is raised in a thread gets printed there, too.
+    try:
+        with urlopen(url, timeout=timeout) as answer:
+            body: bytes = answer.read()
+            return body
+    except OSError as error:
+        return error
 
 
 @atexit.register

@@ -14,6 +14,7 @@ from typing import Any
 import zmq
 
 from rpcmq.core.link import Session
+from rpcmq.transport.curve import Curve
 from rpcmq.wire import Detached
 
 __all__ = ["Arrival", "BatchSocket", "flush_session", "new_context"]
@@ -46,6 +47,7 @@ class BatchSocket:
         lost_seconds: a peer's host that has been silent for so long is disconnected.
         handshake_seconds: how long the ZMTP handshake of a connection may take.
         ipv6: whether the url is an IPv6 one; libzmq shows even IPv4 addresses as IPv6 then.
+        curve: keys; None: neither encryption nor authentication.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class BatchSocket:
         lost_seconds: float = 60.0,
         handshake_seconds: float = 10.0,
         ipv6: bool = False,
+        curve: Curve | None = None,
     ) -> None:
         self._routed = kind == zmq.ROUTER
         self.socket = socket = context.socket(kind)
@@ -68,6 +71,8 @@ class BatchSocket:
         socket.heartbeat_ivl = int(lost_seconds * 1000 / 4)
         socket.heartbeat_timeout = int(lost_seconds * 1000)
         socket.ipv6 = ipv6
+        if curve is not None:
+            curve.apply(socket)
         if self._routed:
             socket.router_mandatory = True
             socket.backlog = 4096
@@ -107,6 +112,16 @@ class BatchSocket:
             return int(self._last.get(zmq.SRCFD))
         except zmq.ZMQError:
             return -1
+
+    def last_user(self) -> str:
+        """The public key (Z85) that the connection of the last message was authenticated with.
+
+        Only of a socket with CURVE: elsewhere a peer could say anything here.
+        """
+        try:
+            return str(self._last.get("User-Id"))
+        except zmq.ZMQError:
+            return ""
 
     def send(self, route: bytes, parts: Sequence[bytes]) -> None:
         """Send ``parts`` as one batch.

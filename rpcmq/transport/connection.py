@@ -21,13 +21,15 @@ from gevent import get_hub
 from gevent.event import Event
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
 
-from rpcmq.core.uplink import Uplink
+from rpcmq.core.uplink import Uplink, UplinkState
 from rpcmq.errors import IdentityTaken, RouterUnreachable, RpcError, UsageError
 from rpcmq.transport.batches import BatchSocket, flush_session, new_context
+from rpcmq.transport.curve import Curve
 from rpcmq.transport.forks import abandon_after_fork
 from rpcmq.transport.watch import ConnectionWatch, Watchdog
+from rpcmq.transport.zap import ZapHandler
 
-__all__ = ["Connection", "Engine", "process_context"]
+__all__ = ["Connection", "Engine", "process_context", "process_zap", "release_zap"]
 
 log = logging.getLogger("rpcmq.client")
 
@@ -40,15 +42,19 @@ _SHORT = 0.1
 #: How long a process insists on an identity that the router says is taken (seconds): the router may
 #: not have noticed yet that the one before is gone.
 _INSIST = 3.0
-_LOST_EVENTS = (
-    zmq.EVENT_DISCONNECTED,
-    zmq.EVENT_CLOSED,
+_HANDSHAKE_FAILED = (
     zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL,
     zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL,
     zmq.EVENT_HANDSHAKE_FAILED_AUTH,
 )
+_LOST_EVENTS = (
+    zmq.EVENT_DISCONNECTED,
+    zmq.EVENT_CLOSED,
+    *_HANDSHAKE_FAILED,
+)
 
 _context: zmq.Context[Any] | None = None
+_zap: ZapHandler | None = None
 _connections: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 
@@ -81,10 +87,26 @@ def process_context() -> zmq.Context[Any]:
     return _context
 
 
+def process_zap() -> ZapHandler:
+    """The handler for handshakes with sockets of :func:`process_context`; in the hub of the thread that asks first."""
+    global _zap
+    if _zap is None:
+        _zap = ZapHandler(process_context())
+    return _zap
+
+
+def release_zap(domain: str) -> None:
+    """The socket of ``domain`` is gone."""
+    global _zap
+    if _zap is not None and _zap.unregister(domain):
+        _zap.close()
+        _zap = None
+
+
 def _after_fork_in_child() -> None:
-    global _context
+    global _context, _zap
     _connections.clear()
-    _context = None
+    _context = _zap = None
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
@@ -113,6 +135,7 @@ class Connection:
         before_flush: called in the hub before what is queued is sent.
         reconnect_max_seconds: longest pause between attempts; jittered.
         connect_timeout: how long one attempt may take (seconds).
+        curve: our keys and the router's; None: it has none.
     """
 
     def __init__(
@@ -124,6 +147,7 @@ class Connection:
         before_flush: Callable[[], None],
         reconnect_max_seconds: float = 2.0,
         connect_timeout: float = 5.0,
+        curve: Curve | None = None,
     ) -> None:
         self.url = url
         self.uplink = uplink
@@ -137,6 +161,8 @@ class Connection:
         self._before_flush = before_flush
         self._reconnect_max = reconnect_max_seconds
         self._connect_timeout = connect_timeout
+        self._curve = curve
+        self._connected = False
         self._hub = get_hub()
         self._loop = self._hub.loop
         self._socket: BatchSocket | None = None
@@ -406,8 +432,13 @@ class Connection:
             return
         self._down.clear()
         self._socket = socket = BatchSocket(
-            process_context(), zmq.DEALER, max_bytes=self.uplink.max_message_bytes, ipv6="[" in self.url
+            process_context(),
+            zmq.DEALER,
+            max_bytes=self.uplink.max_message_bytes,
+            ipv6="[" in self.url,
+            curve=self._curve,
         )
+        self._connected = False
         self._watch = ConnectionWatch(socket.socket, self._connection_event)
         try:
             socket.socket.connect(self.url)
@@ -423,6 +454,8 @@ class Connection:
             return
         if not self._down.is_set():
             self.problem = f"no answer within {self._connect_timeout:g} s"
+            if self._connected and self.uplink.state is UplinkState.DOWN:
+                self.problem = f"handshake with {self.url}: connected, but {self.problem}"
         self._drop_socket()
         self._down.clear()
         if self.problem.startswith("identity-taken") and monotonic() - started > _INSIST:
@@ -433,10 +466,33 @@ class Connection:
         if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
             self.uplink.connected(monotonic())
             self.schedule()
+        elif event == zmq.EVENT_CONNECTED:
+            self._connected = True
         elif event in _LOST_EVENTS and not self._closed:
             if not self.uplink.ready and not self.problem.startswith("identity-taken"):
-                self.problem = "nothing listens there" if event == zmq.EVENT_CLOSED else "the connection was closed"
+                self.problem = self._why_lost(event, value)
             self._lost()
+
+    def _why_lost(self, event: int, value: int) -> str:
+        if event == zmq.EVENT_CLOSED:
+            return "nothing listens there"
+        if event not in _HANDSHAKE_FAILED:
+            return "the connection was closed"
+        return f"handshake with {self.url} failed: {self._why_failed(event, value)}"
+
+    def _why_failed(self, event: int, value: int) -> str:
+        """What can be known of it: a router that does not take our first words only closes the connection."""
+        if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
+            text = "the router does not accept the key of our key_file: it was revoked, has expired, or was never added"
+            return f"{text} (status {value})"
+        if self._curve is None:
+            return "it closed the connection; it may want CURVE (give a key_file), or be no rpcmq router"
+        closed = (
+            "it speaks another mechanism"
+            if event == zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+            else "it closed the connection"
+        )
+        return f"{closed}; `router` in our key_file may not be its key, or it runs without CURVE"
 
     def _lost(self) -> None:
         # What came before the connection broke is still used.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
 from time import monotonic
 from urllib.parse import urlsplit
 
@@ -13,7 +15,8 @@ from gevent import get_hub
 from rpcmq.core.peers import PeerLink, Peers
 from rpcmq.errors import RouterUnreachable
 from rpcmq.transport.batches import BatchSocket
-from rpcmq.transport.connection import process_context
+from rpcmq.transport.connection import process_context, process_zap, release_zap
+from rpcmq.transport.curve import Curve
 from rpcmq.transport.forks import abandon_after_fork
 from rpcmq.transport.watch import ConnectionWatch, Watchdog
 
@@ -22,6 +25,10 @@ __all__ = ["PeerSocket", "local_host_towards"]
 _CONTROL = 0x10
 #: ZeroMQ messages received before others in the hub get their turn.
 _ROUNDS = 64
+#: How long the handshake of a peer waits for the router to announce it (seconds): the two race.
+_PATIENCE = 0.5
+_HELLO = 0x01
+_numbers = count(1)
 
 
 def local_host_towards(url: str) -> str:
@@ -46,20 +53,39 @@ class PeerSocket:
     Args:
         host: address to listen on; the system picks the port.
         after_receive: called in the hub when something was received.
+        curve: our keys: then only those whom the router has announced, with their keys, can connect.
 
     Raises:
         RouterUnreachable: the address cannot be bound.
     """
 
-    def __init__(self, peers: Peers, host: str, max_bytes: int, after_receive: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        peers: Peers,
+        host: str,
+        max_bytes: int,
+        after_receive: Callable[[], None],
+        curve: Curve | None = None,
+    ) -> None:
         self._peers = peers
         self._after_receive = after_receive
-        self._socket = BatchSocket(process_context(), zmq.ROUTER, max_bytes=max_bytes, ipv6=":" in host)
+        self._curve = curve
+        self._domain = f"peer-{next(_numbers)}" if curve is not None else ""
+        if curve is not None:
+            process_zap().register(self._domain, self._decide, _PATIENCE)
+        self._socket = BatchSocket(
+            process_context(),
+            zmq.ROUTER,
+            max_bytes=max_bytes,
+            ipv6=":" in host,
+            curve=replace(curve, domain=self._domain) if curve is not None else None,
+        )
         name = f"[{host}]" if ":" in host else host
         try:
             self._socket.socket.bind(f"tcp://{name}:0")
         except zmq.ZMQError as error:
             self._socket.close()
+            self._release()
             raise RouterUnreachable(f"cannot listen for peers on {host}: {error}") from None
         self.url = self._socket.socket.last_endpoint.decode()
         self._connected = 0
@@ -81,12 +107,29 @@ class PeerSocket:
         """Wake-ups that only the watchdog found. Must stay 0."""
         return self._watchdog.lost
 
-    def connect(self, url: str, identity: str, ticket: str) -> PeerLink:
+    def _decide(self, key: str, address: str) -> str:
+        return "" if self._peers.expects(monotonic(), key) else "not announced by the router"
+
+    def _release(self) -> None:
+        if self._domain:
+            release_zap(self._domain)
+
+    def connect(self, url: str, identity: str, ticket: str, key: str = "") -> PeerLink:
         """Begin a direct link.
 
+        Args:
+            key: the public key that the peer must have; with CURVE only.
+
         Raises:
-            RouterUnreachable: the url is malformed.
+            RouterUnreachable: the url is malformed, or one of the two has no keys.
         """
+        if bool(key) != (self._curve is not None):
+            raise RouterUnreachable(f"{identity} and this process do not both use CURVE")
+        if self._curve is not None:
+            try:
+                self._curve.towards(self._socket.socket, key)
+            except (zmq.ZMQError, ValueError):
+                raise RouterUnreachable(f"{identity} has no proper key: {key!r:.60}") from None
         self._connected += 1
         # The name by which our own socket knows this connection; the other side never sees it.
         route = b"peer-%d" % self._connected
@@ -97,7 +140,7 @@ class PeerSocket:
         except zmq.ZMQError as error:
             raise RouterUnreachable(f"cannot connect to {url}: {error}") from None
         self._urls[route] = url
-        link = self._peers.connect(route, identity, ticket)
+        link = self._peers.connect(route, identity, ticket, key)
         self.schedule()
         return link
 
@@ -127,9 +170,13 @@ class PeerSocket:
             rounds = 0
             while rounds < _ROUNDS and socket.readable():
                 route, batch, payloads = socket.receive()
-                if len(batch) > 4 and batch[5] < _CONTROL:
+                user = ""
+                if len(batch) > 5 and batch[5] < _CONTROL:
                     self._routes_by_fd[socket.last_fd()] = route
-                self._peers.receive(monotonic(), route, batch, tuple(payloads))
+                    # Where we are the client, the other side could say anything of its user.
+                    if self._curve is not None and batch[5] == _HELLO and route not in self._urls:
+                        user = socket.last_user()
+                self._peers.receive(monotonic(), route, batch, tuple(payloads), user)
                 rounds += 1
             self._after_receive()
             self._flush()
@@ -175,6 +222,7 @@ class PeerSocket:
         self._stop_watching()
         self._watch.close()
         self._socket.close(1.0)
+        self._release()
 
     def abandon(self) -> None:
         """After a fork, in the child: the socket is the parent's."""

@@ -6,6 +6,9 @@ Everything here runs in the hub and never waits, so the engine needs no lock.
 from __future__ import annotations
 
 import errno
+import os
+import socket as sockets
+from collections import OrderedDict
 from collections.abc import Callable
 from time import monotonic
 from typing import Any, assert_never
@@ -14,12 +17,13 @@ import gevent
 import zmq
 from gevent import get_hub
 
-from rpcmq.core.actions import Answer, Note
+from rpcmq.core.actions import Answer, Disconnect, Note
 from rpcmq.core.link import Session
 from rpcmq.core.links import Link
 from rpcmq.core.router import Router
 from rpcmq.errors import ConfigError
 from rpcmq.transport.batches import BatchSocket, flush_session
+from rpcmq.transport.curve import Curve
 from rpcmq.transport.forks import abandon_after_fork
 from rpcmq.transport.watch import ConnectionWatch, Watchdog
 from rpcmq.wire import Kind, message
@@ -36,6 +40,35 @@ _PROBE = message(Kind.HEARTBEAT)
 _HELLO = bytes([Kind.HELLO])
 
 
+_FAILED: dict[int, str] = {
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "handshake failed: closed",
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "handshake failed: protocol",
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH: "handshake failed: key",
+}
+
+
+def _socket_of(fd: int) -> int | None:
+    """What tells the socket that is ``fd`` now from those that were, or will be; None: there is none."""
+    try:
+        return os.fstat(fd).st_ino
+    except OSError:
+        return None
+
+
+def _break(fd: int, socket: int) -> None:
+    """Break the connection ``socket``, if ``fd`` still is it: libzmq owns and closes it, and finds it broken."""
+    try:
+        ours = os.dup(fd)
+    except OSError:
+        return
+    with sockets.socket(fileno=ours) as broken:
+        if os.fstat(ours).st_ino == socket:
+            try:
+                broken.shutdown(sockets.SHUT_RDWR)
+            except OSError:
+                pass  # it is broken already
+
+
 class RouterShell:
     """Binds ``url`` and runs ``router`` on it.
 
@@ -44,6 +77,9 @@ class RouterShell:
         context: the ZeroMQ context to make the socket in.
         url: ``tcp://``, ``ipc://``; a port of 0 or ``*`` is chosen by the system.
         on_note: gets each event that is worth a line in the log.
+        curve: the router's keys; who may connect is then for the ZAP handler of its domain to say.
+        handshake_seconds: what a connection may take to say HELLO.
+        max_handshakes: connections that have not said HELLO; the oldest are cut when there are more.
         options: for :class:`BatchSocket`.
 
     Raises:
@@ -56,11 +92,21 @@ class RouterShell:
         context: zmq.Context[Any],
         url: str,
         on_note: Callable[[Note], None] = lambda note: None,
+        curve: Curve | None = None,
+        handshake_seconds: float = 10.0,
+        max_handshakes: int = 1000,
         **options: Any,
     ) -> None:
         self.router = router
+        self.max_handshakes = max_handshakes
+        self._handshake_seconds = handshake_seconds
+        self._has_users = curve is not None
         self._on_note = on_note
-        self._socket = BatchSocket(context, zmq.ROUTER, ipv6="[" in url, **options)
+        self._socket = BatchSocket(
+            context, zmq.ROUTER, ipv6="[" in url, curve=curve, handshake_seconds=handshake_seconds, **options
+        )
+        #: Connections that have not said HELLO, the oldest first: file descriptor -> socket, since when.
+        self._strangers: OrderedDict[int, tuple[int, float]] = OrderedDict()
         try:
             self._socket.socket.bind(url)
         except zmq.ZMQError as error:
@@ -68,6 +114,8 @@ class RouterShell:
             raise ConfigError(f"router.listen = {url!r}: cannot listen there: {error}") from None
         self.url = self._socket.socket.last_endpoint.decode()
         self._routes_by_fd: dict[int, bytes] = {}
+        #: Of each link's connection: file descriptor, and which socket that is.
+        self._sockets: dict[bytes, tuple[int, int]] = {}
         self._blocked: set[Link] = set()
         self._closed = False
         loop = get_hub().loop
@@ -98,9 +146,11 @@ class RouterShell:
         rounds = 0
         while rounds < _ROUNDS and socket.readable():
             route, batch, payloads = socket.receive()
-            router.receive(now, route, batch, payloads)
             if batch[5:6] == _HELLO:
+                router.receive(now, route, batch, payloads, socket.last_user() if self._has_users else "")
                 self._remember_fd(route)
+            else:
+                router.receive(now, route, batch, payloads)
             rounds += 1
         self._flush()
         if rounds >= _ROUNDS or socket.readable():
@@ -109,11 +159,15 @@ class RouterShell:
 
     def _tick(self) -> None:
         self._timer_at = 0.0
-        self.router.tick(monotonic())
+        now = monotonic()
+        self.router.tick(now)
+        self._cut_strangers(now)
         self._wake()
 
     def _arm(self, now: float) -> None:
         due = self.router.next_deadline()
+        if self._strangers:
+            due = min(due, next(iter(self._strangers.values()))[1] + self._handshake_seconds)
         if self._blocked:
             due = min(due, now + _RETRY)
         if self._timer_at and self._timer_at <= due:
@@ -167,6 +221,8 @@ class RouterShell:
             match action:
                 case Answer(route, part):
                     self._answer(route, part)
+                case Disconnect(route):
+                    self._disconnect(route)
                 case Note():
                     self._on_note(action)
                 case _:
@@ -187,19 +243,60 @@ class RouterShell:
     # --- connections -------------------------------------------------------------------------
 
     def _remember_fd(self, route: bytes) -> None:
+        # What it was before, and that it was accepted, may not have been read yet.
+        self._watch.read()
         fd = self._socket.last_fd()
         old = self._routes_by_fd.get(fd)
         if old is not None and old != route:
+            self._sockets.pop(old, None)
             self._probe(old)
         if route in self.router.links.routes:
             self._routes_by_fd[fd] = route
+            self._strangers.pop(fd, None)
+            if (known := _socket_of(fd)) is not None:
+                self._sockets[route] = fd, known
 
     def _connection_event(self, event: int, value: int) -> None:
-        if event != zmq.EVENT_DISCONNECTED:
+        if event == zmq.EVENT_ACCEPTED:
+            self._accepted(value)
+        elif (failed := _FAILED.get(event)) is not None:
+            self.router.links.counters[failed] += 1
+        elif event == zmq.EVENT_DISCONNECTED:
+            self._disconnected(value)
+
+    def _accepted(self, fd: int) -> None:
+        known = _socket_of(fd)
+        if known is None:
             return
-        route = self._routes_by_fd.pop(value, None)
+        self._strangers.pop(fd, None)
+        self._strangers[fd] = known, monotonic()
+        while len(self._strangers) > self.max_handshakes:
+            oldest, (socket, _) = self._strangers.popitem(last=False)
+            self.router.links.counters["cut: too many handshakes"] += 1
+            _break(oldest, socket)
+        if len(self._strangers) == 1:
+            self._arm(monotonic())
+
+    def _cut_strangers(self, now: float) -> None:
+        while self._strangers:
+            fd, (socket, since) = next(iter(self._strangers.items()))
+            if now < since + self._handshake_seconds:
+                break
+            del self._strangers[fd]
+            self.router.links.counters["cut: no HELLO in time"] += 1
+            _break(fd, socket)
+
+    def _disconnect(self, route: bytes) -> None:
+        known = self._sockets.get(route)
+        if known is not None:
+            _break(*known)
+
+    def _disconnected(self, fd: int) -> None:
+        self._strangers.pop(fd, None)
+        route = self._routes_by_fd.pop(fd, None)
         if route is None:
             return
+        self._sockets.pop(route, None)
         # The event can come before the ROUTER has noticed, so ask it more than once.
         for after in _PROBES:
             gevent.spawn_later(after, self._probe, route)
@@ -214,8 +311,14 @@ class RouterShell:
         """The connection is gone; what came on it before, such as a GOODBYE, may still be unread."""
         self._wake()
         if not self._closed:
+            self._sockets.pop(route, None)
             self.router.lost(monotonic(), route)
             self._wake()
+
+    @property
+    def handshakes(self) -> int:
+        """Connections that have not said HELLO."""
+        return len(self._strangers)
 
     def close(self, linger_seconds: float = 1.0) -> None:
         """Stop; what was sent is given ``linger_seconds`` to leave."""

@@ -16,6 +16,8 @@ _WATCHDOG = 0.5
 
 _EVENTS = (
     zmq.EVENT_DISCONNECTED
+    | zmq.EVENT_ACCEPTED
+    | zmq.EVENT_CONNECTED
     | zmq.EVENT_HANDSHAKE_SUCCEEDED
     | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
     | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
@@ -35,11 +37,12 @@ class ConnectionWatch:
         self._on_event = on_event
         self._monitor = socket.get_monitor_socket(_EVENTS)
         self._io = get_hub().loop.io(int(self._monitor.fd), 1)
-        self._io.start(self._read)
+        self._io.start(self.read)
         # What happened before the watcher started gave no edge.
-        self._soon = get_hub().loop.run_callback(self._read)
+        self._soon = get_hub().loop.run_callback(self.read)
 
-    def _read(self) -> None:
+    def read(self) -> None:
+        """Tell of all that has happened until now."""
         while not self._monitor.closed and int(self._monitor.get(zmq.EVENTS)) & zmq.POLLIN:
             event = recv_monitor_message(self._monitor, zmq.NOBLOCK)
             self._on_event(int(event["event"]), int(event["value"]))

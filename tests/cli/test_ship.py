@@ -60,7 +60,7 @@ def test_json_lines_need_no_package(tmp_path: Path) -> None:
     spooled(tmp_path, many(11, 10), segment=2)
     ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert ended.returncode == ExitCode.NOT_INSTALLED
-    assert ended.stderr == "rpcmq: pyarrow is not installed: pip install 'rpcmq[latency]'\n"
+    assert ended.stderr == "rpcmq: pyarrow is not installed: pip install 'rpcmq[ship]'\n"
 
 
 def test_a_log_that_is_shipped_already_is_one_line(tmp_path: Path, invoke: Invoke) -> None:

@@ -95,7 +95,7 @@ def test_ls_marks_what_is_stuck_or_has_no_consumer(invoke: Invoke, system: Simpl
             eventually(
                 lambda: any(c["state"] == "in flight" and c["seconds"] > 0.1 for c in client.query("calls")["calls"])
             )
-        lines = invoke("ls", "--stuck", "0.1", env=system.env).stdout.splitlines()
+        lines = invoke("ls", "--mark-after", "0.1", env=system.env).stdout.splitlines()
         [row] = [line for line in lines if line.startswith("compute") and system.identity in line]
         assert row.split()[-1] == "stuck"
         [row] = [line for line in lines if line.startswith("orphan")]

@@ -551,3 +551,25 @@ def test_whatever_happens_the_window_counts_what_the_router_has_not(actions, ran
         assert process.caller.casts_open == len(held) + len(waiting) + len(process.caller._returned)
         assert process.caller.cast_bytes_open == sum(map(size_of, held + waiting))
         assert all(call.done != (call.key in process.caller.calls) for call in calls)
+
+
+def test_what_a_full_queue_refused_goes_to_the_next_life_once_and_in_order(process):
+    first, second = process.cast(), process.cast()
+    process.sent()
+    process.error(first[16:36], Outcome.OVERLOADED)
+    process.error(second[16:36], Outcome.OVERLOADED)
+    process.caller.tick(0.2)
+    offered = process.sent()
+    assert [part[16:36] for part in offered] == [first[16:36], second[16:36]]
+    # Refused again; nothing of it is acknowledged, and a third waits behind them.
+    process.error(first[16:36], Outcome.OVERLOADED)
+    process.error(second[16:36], Outcome.OVERLOADED)
+    third = process.cast()
+    again = process.connect(now=1.0, boot=6)
+    assert [part[16:36] for part in again] == [part[16:36] for part in (first, second, third)]
+    assert all(parse(part).flags & Flag.RESENT for part in again)
+    assert process.caller.casts_open == 3 and not process.caller.waiting
+    process.caller.tick(2.0)
+    assert process.sent() == [], "nothing is offered a second time"
+    process.router(message(Kind.ACK, sequence=3))
+    assert process.caller.casts_open == process.caller.cast_bytes_open == 0

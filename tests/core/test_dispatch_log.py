@@ -9,13 +9,19 @@ from typing import Any
 
 import pytest
 
+from rpcmq.core import dispatch_log
 from rpcmq.core.dispatch_log import CHUNK_RECORDS, Chunk
 from rpcmq.core.settings import Settings
+from rpcmq.core.statistics import overview
 from rpcmq.errors import Outcome
 from rpcmq.latency.record import BlockKind, Head, MessageKind, Record, Seal, Spool, framed, pack_head
+from rpcmq.latency.schema import outcome_name
 from rpcmq.testing.network import Network, Process
 from rpcmq.wire import DETACH_BYTES, NO_TTL, Flag, Kind, message
+from tests.latency import live
 
+#: With less, topics are forgotten while a test goes on, and what the live view has of them.
+LONG = 60.0
 TRACEPARENT = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
@@ -57,7 +63,10 @@ def sink() -> Memory:
 
 @pytest.fixture
 def make_logged(sink: Memory) -> Iterator[Callable[..., Network]]:
-    """Makes networks whose router logs to ``sink``; at their end no number may be without its record."""
+    """Makes networks whose router logs to ``sink``.
+
+    At their end no number may be without its record, and the live view must say what the records say.
+    """
     made: list[Network] = []
 
     def make(**values: Any) -> Network:
@@ -68,10 +77,27 @@ def make_logged(sink: Memory) -> Iterator[Callable[..., Network]]:
     for network in made:
         network.router.dispatch.check()
         assert [note.text for note in network.notes if note.event == "internal error"] == []
+        view = overview(network.router, network.now, "methods")["methods"]
+        unsettled = {pending.number for pending in network.router.dispatch.unsettled()}
         network.router.close(network.now)
         if not sink.refused:
+            if network.settings.unclaimed_seconds >= LONG:
+                check_live(view, [r for r in sink.entries() if r.outcome is not None and r.seq not in unsettled])
             numbers = sorted(r.seq for r in sink.entries() if r.outcome is not None)
             assert numbers == list(range(1, network.router.dispatch.last_number + 1))
+
+
+def check_live(view: list[dict[str, Any]], records: list[Record]) -> None:
+    """The view counts what the records say, bucket for bucket."""
+    expected = live.methods(
+        live.Ended(
+            live.live_name(r.exchange, r.topic, r.target_server, r.group), r.method, outcome_name(r.outcome), r.total_us
+        )
+        for r in records
+        if r.outcome is not None
+    )
+    seen = {(row["topic"], row["method"]): {name: row[name] for name in ("outcomes", "histogram")} for row in view}
+    assert {key: counted for key, counted in seen.items() if counted["outcomes"]} == expected
 
 
 @pytest.fixture
@@ -134,6 +160,81 @@ def test_a_fault_and_a_reply_that_is_malformed(net: Network, sink: Memory, api: 
     request = node.take(Kind.REQUEST)
     node.inject(message(Kind.REPLY, key=request.key, consumer=request.header.consumer, method=b"x"))
     assert [r.outcome for r in ended(net, sink)] == [Outcome.REMOTE_ERROR, Outcome.PROTOCOL]
+
+
+def fault(node: Process, name: bytes, payload: bytes = b"record", **fields: Any) -> None:
+    request = node.take(Kind.REQUEST)
+    values = {"key": request.key, "consumer": request.header.consumer, "format": 1, "method": name} | fields
+    node.send(Kind.FAULT, payload, **values)
+
+
+@pytest.mark.parametrize("payload", [b"record", b"", b"r" * DETACH_BYTES])
+def test_a_fault_that_names_its_class(net: Network, sink: Memory, api: Process, node: Process, payload: bytes):
+    node.register("compute")
+    call = api.request("compute")
+    fault(node, b"ValueError", payload)
+    assert call.end.kind is Kind.FAULT and call.end.payload == payload
+    assert (call.end.header.method_length, call.end.header.trace_length) == (0, 0)
+    record = one(net, sink)
+    assert (record.outcome, record.error_class) == (Outcome.REMOTE_ERROR, "ValueError")
+    assert record.reply_bytes == 40 + len(payload)
+
+
+@pytest.mark.parametrize("name", [b"", b"a\nb", b"\xff\xfe", b"x" * 101, b"x" * 255])
+def test_a_name_that_is_none_is_dropped_and_the_fault_is_not(
+    net: Network, sink: Memory, api: Process, node: Process, name: bytes
+):
+    node.register("compute")
+    call = api.request("compute")
+    fault(node, name)
+    assert (call.end.kind, call.end.payload, call.end.header.method_length) == (Kind.FAULT, b"record", 0)
+    record = one(net, sink)
+    assert (record.outcome, record.error_class) == (Outcome.REMOTE_ERROR, None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [(Kind.FAULT, {"trace": b"x"}), (Kind.FAULT, {"address": b"xx"}), (Kind.REPLY, {}), (Kind.END, {})],
+)
+def test_a_name_in_the_wrong_place_is_malformed(
+    net: Network, sink: Memory, api: Process, node: Process, kind: Kind, fields: dict[str, Any]
+):
+    node.register("compute")
+    call = api.request("compute")
+    request = node.take(Kind.REQUEST)
+    node.send(kind, b"record", key=request.key, consumer=request.header.consumer, method=b"E", **fields)
+    assert call.end.kind is Kind.ERROR
+    assert (one(net, sink).outcome, one(net, sink).error_class) == (Outcome.PROTOCOL, None)
+
+
+def test_a_name_that_is_longer_than_its_message_is_malformed(net: Network, sink: Memory, api: Process, node: Process):
+    node.register("compute")
+    call = api.request("compute")
+    request = node.take(Kind.REQUEST)
+    short = message(Kind.FAULT, b"x", key=request.key, consumer=request.header.consumer)
+    node.inject(short[:38] + b"\2" + short[39:])
+    assert call.end.kind is Kind.ERROR
+    assert one(net, sink).outcome == Outcome.PROTOCOL
+
+
+def test_classes_are_said_once_in_a_file(net: Network, sink: Memory, api: Process, node: Process):
+    node.register("compute")
+    for name in (b"ValueError", b"KeyError", b"ValueError"):
+        api.request("compute")
+        fault(node, name)
+    assert [r.error_class for r in ended(net, sink)] == ["ValueError", "KeyError", "ValueError"]
+    assert sum(chunk.name_count for chunk in sink.chunks) == 5
+
+
+def test_classes_that_find_no_number_are_not_said(
+    net: Network, sink: Memory, api: Process, node: Process, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(dispatch_log, "MAX_ERROR", 4)
+    node.register("compute")
+    for name in (b"A", b"B", b"A"):
+        api.request("compute")
+        fault(node, name)
+    assert [r.error_class for r in ended(net, sink)] == ["A", None, "A"]
 
 
 def test_a_queued_call_says_how_long_it_was_queued(net: Network, sink: Memory, api: Process, node: Process):
@@ -464,10 +565,15 @@ def test_the_mark_and_the_seal_fit_a_file(net: Network, sink: Memory, api: Proce
 # --- everything ---------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("unclaimed_seconds", [2.0, 1000 * LONG])
 @pytest.mark.parametrize("seed", range(6))
-def test_whatever_happens_each_number_has_one_record(make_logged: Callable[..., Network], sink: Memory, seed: int):
-    # The fixture looks at the numbers when this is over.
-    net = make_logged(queue_max_messages=3, max_calls_in_flight=12, unclaimed_seconds=2.0, segment_seconds=3.0)
+def test_whatever_happens_each_number_has_one_record(
+    make_logged: Callable[..., Network], sink: Memory, seed: int, unclaimed_seconds: float
+):
+    # The fixture looks at the numbers, and at the live view, when this is over.
+    net = make_logged(
+        queue_max_messages=3, max_calls_in_flight=12, unclaimed_seconds=unclaimed_seconds, segment_seconds=3.0
+    )
     chance = random.Random(seed)
     names = iter(range(10_000))
     people = [net.process(f"p{next(names)}") for _ in range(4)]

@@ -94,6 +94,18 @@ def test_a_handle_that_a_process_claims_is_not_given_to_another(net: Network):
     assert net.link(newcomer).identity == "newcomer"
 
 
+@pytest.mark.parametrize("clock_step", [0.001, 0.5, 60.0, -3600.5])
+def test_a_new_process_does_not_get_the_handle_of_one_that_is_still_to_come_back(net: Network, clock_step: float):
+    """Not even where the router is back within a second, or its clock was set back."""
+    early = [net.process(f"early-{n}") for n in range(3)]
+    handles = [process.uplink.router["handle"] for process in early]
+    net.restart_router(clock_step)
+    net.process("new")
+    for process in early:
+        process.connect()
+    assert [process.uplink.router["handle"] for process in early] == handles
+
+
 def test_a_claimed_handle_that_is_in_use_is_replaced(net: Network):
     first = net.process("first")
     net.inject(b"claimer", hello(identity="claimer", handle=net.link(first).handle))

@@ -202,10 +202,39 @@ def test_groups_that_come_and_go_leave_nothing(make_net):
     for i in range(20):
         node = net.process(f"node-{i}")
         node.register("compute", group=f"group-{i}")
-        api.cast("compute", "log")
-        node.settle(node.take(Kind.CAST))
+        for method in ("log", "reboot"):
+            api.cast("compute", method)
+            node.settle(node.take(Kind.CAST))
         node.stop()
         net.advance(10)
     api.stop()
     net.advance(300)
     assert left_behind(net.router) == {}
+
+
+def test_the_copies_of_a_group_have_statistics_for_each_method(net: Network, api: Process):
+    node, audit = net.process("node"), net.process("audit")
+    node.register("compute")
+    audit.register("compute", group="audit")
+    for method in ("reboot", "log", "log"):
+        api.request("compute", method)
+        node.reply(node.take(Kind.REQUEST))
+        audit.settle(audit.take(Kind.CAST), outcome=Outcome.REMOTE_ERROR)
+    rows = {(row["topic"], row["method"]): row for row in api.query("methods")["methods"]}
+    assert {key: (row["calls"], row["casts"], row["outcomes"]) for key, row in rows.items()} == {
+        ("compute", "reboot"): (1, 0, {"ok": 1}),
+        ("compute", "log"): (2, 0, {"ok": 2}),
+        ("compute (group audit)", "reboot"): (0, 1, {"remote_error": 1}),
+        ("compute (group audit)", "log"): (0, 2, {"remote_error": 2}),
+    }
+
+
+def test_a_group_remembers_no_more_methods_than_have_statistics(make_net):
+    net = make_net(max_methods=5)
+    api, audit = net.process("api"), net.process("audit")
+    audit.register("compute", group="audit", credit=1000)
+    for number in range(50):
+        api.cast("compute", f"method-{number}")
+    (group,) = (topic for topic in net.router.directory if topic.group)
+    assert 0 < len(group.copies) <= 5
+    assert len(audit.got(Kind.CAST)) == 50

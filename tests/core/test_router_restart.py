@@ -233,3 +233,26 @@ def test_calls_are_not_held(net: Network):
     call = api.request("compute")
     node.reply(node.take(Kind.REQUEST), b"at once")
     assert call.end.payload == b"at once"
+
+
+def test_what_waits_behind_a_refused_cast_may_go_on_though_a_consumer_had_that_one(make_net):
+    net: Network = make_net(queue_max_messages=1)
+    api, other, node = net.process("api"), net.process("other"), net.process("node")
+    node.register("compute", credit=10)
+    had = api.cast("compute", payload=b"had")
+    assert payloads(node) == [b"had"]
+    net.restart_router()
+    for process in (other, api):
+        process.connect()
+    other.cast("compute", payload=b"fills the queue")
+    resend_all(api)
+    net.run()
+    assert had.end.body["details"]["limit"] == "queue.max_messages"
+    node.connect()
+    node.register("compute", credit=10, recent=recent([had]))
+    # Offered again, it is recognised; what comes after it is not held up for ever.
+    api.uplink.send(with_flag(api.welcomes[-1].sent[0], Flag.RESENT))
+    later = api.cast("compute", payload=b"later")
+    assert later.ends == []
+    assert payloads(node) == [b"fills the queue", b"later"]
+    assert net.router.dispatch.counters["duplicate casts dropped"] == 1

@@ -75,6 +75,16 @@ class Process:
         return tasks[0] if tasks else None
 
 
+class Collected:
+    """A peer."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+
+    def send(self, part: bytes) -> None:
+        self.parts.append(part)
+
+
 @pytest.fixture
 def process() -> Process:
     return Process()
@@ -196,6 +206,31 @@ def test_the_tag_tells_whose_it_is(process):
 def test_a_delivery_for_nobody_is_counted(process):
     assert process.deliver(consumer=9) is None
     assert process.serving.counters == {"deliveries for an unknown consumer": 1}
+
+
+@pytest.mark.parametrize(
+    ("welcome", "sent"), [({"error_names": True}, b"ValueError"), ({}, b""), ({"error_names": 1}, b"")]
+)
+def test_a_fault_names_its_class_to_a_router_that_takes_it(process, welcome: dict[str, Any], sent: bytes):
+    process.register()
+    process.connect(**welcome)
+    task = process.deliver()
+    process.sent()
+    process.serving.answer(1.0, task, Kind.FAULT, 1, b"record", b"ValueError")
+    (part,) = process.sent()
+    assert part[40 : 40 + parse(part).method_length] == sent
+    assert payload_of(part) == b"record"
+
+
+def test_a_fault_names_no_class_to_a_peer(process):
+    peer = Collected()
+    registration = process.register()
+    process.connect(error_names=True)
+    request = message(Kind.REQUEST, b"p", format=2, key=bytes(12) + (5).to_bytes(8), address=COMPUTE.encode())
+    process.serving.accept(0.0, request, registration, peer)
+    (task,) = process.serving.delivered
+    process.serving.answer(1.0, task, Kind.FAULT, 1, b"record", b"ValueError")
+    assert [parse(part).method_length for part in peer.parts] == [0]
 
 
 @pytest.mark.parametrize("kind", [Kind.REPLY, Kind.FAULT, Kind.END])
@@ -350,3 +385,18 @@ def test_which_registration_serves_an_address(process):
         assert serving(Address(topic, server, "east")) is registration
     for address in (Address("compute"), Address("compute", "node-8", "east"), Address("network", "", "east")):
         assert serving(address) is None
+
+
+def test_answers_that_nobody_gets_are_counted(process):
+    process.register()
+    for number in (1, 2):
+        key = process.uplink.origin + number.to_bytes(8)
+        process.router(message(Kind.REQUEST, b"", key=key, format=1, address=COMPUTE.encode(), method=b"m"))
+    answered, running = process.tasks or process.serving.delivered
+    process.serving.answer(0.0, answered, Kind.REPLY, 1, b"")
+    process.sent()
+    # The router has forgotten everything, before it said that it had the first answer.
+    process.connect(now=1.0, boot=6)
+    assert process.serving.counters["late answers"] == 1
+    process.serving.answer(1.0, running, Kind.REPLY, 1, b"")
+    assert process.serving.counters["late answers"] == 2

@@ -47,7 +47,7 @@ def table_rows(program: Program) -> dict[tuple[str, str], list[str]]:
 
 
 def test_books_agree_though_a_node_is_killed(tmp_path: Path) -> None:
-    with demo(tmp_path, "--instances", "60", "--users", "12") as program:
+    with demo(tmp_path, "--instances", "60", "--users", "12", "--no-report") as program:
         code = program.wait(100)
         assert code == 0, program.said()
         processes = pids(program)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from random import Random
 
-from rpcmq.core.actions import Answer
+from rpcmq.core.actions import Answer, Note
 from rpcmq.core.links import Link
 from rpcmq.core.router import Router
 from rpcmq.core.settings import Settings
 from rpcmq.wire import SESSION_KINDS, Kind, body_of, parse, split
 from tests.fuzz.frames import FrameMaker
 
-__all__ = ["Driver", "check"]
+__all__ = ["Driver"]
 
 #: Small bounds and short times, so that all of them are reached.
 SETTINGS = {
@@ -123,9 +123,9 @@ class Driver:
                 link.sent_batch()
             link.closings.clear()
         for action in router.actions:
-            if not isinstance(action, Answer):
+            if isinstance(action, Note):
                 assert action.event != "internal error", action.text
-            else:
+            elif isinstance(action, Answer):
                 assert parse(split(action.part)[0]).kind == Kind.REFUSED
         router.actions.clear()
         self.origins[:] = [link.origin for link in router.links]
@@ -152,29 +152,3 @@ class Driver:
         self.flush()
         self.pass_time(200.0)
         self.flush()
-
-
-def check(router: Router) -> None:
-    """Assert what must hold at any time, beside what the engine itself knows."""
-    assert "internal error" not in router.refused
-    router.dispatch.check()
-    links = router.links
-    assert all(link.route == route for route, link in links.routes.items())
-    assert sum(link.route is not None for link in links) == len(links.routes)
-    assert len({link.origin for link in links}) == len(links), "two links of one origin"
-    seen: set[int] = set()
-    for topic in router.directory:
-        consumers = list(topic.consumers)
-        queues = [topic.queue, *(s.queue for s in topic.servers.values()), *(c.backlog for c in consumers)]
-        for queue in queues:
-            assert queue.size_bytes == sum(p.size for p in queue), "a queue's books are wrong"
-            for pending in queue:
-                assert pending.queue is queue and pending.consumer is None
-                assert pending.slot is not None, "waits without a limit"
-        waiting = [id(p) for queue in queues for p in queue]
-        running = [id(p) for c in consumers for p in c.in_flight.values()]
-        assert len(set(waiting + running)) == len(waiting + running), "in two places"
-        assert seen.isdisjoint(waiting + running), "in two places"
-        seen.update(waiting + running)
-        for server in topic.servers.values():
-            assert all(c.server == server.name and c in topic.consumers for c in server.consumers)

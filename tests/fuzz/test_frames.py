@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rpcmq.core.router import Router
+from rpcmq.testing.invariants import check_router, left_behind
 from rpcmq.testing.network import Network
 from rpcmq.wire import Kind
-from tests.core.tables import left_behind
-from tests.fuzz.driver import Driver, check
+from tests.fuzz.driver import Driver
 
 pytestmark = pytest.mark.fuzz
 
@@ -48,7 +48,7 @@ def test_any_bytes_on_a_link_are_counted_and_hurt_nobody(batches: list[tuple[byt
         node.reply(node.take(Kind.REQUEST), b"fine")
         assert call.end.payload == b"fine"
     assert net.link(mallory).counters.total() - 1 == net.router.refused.total(), "all attributed"
-    check(net.router)
+    check_router(net.router)
 
 
 @settings(max_examples=100)
@@ -58,9 +58,9 @@ def test_frames_that_get_deep(seed: int, steps: int):
     driver = Driver(Random(seed))
     for _ in range(steps):
         driver.step()
-        check(driver.router)
+        check_router(driver.router)
     driver.finish()
-    check(driver.router)
+    check_router(driver.router)
     assert nothing_is_left(driver.router)
 
 
@@ -71,16 +71,16 @@ def test_long_histories(seed: int):
     for step in range(1500):
         driver.step()
         if step % 10 == 0:
-            check(driver.router)
+            check_router(driver.router)
         if step % 300 == 299:
             driver.pass_time(driver.rng.choice((3.0, 30.0)))
             driver.flush()
     driver.router.drain(driver.now)
     for _ in range(100):
         driver.step()
-        check(driver.router)
+        check_router(driver.router)
     driver.finish()
-    check(driver.router)
+    check_router(driver.router)
     assert nothing_is_left(driver.router)
 
 
@@ -118,7 +118,7 @@ def test_a_million_random_frames(seed: int):
         driver.step()
         steps += 1
         if steps % 200 == 0:
-            check(driver.router)
+            check_router(driver.router)
         if steps % 50_000 == 0:
             driver.finish()
             assert nothing_is_left(driver.router)

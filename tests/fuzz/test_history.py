@@ -24,10 +24,9 @@ from hypothesis.stateful import (
 
 from rpcmq.core.settings import Settings
 from rpcmq.errors import Outcome
+from rpcmq.testing.invariants import check_router, left_behind
 from rpcmq.testing.network import Call, Message, Network, Process
 from rpcmq.wire import Flag, Kind
-from tests.core.tables import left_behind
-from tests.fuzz.driver import check
 
 pytestmark = pytest.mark.fuzz
 
@@ -246,7 +245,7 @@ class History(RuleBasedStateMachine):
     @invariant()
     def nothing_is_in_two_places(self) -> None:
         if hasattr(self, "net"):
-            check(self.net.router)
+            check_router(self.net.router)
 
     @invariant()
     def no_call_ends_twice(self) -> None:

@@ -31,7 +31,19 @@ from rpcmq.wire import HEADER, Flag, Kind
 BOOT = 1_700_000_000_000
 #: Records of a block.
 BLOCK = 100
-TOPICS, METHODS, SERVERS = 5, 7, 4
+TOPICS, METHODS, SERVERS, ERRORS = 5, 7, 4, 3
+
+#: The example of version 1 of the format: the present one's, without an error and big-endian throughout.
+VERSION_1 = bytes.fromhex(
+    "7270636d716c6f670001003a00000007000000010000018bcfe568000000000000000000408f40000000000000060a24"
+    "1bb1c7007231d4e0e85c040000000000000100000018506e4e8a95b22eef4090920000000000000000000000002a0000"
+    "000000000000010000000000000300000042477742123fe6afb600000001010500000007636f6d707574650000000000"
+    "067265626f6f7400000002020100056170692d3100000003030200066e6f64652d370008776f726b65722d3102000000"
+    "00000001000000700bc50214ed3bffef0000007101100000000001000000753000000007000000000000000900000000"
+    "00000005000000000000002a409091000000000040909180000000004090920000000000000000010000000200000003"
+    "000000710000008c0001d4c0000000004bf92f3577b34da6a3ce929d0e0e47360500000000000001000000210151178f"
+    "d07ebd71000000000000000100000000000000000000000000000003000000000000000001"
+)
 
 
 class Sent(NamedTuple):
@@ -64,6 +76,7 @@ def packed(sent: Sent) -> bytes:
         header, seq, received, received + queued, received + queued + served,
         1 + seq % (TOPICS * METHODS), 100 if seq % 13 else 0, 0 if nobody else 200 + seq % SERVERS,
         300 + seq, 0 if nobody else 200, int(served * 9e5) if seq % 4 else NOT_REPORTED, outcome, seq % 3,
+        300 + seq % ERRORS if outcome == Outcome.REMOTE_ERROR else 0,
         seq.to_bytes(16, "little") if seq % 2 else bytes(16),
     )  # fmt: skip
 
@@ -76,6 +89,7 @@ def names() -> list[bytes]:
         for number in range(TOPICS * METHODS)
     ]
     made.append(name_entry(100, NameKind.CALLER, "api-1"))
+    made += [name_entry(300 + n, NameKind.ERROR, f"Error{n}") for n in range(ERRORS)]
     made += [name_entry(200 + n, NameKind.SERVER, f"node-{n}", f"node-{n}:nova:4711:abcd") for n in range(SERVERS)]
     return made
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,7 @@ def test_a_line_that_was_torn_off_never_was(tmp_path: Path) -> None:
     a_log(tmp_path)
     content = (tmp_path / manifest.NAME).read_bytes()
     lines = content.splitlines(keepends=True)
+    (tmp_path / manifest.TOTALS).unlink()
     for cut in range(0, len(content), 61):
         (tmp_path / manifest.NAME).write_bytes(content[:cut])
         whole = sum(len(b"".join(lines[: n + 1])) <= cut for n in range(len(lines)))
@@ -109,6 +111,62 @@ def test_without_it_the_files_tell_what_is_in_the_log(tmp_path: Path, how: str, 
     assert times_seen(tmp_path) == expected
     aside = [name for name in names(tmp_path, "quarantine") if name.endswith(manifest.NAME)]
     assert len(aside) == (how == "damaged")
+
+
+def a_long_story(directory: Path) -> Limits:
+    """A log of which something was removed, set aside, damaged, compacted and said of the dead."""
+    for segment in range(1, 6):
+        at = NOW + segment * HOUR
+        spooled(directory, many(segment * 100, 50 + segment), [Sent(900 + segment)], segment=segment)
+        ship(directory, at)
+    spooled(directory, many(1, 10), boot=BOOT + 1, given=17, dropped=3)
+    (directory / "spool" / "other").write_text("not a spool file")
+    state = ship(directory, at).state
+    (damaged,) = [path for path in state.live if path.endswith(f"{BOOT}-00000005.parquet")]
+    (directory / damaged).write_bytes(b"PAR1")
+    limits = Limits(age=4.5 * HOUR, ready=1.5 * HOUR)
+    ship(directory, NOW + 6 * HOUR, limits)
+    spooled(directory, many(600, 6), boot=BOOT + 1, segment=2)
+    state = ship(directory, NOW + 6 * HOUR + 10, limits).state
+    assert min(state.rows_retired, state.rows_damaged, state.files_quarantined) > 0
+    assert {path.partition("/")[0] for path in state.live} == {"ready", "log"} and state.superseded
+    return limits
+
+
+@pytest.mark.parametrize("how", ["lost", "damaged"])
+def test_without_it_the_account_is_as_it_was(tmp_path: Path, how: str) -> None:
+    limits = a_long_story(tmp_path)
+    expected, before = times_seen(tmp_path), account(read(tmp_path))
+    path = tmp_path / manifest.NAME
+    if how == "lost":
+        path.unlink()
+    else:
+        path.write_bytes(b"{}\n" + path.read_bytes())
+
+    after = account(ship(tmp_path, NOW + 6 * HOUR + 20, limits).state)
+
+    assert times_seen(tmp_path) == expected
+    # What had been compacted may be in its segments again, until the hour is over.
+    for each in (before, after):
+        assert each["files"].pop("live") and each["bytes"].pop("live")
+    assert after == before
+    # It is kept in the new one, and goes on from there.
+    spooled(tmp_path, many(700, 7), boot=BOOT + 1, segment=3)
+    last = account(ship(tmp_path, NOW + 6 * HOUR + 30, limits).state)
+    assert last == account(read(tmp_path))
+    assert last["records"]["written"] == before["records"]["written"] + 7
+    assert last["boots"][-1]["records"] == before["boots"][-1]["records"] + 7
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"boots": 3}', b'{"boots": [[1, 2, {"x": 3}]]}', b"\xff"])
+def test_totals_that_are_none_are_passed_over(tmp_path: Path, content: bytes) -> None:
+    spooled(tmp_path, many(1, 10))
+    ship(tmp_path)
+    (tmp_path / manifest.NAME).unlink()
+    (tmp_path / manifest.TOTALS).write_bytes(content)
+
+    assert account(ship(tmp_path).state)["records"]["written"] == 10
+    assert json.loads((tmp_path / manifest.TOTALS).read_bytes())["boots"][0][2]["rows"] == 10
 
 
 def test_a_stray_that_cannot_be_read_is_set_aside(tmp_path: Path) -> None:

@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rpcmq.core.histogram import microseconds
 from rpcmq.errors import Outcome
 from rpcmq.latency import record
 from rpcmq.latency.record import (
     LAYOUT,
     MAGIC,
     MARK,
+    MAX_ERROR,
     NOT_REPORTED,
     RECORD,
     SEAL,
@@ -31,13 +33,13 @@ from rpcmq.latency.record import (
     SpoolError,
     blocks,
     framed,
-    microseconds,
     name_entry,
     pack_head,
     read_head,
     read_spool,
 )
 from rpcmq.wire import HEADER, NO_TTL, Address, Flag, Kind, message
+from tests.latency.spools import VERSION_1
 
 HEAD = Head(VERSION, 58, 7, 1, 1_700_000_000_000, 0, 1000.0, 1_700_000_060_000_000, "r1")
 TRACE_ID = bytes.fromhex("4bf92f3577b34da6a3ce929d0e0e4736")
@@ -55,12 +57,13 @@ NAMES = (
     name_entry(1, NameKind.TARGET, "", "compute", "", "", "reboot")
     + name_entry(2, NameKind.CALLER, "api-1")
     + name_entry(3, NameKind.SERVER, "node-7", "worker-1")
+    + name_entry(4, NameKind.ERROR, "ValueError")
 )
-PACKED = RECORD.pack(REQUEST, 42, 1060.25, 1060.375, 1060.5, 1, 2, 3, 113, 140, 120_000, 0, 0, TRACE_ID)
+PACKED = RECORD.pack(REQUEST, 42, 1060.25, 1060.375, 1060.5, 1, 2, 3, 113, 140, 120_000, 1, 0, 4, TRACE_ID)
 RESOLVED = Record(
     seq=42,
     kind=MessageKind.CALL,
-    outcome=Outcome.OK,
+    outcome=Outcome.REMOTE_ERROR,
     exchange="",
     topic="compute",
     group="",
@@ -85,6 +88,7 @@ RESOLVED = Record(
     handle=9,
     sequence=5,
     trace_id=TRACE_ID,
+    error_class="ValueError",
 )
 
 
@@ -92,14 +96,14 @@ def block(kind: BlockKind, count: int, body: bytes) -> bytes:
     return b"".join(framed(kind, count, body))
 
 
-def file_of(*parts: bytes, records: int = 1, names: int = 3) -> bytes:
+def file_of(*parts: bytes, records: int = 1, names: int = 4) -> bytes:
     """A sealed file with ``parts`` between head and seal."""
     seal = SEAL.pack(records, 0, names, 0, True)
     return pack_head(HEAD) + b"".join(parts) + block(BlockKind.SEAL, 1, seal)
 
 
 MARKED = block(BlockKind.MARK, 1, MARK.pack(1060.5, 42, 0))
-NAMED = block(BlockKind.NAMES, 3, NAMES)
+NAMED = block(BlockKind.NAMES, 4, NAMES)
 WHOLE = file_of(MARKED, NAMED, block(BlockKind.RECORDS, 1, PACKED))
 
 
@@ -131,13 +135,19 @@ def test_the_example_is_what_is_written():
 def test_the_example_is_read_as_it_is_annotated():
     spool = Spool(b"".join(data for data, _ in example()))
     assert list(spool) == [RESOLVED]
-    assert (spool.head, spool.mark, spool.seal) == (HEAD, Mark(1060.5, 42, 0), Seal(1, 0, 3, 0, True))
+    assert (spool.head, spool.mark, spool.seal) == (HEAD, Mark(1060.5, 42, 0), Seal(1, 0, 4, 0, True))
 
 
 def test_the_examples_record_is_annotated_field_by_field():
     notes = [note for _, note in example()]
     begin = notes.index("length = 113")
     assert [note.partition(" ")[0] for note in notes[begin : begin + len(LAYOUT)]] == [f.name for f in LAYOUT]
+
+
+def test_a_file_of_version_1_is_read_as_well():
+    spool = Spool(VERSION_1)
+    assert list(spool) == [RESOLVED._replace(outcome=Outcome.OK, error_class=None)]
+    assert spool.seal == Seal(1, 0, 3, 0, True)
 
 
 def test_a_file_is_read_by_its_path(tmp_path: Path):
@@ -150,7 +160,7 @@ def test_the_layout_leaves_no_byte_out():
     place = 0
     for field in LAYOUT:
         assert field.offset == place, field
-        place += int(field.type.lstrip(">ufV"))
+        place += int(field.type.lstrip("<>ufV"))
     assert place == RECORD.size
     assert HEADER.size - 4 == next(f.offset for f in LAYOUT if f.name == "seq")
 
@@ -171,10 +181,10 @@ u8 = st.integers(0, 255)
 @given(
     seq=st.integers(0, 2**64 - 1), times=st.tuples(moments, moments, moments), names=st.tuples(*[texts] * 8),
     sizes=st.tuples(u32, u32, u32), outcome=u8, attempt=u8, trace=st.binary(min_size=16, max_size=16),
-    is_cast=st.booleans(), ttl=u32, has_server=st.booleans(), has_ended=st.booleans(),
+    is_cast=st.booleans(), ttl=u32, has_server=st.booleans(), has_ended=st.booleans(), error=st.text(max_size=20),
 )  # fmt: skip
 def test_what_is_packed_comes_back(
-    seq, times, names, sizes, outcome, attempt, trace, is_cast, ttl, has_server, has_ended
+    seq, times, names, sizes, outcome, attempt, trace, is_cast, ttl, has_server, has_ended, error
 ):
     received, dispatched, ended = sorted(times)
     exchange, topic, group, target_server, method, caller, server, identity = names
@@ -182,13 +192,15 @@ def test_what_is_packed_comes_back(
         name_entry(1, NameKind.TARGET, exchange, topic, group, target_server, method)
         + name_entry(2, NameKind.CALLER, caller)
         + name_entry(3, NameKind.SERVER, server, identity)
+        + name_entry(MAX_ERROR, NameKind.ERROR, error)
     )
     header = message(Kind.CAST if is_cast else Kind.REQUEST, ttl=ttl)
     packed = RECORD.pack(
-        header, seq, received, dispatched, ended, 1, 2, 3 * has_server, *sizes, outcome, attempt, trace
-    )
+        header, seq, received, dispatched, ended, 1, 2, 3 * has_server, *sizes, outcome, attempt,
+        MAX_ERROR * bool(error), trace,
+    )  # fmt: skip
     kind = BlockKind.RECORDS if has_ended else BlockKind.IN_FLIGHT
-    data = pack_head(HEAD) + block(BlockKind.NAMES, 3, entries) + block(kind, 1, packed)
+    data = pack_head(HEAD) + block(BlockKind.NAMES, 4, entries) + block(kind, 1, packed)
     (found,) = Spool(data)
     assert found.seq == seq and found.outcome == (outcome if has_ended else None)
     assert (found.exchange, found.topic, found.group, found.target_server, found.method, found.caller) == names[:6]
@@ -202,6 +214,7 @@ def test_what_is_packed_comes_back(
     )
     assert found.ttl_ms == (None if ttl == NO_TTL else ttl)
     assert found.trace_id == (trace if any(trace) else None)
+    assert found.error_class == (error or None)
 
 
 @given(router_id=u32, segment=u32, boot=st.integers(0, 2**64 - 1), name=texts, wall=st.integers(-(2**63), 2**63 - 1))
@@ -263,7 +276,7 @@ def test_another_kind_of_file_is_foreign(data: bytes):
 def test_a_later_version_is_named():
     data = MAGIC + (VERSION + 1).to_bytes(2) + WHOLE[10:]
     error = problem_of(data)
-    assert error.problem is Problem.VERSION and "version 2" in str(error)
+    assert error.problem is Problem.VERSION and f"version {VERSION + 1}" in str(error)
 
 
 def test_a_head_that_is_too_short_is_corrupt():
@@ -283,7 +296,8 @@ def wrong_name(*texts: str, kind: int = NameKind.CALLER) -> bytes:
         (file_of(block(9, 0, b"")), "block of kind 9"),  # type: ignore[arg-type]
         (file_of(block(BlockKind.MARK, 2, bytes(48))), "block of kind 4"),
         (file_of(MARKED, block(BlockKind.RECORDS, 1, PACKED)), "number 3, which names nothing"),
-        (file_of(NAMED, block(BlockKind.RECORDS, 1, PACKED[:68] + b"\0\0\0\2" + PACKED[72:])), "number 2"),
+        (file_of(NAMED, block(BlockKind.RECORDS, 1, PACKED[:68] + b"\2\0\0\0" + PACKED[72:])), "number 2"),
+        (file_of(NAMED, block(BlockKind.RECORDS, 1, PACKED[:94] + b"\3\0" + PACKED[96:])), "number 3"),
         (wrong_name("a", "b"), "with 2 texts"),
         (wrong_name("a", kind=77), "name of kind 77"),
         (file_of(block(BlockKind.NAMES, 1, name_entry(2, NameKind.CALLER, "a") + b"x")), "names"),

@@ -59,9 +59,9 @@ def test_what_is_sent_together_is_one_batch(net: Network):
     batches: list[bytes] = []
     receive = net.router.receive
 
-    def spy(now: float, route: bytes, batch: bytes, payloads: list[bytes]) -> None:
+    def spy(now: float, route: bytes, batch: bytes, payloads: list[bytes], user: str) -> None:
         batches.append(batch)
-        receive(now, route, batch, payloads)
+        receive(now, route, batch, payloads, user)
 
     net.router.receive = spy  # type: ignore[method-assign, assignment]
     with net.together():

@@ -1,0 +1,191 @@
+"""What security costs: whole calls with CURVE and without, and the router's engine with rights and without."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import process_time
+
+from benchmarks.children import Child, child, commands, router, say
+from benchmarks.ends import both, sample
+from benchmarks.report import Benchmark, Options, Row, Target
+from rpcmq.core.rights import EVERYTHING, Key, Right
+from rpcmq.core.router import Router
+from rpcmq.core.settings import Settings
+from rpcmq.server.keyring import AUTHORIZED, ROUTER_KEY, to_toml
+from rpcmq.transport.curve import new_pair
+from rpcmq.transport.key_files import KeyFile, write_private
+from rpcmq.wire import Address, Kind, control, json_bytes, message
+
+__all__ = ["BENCHMARKS", "engine"]
+
+_PLAIN = "plain"
+_ALL = "CURVE, all rights"
+_SOME = "CURVE, some rights"
+_WIDTHS = (1, 64, 256)
+_NAMES = ("service", "caller")
+_RIGHTS = {
+    _ALL: ((EVERYTHING,), (EVERYTHING,)),
+    _SOME: (
+        (Right(frozenset(["serve"]), ("compute.#",)),),
+        (Right(frozenset(["call"]), ("image.#",)), Right(frozenset(["call"]), ("compute.#",))),
+    ),
+}
+
+
+# --- whole calls ---------------------------------------------------------------------------------
+
+
+def _folder(root: Path, rights: tuple[tuple[Right, ...], ...]) -> tuple[str, str]:
+    """Keys of a router, a service and a caller below ``root``; gives the key files of the latter two."""
+    (root / AUTHORIZED).mkdir(mode=0o700, parents=True)
+    public, secret = new_pair()
+    write_private(root / ROUTER_KEY, KeyFile(public, secret).text())
+    for name, allowed in zip(_NAMES, rights, strict=True):
+        own, own_secret = new_pair()
+        write_private(root / f"{name}.key", KeyFile(own, own_secret, name, public).text())
+        write_private(root / AUTHORIZED / f"{name}.toml", to_toml(Key(name, own, allowed), None))
+    service, caller = (str(root / f"{name}.key") for name in _NAMES)
+    return service, caller
+
+
+@contextmanager
+def _system(name: str, root: Path) -> Iterator[tuple[Child, Child]]:
+    keys, settings = ("", ""), {}
+    if name != _PLAIN:
+        keys = _folder(root, _RIGHTS[name])
+        settings["security_keys"] = str(root)
+    with router(**settings) as (daemon, url), both(url, ["compute"], keys=keys) as calling:
+        yield calling, daemon
+
+
+def run(options: Options) -> list[Row]:
+    """Calls/s and latency from one process with W callers to one service."""
+    rows = []
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="rpcmq-bench-")))
+        systems = {
+            name: stack.enter_context(_system(name, folder / str(number)))
+            for number, name in enumerate((_SOME, _ALL, _PLAIN))
+        }
+        for width in _WIDTHS:
+            together = [Row(system, width, []) for system in systems]
+            for number in range(options.rounds):
+                for row in together if number % 2 else together[::-1]:
+                    calling, daemon = systems[row.system]
+                    row.samples.append(sample(calling, daemon, options.seconds, verb="call", width=width))
+            rows += together
+    return rows
+
+
+# --- the engine alone ----------------------------------------------------------------------------
+
+_OFF, _ON = "no rights", "rights of a topic"
+_EVERYTHING = "all rights"
+_METERED = "rights, and a rate"
+#: Calls in a batch, and batches between two looks at the clock.
+_BATCH, _BATCHES = 32, 100
+_ENGINES: dict[str, tuple[Right, ...] | None] = {
+    _ON: (*_RIGHTS[_SOME][1], *_RIGHTS[_SOME][0]),
+    _EVERYTHING: (EVERYTHING,),
+    _METERED: (*_RIGHTS[_SOME][1], *_RIGHTS[_SOME][0]),
+    _OFF: None,
+}
+
+
+class _Engine:
+    """A router's engine, a caller and a service, whose frames are made before they are measured."""
+
+    def __init__(self, rights: tuple[Right, ...] | None, rate: float | None) -> None:
+        self._router = router = Router(Settings(recovery_seconds=0.0), 1_700_000_000_000, 0.0, lambda: "token")
+        if rights is not None:
+            router.authorise(0.0, [Key(name, name, rights, messages_per_second=rate) for name in _NAMES])
+        for name in _NAMES:
+            hello = {"identity": name, "queue_type": "roundrobin", "versions": [1], "accepts": ["json"]}
+            router.receive(0.0, name.encode(), control(Kind.HELLO, hello), (), name)
+        self._service, self._caller = (router.links.routes[name.encode()] for name in _NAMES)
+        self._address = Address("compute").encode()
+        self._sequence = 0
+        body, key = json_bytes({"credit": 1000}), self._service.origin + (1).to_bytes(8)
+        register = message(Kind.REGISTER, body, format=1, address=self._address, key=key)
+        router.receive(0.0, b"service", register)
+
+    def _batch(self) -> tuple[bytes, bytes]:
+        requests, replies = [], []
+        for _ in range(_BATCH):
+            self._sequence += 1
+            key = self._caller.origin + self._sequence.to_bytes(8)
+            fields = {"ttl": 60_000, "key": key, "address": self._address, "method": b"reboot_instance"}
+            requests.append(message(Kind.REQUEST, bytes(100), format=1, **fields))  # type: ignore[arg-type]
+            replies.append(message(Kind.REPLY, bytes(100), format=1, ttl=10, key=key))
+        return b"".join(requests), b"".join(replies)
+
+    def measure(self) -> float:
+        """CPU time of a call, from request to reply (microseconds)."""
+        batches = [self._batch() for _ in range(_BATCHES)]
+        receive, dirty = self._router.receive, self._router.links.dirty
+        links = (self._service, self._caller)
+        gc.disable()
+        began = process_time()
+        for requests, replies in batches:
+            receive(1.0, b"caller", requests)
+            receive(1.0, b"service", replies)
+            for link in links:
+                link.outbox.clear()
+                link.closings.clear()
+                link.marked = False
+            dirty.clear()
+        used = process_time() - began
+        gc.enable()
+        if self._router.dispatch.calls_in_flight or self._router.refused:
+            raise RuntimeError(f"calls were refused: {dict(self._router.refused)}")
+        return used / (_BATCH * _BATCHES) * 1e6
+
+
+def engine() -> None:
+    """Engines in one process, measured in turn as it is told."""
+    engines = {name: _Engine(rights, 1e9 if name == _METERED else None) for name, rights in _ENGINES.items()}
+    for each in engines.values():
+        each.measure()
+    gc.collect()
+    gc.freeze()
+    say("ready")
+    while True:
+        command = commands().get()
+        say({name: engines[name].measure() for name in (list(engines) if command["forth"] else list(engines)[::-1])})
+
+
+def run_engine(options: Options) -> list[Row]:
+    """CPU time of a call in the engine: no sockets."""
+    rows = [Row(name, "call", []) for name in _ENGINES]
+    with child(engine) as measured:
+        measured.heard()
+        for number in range(int(options.rounds * options.seconds * 2)):
+            found = measured.ask(5, forth=number % 2)
+            for row in rows:
+                row.samples.append({"engine_us": found[row.system], "calls_per_second": 1e6 / found[row.system]})
+    return rows
+
+
+BENCHMARKS = (
+    Benchmark(
+        name="security",
+        title="CURVE and rights: whole calls with W callers, with keys and without",
+        case="W",
+        metric="calls_per_second",
+        ours=_SOME,
+        run=run,
+    ),
+    Benchmark(
+        name="rights",
+        title="Rights: the router's engine alone, CPU time of a call",
+        case="a",
+        metric="engine_us",
+        ours=_ON,
+        run=run_engine,
+        targets=(Target(_OFF, "engine_us", ("call",), at_most=1.05),),
+    ),
+)

@@ -1,0 +1,273 @@
+"""``rpcmq doctor``: what is wrong, or will be, with how a router is set up, and what to do about it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import stat
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from time import time
+from typing import Any
+
+import click
+
+from rpcmq.cli.options import State, connects, json_option, make_client, positive
+from rpcmq.cli.output import Output, add_row, print_json, table
+from rpcmq.config import RouterConfig, load_client_config, load_router_config
+from rpcmq.errors import ConfigError, RpcError
+from rpcmq.server.keyring import AUTHORIZED, ROUTER_KEY, Keyring
+from rpcmq.server.open_binds import open_binds
+from rpcmq.transport.curve import OLDEST_SAFE, check_libzmq, libzmq_version
+from rpcmq.transport.key_files import read_key_file
+
+__all__ = ["doctor_command"]
+
+OK, WARN, FAIL = "ok", "warning", "fail"
+_STYLES = {OK: "green", WARN: "yellow", FAIL: "red"}
+#: A key that expires so soon is worth a word (days); and how far clocks may differ (seconds).
+_SOON_DAYS = 14
+_CLOCK = 5.0
+_DAY = 86400.0
+_SPARE_FILES = 100
+#: adjtimex(2): the clock is not synchronised.
+_TIME_ERROR = 5
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line: how bad, about what, what was seen, what to do (empty: nothing)."""
+
+    level: str
+    about: str
+    text: str
+    todo: str = ""
+
+
+@click.command("doctor")
+@click.option("--config", metavar="FILE", help="The router's TOML file, as `rpcmq router --config` has it.")
+@click.option("--keys", "folder", metavar="DIR", help="The router's folder of keys.  [default: as the settings say]")
+@click.option("--offline", is_flag=True, help="Do not ask a running router.")
+@click.option("--timeout", type=positive, default=3.0, show_default=True, help="Seconds.")
+@json_option
+@connects
+@click.pass_obj
+def doctor_command(state: State, config: str | None, folder: str | None, offline: bool, timeout: float) -> int:
+    """Check versions, endpoints, keys, rights, payloads, clock and limits; say what to do about each.
+
+    Settings are read as `rpcmq router` reads them. A running router (--router, RPCMQ_ROUTER) is asked what
+    was used since its start, if this process has a key with the right "admin" there. The exit code is 1
+    if anything fails; warnings do not change it.
+    """
+    findings = list(_findings(state, config, folder, offline, timeout))
+    failed = any(finding.level == FAIL for finding in findings)
+    if state.json:
+        print_json({"ok": not failed, "findings": [asdict(finding) for finding in findings]})
+    else:
+        made = table("", "", "about", "found", "to do")
+        for finding in findings:
+            cells = (finding.level, finding.about, finding.text, finding.todo)
+            add_row(made, cells, "" if finding.level == OK else _STYLES[finding.level])
+        Output().print(made)
+    return int(failed)
+
+
+def _findings(state: State, path: str | None, folder: str | None, offline: bool, timeout: float) -> Iterator[Finding]:
+    yield from _versions()
+    try:
+        flags = {"security.keys": folder} if folder else {}
+        config = load_router_config(path, os.environ, flags)
+    except ConfigError as error:
+        for line in str(error).splitlines():
+            yield Finding(FAIL, "settings", line, "correct it: the router does not start like this")
+        return
+    yield from _binds(config)
+    yield from _keys(config)
+    yield from _payloads()
+    yield from _clock()
+    yield from _files(config)
+    if not offline:
+        yield from _running(state, timeout)
+
+
+def _versions() -> Iterator[Finding]:
+    from rpcmq import __version__
+
+    python = ".".join(map(str, sys.version_info[:3]))
+    shown = ".".join(map(str, libzmq_version()))
+    yield Finding(OK, "versions", f"rpcmq {__version__}, Python {python}, libzmq {shown}")
+    try:
+        check_libzmq()
+    except ConfigError as error:
+        oldest = ".".join(map(str, OLDEST_SAFE))
+        yield Finding(FAIL, "libzmq", str(error), f"upgrade pyzmq to a wheel with libzmq {oldest} or later")
+
+
+def _binds(config: RouterConfig) -> Iterator[Finding]:
+    found = open_binds(config)
+    for text in found:
+        level = WARN if config.router.insecure else FAIL
+        seen, _, todo = text.rpartition("; ")
+        why = "router.insecure is set: " if config.router.insecure else "the router will not start: "
+        yield Finding(level, "open endpoint", why + seen, todo)
+    if not found:
+        how = "with CURVE" if config.security.keys else "this host only, no keys needed"
+        yield Finding(OK, "endpoints", f"{config.router.listen}: {how}")
+
+
+def _keys(config: RouterConfig) -> Iterator[Finding]:
+    folder = config.security.keys
+    if not folder:
+        return
+    root = Path(folder)
+    try:
+        read_key_file(root / ROUTER_KEY, client=False)
+    except ConfigError as error:
+        yield Finding(FAIL, "router key", str(error), f"see that {root / ROUTER_KEY} is there, whole and of mode 600")
+    for directory in (root, root / AUTHORIZED):
+        mode = stat.S_IMODE(directory.stat().st_mode) if directory.is_dir() else 0
+        if mode & 0o022:
+            text = f"{directory} has mode {mode:04o}: others can authorise keys"
+            yield Finding(FAIL, "folder", text, f"chmod 700 {directory}")
+        elif mode & 0o055:
+            yield Finding(WARN, "folder", f"{directory} has mode {mode:04o}", f"chmod 700 {directory}")
+    for secret in sorted(root.glob("*.key")):
+        if stat.S_IMODE(secret.stat().st_mode) & 0o077 and secret.name != ROUTER_KEY:
+            yield Finding(
+                FAIL, "client key", f"{secret} can be read by others", f"chmod 600 {secret}, or delete it here"
+            )
+    yield from _authorised(root)
+
+
+def _authorised(root: Path) -> Iterator[Finding]:
+    keyring = Keyring(str(root / AUTHORIZED))
+    for problem in keyring.read():
+        yield Finding(FAIL, "key file", problem, "correct it: the router does not start like this")
+    now = time()
+    for known in sorted(keyring.all.values(), key=lambda known: known.key.name):
+        key, until = known.key, known.until
+        about = f"key {key.name}"
+        if not known.is_valid(now):
+            text = f"has expired on {key.expires}"
+            yield Finding(WARN, about, text, f"rpcmq keys revoke {key.name}, or set a later `expires` in its file")
+        elif until is not None and until - now < _SOON_DAYS * _DAY:
+            text = f"expires in {(until - now) / _DAY:.1f} days"
+            yield Finding(WARN, about, text, "add a new key for its process now, and revoke this one later")
+        if not key.owner:
+            yield Finding(WARN, about, "has no owner", 'write `owner = "..."` into its file: whom to ask about it')
+        if not key.rights:
+            yield Finding(
+                WARN, about, "has no rights: it can connect and do nothing", "give it [[rights]], or revoke it"
+            )
+        if any(right.everything for right in key.rights):
+            yield Finding(
+                WARN, about, "may do everything", "give it the rights that it needs only; see docs/security.md"
+            )
+    yield Finding(OK, "keys", f"{len(keyring)} authorised in {root / AUTHORIZED}")
+
+
+def _payloads() -> Iterator[Finding]:
+    try:
+        config = load_client_config(os.environ)
+    except ConfigError as error:
+        for line in str(error).splitlines():
+            yield Finding(FAIL, "client settings", line, "correct it: clients do not start like this")
+        return
+    if config.accept_dill:
+        text = "RPCMQ_ACCEPT_DILL is on here: whoever may send to a process like this runs code in it"
+        yield Finding(WARN, "payloads", text, "unset it, unless every key that may call here is trusted like root")
+    if config.key_file:
+        try:
+            read_key_file(config.key_file, client=True)
+        except ConfigError as error:
+            yield Finding(FAIL, "client key", str(error), "correct RPCMQ_KEY_FILE or that file")
+
+
+def _clock() -> Iterator[Finding]:
+    if time() < datetime(2025, 1, 1, tzinfo=UTC).timestamp():
+        yield Finding(FAIL, "clock", f"it is {datetime.now(UTC):%Y-%m-%d} here", "set the clock: keys expire by it")
+    try:
+        adjtimex = ctypes.CDLL(None).adjtimex
+    except (OSError, AttributeError):
+        return
+    # struct timex, all zero: only asks. It is at most 208 bytes.
+    if adjtimex(ctypes.create_string_buffer(512)) == _TIME_ERROR:
+        yield Finding(
+            WARN, "clock", "not synchronised", "run NTP (chrony, systemd-timesyncd): keys expire by the clock"
+        )
+    else:
+        yield Finding(OK, "clock", "synchronised")
+
+
+def _files(config: RouterConfig) -> Iterator[Finding]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = config.link.max_links + config.link.max_handshakes + _SPARE_FILES
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        text = f"link.max_links and link.max_handshakes need {wanted} open files; the limit here is {hard}"
+        yield Finding(WARN, "open files", text, "raise LimitNOFILE= (or ulimit -n), or lower link.max_links")
+    else:
+        yield Finding(OK, "open files", f"limit {soft}, at most {hard}")
+
+
+# --- a running router ---------------------------------------------------------------------------
+
+
+def _running(state: State, timeout: float) -> Iterator[Finding]:
+    try:
+        with make_client(state, timeout) as client:
+            router = client.query("summary", timeout)
+            keys = client.query("keys", timeout)["keys"]
+            processes = client.query("processes", timeout)["processes"]
+    except ConfigError:
+        return  # told above
+    except RpcError as error:
+        todo = "start it, or give --router, and --key-file with a key that has the right admin; or say --offline"
+        yield Finding(WARN, "running router", f"not asked: {error}", todo)
+        return
+    up = float(router["uptime_seconds"])
+    yield Finding(OK, "running router", f"{router['router']}, up {up:.0f} s, {router['links']} links")
+    for warning in router["warnings"]:
+        seen, _, todo = str(warning).rpartition("; ")
+        yield Finding(WARN, "open endpoint", f"running like this: {seen}", todo)
+    skew = router["boot"] / 1000 + up - time()
+    if abs(skew) > _CLOCK:
+        text = f"the router's clock was {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} ours at its start"
+        yield Finding(WARN, "clock", text, "synchronise both by NTP: keys expire by the clock")
+    refused = {what: count for what, count in router["refused"].items() if "key" in what or "denied" in what}
+    if refused:
+        text = ", ".join(f"{count} {what}" for what, count in refused.items())
+        yield Finding(WARN, "refused", text, "the router's log and `rpcmq ls --view keys` say whom")
+    for row in keys:
+        yield from _used(row, up)
+    yield from _dill(processes)
+
+
+def _used(row: dict[str, Any], up: float) -> Iterator[Finding]:
+    about = f"key {row['name']}"
+    since = f"since the router's start {up / 3600:.1f} h ago"
+    if not row["connects"]:
+        yield Finding(WARN, about, f"was never used {since}", f"if nobody needs it: rpcmq keys revoke {row['name']}")
+        return
+    for right in row["rights"]:
+        if not right["used"]:
+            exchanges = "" if right["exchanges"] == [""] else f" in {','.join(right['exchanges'])}"
+            text = f"{','.join(right['verbs'])} on {','.join(right['topics'])}{exchanges} was never used {since}"
+            yield Finding(WARN, about, text, "take the right out of its file if it is not needed")
+
+
+def _dill(processes: list[dict[str, Any]]) -> Iterator[Finding]:
+    by_topic: dict[str, list[str]] = {}
+    for row in processes:
+        if "dill" in row["accepts"]:
+            for topic in (*row["consumers"], *row.get("patterns", [])):
+                by_topic.setdefault(topic, []).append(row["identity"])
+    for topic, identities in sorted(by_topic.items()):
+        text = f"{len(identities)} consumers accept dill, {identities[0]} for one: who may send there runs code in them"
+        todo = "switch accept_dill off, or see that only trusted keys may call or cast there"
+        yield Finding(WARN, f"topic {topic}", text, todo)
+    if not by_topic:
+        yield Finding(OK, "payloads", "no consumer accepts dill")

@@ -1,0 +1,127 @@
+"""``rpcmq drill``: real processes under faults, and a verdict."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rpcmq.cli.exit_codes import ExitCode
+from rpcmq.cli.options import State, json_option
+from rpcmq.cli.output import Output, add_row, print_json, table
+
+if TYPE_CHECKING:
+    from rpcmq.drill.run import Result
+
+__all__ = ["drill_command"]
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+class _Seconds(click.ParamType):  # type: ignore[type-arg]  # click 8.1 knows no argument
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        text = str(value)
+        unit = next((unit for unit in _UNITS if text.endswith(unit)), "")
+        try:
+            seconds = float(text.removesuffix(unit)) * _UNITS.get(unit, 1.0)
+        except ValueError:
+            seconds = 0.0
+        if not 0.0 < seconds < 1e6:
+            self.fail(f"{value!r}: expected seconds, as a number or text like '60s', '5m'", param, ctx)
+        return seconds
+
+
+@click.command("drill")
+@click.option("--topology", metavar="FILE", type=click.Path(exists=True, dir_okay=False), help="TOML file.")
+@click.option("--faults", metavar="FAULT,...", default="kill,stop,router", show_default=True, help="Which; see below.")
+@click.option("--for", "seconds", type=_Seconds(), default="60s", show_default=True, help="How long faults happen.")
+@click.option("--every", type=_Seconds(), default="2s", show_default=True, help="From one fault to the next.")
+@click.option("--lasts", type=_Seconds(), default="3s", show_default=True, help="Longest time that a fault lasts.")
+@click.option("--seed", type=click.IntRange(0), help="Where all choices come from.  [default: one that is printed]")
+@click.option("--keep", metavar="FOLDER", type=click.Path(file_okay=False), help="Keep the histories there.")
+@json_option
+@click.pass_obj
+def drill_command(
+    state: State,
+    topology: str | None,
+    faults: str,
+    seconds: float,
+    every: float,
+    lasts: float,
+    seed: int | None,
+    keep: str | None,
+) -> int:
+    """Start a router, services and callers of their own, hurt them, and say what became of the messages.
+
+    Nothing that runs already is touched. TOPOLOGY says how many processes there are, what they send, and which
+    configuration the router has: see docs/operations.md. Faults:
+
+    \b
+    kill             a service is killed; another takes its place
+    stop             a service or caller is stopped (SIGSTOP) and goes on
+    router           the router is killed and started again
+    router-stop      the router is stopped and goes on
+    reset            the connections of a process are reset
+    partition        a process is cut off both ways; cut-to-router, cut-to-process: one way
+    stall, delay     nothing gets through again and again; everything is late
+    half-open        the router sees a connection end, and the process does not
+    hog              a handler holds the processor
+    slow-subscriber  somebody takes one event a second
+    disk-full        the router can write nothing
+    files            the router can open no more files
+
+    Exits with 1 if anything was lost, doubled, misrouted, or not as docs/guarantees.md promises.
+    """
+    from dataclasses import replace
+
+    from rpcmq.drill.faults import NEEDS_PROXY, chosen
+    from rpcmq.drill.scenario import drilled
+    from rpcmq.drill.topology import Topology, load_topology
+
+    names = chosen(faults)
+    laid_out = load_topology(topology) if topology else Topology(rate=500.0)
+    if laid_out.direct and set(names) & set(NEEDS_PROXY):
+        laid_out = replace(laid_out, direct=False)
+    seed = secrets.randbelow(1_000_000) if seed is None else seed
+    if not state.json:
+        click.echo(f"seed {seed}", err=True)
+    result = drilled(seed, laid_out, names, seconds, every, (0.0, lasts), Path(keep) if keep else None)
+    if state.json:
+        violations = [str(violation) for violation in result.verdict.violations]
+        print_json(result.row("drill") | {"violations": violations})
+    else:
+        _print(result)
+    return ExitCode.OK if result.verdict.ok else ExitCode.FAILED
+
+
+#: So many violations are printed.
+_SHOWN = 20
+
+
+def _print(result: Result) -> None:
+    verdict, output = result.verdict, Output()
+    made = table("Verdict", "", ">")
+    faults = ", ".join(f"{count} {kind}" for kind, count in result.faults.items()) or "none"
+    for name, value in (
+        ("faults", faults),
+        ("sent", ", ".join(f"{count} {verb}" for verb, count in verdict.submitted.items())),
+        ("calls ended", ", ".join(f"{count} {outcome}" for outcome, count in verdict.ended.items())),
+        ("lost", verdict.lost),
+        ("doubled", verdict.doubled),
+        ("misrouted", verdict.misrouted),
+        ("casts dropped, and counted as such", verdict.dropped),
+        ("answers that came too late", verdict.late),
+        ("longest until a failure was told", f"{verdict.told:.3f} s"),
+        ("longest recovery after the router's return", f"{verdict.recovery:.3f} s"),
+        ("verdict", "as promised" if verdict.ok else f"{len(verdict.violations)} violations"),
+    ):
+        add_row(made, (name, value), "red" if name == "verdict" and not verdict.ok else "")
+    output.print(made)
+    for violation in verdict.violations[:_SHOWN]:
+        click.echo(f"  {violation}")
+    if len(verdict.violations) > _SHOWN:
+        click.echo(f"  ... and {len(verdict.violations) - _SHOWN} more")

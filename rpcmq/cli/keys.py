@@ -1,0 +1,306 @@
+"""``rpcmq init`` and ``rpcmq keys``: the keys of a router and of those who may connect to it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rpcmq.cli.options import State, json_option
+from rpcmq.cli.output import Output, add_row, print_json, table
+from rpcmq.core.rights import ALL_VERBS, EVERYTHING, Key, Right
+from rpcmq.errors import ConfigError, UsageError
+from rpcmq.server.keyring import AUTHORIZED, ROUTER_KEY, Keyring, read_authorised, summary, to_toml
+from rpcmq.transport.curve import check_libzmq, is_key, new_pair
+from rpcmq.transport.key_files import KeyFile, is_name, read_key_file, write_private
+
+__all__ = ["init_command", "keys_command"]
+
+_FOLDER = "rpcmq.d"
+_CONFIG = "router.toml"
+_REVOKED = "revoked"
+
+_folder_option = click.option(
+    "--keys",
+    "folder",
+    metavar="DIR",
+    default=_FOLDER,
+    envvar="RPCMQ_SECURITY_KEYS",
+    show_default=True,
+    show_envvar=True,
+    help="The router's folder of keys, as `rpcmq init` made it.",
+)
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        path.chmod(0o700)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be made: {error.strerror}") from None
+
+
+def _write_authorised(folder: Path, key: Key, until: datetime | None) -> Path:
+    path = folder / AUTHORIZED / f"{key.name}.toml"
+    write_private(path, f"# Who has this key may connect. The router notices changes by itself.\n{to_toml(key, until)}")
+    return path
+
+
+# --- init ---------------------------------------------------------------------------------------
+
+
+@click.command("init")
+@click.argument("folder", metavar="[DIR]", default=_FOLDER)
+@click.option(
+    "--listen", metavar="URL", default="tcp://127.0.0.1:7700", show_default=True, help="Where the router is to listen."
+)
+@click.option("--client", metavar="NAME", default="client", show_default=True, help="Name of the first client's key.")
+@click.option("--owner", metavar="TEXT", default="", help="Whom to ask about that key.")
+@json_option
+@click.pass_obj
+def init_command(state: State, folder: str, listen: str, client: str, owner: str) -> None:
+    """Make a router's keys, a client's key and a ready configuration in DIR (default: rpcmq.d).
+
+    The client's key may do everything. Give each host or program a key of its own with `rpcmq keys add`.
+    """
+    check_libzmq()
+    if not is_name(client):
+        raise UsageError(f"--client {client!r}: expected up to 64 letters, digits, '.', '_' and '-'")
+    _check_listen(listen)
+    root = Path(folder)
+    for path in (root / ROUTER_KEY, root / _CONFIG, root / f"{client}.key"):
+        if path.exists():
+            raise UsageError(f"{path} is there already; nothing was changed")
+    _make_folder(root)
+    _make_folder(root / AUTHORIZED)
+    public, secret = new_pair()
+    write_private(root / ROUTER_KEY, KeyFile(public, secret).text("The router's keys. Keep the secret one secret."))
+    key_file = _make_client(root, public, client, (EVERYTHING,), owner, None, ())
+    config = root / _CONFIG
+    write_private(
+        config,
+        f'# rpcmq router --config {config}\n[router]\nlisten = "{listen}"\n\n'
+        f'[security]\nkeys = "{_quoted(str(root.resolve()))}"\n',
+    )
+    if state.json:
+        print_json({"config": str(config), "key_file": str(key_file), "router": public})
+        return
+    print(f"router:   rpcmq router --config {config}")
+    print(f"clients:  export RPCMQ_KEY_FILE={key_file.resolve()}")
+    if listen != "tcp://127.0.0.1:7700":
+        print(f"          export RPCMQ_ROUTER={listen}      # as the clients reach it")
+    print(f"more:     rpcmq keys add NAME --keys {root} --allow 'serve:compute.#'")
+    print("check:    rpcmq doctor --config", config)
+
+
+def _check_listen(listen: str) -> None:
+    from rpcmq.config import load_router_config
+
+    load_router_config(None, {}, {"router.listen": listen})
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _make_client(
+    folder: Path,
+    router: str,
+    name: str,
+    rights: tuple[Right, ...],
+    owner: str,
+    until: datetime | None,
+    identities: tuple[str, ...],
+    out: Path | None = None,
+) -> Path:
+    public, secret = new_pair()
+    path = out or folder / f"{name}.key"
+    if (folder / AUTHORIZED / f"{name}.toml").exists():
+        raise UsageError(f"key {name!r} is there already; revoke it first, or choose another name")
+    comment = "Whoever has this file may connect as this key: RPCMQ_KEY_FILE or key_file=. Keep it secret."
+    write_private(path, KeyFile(public, secret, name, router).text(comment))
+    expires = until.isoformat() if until is not None else ""
+    _write_authorised(folder, Key(name, public, rights, identities, owner, expires), until)
+    return path
+
+
+# --- keys ---------------------------------------------------------------------------------------
+
+
+@click.group("keys")
+def keys_command() -> None:
+    """Add, list and revoke the keys that may connect to a router."""
+
+
+def _right(text: str) -> Right:
+    """``VERBS:TOPICS`` or ``VERBS:EXCHANGES/TOPICS``, each a list with commas."""
+    verbs, colon, where = text.partition(":")
+    exchanges, slash, topics = where.rpartition("/")
+    names = ALL_VERBS if verbs == "all" else tuple(verbs.split(","))
+    if not colon or not topics or set(names) - set(ALL_VERBS):
+        raise UsageError(
+            f"--allow {text!r}: expected VERBS:TOPICS as 'call,cast:compute.#', or VERBS:EXCHANGE/TOPICS; "
+            f"verbs: all, {', '.join(ALL_VERBS)}"
+        )
+    patterns = tuple(topics.split(","))
+    if any("" in pattern.split(".") for pattern in patterns):
+        raise UsageError(f"--allow {text!r}: a topic pattern is words between dots, none empty")
+    return Right(frozenset(names), patterns, tuple(exchanges.split(",")) if slash else ("",))
+
+
+def _until(text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    if days := re.fullmatch(r"([0-9]{1,5})d", text):
+        return datetime.now(UTC).replace(microsecond=0) + timedelta(days=int(days[1]))
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"--expires {text!r}: expected days as '90d', or a date as '2027-01-31'") from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+@keys_command.command("add")
+@click.argument("name")
+@_folder_option
+@click.option("--allow", metavar="VERBS:TOPICS", multiple=True, help="A right; may be given again.  [default: all]")
+@click.option("--identity", metavar="PATTERN", multiple=True, help="An identity that its processes may have.")
+@click.option("--owner", metavar="TEXT", default="", help="Whom to ask about it.")
+@click.option("--expires", metavar="WHEN", help="Days as 90d, or a date as 2027-01-31.")
+@click.option("--out", metavar="FILE", help="Where its secret key goes.  [default: NAME.key in the folder of keys]")
+@click.option("--public", metavar="KEY", help="Authorise this public key, made elsewhere, rather than make a pair.")
+@json_option
+@click.pass_obj
+def add_command(
+    state: State,
+    name: str,
+    folder: str,
+    allow: tuple[str, ...],
+    identity: tuple[str, ...],
+    owner: str,
+    expires: str | None,
+    out: str | None,
+    public: str | None,
+) -> None:
+    """Make the key NAME and authorise it.
+
+    \b
+    rpcmq keys add node-7 --allow serve:compute,compute.node-7 --allow publish:events.#
+    rpcmq keys add api --allow 'call,cast:compute.#' --allow 'call:nova/#' --expires 90d
+    """
+    if not is_name(name):
+        raise UsageError(f"{name!r} is no name of a key: expected up to 64 letters, digits, '.', '_' and '-'")
+    root = Path(folder)
+    router = read_key_file(root / ROUTER_KEY, client=False)
+    rights = tuple(map(_right, allow)) or (EVERYTHING,)
+    until = _until(expires)
+    path: Path | None = None
+    if public is not None:
+        if not is_key(public):
+            raise UsageError(f"--public {public!r} is no key; a key has 40 characters of Z85")
+        moment = until.isoformat() if until is not None else ""
+        _write_authorised(root, Key(name, public, rights, identity, owner, moment), until)
+    else:
+        path = _make_client(root, router.public, name, rights, owner, until, identity, Path(out) if out else None)
+    if state.json:
+        print_json({"name": name, "key_file": str(path) if path else None, "router": router.public})
+    elif path is not None:
+        print(f"{path}: bring it to its owner over a safe way, and delete it here; then RPCMQ_KEY_FILE=...")
+    else:
+        print(f"authorised {name}; the router's public key is {router.public}")
+
+
+@keys_command.command("make")
+@click.argument("name")
+@click.option("--router-key", metavar="KEY", required=True, help="The router's public key.")
+@click.option("--out", metavar="FILE", help="Where the key file goes.  [default: NAME.key]")
+@json_option
+@click.pass_obj
+def make_command(state: State, name: str, router_key: str, out: str | None) -> None:
+    """Make a key file where it is used, so that its secret never leaves this host.
+
+    Prints the public key, for `rpcmq keys add NAME --public KEY` at the router.
+    """
+    check_libzmq()
+    if not is_name(name):
+        raise UsageError(f"{name!r} is no name of a key: expected up to 64 letters, digits, '.', '_' and '-'")
+    if not is_key(router_key):
+        raise UsageError(f"--router-key {router_key!r} is no key; a key has 40 characters of Z85")
+    public, secret = new_pair()
+    path = Path(out or f"{name}.key")
+    write_private(path, KeyFile(public, secret, name, router_key).text("RPCMQ_KEY_FILE or key_file=. Keep it secret."))
+    if state.json:
+        print_json({"name": name, "key_file": str(path), "public": public})
+    else:
+        print(public)
+
+
+@keys_command.command("list")
+@_folder_option
+@json_option
+@click.pass_obj
+def list_command(state: State, folder: str) -> None:
+    """List the keys that are authorised."""
+    rows, problems = _listed(folder)
+    if state.json:
+        print_json({"keys": rows, "problems": problems})
+    else:
+        output = Output()
+        made = table("Keys", "name", "owner", "expires", "may", "identities", "public")
+        for row in rows:
+            late = "expired " if row["expired"] else ""
+            identities = ", ".join(row["identities"])
+            cells = (row["name"], row["owner"], late + row["expires"], row["may"], identities, row["public"])
+            add_row(made, cells, "red" if late else "")
+        output.print(made)
+        for problem in problems:
+            output.print(problem, style="red", markup=False)
+
+
+def _listed(folder: str) -> tuple[list[dict[str, Any]], list[str]]:
+    keyring = Keyring(os.path.join(folder, AUTHORIZED))
+    problems = keyring.read()
+    now = datetime.now(UTC).timestamp()
+    found: Iterable[Any] = keyring.all.values()
+    rows = [
+        {
+            "name": known.key.name,
+            "public": known.key.public,
+            "owner": known.key.owner,
+            "expires": known.key.expires,
+            "expired": not known.is_valid(now),
+            "identities": list(known.key.identities),
+            "may": summary(known.key),
+        }
+        for known in found
+    ]
+    return sorted(rows, key=lambda row: str(row["name"])), problems
+
+
+@keys_command.command("revoke")
+@click.argument("name")
+@_folder_option
+def revoke_command(name: str, folder: str) -> None:
+    """Revoke the key NAME: a running router ends its links within a second or so.
+
+    Its file is kept in revoked/, to be looked at later.
+    """
+    root = Path(folder)
+    path = root / AUTHORIZED / f"{name}.toml"
+    if not is_name(name) or not path.exists():
+        raise UsageError(
+            f"no key {name!r} in {root / AUTHORIZED}; `rpcmq keys list --keys {folder}` shows those there are"
+        )
+    try:
+        public = read_authorised(str(path)).key.public
+    except ConfigError:
+        public = "(its file was wrong)"
+    _make_folder(root / _REVOKED)
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    path.rename(root / _REVOKED / f"{name}.{stamp}.toml")
+    print(f"revoked {name} {public}")

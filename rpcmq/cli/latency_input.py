@@ -1,0 +1,178 @@
+"""What the commands that ask a dispatch log have in common: which records, and Spark to read them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from rpcmq.cli.text import plain
+from rpcmq.errors import NotInstalled, RpcError
+from rpcmq.latency.selection import Selection, parse_filters, parse_time
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rpcmq.latency.analysis.account import Account
+    from rpcmq.latency.analysis.series import Key
+
+__all__ = [
+    "account_as_json",
+    "account_line",
+    "failing",
+    "installed",
+    "key_as_json",
+    "listed",
+    "master_option",
+    "selected",
+    "selects",
+    "spark",
+]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_PACKAGES = ("numpy", "py4j", "pyarrow", "pyspark", "scipy")
+
+_LOG = click.option(
+    "--log",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    envvar="RPCMQ_DISPATCH_LOG_DIRECTORY",
+    show_envvar=True,
+    help="The dispatch log.",
+)
+_CELLS = click.option(
+    "--cells",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Cells that a report or a stream stored: takes the place of --log.",
+)
+_REST = (
+    click.option("--since", metavar="TIME", help="Only what came then or later: 2026-03-02T06:00 (UTC), -90min."),
+    click.option("--until", metavar="TIME", help="Only what came before that."),
+    click.option(
+        "--where", "filters", metavar="NAME=VALUE", multiple=True, help="Only of this topic, method, server, ..."
+    ),
+)
+
+master_option = click.option("--master", metavar="URL", help="Where Spark runs.  [default: all cores of this machine]")
+
+
+def selects(command: Command) -> Command:
+    """``--log``, ``--cells``, ``--since``, ``--until``, ``--where``: arguments for ``selected``."""
+    for option in reversed((_LOG, _CELLS, *_REST)):
+        command = option(command)
+    return command
+
+
+def selected(
+    log: Path | None, cells: Path | None, since: str | None, until: str | None, filters: Sequence[str]
+) -> Selection:
+    """What the options of ``selects`` say.
+
+    Raises:
+        UsageError: a time or a filter is none.
+        click.UsageError: there is no directory.
+    """
+    # Cells are asked for by hand, the log may be of the environment.
+    path = cells or log
+    if path is None:
+        raise click.UsageError("Missing option '--log' or '--cells'.")
+    now = time.time()
+    begin, end = (None if text is None else parse_time(text, now) for text in (since, until))
+    if begin is not None and end is not None and begin >= end:
+        raise click.UsageError(f"--since {since} is not before --until {until}")
+    return Selection(path, begin, end, parse_filters(filters))
+
+
+@contextmanager
+def spark(name: str, master: str | None) -> Iterator[SparkSession]:
+    """A Spark session for one command.
+
+    Raises:
+        NotInstalled: there is no pyspark, or what it needs.
+    """
+    with failing():
+        with installed():
+            import rpcmq.latency.jobs.inputs  # noqa: F401
+            from rpcmq.latency.jobs.session import session
+        with session(f"rpcmq latency {name}", master) as started:
+            yield started
+
+
+@contextmanager
+def installed() -> Iterator[None]:
+    """Where what these commands need is imported: what is missing becomes one line.
+
+    Raises:
+        NotInstalled: a package is missing.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if str(error.name).partition(".")[0] not in _PACKAGES:
+            raise
+        raise NotInstalled(f"{error.name} is not installed: pip install 'rpcmq[latency]'") from None
+
+
+@contextmanager
+def failing() -> Iterator[None]:
+    """What the system refuses becomes one line."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise RpcError(f"{where}{error.strerror or error}") from error
+
+
+def account_line(account: Account) -> str:
+    """The account as a line: every answer begins with it."""
+    aside = sum(each.rows or 0 for each in account.set_aside)
+    text = f"{account.shipped:,} records shipped = {account.counted:,} counted + {aside:,} set aside"
+    if not account.balances:
+        text = text.replace(" = ", " (does not balance) = ")
+    text += f"; {account.in_range:,} in range"
+    for number, what in (
+        (account.holes, "numbers without a record"),
+        (account.missing_segments, "spool files missing"),
+        (account.unknown, "of unknown outcome"),
+    ):
+        if number:
+            text += f"; {number:,} {what}"
+    return plain(text)
+
+
+def account_as_json(account: Account) -> dict[str, Any]:
+    """The account for programs."""
+    return {
+        "files": account.files,
+        "shipped": account.shipped,
+        "counted": account.counted,
+        "in_range": account.in_range,
+        "balances": account.balances,
+        "set_aside": [
+            {"path": each.path, "reason": each.reason, "text": each.text, "records": each.rows}
+            for each in account.set_aside
+        ],
+        "holes": account.holes,
+        "dropped": account.dropped,
+        "missing_segments": account.missing_segments,
+        "unknown": account.unknown,
+    }
+
+
+def listed(names: Iterable[str], most: int = 5) -> str:
+    """The first names of many."""
+    every = list(names)
+    return ", ".join(every[:most]) + (f" and {len(every) - most} more" if len(every) > most else "")
+
+
+def key_as_json(key: Key) -> dict[str, str | None]:
+    """What names a series."""
+    return dict(key)

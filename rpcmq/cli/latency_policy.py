@@ -1,0 +1,96 @@
+"""``rpcmq latency policy``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rpcmq.cli.latency_input import failing, installed, listed, master_option, selected, selects, spark
+from rpcmq.cli.options import State, json_option, positive
+from rpcmq.cli.output import Output, add_row, print_json, table
+from rpcmq.cli.text import microseconds, plain
+from rpcmq.errors import RpcError
+from rpcmq.latency.policy import as_json, write_policy
+from rpcmq.latency.selection import Selection
+
+if TYPE_CHECKING:
+    from rpcmq.latency.policy import Policy
+
+__all__ = ["policy"]
+
+
+@click.command("policy")
+@selects
+@click.option(
+    "--out", required=True, metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="The file to write."
+)
+@click.option(
+    "--min-samples",
+    # Below it a p99 has no interval.
+    type=click.IntRange(299),
+    default=1000,
+    show_default=True,
+    help="Methods with fewer calls are left out.",
+)
+@click.option(
+    "--valid-hours",
+    type=positive,
+    default=24.0,
+    show_default=True,
+    help="Hours after its newest call that a method is valid.",
+)
+@master_option
+@json_option
+@click.pass_obj
+def policy(
+    state: State,
+    log: Path | None,
+    cells: Path | None,
+    since: str | None,
+    until: str | None,
+    filters: Sequence[str],
+    out: Path,
+    min_samples: int,
+    valid_hours: float,
+    master: str | None,
+) -> None:
+    """Write the latency policy: how long each method usually takes, for routers.
+
+    It is made of calls that ended ok: p50, p95 and p99 of each method with their intervals, number of samples and
+    age. The file is replaced as a whole. Nothing is written if no method has enough calls.
+    """
+    made, left_out = _made(selected(log, cells, since, until, filters), min_samples, valid_hours * 3600, master)
+    if not made.entries:
+        why = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:3]) or "no calls ended ok"
+        raise RpcError(f"{out} was not written, no method is good enough: {why}")
+    with failing():
+        write_policy(out, made)
+    if state.json:
+        print_json(as_json(made) | {"left_out": left_out})
+        return
+    rows = table(f"{out}", "method", ">samples", ">p50", ">p95", ">p99", "p99 lies between")
+    for (exchange, topic, method), entry in sorted(made.entries.items()):
+        name = f"{exchange}/{topic}.{method}" if exchange else f"{topic}.{method}"
+        low, high = entry.intervals_us[2]
+        ends = f"{microseconds(low)} and {microseconds(high)}"
+        add_row(rows, (name, entry.samples, *(microseconds(us) for us in entry.us), ends))
+    Output().print(rows)
+    if left_out:
+        click.echo(plain(f"left out: {listed(f'{name} ({reason})' for name, reason in left_out.items())}"))
+
+
+def _made(
+    selection: Selection, min_samples: int, valid_seconds: float, master: str | None
+) -> tuple[Policy, dict[str, str]]:
+    with installed():
+        from rpcmq.latency.analysis.policy import make_policy
+    with spark("policy", master) as session:
+        from rpcmq.latency.jobs.inputs import opened
+
+        with opened(session, selection) as found:
+            calls, newest = found.answered_calls()
+    return make_policy(calls, newest, time.time(), min_samples, valid_seconds)

@@ -1,0 +1,91 @@
+"""``rpcmq latency trace``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rpcmq.cli.latency_input import account_as_json, account_line, installed, master_option, selected, selects, spark
+from rpcmq.cli.options import State, json_option
+from rpcmq.cli.output import Output, add_row, print_json, table
+from rpcmq.cli.text import microseconds
+from rpcmq.errors import RpcError
+
+if TYPE_CHECKING:
+    from rpcmq.latency.analysis.account import Account
+    from rpcmq.latency.analysis.waterfall import Span
+
+__all__ = ["trace"]
+
+#: Records of a trace that are shown: larger ones are no waterfall any more.
+_MOST = 1000
+
+
+@click.command("trace")
+@click.argument("id", metavar="ID")
+@selects
+@click.option(
+    "--width", type=click.IntRange(10, 200), default=60, show_default=True, help="Characters of the time line."
+)
+@master_option
+@json_option
+@click.pass_obj
+def trace(
+    state: State,
+    id: str,
+    log: Path | None,
+    cells: Path | None,
+    since: str | None,
+    until: str | None,
+    filters: Sequence[str],
+    width: int,
+    master: str | None,
+) -> None:
+    """Show all records of one trace, or of one call, as a waterfall over routers and nested calls.
+
+    ID is a trace id of 32 hexadecimal digits, or router:link:seq of the correlation id.
+
+    A time line has . for what waited, - for the network, # for the handler; ~ stands before an offset that was put
+    where it fits, because two routers' clocks cannot be compared.
+    """
+    if cells is not None:
+        raise click.UsageError("Cells have no single records: give the log with --log.")
+    spans, account, is_cut = _spans(id, log, since, until, filters, master)
+    if not spans:
+        raise RpcError(f"{id}: no record of it; {account_line(account)}")
+    if state.json:
+        what = {"id": id, "account": account_as_json(account), "is_cut": is_cut}
+        print_json(what | {"spans": [span.as_json() for span in spans]})
+        return
+    _show(spans, width)
+    if is_cut:
+        click.echo(f"Only the first {_MOST} records are shown.")
+
+
+def _spans(
+    id: str, log: Path | None, since: str | None, until: str | None, filters: Sequence[str], master: str | None
+) -> tuple[list[Span], Account, bool]:
+    selection = selected(log, None, since, until, filters)
+    with installed():
+        from rpcmq.latency.analysis.waterfall import waterfall
+    with spark("trace", master) as session:
+        from rpcmq.latency.jobs.inputs import trace_rows
+
+        rows, account = trace_rows(session, selection, id, _MOST + 1)
+    return waterfall(rows[:_MOST]), account, len(rows) > _MOST
+
+
+def _show(spans: Sequence[Span], width: int) -> None:
+    from rpcmq.latency.analysis.waterfall import render
+
+    made = table("", "call", ">at", ">total", ">queue", ">network", ">handler", "server", "outcome", "time line")
+    for bar in render(spans, width):
+        span = bar.span
+        durations = [microseconds(us) for us in (span.total_us, span.queue_us, span.network_us, span.handler_us)]
+        offset = ("~" if span.placed else "") + microseconds(span.offset_us)
+        cells: tuple[Any, ...] = (bar.name, offset, *durations, span.row["server"], span.row["outcome"], bar.bar)
+        add_row(made, cells, "" if span.row["outcome"] == "ok" else "yellow")
+    Output().print(made)

@@ -1,0 +1,306 @@
+"""``rpcmq latency why``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.table import Table
+
+from rpcmq.cli.latency_input import (
+    account_as_json,
+    account_line,
+    installed,
+    key_as_json,
+    master_option,
+    selected,
+    selects,
+    spark,
+)
+from rpcmq.cli.options import State, json_option
+from rpcmq.cli.output import Output, add_row, print_json, table
+from rpcmq.cli.text import microseconds, plain
+from rpcmq.latency.schema import UNKNOWN
+from rpcmq.latency.schema import as_json as row_as_json
+from rpcmq.latency.selection import Selection
+
+if TYPE_CHECKING:
+    from rpcmq.latency.analysis.account import Account
+    from rpcmq.latency.analysis.finding import Finding
+    from rpcmq.latency.analysis.outliers import Outlier
+    from rpcmq.latency.analysis.rankings import Ranked
+    from rpcmq.latency.analysis.series import Series
+    from rpcmq.latency.analysis.slo import Objective, Standing
+
+__all__ = ["Answer", "why"]
+
+#: Methods that are looked at window by window, those that take the most time.
+_IN_WINDOWS = 200
+_FIRST = 3
+
+
+@dataclass(slots=True)
+class Answer:
+    """Why it is slow.
+
+    Attributes:
+        account: of the log; None: only cells were read.
+        records: how many there are.
+        findings: what to look at first, all of them.
+        by_time, by_tail, by_queue: methods.
+        outliers: servers.
+        standings: of objectives.
+        unknown: rows of records of which nobody knows the end, some of them.
+        unknown_methods: those that have such records.
+    """
+
+    account: Account | None
+    records: int
+    findings: list[Finding]
+    by_time: list[Ranked]
+    by_tail: list[Ranked]
+    by_queue: list[Ranked]
+    outliers: list[Outlier]
+    standings: list[Standing] = field(default_factory=list)
+    unknown: list[dict[str, Any]] = field(default_factory=list)
+    unknown_methods: list[Series] = field(default_factory=list)
+
+
+@click.command("why")
+@selects
+@click.option(
+    "--slo",
+    "objectives",
+    multiple=True,
+    metavar="OBJECTIVE",
+    help="Check it, and how fast its budget burns: 'compute.*:p99<200ms:99.9%'.",
+)
+@click.option("--top", type=click.IntRange(1), default=10, show_default=True, help="Rows of each table.")
+@master_option
+@json_option
+@click.pass_obj
+def why(
+    state: State,
+    log: Path | None,
+    cells: Path | None,
+    since: str | None,
+    until: str | None,
+    filters: Sequence[str],
+    objectives: Sequence[str],
+    top: int,
+    master: str | None,
+) -> None:
+    """Say why it is slow: what to look at first, and the tables behind it.
+
+    Methods by the time they take, by their tail, by what waits in queues; servers that are slower than others with the
+    same methods; objectives; calls of which nobody knows the end. docs/latency-analysis.md says how each is computed.
+    """
+    with installed():
+        from rpcmq.latency.analysis.slo import parse_objective
+
+        parsed = [parse_objective(text) for text in objectives]
+    answer = _answer(selected(log, cells, since, until, filters), parsed, top, master)
+    if state.json:
+        print_json(_as_json(answer, top))
+    else:
+        _show(answer, top)
+
+
+def _answer(selection: Selection, objectives: Sequence[Objective], top: int, master: str | None) -> Answer:
+    with spark("why", master) as session:
+        from rpcmq.latency.analysis.account import Account
+        from rpcmq.latency.analysis.names import matches
+        from rpcmq.latency.analysis.outliers import outliers
+        from rpcmq.latency.analysis.rankings import by_queueing, by_tail, by_total_time
+        from rpcmq.latency.analysis.series import METHOD, Series, merged
+        from rpcmq.latency.analysis.slo import evaluate
+        from rpcmq.latency.analysis.slow import findings
+        from rpcmq.latency.jobs.inputs import WINDOW, opened
+
+        with opened(session, selection) as found:
+            methods, method_windows = found.in_windows(_IN_WINDOWS)
+            if found.methods <= _IN_WINDOWS:
+                windows = merged(method_windows, (), windows=True)
+            else:
+                windows = found.series((), found.coarse_window)
+            servers = found.series((*METHOD, "server"))
+            promised = [each for each in methods if any(matches(o.pattern, each.key) for o in objectives)]
+            by_outcome = found.of_methods(promised, (*METHOD, "outcome"), WINDOW)
+            lost = [each for each in methods if UNKNOWN in each.outcomes]
+            unknown = found.unknown(top) if lost else []
+    whole = next(iter(merged(methods, ())), Series({}))
+    return Answer(
+        found.account,
+        whole.records,
+        findings(whole, windows, methods, method_windows, servers, found.account or Account()),
+        by_total_time(methods),
+        by_tail(methods),
+        by_queueing(methods),
+        outliers(servers),
+        evaluate(objectives, by_outcome, WINDOW),
+        unknown,
+        sorted(lost, key=lambda each: -each.outcomes[UNKNOWN]),
+    )
+
+
+def _show(answer: Answer, top: int) -> None:
+    if answer.account is not None:
+        click.echo(account_line(answer.account))
+    click.echo("\nLook at first")
+    for number, finding in enumerate(answer.findings[:_FIRST], 1):
+        click.echo(plain(f"{number}. {finding.what}"))
+        click.echo(plain(f"   {finding.why}"))
+    if not answer.records:
+        return
+    output = Output()
+    tables = [
+        _ranking("Methods by total time", answer.by_time[:top]),
+        _ranking("Methods by their tail (what the slowest 5 % take longer than the median)", answer.by_tail[:top]),
+        _ranking("Methods by queueing", answer.by_queue[:top]),
+    ]
+    if answer.outliers:
+        tables.append(_outliers(answer.outliers[:top]))
+    if answer.standings:
+        tables.append(_standings(answer.standings))
+    if answer.unknown_methods:
+        tables.append(_unknown(answer))
+    for each in tables:
+        output.print()
+        output.print(each)
+    if not answer.outliers:
+        click.echo("\nNo server is slower than others with the same methods.")
+
+
+def _ranking(title: str, rows: Sequence[Ranked]) -> Table:
+    from rpcmq.latency.analysis.names import method_name
+
+    columns = ("method", ">time", ">of all", ">records", ">errors", ">p50", ">p95", ">p99", ">max", ">queue p99")
+    made = table(title, *columns, ">server p99")
+    for row in rows:
+        series = row.series
+        quantiles = [microseconds(series.total.quantile(q)) for q in (0.5, 0.95, 0.99)]
+        stages = [microseconds(each.quantile(0.99)) for each in (series.queue, series.service)]
+        cells = (method_name(series.key), microseconds(row.us), f"{row.share:.1%}", series.records, series.errors)
+        add_row(made, (*cells, *quantiles, microseconds(series.total.max), *stages), "yellow" if series.errors else "")
+    return made
+
+
+def _outliers(rows: Sequence[Outlier]) -> Table:
+    from rpcmq.latency.analysis.names import method_name
+
+    columns = ("server", ">records", ">slow", ">expected", ">times", ">by chance", "worst method", ">p95 there")
+    made = table("Servers slower than others with the same methods", *columns, ">p95 elsewhere")
+    for row in rows:
+        counts = (row.records, row.above, f"{row.expected:.1f}", f"{row.excess:.2g}", f"{row.p_value:.1g}")
+        worst = (method_name(row.worst.key), microseconds(row.worst.p95), microseconds(row.worst.others_p95))
+        add_row(made, (row.server, *counts, *worst), "yellow")
+    return made
+
+
+def _standings(rows: Sequence[Standing]) -> Table:
+    from rpcmq.latency.analysis.names import method_name
+
+    columns = ("objective", "method", ">good", ">of", ">share", ">burn rate")
+    made = table("Objectives", *columns, *(f">{burn.pair.text}" for burn in rows[0].burns), "mark")
+    for row in rows:
+        burning = [burn for burn in row.burns if burn.is_burning]
+        alerts = sum(len(burn.alerts) for burn in row.burns)
+        marks = [f"BURNING ({burn.pair.text})" for burn in burning]
+        marks += [] if row.is_met else ["NOT MET"]
+        marks += [f"{alerts} alerts before"] if alerts and not burning else []
+        rates = [" / ".join("-" if r is None else f"{r:.1f}" for r in (burn.long, burn.short)) for burn in row.burns]
+        counts = (row.good, row.all, f"{row.share:.3%}", f"{row.burn:,.2f}")
+        cells = (row.objective.text, method_name(row.key), *counts, *rates, ", ".join(marks))
+        add_row(made, cells, "red" if burning or not row.is_met else "")
+    return made
+
+
+def _unknown(answer: Answer) -> Table:
+    from rpcmq.latency.analysis.names import method_name
+
+    if not answer.unknown:
+        made = table("Calls of which nobody knows the end", "method", ">records")
+        for series in answer.unknown_methods:
+            add_row(made, (method_name(series.key), series.outcomes[UNKNOWN]), "yellow")
+        return made
+    columns = ("received", "router", "method", "caller", "server", ">seq", "trace")
+    made = table("Calls of which nobody knows the end, the newest", *columns)
+    for row in answer.unknown:
+        shown = row_as_json(row)
+        cells = (shown["recv_at"], row["router"], method_name(row), row["client"], row["server"], row["seq"])
+        add_row(made, (*cells, row["trace_id"]), "yellow")
+    return made
+
+
+def _as_json(answer: Answer, top: int) -> dict[str, Any]:
+    return {
+        "account": None if answer.account is None else account_as_json(answer.account),
+        "records": answer.records,
+        "findings": [
+            {"what": each.what, "why": each.why, "weight": each.weight, "key": key_as_json(each.key)}
+            for each in answer.findings
+        ],
+        "by_total_time": [_ranked_as_json(each) for each in answer.by_time[:top]],
+        "by_tail": [_ranked_as_json(each) for each in answer.by_tail[:top]],
+        "by_queueing": [_ranked_as_json(each) for each in answer.by_queue[:top]],
+        "outliers": [
+            {
+                "server": each.server,
+                "records": each.records,
+                "above": each.above,
+                "expected": each.expected,
+                "p_value": each.p_value,
+                "worst": key_as_json(each.worst.key)
+                | {"p95_us": each.worst.p95, "others_p95_us": each.worst.others_p95},
+            }
+            for each in answer.outliers
+        ],
+        "objectives": [_standing_as_json(each) for each in answer.standings],
+        "unknown": {
+            "methods": [key_as_json(e.key) | {"records": e.outcomes[UNKNOWN]} for e in answer.unknown_methods],
+            "newest": [row_as_json(row) for row in answer.unknown],
+        },
+    }
+
+
+def _ranked_as_json(ranked: Ranked) -> dict[str, Any]:
+    series = ranked.series
+    return key_as_json(series.key) | {
+        "us": ranked.us,
+        "share": ranked.share,
+        "records": series.records,
+        "outcomes": series.outcomes,
+        "total_us": {f"p{q * 100:g}": series.total.quantile(q) for q in (0.5, 0.95, 0.99)},
+        "max_us": series.total.max,
+        "queue_p99_us": series.queue.quantile(0.99),
+        "service_p99_us": series.service.quantile(0.99),
+    }
+
+
+def _standing_as_json(standing: Standing) -> dict[str, Any]:
+    return key_as_json(standing.key) | {
+        "objective": standing.objective.text,
+        "threshold_us": standing.objective.threshold_us,
+        "surely_below_us": standing.objective.edge_us,
+        "good": standing.good,
+        "all": standing.all,
+        "share": standing.share,
+        "is_met": standing.is_met,
+        "burn": standing.burn,
+        "budget_left": standing.budget_left,
+        "burns": [
+            {
+                "long_seconds": burn.pair.long,
+                "short_seconds": burn.pair.short,
+                "limit": burn.pair.limit,
+                "long": burn.long,
+                "short": burn.short,
+                "is_burning": burn.is_burning,
+                "alerts": [{"since": a.since, "until": a.until, "peak": a.peak} for a in burn.alerts],
+            }
+            for burn in standing.burns
+        ],
+    }

@@ -1,0 +1,28 @@
+"""A token bucket: so many messages a second, and a second's worth of them at once."""
+
+from __future__ import annotations
+
+__all__ = ["TokenBucket"]
+
+
+class TokenBucket:
+    """Lets ``rate`` messages a second pass, and up to ``rate`` (at least one) at once after a pause."""
+
+    __slots__ = ("_at", "_room", "_tokens", "rate")
+
+    def __init__(self, rate: float, now: float) -> None:
+        self.rate = rate
+        self._tokens = self._room = max(1.0, rate)
+        self._at = now
+
+    def take(self, now: float) -> float:
+        """Take one; returns 0, or in how many seconds there will be one."""
+        tokens = self._tokens
+        if now != self._at:
+            tokens = min(self._room, tokens + (now - self._at) * self.rate)
+            self._at = now
+        if tokens >= 1.0:
+            self._tokens = tokens - 1.0
+            return 0.0
+        self._tokens = tokens
+        return (1.0 - tokens) / self.rate

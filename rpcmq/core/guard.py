@@ -1,0 +1,416 @@
+"""The router's edge: which key may connect as whom, and what it may do. Nothing here without CURVE.
+
+The transport says under which key a connection was authenticated. A link belongs to that key for all
+its life. Each message that a key needs a right for is looked at here before anything is queued; the
+decision is kept for each link and address, so that the next message to it costs one look-up.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from rpcmq.core.actions import Action, Disconnect, Note
+from rpcmq.core.bucket import TokenBucket
+from rpcmq.core.links import Handler, Link, LinkState, LinkTable
+from rpcmq.core.rights import Key
+from rpcmq.core.settings import Settings
+from rpcmq.core.topics import Destination
+from rpcmq.errors import Outcome
+from rpcmq.wire import Address, Flag, Kind, body_of, control, parse
+
+__all__ = ["Account", "Guard", "Permits"]
+
+#: Addresses whose decision one link keeps.
+_KEPT = 10_000
+_REQUEST = int(Kind.REQUEST)
+S = TypeVar("S", bound=Hashable)
+
+
+class Account:
+    """What became of one key since the router's start."""
+
+    def __init__(self, key: Key) -> None:
+        self.key = key
+        self.links = 0
+        self.connects = 0
+        #: Monotonic seconds of the last HELLO; None: never.
+        self.last_seen: float | None = None
+        self.refused: Counter[str] = Counter()
+        #: Position of a right -> decisions that it was the reason of.
+        self.used: Counter[int] = Counter()
+        self.bucket: TokenBucket | None = None
+        #: Links that its processes were introduced to: what goes on between them the router does not see.
+        self.introduced: dict[Link, None] = {}
+        #: When so many are known, those that have ended are forgotten.
+        self.most_introduced = 256
+
+
+class Permits:
+    """What one link was found to be allowed: addresses, as they are on the wire. Calls and casts: ``Link.granted``."""
+
+    __slots__ = ("account", "fanout", "publish", "throttled")
+
+    def __init__(self, account: Account) -> None:
+        self.account = account
+        self.fanout: set[bytes] = set()
+        self.publish: set[bytes] = set()
+        #: Address -> the first of the casts to it that went beyond the rate: it must come again before
+        #: later ones are taken, so that their order is kept.
+        self.throttled: dict[bytes, int] = {}
+
+
+class Guard:
+    """Keys, their rights and limits.
+
+    Args:
+        settings: the limits of keys that name none of their own.
+        links: to end those whose key is revoked.
+        refused: counts refusals by what was refused.
+        actions: where notes and disconnections go.
+        handlers: by kind, without checks.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        links: LinkTable,
+        refused: Counter[str],
+        act: Callable[[Action], None],
+        handlers: list[Handler],
+    ) -> None:
+        self._settings = settings
+        self._links = links
+        self._refused = refused
+        self._act = act
+        self._accounts: dict[str, Account] = {}
+        self._plain = handlers
+        self._checked = self._table(handlers, False)
+        self._checked_metered = self._table(handlers, True)
+        self._plain_metered = list(handlers)
+        for kind in (Kind.REQUEST, Kind.CAST, Kind.PUBLISH):
+            self._plain_metered[kind] = self._metered(handlers[kind])
+
+    def __iter__(self) -> Iterator[Account]:
+        return iter(self._accounts.values())
+
+    # --- keys --------------------------------------------------------------------------------
+
+    def authorise(self, now: float, keys: Iterable[Key]) -> None:
+        """From now on these keys may connect, and no others: links of the rest end at once."""
+        accounts: dict[str, Account] = {}
+        for key in keys:
+            account = self._accounts.get(key.public) or Account(key)
+            if account.key.rights != key.rights:
+                account.used.clear()
+            account.key = key
+            account.bucket = self._bucket(now, key, account.bucket)
+            accounts[key.public] = account
+        revoked = [a for public, a in self._accounts.items() if public not in accounts]
+        self._accounts = accounts
+        for account in revoked:
+            self._tell_peers(account)
+        for link in list(self._links):
+            if link.permits is not None and (reason := self._lost_its_right(link, link.permits)):
+                self.cut(now, link, reason)
+
+    def _tell_peers(self, account: Account) -> None:
+        """Those who may have direct links with the processes of a revoked key are to end them."""
+        body = {"url": "", "revoked": account.key.public}
+        for link in account.introduced:
+            if link.state is not LinkState.ENDED:
+                link.send(control(Kind.INTRODUCTION, body))
+
+    def introduced(self, one: Link, other: Link) -> None:
+        """The two may have a direct link from now on."""
+        for link, peer in ((one, other), (other, one)):
+            account: Account = link.permits.account
+            if len(account.introduced) >= account.most_introduced:
+                account.introduced = {each: None for each in account.introduced if each.state is not LinkState.ENDED}
+                account.most_introduced = max(256, 2 * len(account.introduced))
+            account.introduced[peer] = None
+
+    def _bucket(self, now: float, key: Key, old: TokenBucket | None) -> TokenBucket | None:
+        rate = key.messages_per_second
+        if rate is None:
+            rate = self._settings.messages_per_second
+        if not rate:
+            return None
+        return old if old is not None and old.rate == rate else TokenBucket(rate, now)
+
+    def _lost_its_right(self, link: Link, permits: Permits) -> str:
+        """Why ``link`` must end under the present keys; empty: it need not."""
+        account = permits.account
+        key = account.key
+        if self._accounts.get(key.public) is not account:
+            return f"its key {key.name!r} was revoked or has expired"
+        self.attach(link, account)
+        if not key.may_be(link.identity):
+            return f"its key {key.name!r} may not be {link.identity!r} any more"
+        for consumer in (*link.consumers.values(), *link.lapsed):
+            address = consumer.topic.address._replace(server=consumer.server)
+            for name in _served(address):
+                if key.right_for("serve", address.exchange, name) is None:
+                    return f"its key {key.name!r} may not serve {str(address)!r} any more"
+        for exchange, pattern in link.patterns:
+            if key.right_for("subscribe", exchange.decode(), pattern.decode()) is None:
+                return f"its key {key.name!r} may not subscribe to {pattern.decode()!r} any more"
+        return ""
+
+    def cut(self, now: float, link: Link, reason: str) -> None:
+        """End ``link`` and its connection."""
+        if link.route is not None:
+            self._act(Disconnect(link.route))
+        self._refused["cut off"] += 1
+        self._links.end(now, link, reason)
+
+    # --- who may connect ---------------------------------------------------------------------
+
+    def account_of(self, user: str) -> Account | None:
+        """The account of the public key ``user``; None if it is not authorised."""
+        return self._accounts.get(user)
+
+    def problem(self, account: Account | None, identity: str) -> tuple[str, str] | None:
+        """Why a process with this key may not be ``identity``: reason and sentence."""
+        if account is None:
+            self._refused["key not authorised"] += 1
+            return "key", "the key of this connection is not authorised (any more)"
+        key = account.key
+        if not key.may_be(identity):
+            account.refused["identity"] += 1
+            self._refused["identity of another key"] += 1
+            text = f"key {key.name!r} may not be identity {identity!r}; its key file says which it may (identities)"
+            self._act(Note("denied", text, key.name))
+            return "key", text
+        for link in self._links.of_identity(identity):
+            if link.route is not None and link.permits is not None and link.permits.account is not account:
+                account.refused["identity"] += 1
+                owner = link.permits.account.key.name
+                text = f"identity {identity!r} is in use by a live process with the key {owner!r}"
+                return "identity-taken", text
+        return None
+
+    def has_room(self, account: Account) -> bool:
+        """Whether the key may have one more link."""
+        most = account.key.max_links
+        if account.links < (self._settings.max_links_per_key if most is None else most):
+            return True
+        account.refused["links"] += 1
+        self._refused["links of a key"] += 1
+        return False
+
+    def attach(self, link: Link, account: Account) -> None:
+        """``link`` belongs to the key, and what it may do is decided anew."""
+        link.permits = Permits(account)
+        key = account.key
+        everything = next((number for number, right in enumerate(key.rights) if right.everything), None)
+        if everything is not None:
+            # A key that may do anything needs no look at each message.
+            account.used[everything] += 1
+            link.granted = link.granted_casts = None
+            link.handlers = self._plain if account.bucket is None else self._plain_metered
+        else:
+            link.granted, link.granted_casts = set(), set()
+            link.handlers = self._checked if account.bucket is None else self._checked_metered
+
+    def seen(self, now: float, link: Link) -> None:
+        """``link`` is connected (again)."""
+        if link.permits is not None:
+            link.permits.account.connects += 1
+            link.permits.account.last_seen = now
+
+    def detach(self, link: Link) -> None:
+        """``link`` has ended."""
+        if link.permits is not None:
+            link.permits.account.links -= 1
+
+    # --- what they may do --------------------------------------------------------------------
+
+    def _table(self, handlers: list[Handler], metered: bool) -> list[Handler]:
+        table = list(handlers)
+        table[Kind.PUBLISH] = self._publish(handlers[Kind.PUBLISH])
+        rare = {Kind.REGISTER: "serve", Kind.DECLARE: "serve", Kind.SUBSCRIBE: "subscribe", Kind.INTRODUCE: "call"}
+        for kind, verb in rare.items():
+            table[kind] = self._rare(verb, handlers[kind])
+        table[Kind.QUERY] = self._query(handlers[Kind.QUERY])
+        if metered:
+            for kind in (Kind.REQUEST, Kind.CAST, Kind.PUBLISH):
+                table[kind] = self._metered(table[kind])
+        return table
+
+    def may_send(self, link: Link, part: bytes, destination: Destination | None) -> bool:
+        """Whether the link's key has the right to send the call or cast ``part``; a yes is kept for ``destination``."""
+        if part[5] == _REQUEST:
+            verb, kept = "call", link.granted
+        elif part[7] & Flag.FANOUT:
+            verb, kept = "fanout", None
+            if (known := _block(part)) in link.permits.fanout:
+                return True
+        else:
+            verb, kept = "cast", link.granted_casts
+        if not self._decide(link, part, _block(part), verb):
+            return False
+        if kept is None:
+            _keep(link.permits.fanout, known)
+        elif destination is not None:
+            _keep(kept, destination)
+        return True
+
+    def _publish(self, accept: Handler) -> Handler:
+        def publish(now: float, link: Link, part: bytes) -> None:
+            known: set[bytes] = link.permits.publish
+            block = part[40 : 40 + (part[36] << 8) + part[37]]
+            if block not in known:
+                if not self._decide(link, part, block, "publish"):
+                    return
+                _keep(known, block)
+            accept(now, link, part)
+
+        return publish
+
+    def _metered(self, accept: Handler) -> Handler:
+        def metered(now: float, link: Link, part: bytes) -> None:
+            if self._in_time(now, link, part):
+                accept(now, link, part)
+
+        return metered
+
+    def _rare(self, verb: str, handler: Handler) -> Handler:
+        def rare(now: float, link: Link, part: bytes) -> None:
+            if self._decide(link, part, _block(part), verb):
+                handler(now, link, part)
+
+        return rare
+
+    def _query(self, handler: Handler) -> Handler:
+        def query(now: float, link: Link, part: bytes) -> None:
+            view = str(body_of(part).get("what", "overview"))
+            if self._allowed(link, part, "admin", "", (view,)):
+                handler(now, link, part)
+
+        return query
+
+    def _decide(self, link: Link, part: bytes, block: bytes, verb: str) -> bool:
+        """Whether the link's key has the right; its process is told if not.
+
+        Raises:
+            ProtocolError: the address is malformed.
+        """
+        parse(part)
+        address = Address.decode(block)
+        # An event's address has no server that anybody looks at.
+        names = _served(address) if verb == "serve" else (_name(address),)
+        if verb in ("publish", "subscribe"):
+            names = (address.topic,)
+        return self._allowed(link, part, verb, address.exchange, names)
+
+    def _allowed(self, link: Link, part: bytes, verb: str, exchange: str, names: tuple[str, ...]) -> bool:
+        permits: Permits = link.permits
+        account = permits.account
+        key = account.key
+        for name in names:
+            right = key.right_for(verb, exchange, name)
+            if right is None:
+                self._deny(link, part, account, verb, exchange, name)
+                return False
+            account.used[key.rights.index(right)] += 1
+        return True
+
+    def _deny(self, link: Link, part: bytes, account: Account, verb: str, exchange: str, name: str) -> None:
+        what = f"denied {verb}"
+        self._refused[what] += 1
+        link.counters[what] += 1
+        account.refused[what] += 1
+        shown = f"{exchange}/{name}" if exchange else name
+        text = f"key {account.key.name!r} has no right to {verb} {shown!r}"
+        self._act(Note("denied", f"{link.identity}: {text}", link.identity))
+        details = {"verb": verb, "topic": name, "exchange": exchange, "key": account.key.name}
+        body = {"outcome": Outcome.DENIED, "text": text, "details": details}
+        link.send(control(Kind.ERROR, body, key=part[16:36]))
+
+    # --- how fast ----------------------------------------------------------------------------
+
+    def _in_time(self, now: float, link: Link, part: bytes) -> bool:
+        permits: Permits = link.permits
+        account = permits.account
+        bucket = account.bucket
+        assert bucket is not None
+        if part[5] == _REQUEST or part[7] & Flag.CONFIRM:
+            wait = bucket.take(now)
+            if wait:
+                self._too_fast(link, part, account, wait)
+            return not wait
+        block = _block(part)
+        first = permits.throttled.get(block)
+        if first is not None:
+            if int.from_bytes(part[28:36]) != first or not part[7] & Flag.RESENT:
+                self._too_fast(link, part, account, 1.0 / bucket.rate)
+                return False
+            del permits.throttled[block]
+        wait = bucket.take(now)
+        if not wait:
+            return True
+        permits.throttled[block] = int.from_bytes(part[28:36])
+        self._too_fast(link, part, account, wait)
+        return False
+
+    def _too_fast(self, link: Link, part: bytes, account: Account, wait: float) -> None:
+        self._refused["too fast"] += 1
+        link.counters["too fast"] += 1
+        account.refused["too fast"] += 1
+        assert account.bucket is not None
+        text = f"key {account.key.name!r} sends more than {account.bucket.rate:g} messages a second"
+        details = {"limit": "messages_per_second", "retry_after": round(wait, 3), "key": account.key.name}
+        body = {"outcome": Outcome.OVERLOADED, "text": text, "details": details}
+        link.send(control(Kind.ERROR, body, key=part[16:36]))
+
+    # --- views -------------------------------------------------------------------------------
+
+    def rows(self, now: float) -> list[dict[str, Any]]:
+        """Each key, its use and what it was refused, as plain data."""
+        return [_row(account, now) for account in self._accounts.values()]
+
+
+def _keep(known: set[S], what: S) -> None:
+    """A yes is kept, within a bound."""
+    if len(known) >= _KEPT:
+        known.clear()
+    known.add(what)
+
+
+def _block(part: bytes) -> bytes:
+    return part[40 : 40 + (part[36] << 8) + part[37]]
+
+
+def _name(address: Address) -> str:
+    return f"{address.topic}.{address.server}" if address.server else address.topic
+
+
+def _served(address: Address) -> tuple[str, ...]:
+    """A server consumes its own topic, and the one that it shares with others."""
+    return (address.topic, _name(address)) if address.server else (address.topic,)
+
+
+def _row(account: Account, now: float) -> dict[str, Any]:
+    key = account.key
+    rights: list[Mapping[str, Any]] = [
+        {
+            "verbs": sorted(right.verbs),
+            "exchanges": list(right.exchanges),
+            "topics": list(right.topics),
+            "used": account.used[number],
+        }
+        for number, right in enumerate(key.rights)
+    ]
+    return {
+        "name": key.name,
+        "public": key.public,
+        "owner": key.owner,
+        "expires": key.expires,
+        "links": account.links,
+        "connects": account.connects,
+        "last_seen_seconds": None if account.last_seen is None else round(now - account.last_seen, 3),
+        "refused": dict(account.refused),
+        "rights": rights,
+    }

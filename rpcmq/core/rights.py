@@ -1,0 +1,111 @@
+"""Keys and what each may do: (verb, exchange, topic pattern).
+
+A pattern is words between dots, as for subscriptions: ``*`` is exactly one word, ``#`` any number of
+words, none included. An address with a server is matched as one name, ``topic.server``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+__all__ = ["ALL_VERBS", "EVERYTHING", "Key", "Right", "allows_pattern", "matches"]
+
+#: What a key can be allowed to do; ``admin`` is to ask for views, whose names take the place of topics.
+ALL_VERBS = ("call", "cast", "fanout", "publish", "subscribe", "serve", "admin")
+
+
+def _walk(pattern: Sequence[str], words: Sequence[str], wild: bool) -> bool:
+    """Whether ``pattern`` stands for ``words``. If ``wild``, a word ``#`` stands for any number itself."""
+    alive = {0}
+    for word in (*words, None):
+        # A '#' may stand for no word at all.
+        for at in sorted(alive):
+            while at < len(pattern) and pattern[at] == "#":
+                at += 1
+                alive.add(at)
+        if word is None:
+            break
+        following = set()
+        for at in alive:
+            if at == len(pattern):
+                continue
+            if pattern[at] == "#":
+                following.add(at)
+            elif pattern[at] == word or (pattern[at] == "*" and not (wild and word == "#")):
+                following.add(at + 1)
+        # A literal word never stands for a wildcard, but '*' for '*' and '#' for both.
+        alive = following
+    return len(pattern) in alive
+
+
+def matches(pattern: str, name: str) -> bool:
+    """Whether ``pattern`` stands for the topic ``name``."""
+    return _walk(pattern.split("."), name.split("."), False)
+
+
+def allows_pattern(pattern: str, wanted: str) -> bool:
+    """Whether every topic that ``wanted``, itself a pattern, stands for is plainly one of ``pattern``, too."""
+    return _walk(pattern.split("."), wanted.split("."), True)
+
+
+@dataclass(frozen=True)
+class Right:
+    """One right of a key: any of ``verbs`` on any of ``topics`` in any of ``exchanges`` (``*``: all)."""
+
+    verbs: frozenset[str]
+    topics: tuple[str, ...]
+    exchanges: tuple[str, ...] = ("",)
+
+    def allows(self, verb: str, exchange: str, name: str) -> bool:
+        """Whether it covers ``verb`` on ``name``: a topic, for ``subscribe`` a pattern, for ``admin`` a view."""
+        if verb not in self.verbs:
+            return False
+        if verb != "admin" and exchange not in self.exchanges and "*" not in self.exchanges:
+            return False
+        covers = allows_pattern if verb == "subscribe" else matches
+        return any(covers(pattern, name) for pattern in self.topics)
+
+    @property
+    def everything(self) -> bool:
+        """Whether there is nothing that it does not cover."""
+        return self.verbs >= frozenset(ALL_VERBS) and "#" in self.topics and "*" in self.exchanges
+
+
+EVERYTHING = Right(frozenset(ALL_VERBS), ("#",), ("*",))
+
+
+@dataclass(frozen=True)
+class Key:
+    """A public key that may connect.
+
+    Attributes:
+        name: of the key; unique.
+        public: the key itself, in Z85.
+        rights: what it may do; nothing else is allowed.
+        identities: which identities its processes may have, ``*`` standing for any text. Empty: its name, and
+            whatever begins with its name and ``:`` or ``/``.
+        owner: whom to ask about it.
+        expires: when it ends, as text; for views only: who reads the key files lets an expired one go.
+        max_links: links at a time; None: as the router is set.
+        messages_per_second: None: as the router is set; 0: no limit.
+    """
+
+    name: str
+    public: str
+    rights: tuple[Right, ...] = ()
+    identities: tuple[str, ...] = field(default=())
+    owner: str = ""
+    expires: str = ""
+    max_links: int | None = None
+    messages_per_second: float | None = None
+
+    def may_be(self, identity: str) -> bool:
+        """Whether a process with this key may have ``identity``."""
+        patterns = self.identities or (self.name, f"{self.name}:*", f"{self.name}/*")
+        return any(fnmatchcase(identity, pattern.replace("[", "[[]").replace("?", "[?]")) for pattern in patterns)
+
+    def right_for(self, verb: str, exchange: str, name: str) -> Right | None:
+        """The first right that covers it; None: it is not allowed."""
+        return next((right for right in self.rights if right.allows(verb, exchange, name)), None)

@@ -1,0 +1,571 @@
+"""What must hold of a history. Pure: events in, violations out, each with the ids it is about.
+
+:class:`Checker` looks at each event as it comes, and at the end at what should have happened and did not. What
+holds and what does not is what docs/guarantees.md says; where it names an exception, so does the code here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from math import inf
+from typing import Any
+
+from rpcmq.drill.history import Event, What
+
+__all__ = ["LATE", "Bounds", "Checker", "Verdict", "Violation", "check"]
+
+#: What the router's counters of answers that nobody got begin with.
+LATE = ("late", "reply of", "reply for", "answers")
+#: Faults after which a process, or everybody if it is the router, may be late.
+_DISTURBING = ("stop", "cut", "hog", "delay", "kill", "reset", "fds")
+_SILENCING = ("stop", "cut", "delay")
+_NEVER = inf
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What is promised, in seconds.
+
+    Attributes:
+        told: from the kill of a process to the failure of what it was running.
+        recovery: from the router's return to the first answer that each caller gets.
+        overdue: how much later than its timeout a call may end.
+        unresponsive: silence after which the router may call a process unresponsive.
+        lost: silence after which it may call it lost.
+        heartbeat: between two signs of life.
+        recovery_window: in which a new life of the router waits for consumers before it routes re-sent casts.
+        resume: absence after which a session is not resumed.
+        memory: how long a cast may have been in the memory of a router that is killed, and be lost with it.
+    """
+
+    told: float = 1.0
+    recovery: float = 3.0
+    overdue: float = 1.0
+    unresponsive: float = 12.0
+    lost: float = 60.0
+    heartbeat: float = 5.0
+    recovery_window: float = 1.0
+    resume: float = 30.0
+    memory: float = 5.0
+
+
+@dataclass(frozen=True)
+class Violation:
+    """Something that must not happen, and has.
+
+    Attributes:
+        check: its name.
+        text: what happened, in a sentence.
+        ids: of the calls, casts or processes.
+    """
+
+    check: str
+    text: str
+    ids: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.check}: {self.text}"
+
+
+@dataclass
+class Verdict:
+    """What a history amounts to.
+
+    Attributes:
+        violations: what must not have happened.
+        submitted: how many there were of each verb.
+        ended: how many calls ended with each outcome.
+        lost: confirmed casts that nobody ran, and whose loss no guarantee allows.
+        forgotten: casts that a killed router had in its memory and nobody ran.
+        dropped: casts that nobody ran, of which the router has said so.
+        doubled: calls and casts that were started twice and must not.
+        misrouted: answers and requests that came to the wrong place.
+        told: seconds, from the kill of a process to the failure of what it was running: the longest.
+        recovery: seconds, from the router's return to a caller's first answer: the longest.
+        late: answers that came after their call had ended: they were counted and dropped.
+    """
+
+    violations: list[Violation] = field(default_factory=list)
+    submitted: Counter[str] = field(default_factory=Counter)
+    ended: Counter[str] = field(default_factory=Counter)
+    lost: int = 0
+    forgotten: int = 0
+    dropped: int = 0
+    doubled: int = 0
+    misrouted: int = 0
+    told: float = 0.0
+    recovery: float = 0.0
+    late: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether all held."""
+        return not self.violations
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self)
+
+
+class _Work:
+    """A call or cast, as far as the history has come."""
+
+    __slots__ = (
+        "accepted_at",
+        "caller",
+        "confirm",
+        "ended_at",
+        "finished",
+        "forgotten",
+        "idempotent",
+        "outcome",
+        "settled",
+        "starts",
+        "submitted_at",
+        "timeout",
+        "topic",
+        "verb",
+    )  # fmt: skip
+
+    def __init__(self, event: Event) -> None:
+        fields = event.fields
+        self.caller = event.process
+        self.verb: str = fields["verb"]
+        self.topic: str = fields.get("topic", "")
+        self.idempotent: bool = fields.get("idempotent", False)
+        self.confirm: bool = fields.get("confirm", False)
+        self.timeout: float | None = fields.get("timeout")
+        self.submitted_at = event.at
+        self.accepted_at: float | None = None
+        self.ended_at: float | None = None
+        self.outcome = ""
+        #: (when, where, attempt)
+        self.starts: list[tuple[float, str, int]] = []
+        self.finished = 0
+        #: How the router says it ended, if not well.
+        self.settled = ""
+        self.forgotten = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether somebody waits for its end."""
+        return self.verb == "call" or self.confirm
+
+
+@dataclass
+class _Disturbance:
+    kind: str
+    begin: float
+    end: float = _NEVER
+
+
+@dataclass
+class _Return:
+    """The router has come back: who has not had an answer since."""
+
+    at: float
+    waiting: set[str]
+
+
+class Checker:
+    """Looks at events in the order of their time.
+
+    Args:
+        bounds: the times that are promised.
+    """
+
+    def __init__(self, bounds: Bounds | None = None) -> None:
+        self.bounds = bounds or Bounds()
+        self.verdict = Verdict()
+        self._works: dict[str, _Work] = {}
+        #: Process -> what it runs.
+        self._running: defaultdict[str, set[str]] = defaultdict(set)
+        self._dead: dict[str, float] = {}
+        self._done: dict[str, float] = {}
+        self._callers: dict[str, None] = {}
+        #: Target -> the faults that disturb it.
+        self._disturbed: defaultdict[str, list[_Disturbance]] = defaultdict(list)
+        #: Target -> since when it is stopped.
+        self._stopped: dict[str, float] = {}
+        self._unresponsive: dict[str, float] = {}
+        self._taken: dict[str, int] = {}
+        #: (when, id) of what ran in a process that was killed.
+        self._hit: list[tuple[float, str, str]] = []
+        self._returns: list[_Return] = []
+        self._router_starts: list[float] = []
+        self._router_kills: list[float] = []
+        #: Process -> (when, resumed) of each of its sessions.
+        self._links: defaultdict[str, list[tuple[float, bool]]] = defaultdict(list)
+        self._counted: Counter[str] = Counter()
+        self._has_counted = False
+        #: Those that were told to go.
+        self._left: set[str] = set()
+        self._now = 0.0
+        self._handlers = {
+            What.SUBMIT: self._submit,
+            What.ACCEPT: self._accept,
+            What.DISPATCH: self._dispatch,
+            What.START: self._start,
+            What.FINISH: self._finish,
+            What.END: self._end,
+            What.SETTLE: self._settle,
+            What.FORGOTTEN: self._forgotten,
+            What.LINKED: self._linked,
+            What.DECLARED: self._declared,
+            What.TAKEN: self._was_given,
+            What.FAULT: self._fault,
+            What.HEALED: self._healed,
+            What.DONE: self._is_done,
+            What.COUNTED: self._counts,
+        }
+
+    def see(self, event: Event) -> None:
+        """The next event."""
+        self._now = event.at
+        self._handlers[What(event.what)](event)
+
+    def _violated(self, check: str, text: str, *ids: str) -> None:
+        self.verdict.violations.append(Violation(check, text, ids))
+
+    def _work(self, event: Event) -> _Work | None:
+        work = self._works.get(event.id)
+        if work is None:
+            self.verdict.misrouted += 1
+            self._violated(
+                "misrouted", f"{event.process}: {event.what} of {event.id}, which nobody submitted", event.id
+            )
+        return work
+
+    # --- a call or cast ----------------------------------------------------------------------
+
+    def _submit(self, event: Event) -> None:
+        if event.id in self._works:
+            self._violated("history", f"{event.id} was submitted twice", event.id)
+            return
+        self._works[event.id] = work = _Work(event)
+        self._callers[event.process] = None
+        self.verdict.submitted[work.verb] += 1
+
+    def _accept(self, event: Event) -> None:
+        work = self._work(event)
+        if work is not None:
+            work.accepted_at = event.at
+
+    def _dispatch(self, event: Event) -> None:
+        to = event.fields["to"]
+        if to in self._unresponsive:
+            since = event.at - self._unresponsive[to]
+            self._violated(
+                "sent to a silent process",
+                f"{event.id} was sent to {to} {since:.3f} s after it was declared unresponsive",
+                event.id,
+                to,
+            )
+
+    def _start(self, event: Event) -> None:
+        work = self._work(event)
+        if work is None:
+            return
+        topic = event.fields.get("topic", "")
+        if topic != work.topic:
+            self.verdict.misrouted += 1
+            self._violated(
+                "misrouted", f"{event.id} is for {work.topic!r} and was run by {event.process} for {topic!r}", event.id
+            )
+        self._running[event.process].add(event.id)
+        before = [s for s in work.starts if work.verb != "fanout" or s[1] == event.process]
+        work.starts.append((event.at, event.process, event.fields.get("attempt", 0)))
+        if before and not work.idempotent and not self._may_double(work, before[-1], event):
+            self.verdict.doubled += 1
+            first = before[-1]
+            self._violated(
+                "started twice",
+                f"{work.verb} {event.id} of {work.caller} was started by {first[1]} at {first[0]:.3f} "
+                f"and by {event.process} at {event.at:.3f}",
+                event.id,
+            )
+
+    def _may_double(self, work: _Work, first: tuple[float, str, int], event: Event) -> bool:
+        """The doubled casts that docs/guarantees.md allows."""
+        if work.verb == "call":
+            return False
+        # The sender lost its session with a router that lived on: another consumer may get it again.
+        started_over = any(work.submitted_at < at and not resumed for at, resumed in self._links[work.caller])
+        starts = [at for at in self._router_starts if at > work.submitted_at]
+        if not starts:
+            return started_over and first[1] != event.process
+        had = first[1]
+        if had == event.process:
+            return False
+        if had in self._dead or had in self._left:
+            return True
+        # After each start of the router the one that had it must have said so in time.
+        window = self.bounds.recovery_window
+        if any(self._is_disturbed(had, at, at + window, _SILENCING) for at in starts):
+            return True
+        return any(not any(at <= link <= at + window for link, _ in self._links[had]) for at in starts)
+
+    def _finish(self, event: Event) -> None:
+        work = self._work(event)
+        if work is not None:
+            work.finished += 1
+            self._running[event.process].discard(event.id)
+
+    def _end(self, event: Event) -> None:
+        work = self._work(event)
+        if work is None:
+            return
+        outcome, of = event.fields["outcome"], event.fields.get("of")
+        if event.process != work.caller or (of is not None and of != event.id):
+            self.verdict.misrouted += 1
+            self._violated(
+                "misrouted",
+                f"{event.process} got for {event.id} of {work.caller} an answer to {of or event.id}",
+                event.id,
+                *filter(None, (of,)),
+            )
+        if work.ended_at is not None:
+            self._violated(
+                "ended twice",
+                f"{event.id} of {work.caller} ended with {work.outcome} at {work.ended_at:.3f} "
+                f"and with {outcome} at {event.at:.3f}",
+                event.id,
+            )
+            return
+        work.ended_at, work.outcome = event.at, outcome
+        if work.verb == "call":
+            self.verdict.ended[outcome] += 1
+        if outcome == "ok":
+            self._flows(event)
+        if outcome == "ok" and work.verb == "call" and not work.starts:
+            self._violated("answered by nobody", f"{event.id} has a result and was never started", event.id)
+        self._is_in_time(event, work)
+
+    def _is_in_time(self, event: Event, work: _Work) -> None:
+        if work.timeout is None:
+            return
+        late = event.at - work.submitted_at - work.timeout
+        if late > self.bounds.overdue and not self._is_disturbed(work.caller, work.submitted_at, event.at, ("stop",)):
+            self._violated(
+                "overdue", f"{event.id} ended {late:.3f} s after its timeout of {work.timeout:g} s", event.id
+            )
+
+    def _flows(self, event: Event) -> None:
+        for each in self._returns:
+            if event.process in each.waiting and self._works[event.id].submitted_at >= each.at - 60:
+                each.waiting.discard(event.process)
+                self._recovered(event.process, event.at - each.at)
+        self._returns = [each for each in self._returns if each.waiting]
+
+    def _recovered(self, caller: str, seconds: float) -> None:
+        self.verdict.recovery = max(self.verdict.recovery, seconds)
+        if seconds > self.bounds.recovery:
+            self._violated(
+                "slow recovery", f"{caller} had its first answer {seconds:.3f} s after the router's return", caller
+            )
+
+    def _settle(self, event: Event) -> None:
+        work = self._works.get(event.id)
+        outcome = event.fields["outcome"]
+        # A full queue gives a cast back to its sender, who offers it again, unless it waits to be told.
+        if work is not None and outcome != "ok" and (outcome != "overloaded" or work.confirm):
+            work.settled = outcome
+
+    def _forgotten(self, event: Event) -> None:
+        work = self._works.get(event.id)
+        if work is not None:
+            work.forgotten = True
+
+    # --- processes and faults ----------------------------------------------------------------
+
+    def _linked(self, event: Event) -> None:
+        resumed: bool = event.fields["resumed"]
+        away: float | None = event.fields.get("away")
+        links = self._links[event.process]
+        this_life = self._router_starts[-1] if self._router_starts else -_NEVER
+        started_over = bool(links) and links[-1][0] > this_life and not resumed
+        # Its router may have missed it for longer than it has been without a connection.
+        if (
+            started_over
+            and away is not None
+            and away < self.bounds.resume
+            and not self._is_disturbed(event.process, event.at - away - self.bounds.resume, event.at, _SILENCING)
+        ):
+            self._violated(
+                "not resumed", f"{event.process} was away for {away:.3f} s and had to start over", event.process
+            )
+        links.append((event.at, resumed))
+
+    def _declared(self, event: Event) -> None:
+        target, state = event.id, event.fields["state"]
+        if state == "answering":
+            self._unresponsive.pop(target, None)
+            self._taken.pop(target, None)
+            return
+        stopped = self._stopped.get(target)
+        promised = self.bounds.lost if state in ("away", "ended") else self.bounds.unresponsive
+        excused = self._is_disturbed(target, event.at - promised, event.at, ("kill", "cut", "delay"))
+        # A router that was stopped has heard nobody.
+        excused |= self._is_disturbed("router", event.at - promised, event.at)
+        if stopped is not None and not excused:
+            # What was heard last may be as old as a heartbeat when the stop comes.
+            early = promised - self.bounds.heartbeat - (event.at - stopped)
+            if early > 0:
+                self._violated(
+                    "declared too early",
+                    f"{target} was declared {state} {event.at - stopped:.3f} s after it was stopped; "
+                    f"{promised:g} s of silence are allowed",
+                    target,
+                )
+        if state == "unresponsive":
+            self._unresponsive[target] = event.at
+
+    def _was_given(self, event: Event) -> None:
+        target, taken = event.id, event.fields["taken"]
+        known = self._taken.setdefault(target, taken)
+        if target in self._unresponsive and taken > known:
+            self._violated(
+                "sent to a silent process",
+                f"{target} was given {taken - known} messages after it was declared unresponsive",
+                target,
+            )
+            self._taken[target] = taken
+
+    def _fault(self, event: Event) -> None:
+        kind, target = event.id, event.fields.get("target", "")
+        if kind in _DISTURBING:
+            self._disturbed[target].append(_Disturbance(kind, event.at))
+        if kind == "stop":
+            self._stopped[target] = event.at
+        elif kind == "leave":
+            self._left.add(target)
+        elif kind == "kill" and target != "router":
+            self._dead[target] = event.at
+            self._hit += [(event.at, target, id) for id in self._running.pop(target, ())]
+        elif kind == "kill":
+            self._router_kills.append(event.at)
+            self._returns = []
+            self._unresponsive.clear()
+            self._taken.clear()
+
+    def _healed(self, event: Event) -> None:
+        kind, target = event.id, event.fields.get("target", "")
+        for fault in self._disturbed[target]:
+            if fault.kind == kind:
+                fault.end = min(fault.end, event.at)
+        if kind == "stop":
+            self._stopped.pop(target, None)
+        elif kind == "kill" and target == "router":
+            self._router_starts.append(event.at)
+            living = {c for c in self._callers if c not in self._dead and c not in self._done}
+            self._returns.append(_Return(event.at, living))
+
+    def _is_done(self, event: Event) -> None:
+        self._done[event.process] = event.at
+        if left := event.fields.get("left", 0):
+            self._violated(
+                "not taken", f"{event.process} ended with {left} casts that the router has not taken", event.process
+            )
+        for each in self._returns:
+            each.waiting.discard(event.process)
+
+    def _counts(self, event: Event) -> None:
+        self._has_counted = True
+        for name, count in event.fields.items():
+            if isinstance(count, int):
+                self._counted[name] += count
+
+    def _is_disturbed(self, target: str, since: float, until: float, kinds: tuple[str, ...] = _DISTURBING) -> bool:
+        faults = self._disturbed.get(target, ())
+        return any(f.begin < until and f.end > since and f.kind in kinds for f in faults)
+
+    # --- the end -----------------------------------------------------------------------------
+
+    def finish(self) -> Verdict:
+        """The history is complete: what is missing?"""
+        unseen: list[str] = []
+        for id, work in self._works.items():
+            if work.waits and work.ended_at is None and work.caller not in self._dead:
+                self._violated("never ended", f"{work.verb} {id} of {work.caller} has never ended", id)
+            if work.verb == "cast" and not work.starts:
+                self._nobody_ran(id, work, unseen)
+        self._are_accounted_for(unseen)
+        for at, process, id in self._hit:
+            self._is_told(at, process, id)
+        for each in self._returns:
+            for caller in sorted(each.waiting - self._dead.keys() - self._done.keys()):
+                if self._now - each.at > self.bounds.recovery:
+                    self._recovered(caller, self._now - each.at)
+        self._late_answers()
+        return self.verdict
+
+    def _nobody_ran(self, id: str, work: _Work, unseen: list[str]) -> None:
+        if work.outcome not in ("", "ok") or work.settled == "refused":
+            return  # its sender was told
+        since = work.submitted_at if work.accepted_at is None else work.accepted_at
+        if work.forgotten or any(since <= kill <= since + self.bounds.memory for kill in self._router_kills):
+            self.verdict.forgotten += 1
+        elif work.settled:
+            self.verdict.dropped += 1
+        elif work.accepted_at is None and work.caller in self._dead:
+            return
+        else:
+            unseen.append(id)
+
+    def _are_accounted_for(self, unseen: list[str]) -> None:
+        """Casts that nobody ran may be those that the router says it has dropped."""
+        allowed = self._counted["casts dropped"]
+        confirmed = [id for id in unseen if self._works[id].accepted_at is not None]
+        if len(unseen) <= allowed:
+            self.verdict.dropped += len(unseen)
+            return
+        self.verdict.lost += len(confirmed) if len(confirmed) > allowed else len(unseen) - allowed
+        for id in unseen:
+            work = self._works[id]
+            state = "confirmed" if work.accepted_at is not None else "taken"
+            text = f"cast {id} of {work.caller} was {state} and nobody ran it"
+            self._violated(f"{state} and lost", f"{text}; the router has counted {allowed} such", id)
+
+    def _is_told(self, at: float, process: str, id: str) -> None:
+        work = self._works[id]
+        if work.verb != "call" or work.idempotent or work.caller in self._dead:
+            return
+        ended = work.ended_at
+        if ended is not None and ended <= at:
+            return
+        end = at + self.bounds.told if ended is None else ended
+        if self._is_disturbed(work.caller, at, end) or self._is_disturbed("router", at, end):
+            return
+        begun = max((start for start in self._router_starts if start <= at), default=-_NEVER)
+        if begun > -_NEVER and not any(begun <= link <= at for link, _ in self._links[work.caller]):
+            return  # it has not come back to that router yet
+        seconds = _NEVER if ended is None else ended - at
+        if ended is not None:
+            self.verdict.told = max(self.verdict.told, seconds)
+        if seconds > self.bounds.told:
+            self._violated(
+                "told late", f"the caller of {id} was told {seconds:.3f} s after {process} was killed with it", id
+            )
+
+    def _late_answers(self) -> None:
+        """An answer that does not end its call is counted by somebody."""
+        self.verdict.late = self._counted["late answers"]
+        if not self._has_counted or self._left or self._dead or self._router_starts:
+            return  # what they had counted is gone with them
+        works = self._works.values()
+        spare = sum(w.finished - (w.outcome in ("ok", "remote_error")) for w in works if w.verb == "call")
+        if spare > self.verdict.late:
+            self._violated(
+                "answers not accounted for",
+                f"{spare} answers of handlers ended no call, and only {self.verdict.late} were counted as late",
+            )
+
+
+def check(events: Iterable[Event], bounds: Bounds | None = None) -> Verdict:
+    """The verdict on a whole history."""
+    checker = Checker(bounds)
+    for event in events:
+        checker.see(event)
+    return checker.finish()

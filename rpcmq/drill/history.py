@@ -1,0 +1,139 @@
+"""An append-only history: one file a process, one JSON line an event, merged by time afterwards.
+
+Each event is one small write to a file that is open for appending, so a process that is killed loses at most
+the event that it was about to write. Times are of the system-wide monotonic clock.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from heapq import merge
+from operator import attrgetter
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from rpcmq.errors import RpcError
+
+__all__ = ["Event", "HistoryError", "Recorder", "What", "line_of", "merged", "read"]
+
+
+class HistoryError(RpcError):
+    """A history cannot be read."""
+
+
+class What(StrEnum):
+    """What happened. In brackets: the fields beside time, process and id."""
+
+    #: A caller is about to send [verb, topic, idempotent, confirm, timeout].
+    SUBMIT = "submit"
+    #: The router has confirmed a cast [consumers].
+    ACCEPT = "accept"
+    #: The router has sent it to a consumer [to, attempt].
+    DISPATCH = "dispatch"
+    #: A handler begins [topic, attempt].
+    START = "start"
+    #: A handler is done [failed].
+    FINISH = "finish"
+    #: It has ended for its caller [outcome; of: what the result says that it answers].
+    END = "end"
+    #: The router has recorded how it ended [outcome].
+    SETTLE = "settle"
+    #: It was in the memory of a router that was killed.
+    FORGOTTEN = "forgotten"
+    #: A process has a session with the router [resumed].
+    LINKED = "linked"
+    #: The router says of a process's link [state].
+    DECLARED = "declared"
+    #: How many messages the router had given to a process by now [taken].
+    TAKEN = "taken"
+    #: A fault begins; the id says which [target].
+    FAULT = "fault"
+    #: A fault is over; the id says which [target].
+    HEALED = "healed"
+    #: A process has done all it was asked to do [left: casts that the router has not taken].
+    DONE = "done"
+    #: Figures of a process [any].
+    COUNTED = "counted"
+
+
+class Event(NamedTuple):
+    """One thing that happened.
+
+    Attributes:
+        at: seconds.
+        process: who saw it.
+        what: see :class:`What`.
+        id: of the call, cast or fault.
+        fields: what else there is to say.
+    """
+
+    at: float
+    process: str
+    what: str
+    id: str
+    fields: dict[str, Any]
+
+
+def line_of(event: Event) -> bytes:
+    """``event`` as a line of a history file."""
+    return json.dumps([round(event.at, 6), *event[1:]], separators=(",", ":"), sort_keys=True).encode() + b"\n"
+
+
+class Recorder:
+    """Writes the history of one process.
+
+    Args:
+        path: the file; it is made if need be, and appended to.
+        process: the name of the process in it.
+    """
+
+    def __init__(self, path: str | Path, process: str) -> None:
+        self.process = process
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+    def write(self, what: What, id: str = "", /, **fields: Any) -> None:
+        """Write down that something happens now."""
+        os.write(self._file, line_of(Event(monotonic(), self.process, what, id, fields)))
+
+    def close(self) -> None:
+        """Nothing more is written."""
+        os.close(self._file)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def read(path: str | Path) -> Iterator[Event]:
+    """The events of one file, in order. A last line that was not written to its end is left out.
+
+    Raises:
+        HistoryError: a line is no event.
+    """
+    with open(path, "rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.endswith(b"\n"):
+                return
+            try:
+                at, process, what, id, fields = json.loads(line)
+            except (TypeError, ValueError):
+                raise HistoryError(f"{path}, line {number}: {line[:80]!r} is no event") from None
+            yield Event(at, process, what, id, fields)
+
+
+def merged(paths: Iterable[str | Path]) -> Iterator[Event]:
+    """The events of all files, by time.
+
+    Raises:
+        HistoryError: a line is no event.
+    """
+    return merge(*map(read, paths), key=attrgetter("at"))

@@ -1,0 +1,187 @@
+"""A TCP proxy that does to connections what bad networks do: reset, cut off, delay, stall, half-open.
+
+It stands in front of a router, for one process or for many, in the gevent hub of the drill. ZeroMQ is not
+looked at: bytes are.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from time import monotonic
+from types import TracebackType
+from typing import Any, Self
+
+import gevent
+from gevent.event import Event
+from gevent.queue import Queue
+from gevent.server import StreamServer
+from gevent.socket import create_connection
+
+__all__ = ["FaultProxy"]
+
+#: Pieces that may be under way in one direction before the sender feels it.
+_PIECES = 64
+_PIECE = 65536
+
+
+class _Way:
+    """One direction of a connection."""
+
+    def __init__(self, proxy: FaultProxy, source: Any, sink: Any, gate: Event) -> None:
+        self._proxy = proxy
+        self._source = source
+        self._sink = sink
+        self._gate = gate
+        self._pieces: Queue[tuple[float, bytes]] = Queue(_PIECES)
+        self.swallows = False
+        self.greenlets = [gevent.spawn(self._read), gevent.spawn(self._write)]
+
+    def _read(self) -> None:
+        try:
+            while data := self._source.recv(_PIECE):
+                self._pieces.put((monotonic() + self._proxy.delay_seconds, data))
+        except OSError:
+            pass
+        self._pieces.put((0.0, b""))
+
+    def _write(self) -> None:
+        while True:
+            due, data = self._pieces.get()
+            if not data:
+                return
+            pause = due - monotonic()
+            if pause > 0:
+                gevent.sleep(pause)
+            self._gate.wait()
+            if self.swallows:
+                continue
+            try:
+                self._sink.sendall(data)
+            except OSError:
+                return
+
+
+class _Pair:
+    """A connection: the process's end is near, the router's far."""
+
+    def __init__(self, proxy: FaultProxy, near: Any, far: Any) -> None:
+        self.near, self.far = near, far
+        self.ways = (
+            _Way(proxy, near, far, proxy.to_router),
+            _Way(proxy, far, near, proxy.to_process),
+        )
+
+    def wait(self) -> None:
+        """Until either direction has ended, unless the connection is half-open."""
+        up, down = self.ways
+        gevent.wait([*up.greenlets, *down.greenlets], count=1)
+        while up.swallows and not up.greenlets[0].ready():
+            gevent.wait([up.greenlets[0]])
+
+    def cut(self) -> None:
+        """Both ends get a reset, and what was under way is gone."""
+        for end in (self.near, self.far):
+            _reset(end)
+        for way in self.ways:
+            gevent.killall(way.greenlets, block=False)
+
+
+def _reset(end: Any) -> None:
+    try:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    except OSError:
+        pass  # it is closed already
+    end.close()
+
+
+class FaultProxy:
+    """Listens on a loopback port and passes on to the router at ``url``.
+
+    Args:
+        url: ``tcp://host:port``.
+
+    Attributes:
+        url: where processes connect instead.
+        delay_seconds: how long each piece is under way, in either direction.
+        connections: accepted so far.
+    """
+
+    def __init__(self, url: str) -> None:
+        host, _, port = url.removeprefix("tcp://").rpartition(":")
+        self._target = host.strip("[]"), int(port)
+        self._pairs: set[_Pair] = set()
+        self.to_router, self.to_process = Event(), Event()
+        self.to_router.set()
+        self.to_process.set()
+        self.delay_seconds = 0.0
+        self.connections = 0
+        self._server = StreamServer(("127.0.0.1", 0), self._serve)
+        self._server.start()
+        self.url = f"tcp://127.0.0.1:{self._server.server_port}"
+
+    def _serve(self, near: Any, address: object) -> None:
+        try:
+            far = create_connection(self._target, timeout=5.0)
+        except OSError:
+            _reset(near)
+            return
+        far.settimeout(None)
+        for end in (near, far):
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.connections += 1
+        pair = _Pair(self, near, far)
+        self._pairs.add(pair)
+        pair.wait()
+        self._cut(pair)
+
+    def _cut(self, pair: _Pair) -> None:
+        if pair in self._pairs:
+            self._pairs.discard(pair)
+            pair.cut()
+
+    # --- faults ------------------------------------------------------------------------------
+
+    @property
+    def open(self) -> int:
+        """Connections at this moment."""
+        return len(self._pairs)
+
+    def reset(self) -> None:
+        """Reset all connections; new ones are taken."""
+        for pair in list(self._pairs):
+            self._cut(pair)
+
+    def partition(self, to_router: bool = True, to_process: bool = True) -> None:
+        """From now on nothing gets through in these directions; connections stay, and what is sent waits."""
+        if to_router:
+            self.to_router.clear()
+        if to_process:
+            self.to_process.clear()
+
+    def heal(self) -> None:
+        """What waited since :meth:`partition` arrives; nothing is late any more."""
+        self.delay_seconds = 0.0
+        self.to_router.set()
+        self.to_process.set()
+
+    def half_open(self) -> None:
+        """The router sees its connections end. The processes are told nothing, and what they send goes nowhere."""
+        for pair in self._pairs:
+            for way in pair.ways:
+                way.swallows = True
+            _reset(pair.far)
+
+    def close(self) -> None:
+        """End all connections and listen no more."""
+        self._server.stop()
+        self.heal()
+        self.reset()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,462 @@
+"""A drill with real processes: a router, services, callers, the faults between them, and the verdict.
+
+::
+
+    with Drill(Topology(services=3), seed=1) as drill:
+        drill.load(count=10_000)
+        drill.kill_service(0)
+        drill.wait_sent()
+        result = drill.finish()
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from random import Random
+from time import monotonic
+from types import TracebackType
+from typing import Any, Self
+
+import gevent
+from gevent.lock import BoundedSemaphore
+
+import rpcmq
+from rpcmq.config import load_router_config
+from rpcmq.drill.checks import Bounds, Verdict, Violation, check
+from rpcmq.drill.history import Recorder, What, merged
+from rpcmq.drill.load import TOPIC, Options, outcome_of
+from rpcmq.drill.proxy import FaultProxy
+from rpcmq.drill.topology import Topology
+from rpcmq.errors import RpcError
+from rpcmq.testing import eventually
+from rpcmq.testing.processes import Program, RouterProcess
+
+__all__ = ["Drill", "Place", "Result", "bounds_of", "cpu_seconds", "open_files", "rss_bytes"]
+
+#: How often the router is asked what it thinks of its consumers (seconds), and how long it may take to say so.
+_LOOK_EACH = 0.2
+_LOOK_TIMEOUT = 2.0
+#: How long a process may take to start, to end, and the last casts to be run (seconds).
+_START_SECONDS = 60.0
+_STOP_SECONDS = 60.0
+_SETTLE_SECONDS = 60.0
+#: What the router counts that it refused, and the sender still had.
+_NOT_LOST = ("refused: full",)
+
+
+@dataclass
+class Place:
+    """A process and those that take its place after its death.
+
+    Attributes:
+        name: the identity at the router.
+        life: name of the present one in the history.
+    """
+
+    name: str
+    role: str
+    program: Program
+    life: str
+    url: str
+    options: dict[str, Any] = field(default_factory=dict)
+    is_stopped: bool = False
+
+
+@dataclass
+class Result:
+    """What a drill has shown.
+
+    Attributes:
+        seconds: from the first message to the last answer.
+        faults: how many of each kind.
+        figures: what a scenario measured beside.
+    """
+
+    seed: int
+    seconds: float
+    verdict: Verdict
+    faults: dict[str, int]
+    figures: dict[str, Any] = field(default_factory=dict)
+
+    def row(self, scenario: str) -> dict[str, Any]:
+        """As one line of results."""
+        verdict = self.verdict
+        return {
+            "scenario": scenario,
+            "seed": self.seed,
+            "seconds": round(self.seconds, 1),
+            "submitted": dict(verdict.submitted),
+            "ended": dict(verdict.ended),
+            "faults": self.faults,
+            "lost": verdict.lost,
+            "doubled": verdict.doubled,
+            "misrouted": verdict.misrouted,
+            "forgotten": verdict.forgotten,
+            "dropped": verdict.dropped,
+            "late": verdict.late,
+            "worst_told_seconds": round(verdict.told, 3),
+            "worst_recovery_seconds": round(verdict.recovery, 3),
+            "violations": len(verdict.violations),
+            **self.figures,
+        }
+
+
+def bounds_of(settings: Mapping[str, Any], file: str = "") -> Bounds:
+    """What a router with these settings promises."""
+    keys = {name.replace("_", ".", 1) if not name.startswith("dispatch") else name: v for name, v in settings.items()}
+    keys = {k.replace("dispatch_log_", "dispatch_log."): v for k, v in keys.items()}
+    config = load_router_config(file or None, {}, keys)
+    link = config.link
+    return Bounds(
+        told=1.0 if link.consumer_grace_seconds <= 0.5 else link.consumer_grace_seconds + 0.5,
+        unresponsive=link.unresponsive_seconds,
+        lost=link.lost_seconds,
+        heartbeat=link.heartbeat_seconds + 0.2,
+        recovery_window=config.router.recovery_seconds,
+        resume=link.resume_seconds,
+        # Beyond the half second that a caller waits for the router's word.
+        overdue=1.5,
+    )
+
+
+def rss_bytes(pid: int) -> int:
+    """Memory of a process that is resident."""
+    with open(f"/proc/{pid}/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+
+def open_files(pid: int) -> int:
+    """How many files and sockets a process has open."""
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time that a process has used."""
+    with open(f"/proc/{pid}/stat") as file:
+        # The name of the program, which may contain anything, ends with the last bracket.
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Drill:
+    """Runs the processes of ``topology`` and hurts them.
+
+    Args:
+        seed: where all choices come from.
+        folder: where the histories go, and stay; default: a temporary folder.
+    """
+
+    def __init__(self, topology: Topology, seed: int, folder: Path | None = None) -> None:
+        self.topology = topology
+        self.seed = seed
+        self.rng = Random(seed)
+        self.bounds = bounds_of(topology.router, topology.router_config)
+        self._folder = folder or Path(tempfile.mkdtemp(prefix="rpcmq-drill-"))
+        self._keeps_folder = folder is not None
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self.recorder = Recorder(self._folder / "drill.history", "drill")
+        self.places: dict[str, Place] = {}
+        self.proxies: dict[str, FaultProxy] = {}
+        self.faults: dict[str, int] = {}
+        self._lives = 0
+        self._ended: list[Program] = []
+        self._observer: gevent.Greenlet[..., None] | None = None
+        self._states: dict[str, str] = {}
+        self._began = monotonic()
+        self._problems: list[Violation] = []
+        #: Held while the router is down, stopped or starved.
+        self.router_lock = BoundedSemaphore()
+        self._client: rpcmq.Client | None = None
+
+    # --- life --------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        try:
+            self.router = RouterProcess(file=self.topology.router_config, **self.topology.router)
+            services = [self.add(f"s{n}", "service") for n in range(self.topology.services)]
+            services += [self.add(f"e{n}", "subscriber") for n in range(self.topology.subscribers)]
+            self.expect_ready(services)
+            self._observer = gevent.spawn(self._observe)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End everything at once."""
+        if self._observer is not None:
+            self._observer.kill()
+        if self._client is not None:
+            self._client.close(0.0)
+        for place in self.places.values():
+            place.program.close()
+        for program in self._ended:
+            program.close()
+        for proxy in self.proxies.values():
+            proxy.close()
+        if hasattr(self, "router"):
+            self.router.close()
+        self.recorder.close()
+        if not self._keeps_folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    # --- processes ---------------------------------------------------------------------------
+
+    def add(self, name: str, role: str, **options: Any) -> Place:
+        """Start one more process; see :class:`rpcmq.drill.load.Options`."""
+        url = self.router.url
+        if not self.topology.direct:
+            self.proxies[name] = FaultProxy(url)
+            url = self.proxies[name].url
+        self.places[name] = place = Place(name, role, self._start(name, role, url, options), "", url, options)
+        place.life = f"{name}#{self._lives}"
+        return place
+
+    def _start(self, name: str, role: str, url: str, options: dict[str, Any]) -> Program:
+        self._lives += 1
+        life = f"{name}#{self._lives}"
+        told = Options(
+            url,
+            life,
+            name,
+            str(self._folder / f"{life}.history"),
+            self.seed * 1000 + self._lives,
+            asdict(self.topology),
+            **options,
+        )
+        return Program([sys.executable, "-m", "rpcmq.drill.load", role, told.to_json()], name=life)
+
+    def next_number(self) -> int:
+        """A number that was not used before."""
+        self._lives += 1
+        return self._lives
+
+    def dismiss(self, place: Place) -> None:
+        """Let a process end in order, and forget its place."""
+        self._end([place])
+        self._ended.append(place.program)
+        del self.places[place.name]
+
+    def expect_ready(self, places: Iterable[Place]) -> None:
+        """Wait until they have begun."""
+        for place in places:
+            place.program.expect("^ready$", _START_SECONDS)
+
+    def named(self, role: str) -> list[Place]:
+        """The places of ``role``."""
+        return [place for place in self.places.values() if place.role == role]
+
+    @property
+    def callers(self) -> list[Place]:
+        """Those that call."""
+        return self.named("caller")
+
+    @property
+    def services(self) -> list[Place]:
+        """Those that serve."""
+        return self.named("service")
+
+    # --- load --------------------------------------------------------------------------------
+
+    def load(self, count: int = 0) -> None:
+        """Let the callers begin.
+
+        Args:
+            count: messages in all; 0: until :meth:`finish`.
+        """
+        each = -(-count // max(1, self.topology.callers))
+        self._began = monotonic()
+        self.expect_ready([self.add(f"c{n}", "caller", count=each) for n in range(self.topology.callers)])
+
+    def wait_sent(self, timeout: float = 3600.0) -> None:
+        """Wait until all callers have sent their count and had their answers."""
+        for place in self.callers:
+            place.program.wait(timeout)
+
+    @property
+    def sent(self) -> int:
+        """About how many messages the callers have sent."""
+        total = 0
+        for place in self.callers:
+            total += next((int(line[5:]) for line in reversed(place.program.lines) if line.startswith("sent ")), 0)
+        return total
+
+    # --- faults ------------------------------------------------------------------------------
+
+    def fault(self, kind: str, target: str) -> None:
+        """Write down that a fault begins."""
+        self.faults[kind] = self.faults.get(kind, 0) + 1
+        self.recorder.write(What.FAULT, kind, target=target)
+
+    def healed(self, kind: str, target: str) -> None:
+        """Write down that it is over."""
+        self.recorder.write(What.HEALED, kind, target=target)
+
+    def kill(self, place: Place) -> None:
+        """SIGKILL."""
+        place.program.signal(signal.SIGKILL)
+        self.fault("kill", place.life)
+        place.program.wait()
+        self._ended.append(place.program)
+
+    def revive(self, place: Place) -> None:
+        """Another process takes the place of one that has ended."""
+        place.program = self._start(place.name, place.role, place.url, place.options)
+        place.life = place.program.name
+        place.is_stopped = False
+
+    def stop(self, place: Place) -> None:
+        """SIGSTOP."""
+        place.program.pause()
+        place.is_stopped = True
+        self.fault("stop", place.life)
+
+    def resume(self, place: Place) -> None:
+        """SIGCONT."""
+        self.healed("stop", place.life)
+        place.is_stopped = False
+        place.program.resume()
+
+    def hog(self, place: Place, seconds: float) -> None:
+        """Call a handler of ``place`` that holds its processor for so long."""
+        if self._client is None:
+            self._client = rpcmq.Client(self.router.url, "drill", timeout=seconds + 30.0)
+        id = f"drill-{self.next_number()}"
+        args = {"id": id, "topic": TOPIC, "seconds": seconds, "fails": False, "hogs": True, "text": ""}
+        timeout = seconds + 30.0
+        self.recorder.write(What.SUBMIT, id, verb="call", topic=TOPIC, timeout=timeout)
+        try:
+            of = self._client.call(None, f"{TOPIC}.{place.name}", {"method": "work", "args": args}, timeout)
+        except RpcError as error:
+            self.recorder.write(What.END, id, outcome=outcome_of(error), text=str(error)[:200])
+        else:
+            self.recorder.write(What.END, id, outcome="ok", of=of)
+        self.recorder.write(What.DONE, left=0)
+
+    def kill_router(self) -> None:
+        """SIGKILL; what it has counted is written down before."""
+        self._count_router()
+        self.router.signal(signal.SIGKILL)
+        self.fault("kill", "router")
+        self.router.wait()
+
+    def restart_router(self) -> None:
+        """Start it again on the same port."""
+        self.router.restart()
+        self._states.clear()
+        self.healed("kill", "router")
+
+    # --- what the router says ----------------------------------------------------------------
+
+    def _observe(self) -> None:
+        """Write down what the router thinks of its consumers, and how much it gives them."""
+        while True:
+            gevent.sleep(_LOOK_EACH)
+            try:
+                topics = self.router.view("topics", _LOOK_TIMEOUT)["topics"]
+            except OSError:
+                continue  # it is down, or stopped
+            for row in (row for topic in topics for row in topic["consumers"]):
+                self._note(row)
+
+    def _note(self, row: dict[str, Any]) -> None:
+        place = self.places.get(row["identity"])
+        if place is None:
+            return
+        if self._states.get(place.life, "answering") != row["state"]:
+            self._states[place.life] = row["state"]
+            self.recorder.write(What.DECLARED, place.life, state=row["state"])
+        if row["state"] == "unresponsive":
+            self.recorder.write(What.TAKEN, place.life, taken=row["in_flight"] + row["settled"])
+
+    def _count_router(self) -> None:
+        try:
+            varz, topics = self.router.varz(), self.router.view("topics")["topics"]
+        except OSError:
+            return
+        counters = varz["counters"]
+        late = sum(
+            count for name, count in counters.items() if name.startswith(("late", "reply of", "reply for", "answers"))
+        )
+        dropped = sum(n for row in topics for reason, n in row["dropped"].items() if reason not in _NOT_LOST)
+        self.recorder.write(What.COUNTED, **{"late answers": late, "casts dropped": dropped})
+        process = varz["process"]
+        if process["internal_errors"] or varz["refused"].get("internal error"):
+            self._problem("internal error", f"the router reports {process['internal_errors']} {varz['refused']}")
+        if process["lost_wakeups"]:
+            self._problem("lost wake-ups", f"the router has missed {process['lost_wakeups']} wake-ups")
+
+    def _problem(self, check: str, text: str) -> None:
+        self._problems.append(Violation(check, text, ("router",)))
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the router has nothing in its hands."""
+        rows = self.router.view("topics")["topics"]
+        return not any(row["in_flight"] or (row["queued"] and row["consumers"]) for row in rows)
+
+    # --- the end -----------------------------------------------------------------------------
+
+    def finish(self, figures: Mapping[str, Any] | None = None) -> Result:
+        """Let everything come to its end, and judge.
+
+        Returns:
+            The verdict, with what was measured.
+        """
+        for proxy in self.proxies.values():
+            proxy.heal()
+        for place in list(self.places.values()):
+            if place.is_stopped:
+                self.resume(place)
+        self.end_load()
+        seconds = monotonic() - self._began
+        with suppress(AssertionError):  # then the verdict says what was not run
+            eventually(lambda: self.is_idle, _SETTLE_SECONDS)
+        self._count_router()
+        if self._observer is not None:
+            self._observer.kill()
+        self._end([p for p in self.places.values() if p.role in ("service", "subscriber")])
+        self.router.signal(signal.SIGTERM)
+        if (code := self.router.wait(_STOP_SECONDS)) != 0:
+            self._problem("router", f"it ended with {code}: {self.router.said()[-500:]}")
+        verdict = check(merged(self.histories), self.bounds)
+        verdict.violations += self._problems
+        return Result(self.seed, seconds, verdict, dict(self.faults), dict(figures or {}))
+
+    def end_load(self) -> None:
+        """Nobody sends anything new; returns when all have had their answers."""
+        self._end([p for p in self.places.values() if p.role in ("caller", "publisher", "churn")])
+
+    @property
+    def histories(self) -> list[Path]:
+        """The files that have been written."""
+        return sorted(self._folder.glob("*.history"))
+
+    def _end(self, places: list[Place]) -> None:
+        for place in places:
+            place.program.signal(signal.SIGTERM)
+        for place in places:
+            if (code := place.program.wait(_STOP_SECONDS + self.topology.timeout)) != 0:
+                self._problem("process", f"{place.life} ended with {code}: {place.program.said()[-500:]}")
+
+    def every(self, seconds: float, times: int, action: Callable[[], None]) -> None:
+        """Do ``action`` again and again, ``seconds`` apart from one beginning to the next."""
+        due = monotonic()
+        for _ in range(times):
+            action()
+            due += seconds
+            gevent.sleep(max(0.0, due - monotonic()))

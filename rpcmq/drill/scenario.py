@@ -1,0 +1,237 @@
+"""The scenarios that docs/guarantees.md reports: each a load, its faults, and what is measured beside the verdict.
+
+Each takes the figures that a short and a long run differ in, and a seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from time import monotonic
+from typing import Any
+
+import gevent
+
+from rpcmq.drill.faults import FAULTS, inject
+from rpcmq.drill.history import What, merged
+from rpcmq.drill.run import Drill, Result, cpu_seconds, open_files, rss_bytes
+from rpcmq.drill.topology import Topology
+from rpcmq.testing import eventually
+
+__all__ = [
+    "churn",
+    "disk_full",
+    "drilled",
+    "partitioned",
+    "routers_killed",
+    "services_killed",
+    "slow_subscriber",
+    "soak",
+    "stopped",
+]
+
+#: How long a load may take (seconds).
+_PATIENCE = 7200.0
+
+
+def _when_sent(drill: Drill, count: int) -> None:
+    """Wait until about ``count`` messages are sent."""
+    eventually(lambda: drill.sent >= count or all(c.program.exit_code is not None for c in drill.callers), _PATIENCE)
+
+
+def _is_loaded(drill: Drill) -> bool:
+    return any(caller.program.exit_code is None for caller in drill.callers)
+
+
+def routers_killed(seed: int, kills: int, count: int, folder: Path | None = None, **topology: Any) -> Result:
+    """The router is killed and comes back, ``kills`` times while ``count`` messages are sent."""
+    chosen: dict[str, Any] = {"services": 3, "callers": 1, "workers": 32} | topology
+    with Drill(Topology(**chosen), seed, folder) as drill:
+        drill.load(count)
+        for number in range(kills):
+            _when_sent(drill, count * (number + 1) // (kills + 2))
+            FAULTS["router"](drill, drill.rng, drill.rng.choice((0.0, 0.1, 0.5, 1.5)))
+        drill.wait_sent(_PATIENCE)
+        return drill.finish()
+
+
+def services_killed(seed: int, services: int, count: int, every: float = 1.0, **topology: Any) -> Result:
+    """One of the services is killed every second, and comes back."""
+    chosen: dict[str, Any] = {
+        "services": services, "callers": 1, "workers": 32, "handler_seconds": (0.0, 0.002, 0.05), "idempotent": 0.3,
+    }  # fmt: skip
+    with Drill(Topology(**chosen | topology), seed) as drill:
+        drill.load(count)
+        running: list[gevent.Greenlet[..., None]] = []
+        while _is_loaded(drill):
+            running.append(gevent.spawn(FAULTS["kill"], drill, Random(drill.rng.random()), 0.0))
+            gevent.sleep(every)
+        gevent.joinall(running, raise_error=True)
+        return drill.finish()
+
+
+def stopped(seed: int, count: int, lasts: tuple[float, float], every: float, **topology: Any) -> Result:
+    """Services and callers are stopped (SIGSTOP) and go on."""
+    chosen: dict[str, Any] = {"services": 3, "callers": 2, "workers": 16, "timeout": 30.0} | topology
+    return _while_loaded(seed, count, ("stop",), lasts, every, Topology(**chosen))
+
+
+def partitioned(seed: int, count: int, lasts: tuple[float, float], every: float, **topology: Any) -> Result:
+    """Callers and services are cut off, one way or both, and healed; connections are reset, delayed, half-open."""
+    faults = ("partition", "partition", "cut-to-router", "cut-to-process", "reset", "half-open", "delay", "stall")
+    chosen: dict[str, Any] = {"services": 3, "callers": 2, "workers": 16, "timeout": 30.0, "direct": False}
+    return _while_loaded(seed, count, faults, lasts, every, Topology(**chosen | topology))
+
+
+def _while_loaded(
+    seed: int, count: int, faults: tuple[str, ...], lasts: tuple[float, float], every: float, topology: Topology
+) -> Result:
+    with Drill(topology, seed) as drill:
+        drill.load(count)
+        running: list[gevent.Greenlet[..., None]] = []
+        while _is_loaded(drill):
+            rng = Random(drill.rng.random())
+            running.append(gevent.spawn(FAULTS[drill.rng.choice(faults)], drill, rng, drill.rng.uniform(*lasts)))
+            gevent.sleep(every)
+        gevent.joinall(running, raise_error=True)
+        return drill.finish()
+
+
+def drilled(
+    seed: int,
+    topology: Topology,
+    faults: tuple[str, ...],
+    seconds: float,
+    every: float,
+    lasts: tuple[float, float],
+    folder: Path | None = None,
+) -> Result:
+    """Any faults, for so long: what ``rpcmq drill`` runs."""
+    with Drill(topology, seed, folder) as drill:
+        drill.load()
+        inject(drill, faults, seconds, every, lasts)
+        return drill.finish()
+
+
+def slow_subscriber(seed: int, seconds: float, rate: float) -> Result:
+    """A subscriber handles one event a second of ``rate`` that are published; what does another one notice?"""
+    topology = Topology(services=0, callers=0, rate=rate)
+    figures: dict[str, Any] = {"published_a_second": rate}
+    with Drill(topology, seed) as drill:
+        drill.expect_ready([drill.add("publisher", "publisher")])
+        for phase in ("alone", "beside a slow one"):
+            quick = drill.add(f"quick {phase}", "subscriber")
+            drill.expect_ready([quick])
+            if phase != "alone":
+                before = rss_bytes(drill.router.pid)
+                slow = drill.add("slow", "subscriber", slow_seconds=1.0)
+                drill.expect_ready([slow])
+                began = monotonic()
+                eventually(lambda: _is_slow(drill, "slow"), 60.0)
+                figures["named_after_seconds"] = round(monotonic() - began, 2)
+            gevent.sleep(seconds)
+            if phase != "alone":
+                figures["router_rss_growth_mib"] = round((rss_bytes(drill.router.pid) - before) / 2**20, 1)
+                slow.program.kill()
+                drill.fault("kill", slow.life)
+                del drill.places["slow"]
+            drill.dismiss(quick)
+        result = drill.finish()
+        for event in merged(drill.histories):
+            if event.what == What.COUNTED and event.process.startswith("quick"):
+                name = "p99_alone_ms" if "alone" in event.process else "p99_beside_ms"
+                figures[name] = round(event.fields["p99"] * 1000, 2)
+                figures[name.replace("p99", "lost").removesuffix("_ms")] = event.fields["events lost"]
+    result.figures |= figures
+    return result
+
+
+def _is_slow(drill: Drill, name: str) -> bool:
+    rows = drill.router.view("processes")["processes"]
+    return any(row["identity"] == name and row.get("slow") for row in rows)
+
+
+def churn(seed: int, connects: int, processes: int = 2) -> Result:
+    """Clients come, call, subscribe and leave, every third without a goodbye; what is left of them?"""
+    topology = Topology(
+        services=1,
+        callers=0,
+        router={"link_resume_seconds": 2, "mailbox_max_seconds": 2, "mailbox_unclaimed_seconds": 2},
+    )
+    with Drill(topology, seed) as drill:
+        router = drill.router
+        # The tables and pools of a router that has worked before.
+        for phase, count in (("warm", min(1000, max(50, connects // 10))), ("churn", connects)):
+            places = [drill.add(f"{phase}-{n}", "churn", count=count // processes) for n in range(processes)]
+            for place in places:
+                if (code := place.program.wait(_PATIENCE)) != 0:
+                    raise AssertionError(f"{place.name} ended with {code}: {place.program.said()}")
+            eventually(lambda: router.varz()["links"] == 1, 30.0, "links that nobody has any more")
+            eventually(lambda: router.varz()["topics"] <= 2, 30.0, "topics that nobody uses any more")
+            if phase == "warm":
+                rss, files = rss_bytes(router.pid), open_files(router.pid)
+        figures = {
+            "connects": connects,
+            "links_left": router.varz()["links"] - 1,
+            "files_left": open_files(router.pid) - files,
+            "rss_growth_percent": round((rss_bytes(router.pid) / rss - 1) * 100, 1),
+        }
+        return drill.finish(figures)
+
+
+def soak(seed: int, seconds: float, settle_seconds: float, rate: float, idle_seconds: float = 20.0) -> Result:
+    """All verbs at an even rate for long; does memory grow, is anything stuck, and is it quiet afterwards?"""
+    topology = Topology(
+        services=2, callers=1, subscribers=1, workers=16, rate=rate,
+        verbs={"call": 4, "cast": 3, "fanout": 1, "publish": 2}, sizes=(50, 500, 40_000), hogging=0.001,
+        handler_seconds=(0.0, 0.002, 0.02), idempotent=0.2,
+    )  # fmt: skip
+    with Drill(topology, seed) as drill:
+        drill.load()
+        gevent.sleep(settle_seconds)
+        pids = {"router": drill.router.pid} | {place.name: place.program.pid for place in drill.places.values()}
+        settled = {name: rss_bytes(pid) for name, pid in pids.items()}
+        stuck, end = 0, monotonic() + seconds - settle_seconds
+        while monotonic() < end:
+            gevent.sleep(min(5.0, max(0.1, end - monotonic())))
+            stuck = max(stuck, drill.router.varz()["stuck"])
+        drift = {name: round((rss_bytes(pid) / settled[name] - 1) * 100, 1) for name, pid in pids.items()}
+        drill.end_load()
+        eventually(lambda: drill.is_idle, 60.0)
+        quiet = {name: pid for name, pid in pids.items() if not name.startswith("c")}
+        before = {name: cpu_seconds(pid) for name, pid in quiet.items()}
+        gevent.sleep(idle_seconds)
+        idle = {name: round((cpu_seconds(pid) - before[name]) / idle_seconds * 100, 2) for name, pid in quiet.items()}
+        return drill.finish({"rss_drift_percent": drift, "stuck": stuck, "idle_cpu_percent": idle})
+
+
+def disk_full(seed: int, count: int, spool: Path, fill: Callable[[Drill], Callable[[], None]]) -> Result:
+    """The disk under the dispatch log is full for a while; nobody but the log notices.
+
+    Args:
+        spool: the folder of the dispatch log.
+        fill: makes it full; returns what makes room again.
+    """
+    topology = Topology(
+        services=2, callers=1, workers=16, rate=500.0,
+        router={
+            "dispatch_log_directory": str(spool), "dispatch_log_segment_seconds": 0.2,
+            "dispatch_log_segment_records": 1000,
+        },
+    )  # fmt: skip
+    with Drill(topology, seed) as drill:
+        drill.load(count)
+        _when_sent(drill, count // 4)
+        empty = fill(drill)
+        drill.fault("disk full", "router")
+        eventually(lambda: drill.router.varz()["dispatch_log"]["dropped"] > 0, 60.0, "records that were dropped")
+        problem = drill.router.varz()["dispatch_log"]["problem"]
+        _when_sent(drill, count // 2)
+        drill.healed("disk full", "router")
+        empty()
+        written = drill.router.varz()["dispatch_log"]["records"]
+        drill.wait_sent(_PATIENCE)
+        eventually(lambda: drill.router.varz()["dispatch_log"]["records"] > written, 60.0, "records that are written")
+        log = drill.router.varz()["dispatch_log"]
+        return drill.finish({"log_dropped": log["dropped"], "log_written": log["records"], "log_problem": problem})

@@ -1,0 +1,309 @@
+"""Before and after: by how much the percentiles and errors of each method have changed, and how sure that is.
+
+For each method and percentile the ratio of after to before gets an interval by bootstrap (``resampling``). What is
+too small a change to matter, and what chance may have done, are kept apart from the rest:
+
+* A change is *confirmed* if it would be there by chance in less than 5 % of all changes that are called so
+  (Benjamini-Hochberg over all methods and percentiles together: of thousands, some always look changed).
+* A change *matters* if it is confirmed and at least as large as the smallest one asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from math import expm1, log, sqrt
+
+import numpy as np
+from scipy.stats import false_discovery_control, fisher_exact, norm
+
+from rpcmq.core.histogram import Histogram
+from rpcmq.latency.analysis.buckets import Floats
+from rpcmq.latency.analysis.intervals import share_interval, smallest_count
+from rpcmq.latency.analysis.quantities import percentile_name
+from rpcmq.latency.analysis.resampling import DRAWS, FEWEST_WINDOWS, log_quantiles, share_draws
+from rpcmq.latency.analysis.series import METHOD, Key, Series
+
+__all__ = [
+    "ERRORS",
+    "FALSE_DISCOVERIES",
+    "FEWEST_RECORDS",
+    "PERCENTILES",
+    "Comparison",
+    "MethodShift",
+    "Shift",
+    "compare",
+]
+
+#: What a shift is of, if not of a percentile.
+ERRORS = "errors"
+PERCENTILES = (0.5, 0.95, 0.99)
+#: Of the changes that are called confirmed, at most this share is chance.
+FALSE_DISCOVERIES = 0.05
+#: Fewer of a method say nothing, whatever the percentile; p99 needs 299, p99.9 needs 2,995.
+FEWEST_RECORDS = 30
+#: A percentage point of errors weighs as much as a percentile that grows by a tenth of e.
+_ERRORS_WEIGH = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """How a percentile, or the share of errors, of one method has changed.
+
+    Attributes:
+        what: ``p99`` and the like, or ``errors``.
+        before, after: microseconds, or a share; None: there is none.
+        change: of a percentile: after over before, minus 1; of errors: after minus before. None: no records.
+        interval: what ``change`` lies between, with 95 %; None: n is too small.
+        p_value: how likely such a change is by chance, corrected for their number; None: n is too small.
+        drawn: what was drawn for the interval: ``windows`` or ``records``; None: n is too small.
+        confirmed: whether it is no chance.
+        matters: whether it is confirmed and large enough.
+    """
+
+    what: str
+    before: float | None
+    after: float | None
+    change: float | None = None
+    interval: tuple[float, float] | None = None
+    p_value: float | None = None
+    drawn: str | None = None
+    confirmed: bool = False
+    matters: bool = False
+
+    @property
+    def size(self) -> float:
+        """The change, up or down, on a scale on which percentiles and errors compare."""
+        if self.change is None:
+            return 0.0
+        if self.what == ERRORS:
+            return abs(self.change) * _ERRORS_WEIGH
+        return abs(log(max(1 + self.change, 1e-9)))
+
+
+@dataclass(frozen=True, slots=True)
+class MethodShift:
+    """How a method has changed.
+
+    Attributes:
+        key: exchange, topic, method.
+        before, after: its records then and now.
+        shifts: of each percentile, then of its errors.
+    """
+
+    key: Key
+    before: Series
+    after: Series
+    shifts: tuple[Shift, ...]
+
+    @property
+    def matters(self) -> bool:
+        """Whether any of its shifts does."""
+        return any(shift.matters for shift in self.shifts)
+
+    @property
+    def weight(self) -> float:
+        """How much it matters: the largest shift, times the time that callers spent in the method (seconds)."""
+        counts = [shift.size for shift in self.shifts if shift.matters] or [
+            shift.size for shift in self.shifts if shift.interval is not None
+        ]
+        return max(counts, default=0.0) * max(self.before.total.sum, self.after.total.sum) / 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What has changed.
+
+    Attributes:
+        measure: the duration that was compared: total, queue or service.
+        smallest: the smallest change that matters, a share.
+        methods: those that are in both; those that matter first, and of these the one with the greatest weight.
+        gone, new: methods that are only in what was before, or only in what is after.
+    """
+
+    measure: str
+    smallest: float
+    methods: list[MethodShift]
+    gone: list[Series] = field(default_factory=list)
+    new: list[Series] = field(default_factory=list)
+
+
+def compare(
+    before: Sequence[Series],
+    after: Sequence[Series],
+    before_windows: Iterable[Series] = (),
+    after_windows: Iterable[Series] = (),
+    *,
+    measure: str = "total",
+    percentiles: Sequence[float] = PERCENTILES,
+    smallest: float = 0.05,
+    seed: int = 0,
+) -> Comparison:
+    """Compare each method of ``after`` with that of ``before``.
+
+    Args:
+        before, after: by exchange, topic and method; the whole time of each.
+        before_windows, after_windows: the same by window, of all methods or some; of a method that has at least
+            ``FEWEST_WINDOWS`` on both sides whole windows are drawn, of others records.
+        measure: total, queue or service.
+        percentiles: quantiles, above 0 and below 1.
+        smallest: the smallest change that matters: of a percentile a share of it, of errors a share of records.
+            Percentiles are known within 1.1 %, so that less than 0.022 means little.
+        seed: of the draws: the same seed gives the same result.
+    """
+    chance = np.random.default_rng(seed)
+    theirs = {_identity(each): each for each in before}
+    ours = {_identity(each): each for each in after}
+    windows = _by_method(before_windows), _by_method(after_windows)
+    methods = []
+    for name, new in ours.items():
+        if name in theirs:
+            old = theirs[name]
+            sides = (_Side.of(old, windows[0].get(name), measure), _Side.of(new, windows[1].get(name), measure))
+            methods.append(MethodShift(new.key, old, new, tuple(_shifts(*sides, percentiles, chance))))
+    methods = _judged(methods, smallest)
+    methods.sort(key=lambda each: (not each.matters, -each.weight))
+    return Comparison(
+        measure,
+        smallest,
+        methods,
+        [each for name, each in theirs.items() if name not in ours],
+        [each for name, each in ours.items() if name not in theirs],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """A method before or after: in one piece, or in windows."""
+
+    whole: Histogram
+    records: int
+    errors: int
+    windows: list[tuple[Histogram, int, int]]
+
+    @classmethod
+    def of(cls, series: Series, windows: list[Series] | None, measure: str) -> _Side:
+        pieces = [(getattr(each, measure), each.records, each.errors) for each in windows or ()]
+        return cls(getattr(series, measure), series.records, series.errors, pieces)
+
+    def pieces(self, in_windows: bool) -> list[Histogram]:
+        return [histogram for histogram, _, _ in self.windows] if in_windows else [self.whole]
+
+    def error_draws(self, chance: np.random.Generator) -> Floats:
+        records = np.array([records for _, records, _ in self.windows])
+        errors = np.array([errors for _, _, errors in self.windows])
+        return share_draws(errors, records, chance)
+
+
+def _identity(series: Series) -> tuple[str | None, ...]:
+    return tuple(series.key[name] for name in METHOD)
+
+
+def _by_method(windows: Iterable[Series]) -> dict[tuple[str | None, ...], list[Series]]:
+    found: dict[tuple[str | None, ...], list[Series]] = {}
+    for each in windows:
+        found.setdefault(_identity(each), []).append(each)
+    return found
+
+
+def _shifts(before: _Side, after: _Side, percentiles: Sequence[float], chance: np.random.Generator) -> Iterable[Shift]:
+    in_windows = min(len(before.windows), len(after.windows)) >= FEWEST_WINDOWS
+    fewest = min(before.whole.count, after.whole.count)
+    known = [q for q in percentiles if fewest >= max(smallest_count(q), FEWEST_RECORDS)]
+    drawn = {}
+    if known:
+        old, old_draws = log_quantiles(before.pieces(in_windows), known, chance)
+        new, new_draws = log_quantiles(after.pieces(in_windows), known, chance)
+        drawn = {q: (new[n] - old[n], new_draws[:, n] - old_draws[:, n]) for n, q in enumerate(known)}
+    for q in percentiles:
+        shift = Shift(percentile_name(q), before.whole.quantile(q), after.whole.quantile(q))
+        if q in drawn:
+            yield _of_percentile(shift, *drawn[q], "windows" if in_windows else "records")
+        elif shift.before and shift.after:
+            yield replace(shift, change=shift.after / shift.before - 1)
+        else:
+            yield shift
+    yield _of_errors(before, after, in_windows, chance)
+
+
+def _of_percentile(shift: Shift, estimate: float, draws: Floats, drawn: str) -> Shift:
+    low, high = np.quantile(draws, (0.025, 0.975))
+    return replace(
+        shift,
+        change=expm1(estimate),
+        interval=(expm1(low), expm1(high)),
+        p_value=_p_value(estimate, draws),
+        drawn=drawn,
+    )
+
+
+def _p_value(estimate: float, draws: Floats) -> float:
+    """How likely it is that there is no change, of whatever sign.
+
+    It is twice the share of draws on the other side of zero. Where no draw is, that says less than 1 in 1,000, and
+    how much less is as the normal distribution has it: thousands of series cannot do with less.
+    """
+    if estimate == 0:
+        return 1.0
+    crossed = 2 * min(np.count_nonzero(draws <= 0), np.count_nonzero(draws >= 0))
+    if crossed:
+        return min(1.0, crossed / DRAWS)
+    deviation = float(np.std(draws))
+    return min(2 / DRAWS, 2 * float(norm.sf(abs(estimate) / deviation)) if deviation else 0.0)
+
+
+def _of_errors(before: _Side, after: _Side, in_windows: bool, chance: np.random.Generator) -> Shift:
+    shift = Shift(
+        ERRORS,
+        before.errors / before.records if before.records else None,
+        after.errors / after.records if after.records else None,
+    )
+    if shift.before is None or shift.after is None:
+        return shift
+    change = shift.after - shift.before
+    if min(before.records, after.records) < FEWEST_RECORDS:
+        return replace(shift, change=change)
+    low, high = _newcombe(before, after)
+    p_value = _p_value_of_shares(before, after)
+    if in_windows and (before.errors or after.errors):
+        # Errors come in bursts, which records drawn one by one do not know; few errors are none in most draws.
+        draws = after.error_draws(chance) - before.error_draws(chance)
+        drawn_low, drawn_high = np.quantile(draws, (0.025, 0.975))
+        low, high = min(low, float(drawn_low)), max(high, float(drawn_high))
+        p_value = max(p_value, _p_value(change, draws))
+    drawn = "windows" if in_windows else "records"
+    return replace(shift, change=change, interval=(low, high), p_value=p_value, drawn=drawn)
+
+
+def _newcombe(before: _Side, after: _Side) -> tuple[float, float]:
+    """The interval of the difference of two shares: Newcombe's, of Wilson's intervals of both."""
+    old, new = before.errors / before.records, after.errors / after.records
+    old_low, old_high = share_interval(before.errors, before.records)
+    new_low, new_high = share_interval(after.errors, after.records)
+    down = sqrt((new - new_low) ** 2 + (old_high - old) ** 2)
+    up = sqrt((new_high - new) ** 2 + (old - old_low) ** 2)
+    return new - old - down, new - old + up
+
+
+def _p_value_of_shares(before: _Side, after: _Side) -> float:
+    table = [[side.errors, side.records - side.errors] for side in (before, after)]
+    if min(map(min, table)) < FEWEST_RECORDS:
+        return float(fisher_exact(table)[1])
+    share = (before.errors + after.errors) / (before.records + after.records)
+    deviation = sqrt(share * (1 - share) * (1 / before.records + 1 / after.records))
+    return 2 * float(norm.sf(abs(after.errors / after.records - before.errors / before.records) / deviation))
+
+
+def _judged(methods: list[MethodShift], smallest: float) -> list[MethodShift]:
+    """``methods`` with p-values that are corrected for their number."""
+    values = [shift.p_value for each in methods for shift in each.shifts if shift.p_value is not None]
+    corrected = iter(false_discovery_control(values) if values else ())
+
+    def judge(shift: Shift) -> Shift:
+        if shift.p_value is None or shift.change is None:
+            return shift
+        p_value = float(next(corrected))
+        confirmed = p_value <= FALSE_DISCOVERIES
+        return replace(shift, p_value=p_value, confirmed=confirmed, matters=confirmed and abs(shift.change) >= smallest)
+
+    return [replace(each, shifts=tuple(map(judge, each.shifts))) for each in methods]

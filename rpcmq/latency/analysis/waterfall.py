@@ -1,0 +1,263 @@
+"""The records of one trace, or of one call, as a waterfall: what called what, and where the time went.
+
+Two things make one record the child of another:
+
+hop
+    The same call (correlation id: the caller's router, link and sequence) as the next router saw it.
+nested call
+    The caller is the process that was handling the other record's call at that time: that record's
+    ``server_process`` is this one's ``client`` (or another identity of that operating system process: it may have
+    several links), and its time contains the moment this one came.
+
+Clocks of two machines are never compared. Within one life of one router all offsets come from its own receive times.
+What another router recorded is known by its durations only: the network's part is the outer time at the server minus
+the inner total, and the inner record is drawn in the middle of the outer one's time at the server. Such an offset is
+*placed*, and so is what hangs on it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rpcmq.latency.analysis.names import method_name
+
+__all__ = ["Bar", "Row", "Span", "render", "waterfall"]
+
+#: A row of the dispatch log: ``schema.COLUMNS``, ``recv_at`` in microseconds since 1970.
+Row = Mapping[str, Any]
+#: Two receive times of one router are off by no more (microseconds): they are rounded, and the wall clock is read anew
+#: for each file of records.
+_SLACK_US = 1000
+_NEVER = float("inf")
+#: Levels that are indented.
+_DEEPEST = 20
+
+
+@dataclass(slots=True, eq=False)
+class Span:
+    """A record in a waterfall.
+
+    Attributes:
+        row: the record.
+        depth: 0 for what nothing of the trace called, then one more for each hop and each nested call.
+        link: how it belongs to its parent: ``hop``, ``nested``, or ``root`` without one.
+        offset_us: its beginning, after that of the first record.
+        placed: whether the offset was chosen rather than measured.
+        queue_us, handler_us, total_us: as recorded; None: not known.
+        network_us: time at the server that is neither the handler's nor the next router's; None: not known.
+        children: what hangs on it, in the order in which it came.
+    """
+
+    row: Row
+    depth: int = 0
+    link: str = "root"
+    offset_us: int = 0
+    placed: bool = False
+    queue_us: int | None = None
+    network_us: int | None = None
+    handler_us: int | None = None
+    total_us: int | None = None
+    children: list[Span] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """All but the children, and of the record what tells it from others."""
+        names = ("router", "boot", "seq", "kind", "exchange", "topic", "method", "client", "server", "server_process")
+        return {name: self.row[name] for name in (*names, "outcome", "hops", "attempt")} | {
+            "depth": self.depth,
+            "link": self.link,
+            "offset_us": self.offset_us,
+            "placed": self.placed,
+            "queue_us": self.queue_us,
+            "network_us": self.network_us,
+            "handler_us": self.handler_us,
+            "service_us": self.row["service_us"],
+            "total_us": self.total_us,
+        }
+
+
+def waterfall(rows: Iterable[Row]) -> list[Span]:
+    """The records ``rows`` from the outside in, each before what it called.
+
+    Args:
+        rows: of one trace, or of one correlation id; in any order. A row that occurs twice counts once.
+    """
+    unique = {(row["router"], row["boot"], row["seq"]): row for row in rows}
+    ordered = sorted(unique.values(), key=lambda row: (row["recv_at"], row["hops"], row["seq"]))
+    spans = [_span(row) for row in ordered]
+    serving: dict[str | None, list[Span]] = {}
+    hops: dict[tuple[Any, ...], list[Span]] = {}
+    for span in spans:
+        serving.setdefault(_process(span.row["server_process"]), []).append(span)
+        hops.setdefault((*_call(span.row), span.row["hops"]), []).append(span)
+    above: dict[Span, Span] = {}
+    roots: list[Span] = []
+    for span in spans:
+        row = span.row
+        if row["hops"]:
+            span.link, candidates = "hop", hops.get((*_call(row), row["hops"] - 1), [])
+        else:
+            span.link, candidates = "nested", serving.get(_process(row["client"]), []) if row["client"] else []
+        # Where only durations can be compared two calls may seem to contain each other.
+        parent = _parent(span, [each for each in candidates if _top(each, above) is not span])
+        if parent is None:
+            span.link = "root"
+            roots.append(span)
+        else:
+            above[span] = parent
+            parent.children.append(span)
+    laid_out = _lay_out(roots)
+    first = min((span.offset_us for span in laid_out), default=0)
+    for span in laid_out:
+        span.offset_us -= first
+        span.network_us = _network(span)
+    return laid_out
+
+
+def _top(span: Span, above: dict[Span, Span]) -> Span:
+    """What ``span`` hangs on in the end, if it has nothing above it yet; ``above`` gets shorter ways there."""
+    while (parent := above.get(span)) is not None:
+        above[span] = above.get(parent, parent)
+        span = parent
+    return span
+
+
+def _span(row: Row) -> Span:
+    return Span(row, queue_us=row["queue_us"], handler_us=row["handler_us"], total_us=row["total_us"])
+
+
+def _call(row: Row) -> tuple[Any, ...]:
+    return row["origin_router"], row["origin_link"], row["origin_seq"]
+
+
+def _life(row: Row) -> tuple[Any, ...]:
+    return row["router"], row["boot"]
+
+
+def _parent(span: Span, candidates: Sequence[Span]) -> Span | None:
+    row = span.row
+    if span.link == "nested":
+        candidates = [each for each in candidates if _call(each.row) != _call(row)]
+        here = [each for each in candidates if _life(each.row) == _life(row)]
+        if here:
+            containing = [each for each in here if _contains(each.row, row)]
+            # The one that began last is the innermost.
+            return max(containing, key=lambda each: int(each.row["seq"]), default=None)
+        # Another router's clock says nothing: only its durations can.
+        candidates = [each for each in candidates if _misfit(each.row["service_us"], row["total_us"]) < _NEVER]
+    # Of a fanout there are several; the one whose time at the server fits this record best.
+    return min(candidates, key=lambda each: _misfit(each.row["service_us"], row["total_us"]), default=None)
+
+
+def _process(identity: str | None) -> str | None:
+    """What identities that were made by ``rpcmq.client.process.default_identity`` have in common in one process."""
+    found = re.fullmatch(r"(.+:\d+):[0-9a-f]{6}", identity or "")
+    return found[1] if found else identity
+
+
+def _misfit(outer: int | None, inner: int | None) -> float:
+    """How much longer the outer duration is; infinite if it is shorter, and so cannot contain the inner one."""
+    if outer is None or inner is None:
+        return 1e18
+    return outer - inner if outer >= inner - _SLACK_US else _NEVER
+
+
+def _contains(outer: Row, inner: Row) -> bool:
+    """Whether ``inner`` came to the same router while it waited for the end of ``outer``."""
+    if outer["seq"] >= inner["seq"]:
+        return False
+    return outer["total_us"] is None or int(inner["recv_at"] - outer["recv_at"]) <= outer["total_us"] + _SLACK_US
+
+
+def _walk(roots: Sequence[Span]) -> Iterator[tuple[Span, Span | None]]:
+    """Each record before what hangs on it, and what it hangs on."""
+    waiting: list[tuple[Span, Span | None]] = [(root, None) for root in reversed(roots)]
+    while waiting:
+        span, parent = waiting.pop()
+        yield span, parent
+        waiting += ((child, span) for child in reversed(span.children))
+
+
+def _lay_out(roots: Sequence[Span]) -> list[Span]:
+    """Set depths and offsets: those of a router's life by its own clock, once one record of it has a place."""
+    anchors: dict[tuple[Any, ...], Span] = {}
+    laid_out = []
+    for span, parent in _walk(roots):
+        laid_out.append(span)
+        if parent is not None:
+            span.depth = parent.depth + 1
+        anchor = anchors.setdefault(_life(span.row), span)
+        if anchor is not span:
+            span.offset_us = anchor.offset_us + int(span.row["recv_at"]) - int(anchor.row["recv_at"])
+            span.placed = anchor.placed
+        else:
+            if parent is not None:
+                span.offset_us = _middle(parent, span)
+            span.placed = parent is not None or len(anchors) > 1
+    return laid_out
+
+
+def _middle(parent: Span, span: Span) -> int:
+    spare = max(0, (parent.row["service_us"] or 0) - (span.total_us or 0))
+    return parent.offset_us + (parent.queue_us or 0) + spare // 2
+
+
+def _network(span: Span) -> int | None:
+    service = span.row["service_us"]
+    if service is None:
+        return None
+    hops = [child.total_us for child in span.children if child.link == "hop" and child.total_us is not None]
+    inner = max(hops) if hops else span.handler_us
+    return None if inner is None else max(0, int(service) - inner)
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A line of a waterfall that was rendered.
+
+    Attributes:
+        name: the method, indented by its depth.
+        bar: the time line: ``.`` queued, ``-`` network, ``#`` in the handler or at the next router.
+        span: what it is of.
+    """
+
+    name: str
+    bar: str
+    span: Span
+
+
+def render(spans: Sequence[Span], width: int = 60) -> list[Bar]:
+    """The waterfall as text.
+
+    Args:
+        width: characters of the time line.
+    """
+    end = max((span.offset_us + (span.total_us or 0) for span in spans), default=0)
+    begin = min((span.offset_us for span in spans), default=0)
+    scale = width / max(1, end - begin)
+    return [Bar(_name(span), _bar(span, begin, scale, width), span) for span in spans]
+
+
+def _name(span: Span) -> str:
+    name = method_name(span.row)
+    if span.link == "hop":
+        name = f"-> {span.row['router']}: {name}"
+    return "  " * min(span.depth, _DEEPEST) + name
+
+
+def _bar(span: Span, begin: int, scale: float, width: int) -> str:
+    start = min(width - 1, int((span.offset_us - begin) * scale))
+    if span.total_us is None:
+        return " " * start + "?"
+    # Half of the network's time is the way there; a reply's way and queue are drawn where they are known to be: inside.
+    parts = [(".", span.queue_us or 0), ("-", (span.network_us or 0) / 2)]
+    parts.append(("#", max(0, span.total_us - (span.queue_us or 0) - (span.network_us or 0))))
+    parts.append(("-", (span.network_us or 0) / 2))
+    length = max(1, min(width - start, round(span.total_us * scale)))
+    text, done = "", 0.0
+    for sign, us in parts:
+        done += us
+        text += sign * (round(length * done / max(1, span.total_us)) - len(text))
+    return " " * start + (text or "#")

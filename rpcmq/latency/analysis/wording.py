@@ -1,0 +1,37 @@
+"""Numbers within sentences."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+__all__ = ["clock", "count", "duration", "share"]
+
+
+def duration(microseconds: float) -> str:
+    """A duration with three digits: ``12.3 ms``."""
+    for unit, size in (("s", 1e6), ("ms", 1e3)):
+        if microseconds >= 0.9995 * size:
+            return (
+                f"{microseconds / size:,.0f} {unit}"
+                if microseconds >= 100 * size
+                else f"{microseconds / size:.3g} {unit}"
+            )
+    return f"{microseconds:.0f} µs"
+
+
+def share(value: float) -> str:
+    """A share as a percentage with two digits or more: ``0.31 %``; only what is nothing is 0 %."""
+    percent = value * 100
+    if 0 < percent < 0.01:
+        return "<0.01 %"
+    return f"{percent:.0f} %" if percent == 0 or percent >= 9.95 else f"{percent:.2g} %"
+
+
+def count(number: int, what: str) -> str:
+    """``1,234 records``, ``1 record``."""
+    return f"{number:,} {what if number == 1 else what + 's'}"
+
+
+def clock(seconds: float) -> str:
+    """A time of day, UTC: ``2026-03-02 06:00``."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")

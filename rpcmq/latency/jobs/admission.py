@@ -1,0 +1,317 @@
+"""Which segments a stream reads: those that the manifest names, checked, each once.
+
+Spark's file source takes whatever lies in a directory, and a stream over ``ready/`` itself would end at the first
+file that is damaged, and at each restart again; and at a file that compaction or retention has removed after it was
+planned and before it was read. So it reads a directory of its own, ``OUT/admitted/``, into which segments come so:
+
+1. A hard link with a dot in front, which Spark does not see. What is linked stays, whatever becomes of ``ready/``.
+   (Where links are not possible it is a copy.)
+2. It is checked: every byte by the manifest's CRC, then version and columns. What fails is set aside in the journal.
+3. A line of the journal says that the good ones are admitted.
+4. They lose the dot. A crash between the two is mended at the next start.
+
+The link is removed when a later batch has begun, for then Spark knows for good that its own batch was done. What Spark
+cannot read in spite of that, because it was damaged in between, is found and withdrawn when the query fails.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rpcmq.latency import schema
+from rpcmq.latency.analysis.account import SetAside
+from rpcmq.latency.columns import ARROW
+from rpcmq.latency.files import remove, sync
+from rpcmq.latency.jobs.follower import Follower, Named
+from rpcmq.latency.jobs.journal import Journal
+from rpcmq.latency.manifest import File
+
+__all__ = ["MISSING", "UNLISTED", "Admission", "Looked"]
+
+#: The segment was removed before the stream had read it.
+MISSING = "missing"
+#: The file is in ``ready/``, but not in the manifest. If it gets there, it is admitted.
+UNLISTED = "unlisted"
+#: Seconds after which a file in ``ready/`` ought to be in the manifest: the shipper writes the one, then the other.
+_PATIENCE = 10.0
+_CANNOT_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS, errno.EACCES)
+_UNREADABLE = (errno.EACCES, errno.EIO, errno.EISDIR, errno.EPERM)
+_MAGIC = b"PAR1"
+_SCHEMA = b"rpcmq:schema"
+
+
+class Looked(NamedTuple):
+    """What one look brought.
+
+    Attributes:
+        segments, records: how many were admitted.
+        aside: those that were not.
+        more: whether there is more to be looked at now.
+    """
+
+    segments: int
+    records: int
+    aside: list[SetAside]
+    more: bool
+
+
+class Admission:
+    """Brings segments from ``ready/`` to ``admitted/``.
+
+    Args:
+        log: the log's directory.
+        out: the stream's.
+        journal: where what was done is written down.
+        clock: seconds since 1970.
+
+    Attributes:
+        directory: where Spark is to look; it exists.
+    """
+
+    def __init__(self, log: Path, out: Path, journal: Journal, clock: Callable[[], float]) -> None:
+        self.directory = out / "admitted"
+        self._log = log
+        self._journal = journal
+        self._clock = clock
+        self._follower = Follower(log)
+        self._pending: dict[str, File | None] = {}
+        self._hidden: list[str] = []
+        self._strays_due = 0.0
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._recover()
+
+    def look(self, most: int) -> Looked:
+        """Admit what is there, at most so many segments.
+
+        Raises:
+            ManifestDamaged: of the log; nothing was admitted.
+            OSError: what was admitted is; the rest will be another time.
+        """
+        self._show()
+        for named in self._follower.look():
+            if named.path.startswith("ready/") and not self._is_settled(named.path):
+                self._pending[named.path] = named.file
+        good: dict[str, int] = {}
+        aside: list[SetAside] = []
+        batch = [Named(path, self._pending[path]) for path in list(self._pending)[:most]]
+        for named in batch:
+            problem = self._bring(named)
+            if isinstance(problem, SetAside):
+                aside.append(problem)
+            else:
+                good[_name(named.path)] = problem
+        aside += self._strays()
+        self._settle(good, aside)
+        return Looked(len(good), sum(good.values()), aside, bool(self._pending))
+
+    def withdraw(self) -> list[SetAside]:
+        """Set aside what was admitted, was not yet counted, and cannot be read. To be used between queries."""
+        bad = []
+        for name in list(self._journal.state.waiting):
+            problem = _problem(self.directory / name, None)
+            if problem:
+                rows = self._journal.state.waiting[name]
+                bad.append(SetAside(f"ready/{name}", *problem, rows))
+        if bad:
+            self._journal.set_aside(bad)
+            for each in bad:
+                remove(self.directory / _name(each.path))
+        return bad
+
+    def reconsider(self) -> Looked:
+        """Look again at what was set aside and is still there. To be used when Spark's checkpoint is new.
+
+        Raises:
+            OSError: what was admitted is; the rest will be another time.
+        """
+        good: dict[str, int] = {}
+        for name, why in list(self._journal.state.aside.items()):
+            if why.reason != UNLISTED and (self._log / why.path).exists():
+                found = self._bring(Named(why.path, self._follower.state.live.get(why.path)))
+                if not isinstance(found, SetAside):
+                    good[name] = found
+        self._settle(good, [])
+        return Looked(len(good), sum(good.values()), [], False)
+
+    def release(self) -> None:
+        """Remove what has been counted. To be used when Spark will not read any of it again."""
+        waiting = self._journal.state.waiting
+        for name in self._names():
+            if name not in waiting:
+                remove(self.directory / name)
+
+    def known(self) -> set[str]:
+        """Names of all segments that the log still has or speaks of."""
+        state = self._follower.state
+        paths = [*state.live, *state.superseded, *state.retired, *self._pending]
+        return {*map(_name, paths), *(path.name for path in self._segments())}
+
+    # --- one segment -----------------------------------------------------------------------------
+
+    def _bring(self, named: Named) -> int | SetAside:
+        """Make the hidden link of a segment; the number of its records, or why there is none."""
+        rows = named.file.rows if named.file else None
+        if not named.path.endswith(".parquet"):
+            return SetAside(named.path, "format", "no Parquet: streams cannot read it", rows)
+        hidden = self.directory / f".{_name(named.path)}"
+        remove(hidden)
+        try:
+            _link(self._log / named.path, hidden)
+            problem = _problem(hidden, named.file)
+        except FileNotFoundError:
+            return SetAside(named.path, MISSING, self._why_gone(named.path), rows)
+        except OSError as error:
+            if error.errno not in _UNREADABLE:
+                raise
+            problem = "unreadable", f"cannot be read: {error.strerror}"
+        if problem:
+            remove(hidden)
+            return SetAside(named.path, *problem, rows)
+        return rows if rows is not None else int(pq.read_metadata(hidden).num_rows)
+
+    def _settle(self, good: dict[str, int], aside: Sequence[SetAside]) -> None:
+        if aside:
+            self._journal.set_aside(aside)
+            for each in aside:
+                self._pending.pop(each.path, None)
+        if good:
+            sync(self.directory)
+            self._journal.admit(good)
+            for name in good:
+                self._pending.pop(f"ready/{name}", None)
+            self._hidden += good
+            self._show()
+
+    def _show(self) -> None:
+        """Let Spark see what the journal says is admitted."""
+        while self._hidden:
+            name = self._hidden[-1]
+            (self.directory / f".{name}").rename(self.directory / name)
+            self._hidden.pop()
+
+    def _is_settled(self, path: str) -> bool:
+        name = _name(path)
+        why = self._journal.state.aside.get(name)
+        return name in self._journal.state.settled and (why is None or why.reason != UNLISTED)
+
+    def _why_gone(self, path: str) -> str:
+        state = self._follower.state
+        if path in state.superseded:
+            return "removed after compaction, before the stream had read it; its records are in log/"
+        if path in state.retired:
+            return "removed for age or size, before the stream had read it"
+        return "gone, before the stream had read it"
+
+    # --- what is there ---------------------------------------------------------------------------
+
+    def _recover(self) -> None:
+        """Finish what a crash left unfinished."""
+        waiting = self._journal.state.waiting
+        there = set(self._names())
+        lost = []
+        for name in list(waiting):
+            if name in there:
+                continue
+            if (self.directory / f".{name}").exists():
+                self._hidden.append(name)
+            else:
+                lost.append(SetAside(f"ready/{name}", MISSING, "its link in admitted/ was removed", waiting[name]))
+        if lost:
+            self._journal.set_aside(lost)
+        self._show()
+        for path in self.directory.glob(".*.parquet"):
+            remove(path)
+
+    def _names(self) -> Iterator[str]:
+        return (path.name for path in self.directory.glob("[!.]*.parquet"))
+
+    def _segments(self) -> Iterator[Path]:
+        return (self._log / "ready").glob("[!.]*.parquet")
+
+    def _strays(self) -> Iterator[SetAside]:
+        """Files that nobody has spoken of, looked for now and then."""
+        now = self._clock()
+        if now < self._strays_due:
+            return
+        self._strays_due = now + _PATIENCE
+        state = self._follower.state
+        for path in self._segments():
+            name = f"ready/{path.name}"
+            if name in state.live or name in state.superseded or name in state.retired or name in self._pending:
+                continue
+            try:
+                is_new = now - path.stat().st_mtime < _PATIENCE
+                if is_new or path.name in self._journal.state.settled:
+                    continue
+                reason, text = _problem(path, None) or (UNLISTED, "not in the manifest")
+            except FileNotFoundError:
+                continue
+            # Whatever it is: if the manifest speaks of it some day, it is looked at then.
+            yield SetAside(name, UNLISTED, text if reason == UNLISTED else f"not in the manifest; {text}", None)
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno not in _CANNOT_LINK:
+            raise
+        shutil.copyfile(source, target)
+        sync(target)
+
+
+def _problem(path: Path, file: File | None) -> tuple[str, str] | None:
+    """What is wrong with the segment ``path``, as a word and a text; None: nothing.
+
+    Args:
+        file: what the manifest says of it; None: it says nothing, so that all pages are read.
+    """
+    content = path.read_bytes()
+    if file is not None and zlib.crc32(content) != file.crc32:
+        return _of_other_bytes(content, file)
+    try:
+        parquet = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
+        version = (parquet.metadata.metadata or {}).get(_SCHEMA)
+        if version is None:
+            return "foreign", "no segment of a dispatch log"
+        if version != str(schema.VERSION).encode():
+            return "version", f"schema version {version.decode(errors='replace')}, not {schema.VERSION}"
+        if file is None:
+            parquet.read()
+    except (pa.ArrowException, OSError, ValueError) as error:
+        return "corrupt" if content.startswith(_MAGIC) else "foreign", str(error)
+    return _of_other_columns(parquet.schema_arrow)
+
+
+def _of_other_bytes(content: bytes, file: File) -> tuple[str, str]:
+    if not content.startswith(_MAGIC):
+        return "foreign", "no Parquet"
+    if len(content) < file.bytes:
+        return "truncated", f"has {len(content)} of {file.bytes} bytes"
+    return "corrupt", "checksum of the file"
+
+
+def _of_other_columns(found: pa.Schema) -> tuple[str, str] | None:
+    for field in ARROW:
+        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        place = found.get_field_index(field.name)
+        if place < 0 and field.name in schema.ADDED:
+            continue
+        if place < 0:
+            return "corrupt", f"column {field.name} is missing"
+        if found.field(place).type != kind:
+            return "corrupt", f"column {field.name} is {found.field(place).type}, not {kind}"
+    return None

@@ -1,0 +1,68 @@
+"""From cells in Spark to series here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from rpcmq.core.histogram import SCALE, Histogram
+from rpcmq.latency.analysis.series import Series, merged
+from rpcmq.latency.jobs.transforms import DISTRIBUTIONS, SUMS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["series", "series_of"]
+
+
+def series(rolled: DataFrame, by: Sequence[str]) -> list[Series]:
+    """The series of ``rolled``: one for each value of ``by``, and for each window if it has windows.
+
+    Args:
+        rolled: cells, of ``transforms.rollup``.
+        by: dimensions; outcomes become part of the series, unless they are among these.
+    """
+    return series_of(rolled.toArrow(), by)
+
+
+def series_of(rolled: pa.Table, by: Sequence[str]) -> list[Series]:
+    """The same of cells that are here already."""
+    return merged(_each(rolled, by), by, windows="window" in rolled.column_names)
+
+
+def _each(rolled: pa.Table, by: Sequence[str]) -> Iterator[Series]:
+    columns = {name: rolled[name].to_pylist() for name in ("outcome", *SUMS)}
+    keys = zip(*(rolled[name].to_pylist() for name in by), strict=True) if by else repeat((), rolled.num_rows)
+    windows = rolled["window"].to_pylist() if "window" in rolled.column_names else repeat(None)
+    histograms = [_histograms(rolled[name].combine_chunks()) for name in DISTRIBUTIONS]
+    for place, (key, window, total, queue, service) in enumerate(zip(keys, windows, *histograms, strict=False)):
+        sums = {name: columns[name][place] for name in SUMS if name != "records"}
+        outcomes = {columns["outcome"][place]: columns["records"][place]}
+        yield Series(dict(zip(by, key, strict=True)), window, outcomes, total, queue, service, **sums)
+
+
+def _histograms(column: Any) -> Iterator[Histogram]:
+    """Each row's histogram; indices and counts are taken out of Arrow all at once, for there are many of them."""
+    lists = column.field("buckets")
+    content = lists.flatten()
+    pairs = list(map(list, zip(content.field("b").to_pylist(), content.field("c").to_pylist(), strict=True)))
+    place = 0
+    sizes = lists.value_lengths().to_pylist()
+    rest = (column.field(name).to_pylist() for name in ("zeros", "sum", "min", "max"))
+    for size, zeros, total, least, most in zip(sizes, *rest, strict=True):
+        buckets = pairs[place : place + size]
+        place += size
+        yield Histogram.from_dict(
+            {
+                "scale": SCALE,
+                "count": zeros + sum(count for _, count in buckets),
+                "sum": total,
+                "min": least,
+                "max": most,
+                "zero_count": zeros,
+                "buckets": buckets,
+            }
+        )

@@ -1,0 +1,279 @@
+"""The gate: what Spark is given to read of a dispatch log, and what is set aside.
+
+Spark fails a whole job for one file that is damaged, and reads a column that is missing as nulls, a byte that has
+flipped as another number. So each file is looked at before: that it is what the shipper wrote, byte by byte, and of a
+schema that we know. What is not is set aside with a reason, and counted.
+
+=============  ====================================================================================================
+reason         the file
+=============  ====================================================================================================
+missing        is in the manifest and not in the directory
+truncated      is shorter than what was written
+corrupt        is not what was written, or no Parquet
+version        is of another version of the schema
+columns        has not the columns of its version
+jsonl          is JSON Lines, which are for looking at
+unreadable     cannot be read: the system says why; or Spark could not
+foreign        lies in ``ready/`` or ``log/``, and the shipper did not make it
+unlisted       is the shipper's, which has not said so in the manifest: it was stopped, or is just about to
+others         were in quarantine before: the shipper's reasons
+=============  ====================================================================================================
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_exponential
+
+from rpcmq.errors import UsageError
+from rpcmq.latency import manifest, schema
+from rpcmq.latency.analysis.account import Account, SetAside
+from rpcmq.latency.columns import ARROW
+from rpcmq.latency.compact import inputs_of
+from rpcmq.latency.manifest import File, State
+from rpcmq.latency.segment import Damaged
+
+__all__ = ["Passed", "inspect"]
+
+_SCHEMA = b"rpcmq:schema"
+_PIECE = 1 << 20
+#: Files looked at, at a time: reading and checksums run outside of Python.
+_AT_A_TIME = 4
+#: Seconds that a running shipper is given to name a file that it has written.
+_PATIENCE = 2.0
+#: Times that files are looked at while a shipper removes them.
+_LOOKS = 5
+
+
+class _Problem(NamedTuple):
+    reason: str
+    text: str
+
+
+@dataclass(slots=True)
+class Passed:
+    """What may be read.
+
+    Attributes:
+        files: each record of the range is in one of them, once; they may have records out of the range, too.
+        account: with ``shipped``, ``set_aside`` and what the manifest alone knows.
+    """
+
+    files: list[File]
+    account: Account
+
+
+def inspect(directory: Path, since: float | None, until: float | None, unreadable: Mapping[str, str]) -> Passed:
+    """Look at the files of a log that have records of a range of time.
+
+    Args:
+        directory: the log's.
+        since, until: seconds since 1970, the latter not in it; None: no limit.
+        unreadable: paths that Spark could not read before, and what it said.
+
+    Raises:
+        UsageError: there is no such directory.
+        ManifestDamaged: the manifest is not one.
+        OSError: the directory cannot be read.
+    """
+    if not directory.is_dir():
+        raise UsageError(f"{directory}: no such directory")
+    state, files, problems = _looked_at(directory, since, until, unreadable)
+    account = Account()
+    account.set_aside += [SetAside(file.path, *problem, file.rows) for file, problem in problems]
+    account.set_aside += _strays(directory)
+    account.set_aside += _quarantined(directory / "quarantine")
+    account.files = len(files)
+    account.shipped = sum(file.rows for file in files) + sum(each.rows or 0 for each in account.set_aside)
+    for boot in state.boots.values():
+        account.holes += boot.holes
+        account.dropped += boot.dropped
+        account.missing_segments += boot.missing_segments
+    return Passed(files, account)
+
+
+# --- what the manifest names --------------------------------------------------------------------
+
+
+def _looked_at(
+    directory: Path, since: float | None, until: float | None, unreadable: Mapping[str, str]
+) -> tuple[State, list[File], list[tuple[File, _Problem]]]:
+    """The manifest's state, and its files of the range: those that are good, and the others."""
+    state = manifest.read(directory)
+    for _ in range(_LOOKS):
+        files = [file for file in state.live.values() if _is_in_range(file, since, until)]
+
+        def look(file: File) -> _Problem | None:
+            said = unreadable.get(file.path)
+            return _Problem("unreadable", said) if said else _problem(directory / file.path, file)
+
+        with ThreadPoolExecutor(_AT_A_TIME) as executor:
+            found = list(zip(files, executor.map(look, files), strict=True))
+        gone = [file.path for file, problem in found if problem and problem.reason == "missing"]
+        before, state = state, manifest.read(directory) if gone else state
+        if not gone or all(path in state.live for path in gone):
+            break
+        # The shipper has removed them, or put their records elsewhere, since the manifest was read.
+    return before, [file for file, problem in found if problem is None], [(f, p) for f, p in found if p]
+
+
+def _is_in_range(file: File, since: float | None, until: float | None) -> bool:
+    return (since is None or file.last_us >= since * 1e6) and (until is None or file.first_us < until * 1e6)
+
+
+def _problem(path: Path, file: File) -> _Problem | None:
+    """What is wrong with ``path``, of which the manifest says what ``file`` does."""
+    if path.suffix == ".jsonl":
+        return _Problem("jsonl", "JSON Lines are for a look at single records: ship to Parquet for reports")
+    try:
+        size, crc32 = _size_and_crc32(path)
+        if size < file.bytes:
+            return _Problem("truncated", f"has {size} of {file.bytes} bytes")
+        if (size, crc32) != (file.bytes, file.crc32):
+            return _Problem("corrupt", "is not what the shipper wrote: its checksum is another")
+        return _problem_inside(path, file.rows)
+    except FileNotFoundError:
+        return _Problem("missing", "is in the manifest and not in the directory")
+    except OSError as error:
+        return _Problem("unreadable", f"cannot be read: {error.strerror or error}")
+
+
+def _size_and_crc32(path: Path) -> tuple[int, int]:
+    size = crc32 = 0
+    with path.open("rb") as file:
+        while piece := file.read(_PIECE):
+            size += len(piece)
+            crc32 = zlib.crc32(piece, crc32)
+    return size, crc32
+
+
+def _problem_inside(path: Path, rows: int | None) -> _Problem | None:
+    """What is wrong with the Parquet file ``path``, which has so many records."""
+    try:
+        with pq.ParquetFile(path) as parquet:
+            metadata, columns = parquet.metadata, parquet.schema_arrow
+    except (pa.ArrowException, ValueError) as error:
+        return _Problem("corrupt", f"no Parquet: {str(error).splitlines()[0]}")
+    version = (metadata.metadata or {}).get(_SCHEMA)
+    if version is None:
+        return _Problem("foreign", "Parquet, but no records of a dispatch log")
+    if version != str(schema.VERSION).encode():
+        text = f"schema version {version.decode(errors='replace')}; this rpcmq reads {schema.VERSION}"
+        return _Problem("version", text)
+    if rows is not None and metadata.num_rows != rows:
+        return _Problem("corrupt", f"has {metadata.num_rows} records, not {rows}")
+    return _problem_of_columns(columns)
+
+
+def _problem_of_columns(found: pa.Schema) -> _Problem | None:
+    for field in ARROW:
+        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        place = found.get_field_index(field.name)
+        if place < 0 and field.name not in schema.ADDED:
+            return _Problem("columns", f"column {field.name} is missing")
+        if place >= 0 and found.field(place).type != kind:
+            return _Problem("columns", f"column {field.name} is {found.field(place).type}, not {kind}")
+    return None
+
+
+# --- what it does not ---------------------------------------------------------------------------
+
+
+def _strays(directory: Path) -> list[SetAside]:
+    """Files in ``ready/`` and ``log/`` that nobody accounts for."""
+    # A shipper that is running writes a file first, and names it in the manifest then.
+    patiently = Retrying(
+        retry=retry_if_result(bool),
+        stop=stop_after_delay(_PATIENCE if _is_shipped_now(directory) else 0),
+        wait=wait_exponential(0.05, max=0.5),
+    )
+    try:
+        patiently(_unnamed, directory)
+        return []
+    except RetryError as error:
+        unnamed = error.last_attempt.result()
+    found = ((path, _problem_of_stray(directory, path)) for path in unnamed)
+    return [SetAside(path, *problem, None) for path, problem in found if problem]
+
+
+def _is_shipped_now(directory: Path) -> bool:
+    """Whether a shipper is at work."""
+    try:
+        with (directory / manifest.LOCK).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _unnamed(directory: Path) -> list[str]:
+    paths = [
+        path.relative_to(directory).as_posix()
+        for place in ("ready", "log")
+        for path in sorted((directory / place).rglob("*"))
+        if not path.name.startswith(".") and path.is_file()
+    ]
+    # Read after the directories: what was written and named in between is no stray.
+    state = manifest.read(directory)
+    unnamed = [path for path in paths if not _is_named(state, path)]
+    # What the shipper has removed it may have forgotten.
+    return [path for path in unnamed if (directory / path).exists()]
+
+
+def _is_named(state: State, path: str) -> bool:
+    return path in state.live or path in state.superseded or path in state.retired
+
+
+def _problem_of_stray(directory: Path, path: str) -> _Problem | None:
+    """Why ``path`` is not read; None: its records are read elsewhere, or it has gone."""
+    if not path.endswith(".parquet"):
+        return _Problem("foreign", "the shipper makes no such file")
+    try:
+        problem = _problem_inside(directory / path, None)
+        if problem is None and path.startswith("log/") and _is_of_named(directory, inputs_of(directory / path)):
+            return None
+    except FileNotFoundError:
+        return None
+    except Damaged:
+        problem = _Problem("foreign", "does not say which segments it was made of")
+    except OSError as error:
+        return _Problem("unreadable", f"cannot be read: {error.strerror or error}")
+    if problem is not None and problem.reason == "corrupt":
+        return problem._replace(reason="foreign")
+    return problem or _Problem("unlisted", "is not in the manifest: the shipper takes it in when it starts again")
+
+
+def _is_of_named(directory: Path, inputs: Iterable[str]) -> bool:
+    """Whether a compaction that is under way, or was cut off, made it of files whose records are read."""
+    state = manifest.read(directory)
+    return all(_is_named(state, path) for path in inputs)
+
+
+# --- what was set aside before ------------------------------------------------------------------
+
+
+def _quarantined(directory: Path) -> Iterator[SetAside]:
+    for path in sorted(directory.glob("[!.]*")):
+        explained = path.suffix == ".json"
+        if not explained and path.with_name(f"{path.name}.json").exists():
+            continue
+        reason, text, rows = "quarantined", "set aside before; nothing says why", None
+        if explained:
+            try:
+                why = json.loads(path.read_bytes())
+                reason, text, rows = str(why["reason"]), str(why["text"]), int(why["rows"])
+            except (OSError, ValueError, TypeError, KeyError):
+                text = "set aside before; what says why cannot be read"
+        yield SetAside(f"quarantine/{path.stem if explained else path.name}", reason, text, rows)

@@ -1,0 +1,328 @@
+"""What a stream has done so far: ``OUT/journal.jsonl``, the one place that says which cells count.
+
+An append-only journal, one JSON object a line:
+
+admit   segments were checked and are in ``admitted/`` for the stream to read
+aside   a segment was not admitted, or was withdrawn, and why; its records are not in the cells
+batch   the records of some admitted segments are in a directory of cells, which counts from now on
+fold    directories of cells were merged into others: those count from now on, these no longer
+sweep   what had been merged was removed
+totals  the first line after the journal was rewritten: what the lines that are gone added up to
+
+One line is one change, whole or not at all, and is on the disk before anything that relies on it is done. So whoever
+reads the directories that ``read`` names, and no others, has each record once, at any moment and after any crash.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from rpcmq.errors import RpcError
+from rpcmq.latency.analysis.account import Account, SetAside
+from rpcmq.latency.files import sync, write_whole
+
+__all__ = ["Dataset", "Journal", "JournalDamaged", "State", "StreamInUse", "read"]
+
+NAME = "journal.jsonl"
+LOCK = ".stream.lock"
+#: Lines that say nothing any more, above which the journal is rewritten.
+_STALE_LINES = 2_000
+
+
+class StreamInUse(RpcError):
+    """Another stream writes to this directory."""
+
+
+class JournalDamaged(RpcError):
+    """A line before the last one is no change that this version knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A directory of cells.
+
+    Attributes:
+        path: below the stream's directory.
+        hours: the hours (seconds since 1970) in which its windows begin.
+        records: what its cells count.
+        at: when it was written, seconds since 1970.
+        is_batch: whether it is what a batch wrote; otherwise it is of one hour, and merged.
+    """
+
+    path: str
+    hours: tuple[int, ...]
+    records: int
+    at: float
+    is_batch: bool
+
+
+@dataclass(slots=True)
+class State:
+    """What the journal's lines add up to.
+
+    Attributes:
+        live: the directories that have each record once, by path.
+        superseded: directories whose cells are in others, with the time of that: kept for who reads them still.
+        waiting: admitted segments that no batch has had, and their records, by name.
+        settled: names of all segments that were admitted or set aside, as long as anybody knows them.
+        aside: segments that were set aside, by name.
+        batches: the last batch of each run that counts.
+        segments, records: what batches had.
+        lines: of the journal.
+    """
+
+    live: dict[str, Dataset] = field(default_factory=dict)
+    superseded: dict[str, float] = field(default_factory=dict)
+    waiting: dict[str, int] = field(default_factory=dict)
+    settled: set[str] = field(default_factory=set)
+    aside: dict[str, SetAside] = field(default_factory=dict)
+    batches: dict[str, int] = field(default_factory=dict)
+    segments: int = 0
+    records: int = 0
+    lines: int = 0
+
+    def apply(self, line: bytes) -> None:
+        """Take in one change.
+
+        Raises:
+            ValueError, TypeError, KeyError, AttributeError: it is none.
+        """
+        change = json.loads(line)
+        match change.pop("event"):
+            case "admit":
+                self._admit(**change)
+            case "aside":
+                self._aside(**change)
+            case "batch":
+                self._batch(**change)
+            case "fold":
+                self._fold(**change)
+            case "sweep":
+                self._sweep(**change)
+            case "totals":
+                self._totals(**change)
+            case other:
+                raise ValueError(f"unknown event {other!r}")
+        self.lines += 1
+
+    def has(self, run: str, batch: int) -> bool:
+        """Whether that batch counts already."""
+        return batch <= self.batches.get(run, -1)
+
+    def account(self) -> Account:
+        """Of the segments that the stream has settled; what nobody but the manifest knows is zero."""
+        aside = list(self.aside.values())
+        shipped = self.records + sum(each.rows or 0 for each in aside)
+        return Account(self.segments, shipped, self.records, self.records, aside)
+
+    def _admit(self, segments: dict[str, int], at: float) -> None:
+        self.waiting.update(segments)
+        self.settled.update(segments)
+        for name in segments:
+            self.aside.pop(name, None)
+
+    def _aside(self, segments: dict[str, dict[str, Any]], at: float) -> None:
+        for name, why in segments.items():
+            self.waiting.pop(name, None)
+            self.settled.add(name)
+            self.aside[name] = SetAside(**why)
+
+    def _batch(
+        self, run: str, batch: int, segments: list[str], records: int, cells: dict[str, Any] | None, at: float
+    ) -> None:
+        for name in segments:
+            del self.waiting[name]
+        self.segments += len(segments)
+        self.records += records
+        self.batches[run] = batch
+        if cells:
+            self._add(cells)
+
+    def _fold(self, inputs: list[str], outputs: list[dict[str, Any]], at: float) -> None:
+        for path in inputs:
+            del self.live[path]
+            self.superseded[path] = at
+        for each in outputs:
+            self._add(each)
+
+    def _sweep(self, paths: list[str]) -> None:
+        for path in paths:
+            del self.superseded[path]
+
+    def _add(self, cells: dict[str, Any]) -> None:
+        self.live[cells["path"]] = Dataset(**cells | {"hours": tuple(cells["hours"])})
+
+    def _totals(self, state: dict[str, Any]) -> None:
+        for each in state.pop("live"):
+            self._add(each)
+        self.aside = {name: SetAside(**why) for name, why in state.pop("aside").items()}
+        self.settled = set(state.pop("settled"))
+        del state["lines"]
+        for name, value in state.items():
+            setattr(self, name, value)
+
+    def totals(self) -> dict[str, Any]:
+        """All of it, as a line can carry it."""
+        return asdict(self) | {
+            "live": [asdict(each) for each in self.live.values()],
+            "settled": sorted(self.settled),
+        }
+
+
+def read(out: Path) -> State:
+    """The state of the stream that writes to ``out``: which cells count, and what became of the segments.
+
+    Raises:
+        JournalDamaged: the journal is not one.
+    """
+    try:
+        content = (out / NAME).read_bytes()
+    except FileNotFoundError:
+        content = b""
+    return _replay(out, content)
+
+
+def _replay(out: Path, content: bytes) -> State:
+    state = State()
+    for number, line in enumerate(_whole_lines(content), 1):
+        try:
+            state.apply(line)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise JournalDamaged(f"{out / NAME}, line {number}: {type(error).__name__}: {error}") from error
+    return state
+
+
+def _whole_lines(content: bytes) -> Iterator[bytes]:
+    return iter(content[: content.rfind(b"\n") + 1].splitlines())
+
+
+class Journal:
+    """The journal, open for writing by the one stream that writes to ``out``.
+
+    Attributes:
+        state: what its lines add up to.
+
+    Args:
+        out: the stream's directory; it is made.
+        clock: seconds since 1970.
+
+    Raises:
+        StreamInUse: another process has it open.
+        JournalDamaged: see ``read``.
+        OSError: it cannot be opened.
+    """
+
+    def __init__(self, out: Path, clock: Callable[[], float]) -> None:
+        self._path = out / NAME
+        self._clock = clock
+        # Spark calls from a thread of its own when a batch is to be written.
+        self._turn = Lock()
+        out.mkdir(parents=True, exist_ok=True)
+        # A file of its own: the journal is replaced when it is rewritten.
+        self._lock = os.open(out / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._fd, self.state = self._open()
+        except BaseException as error:
+            os.close(self._lock)
+            if isinstance(error, BlockingIOError):
+                raise StreamInUse(f"{out}: another stream writes there") from None
+            raise
+
+    def _open(self) -> tuple[int, State]:
+        fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            content = self._path.read_bytes()
+            state = _replay(self._path.parent, content)
+            os.ftruncate(fd, content.rfind(b"\n") + 1)
+            os.fsync(fd)
+            sync(self._path.parent)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd, state
+
+    def admit(self, segments: dict[str, int]) -> None:
+        """Segments, with the number of their records, are in ``admitted/``."""
+        self._append("admit", segments=segments, at=self._clock())
+
+    def set_aside(self, segments: Iterable[SetAside]) -> None:
+        """Segments will not be read."""
+        self._append("aside", segments={Path(each.path).name: asdict(each) for each in segments}, at=self._clock())
+
+    def add_batch(self, run: str, batch: int, segments: Collection[str], cells: Dataset) -> None:
+        """The records of ``segments`` are in ``cells``."""
+        kept = asdict(cells) if cells.records else None
+        self._append(
+            "batch",
+            run=run,
+            batch=batch,
+            segments=sorted(segments),
+            records=cells.records,
+            cells=kept,
+            at=self._clock(),
+        )
+
+    def fold(self, inputs: Collection[str], outputs: Iterable[Dataset]) -> None:
+        """What is in ``inputs`` is in ``outputs`` now."""
+        self._append("fold", inputs=list(inputs), outputs=[asdict(each) for each in outputs], at=self._clock())
+
+    def sweep(self, paths: Collection[str]) -> None:
+        """Superseded directories were removed."""
+        self._append("sweep", paths=list(paths))
+
+    def tidy(self, known: Callable[[], Collection[str]]) -> None:
+        """Rewrite the journal if most of it says nothing any more.
+
+        Args:
+            known: names of the segments that may be offered again; the others need no memory.
+
+        Raises:
+            OSError: the journal is as it was.
+        """
+        with self._turn:
+            state = self.state
+            if state.lines < _STALE_LINES + 2 * len(state.live):
+                return
+            names = state.settled & {*known(), *state.waiting, *state.aside}
+            kept = replace(state, settled=names)
+            write_whole(self._path, _line("totals", {"state": kept.totals()}))
+            kept.lines = 1
+            self.state = kept
+            os.close(self._fd)
+            self._fd = os.open(self._path, os.O_RDWR | os.O_APPEND)
+
+    def _append(self, event: str, **change: Any) -> None:
+        """Make a change, for good once this returns.
+
+        Raises:
+            OSError: it was not made.
+        """
+        line = _line(event, change)
+        with self._turn:
+            size = os.fstat(self._fd).st_size
+            try:
+                if os.write(self._fd, line) != len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+                os.fsync(self._fd)
+            except OSError:
+                os.ftruncate(self._fd, size)
+                raise
+            self.state.apply(line)
+
+    def close(self) -> None:
+        """Let another process have it."""
+        os.close(self._fd)
+        os.close(self._lock)
+
+
+def _line(event: str, change: dict[str, Any]) -> bytes:
+    return json.dumps({"event": event} | change, separators=(",", ":")).encode() + b"\n"

@@ -1,0 +1,208 @@
+"""The Java process that Spark runs in: quiet, with a directory of its own, and gone at the end of the block."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from gevent.subprocess import TimeoutExpired
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.errors.exceptions.captured import CapturedException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from rpcmq.errors import RpcError
+from rpcmq.latency.jobs.java import Java
+
+if TYPE_CHECKING:
+    from py4j.clientserver import ClientServer
+
+__all__ = ["Jvm", "SparkFailed"]
+
+_LOOPBACK = "127.0.0.1"
+#: What another Spark of this machine is set up with.
+_FOREIGN = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS")
+#: Seconds that it is given to end.
+_PATIENCE = 10.0
+#: Seconds that it may take to end after it has stopped to answer.
+_LAST_GASP = 2.0
+#: Lines of its log that an error carries.
+_LAST_LINES = 5
+
+#: Spark asks Java for a module that only its machine learning uses, and that the smaller runtimes do not have.
+_PROGRAM = """\
+#!/bin/sh
+for each; do
+    shift
+    [ "$each" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$each"
+done
+exec '{java}' "$@"
+"""
+_LOGGING = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
+logger.shell.name = org.apache.spark.api.python.PythonGatewayServer
+logger.shell.level = error
+"""
+
+
+class SparkFailed(RpcError):
+    """Spark could not do what it was asked to, did not start, or has ended; the text has what it said of that."""
+
+
+class Jvm:
+    """A Java process, started by Spark's own launcher.
+
+    It ends with its ``with`` block, and by itself when this process is no more.
+
+    Args:
+        java: what to run.
+        directory: for all its files; an empty one.
+        conf: Spark's settings.
+        alone: whether it talks to no other machine, and then has nothing to do with another Spark of this one.
+
+    Raises:
+        SparkFailed: it did not start.
+    """
+
+    def __init__(self, java: Java, directory: Path, conf: Mapping[str, str], alone: bool) -> None:
+        self._log = directory / "spark.log"
+        environ = {"JAVA_HOME": str(_home(java, directory))}
+        if alone:
+            # Workers of a local cluster would put their files next to Spark's own.
+            environ |= {"SPARK_LOCAL_IP": _LOOPBACK, "SPARK_WORKER_DIR": str(directory / "work")}
+        settings = SparkConf(loadDefaults=False)
+        settings.setAll([*conf.items(), _java_options(conf, directory)])
+        with self._log.open("wb") as log, _environment(environ, _FOREIGN if alone else ()):
+            gateway = _launched(settings, log)
+        if gateway is None:
+            raise SparkFailed(f"Spark did not start on Java {java.version} ({java.home}): {self.said}")
+        self._gateway = gateway
+        self._process = self._gateway.proc
+        self._aborted = False
+        SparkContext._gateway = self._gateway
+        SparkContext._jvm = self._gateway.jvm
+
+    @property
+    def said(self) -> str:
+        """The last lines of its log, without those that say where in the code."""
+        lines = [line.strip() for line in self._log.read_text(errors="replace").splitlines()]
+        said = [line for line in lines if line and not line.startswith(("at ", "... "))]
+        return " / ".join(said[-_LAST_LINES:]) or "it said nothing"
+
+    def __enter__(self) -> Jvm:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        """Stop Spark, and end the process.
+
+        Raises:
+            SparkFailed: it had ended before; or Spark's error, which cannot be asked for its text any more afterwards.
+        """
+        text = ""
+        try:
+            if not self._aborted:
+                text = self._failure(error)
+                if self._process.poll() is None:
+                    SparkSession.builder.getOrCreate().stop()
+        finally:
+            self._end()
+            _forget()
+        if text:
+            raise SparkFailed(text) from error
+
+    def _failure(self, error: BaseException | None) -> str:
+        if isinstance(error, CapturedException):
+            return str(error).partition("\n")[0]
+        if self._ends(_LAST_GASP if isinstance(error, Py4JError | OSError) else 0):
+            return f"Spark's Java process has ended with exit code {self._process.returncode}: {self.said}"
+        return ""
+
+    def abort(self) -> None:
+        """Begin to end it: whoever waits for an answer of it gets an error."""
+        self._aborted = True
+        with suppress(OSError):
+            # It reads from there, and ends in good order when that ends.
+            self._process.stdin.close()
+
+    def _ends(self, seconds: float) -> bool:
+        """Whether the process has ended, or does so within ``seconds``."""
+        try:
+            self._process.wait(seconds)
+        except TimeoutExpired:
+            return False
+        return True
+
+    def _end(self) -> None:
+        self.abort()
+        if not self._ends(_PATIENCE):
+            self._process.kill()
+            self._process.wait()
+        self._gateway.close()
+        self._gateway.shutdown_callback_server()
+
+
+def _forget() -> None:
+    """There is no Spark any more, as far as pyspark knows."""
+    context = SparkContext._active_spark_context
+    if context is not None:
+        context._jsc = None
+        context.stop()
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+    SparkContext._gateway = SparkContext._jvm = None
+
+
+def _launched(settings: SparkConf, log: IO[bytes]) -> ClientServer | None:
+    with warnings.catch_warnings():
+        # pyspark leaves the pipe to a process that did not start to the garbage collector.
+        warnings.simplefilter("ignore", ResourceWarning)
+        try:
+            return launch_gateway(settings, {"stdout": log, "stderr": log})
+        except (PySparkRuntimeError, OSError):
+            return None
+
+
+def _home(java: Java, directory: Path) -> Path:
+    """What to give Spark's launcher as ``JAVA_HOME``."""
+    program = directory / "java" / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(_PROGRAM.format(java=str(java.home / "bin" / "java").replace("'", "'\\''")))
+    program.chmod(0o755)
+    return directory / "java"
+
+
+def _java_options(conf: Mapping[str, str], directory: Path) -> tuple[str, str]:
+    name = "spark.driver.extraJavaOptions"
+    path = directory / "log4j2.properties"
+    path.write_text(_LOGGING)
+    # Performance data would be a file in /tmp that stays when the process is killed.
+    options = f"-Dlog4j2.configurationFile={path} -Djava.io.tmpdir={directory} -XX:-UsePerfData"
+    return name, f"{options} {conf.get(name, '')}".strip()
+
+
+@contextmanager
+def _environment(more: Mapping[str, str], less: tuple[str, ...]) -> Iterator[None]:
+    """Within, children get another environment."""
+    before = {name: os.environ.get(name) for name in (*more, *less)}
+    try:
+        for name in less:
+            os.environ.pop(name, None)
+        os.environ.update(more)
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -1,0 +1,119 @@
+"""The Spark session: one of our own, or the one that there is already."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from rpcmq.errors import NotInstalled
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["driver_memory", "session"]
+
+_MIB = 1 << 20
+_LOOPBACK = "127.0.0.1"
+#: Every session has these: without them results would differ, or damage would go unnoticed.
+_ALWAYS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
+}
+#: Every session that is started here.
+_OURS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+@contextmanager
+def session(name: str, master: str | None = None, **conf: str) -> Iterator[SparkSession]:
+    """A Spark session, ended at the end of the block with all that belongs to it.
+
+    Where there is one already it is that one, with its own settings: under ``spark-submit``, and within another
+    ``session``, which goes on afterwards.
+
+    Args:
+        name: of the application.
+        master: where it runs: ``local[4]``, ``spark://HOST:PORT``; by default all cores of this machine.
+        conf: more of Spark's settings, by their names.
+
+    Raises:
+        NotInstalled: there is no pyspark, or no Java for it.
+        SparkFailed: it did not start, or its Java has ended; or it could not do what it was asked to, and a session of
+            our own ends with that.
+    """
+    try:
+        from pyspark import SparkContext
+    except ImportError as error:
+        raise NotInstalled(f"{error.name} is not installed; pip install 'rpcmq[latency]'") from error
+    from rpcmq.latency.jobs.quiet import quiet
+
+    with quiet():
+        if SparkContext._active_spark_context is not None:
+            yield _get(name, conf)
+        elif "PYSPARK_GATEWAY_PORT" in os.environ:
+            spark = _get(name, conf)
+            try:
+                yield spark
+            finally:
+                spark.stop()
+        else:
+            with _started(name, master or "local[*]", conf) as spark:
+                yield spark
+
+
+def driver_memory() -> str:
+    """How much memory Spark gets on this machine, as Spark writes that: a quarter of it, from 1 to 4 GiB."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    # A container's share, where it has one.
+    with suppress(OSError, ValueError):
+        total = min(total, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return f"{max(1024, min(4096, total // 4 // _MIB))}m"
+
+
+def _get(name: str, conf: Mapping[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.appName(name).config(map={**conf, **_ALWAYS}).getOrCreate()
+    # A session that was there already takes over what it can, but not what is for Hadoop.
+    for key in _ALWAYS:
+        if key.startswith("spark.hadoop."):
+            spark.conf.set(key.removeprefix("spark.hadoop."), _ALWAYS[key])
+    return spark
+
+
+@contextmanager
+def _started(name: str, master: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
+    # Not needed under spark-submit, where there may be no gevent either.
+    from rpcmq.latency.jobs import java
+    from rpcmq.latency.jobs.interrupts import Interrupts
+    from rpcmq.latency.jobs.jvm import Jvm
+
+    runs_on = java.find()
+    with TemporaryDirectory(prefix="rpcmq-spark-", ignore_cleanup_errors=True) as directory, Interrupts() as interrupts:
+        settings = {**_settings(name, master, directory), **conf, **_ALWAYS}
+        with Jvm(runs_on, Path(directory), settings, alone=master.startswith("local")) as jvm:
+            interrupts.first = jvm.abort
+            with interrupts.kept():
+                spark = _get(name, settings)
+            yield spark
+
+
+def _settings(name: str, master: str, directory: str) -> dict[str, str]:
+    settings = _OURS | {"spark.app.name": name, "spark.master": master}
+    if master.startswith("local"):
+        settings |= {
+            "spark.driver.host": _LOOPBACK,
+            "spark.driver.bindAddress": _LOOPBACK,
+            "spark.driver.memory": driver_memory(),
+            "spark.local.dir": directory,
+            "spark.sql.warehouse.dir": f"{directory}/warehouse",
+        }
+    return settings

@@ -1,0 +1,245 @@
+"""From records of the dispatch log to latencies that can be merged: DataFrame in, DataFrame out.
+
+A *cell* is what the records of one time window with the same dimensions add up to. Cells are what is stored; whatever
+is coarser, in time or in what it groups by, is a rollup of them, which again has the columns of cells:
+
+=====================  =====================================================================================
+window                 when the window begins, seconds since 1970; not there when windows were given up
+the dimensions         of ``series.DIMENSIONS``, those that were kept; always the outcome
+records                how many there are
+total, queue, service  a histogram of these durations (microseconds), with the same buckets as
+                       ``core.histogram``: ``zeros``, ``sum``, ``min``, ``max`` (null: no durations), and ``buckets``,
+                       an array of ``b`` (index) and ``c`` (count), sorted by index
+handler_us, handlers   sum of the handlers' times, and of how many records that is
+handled_service_us     sum of the times at the server of just these records
+request_bytes          sums
+reply_bytes
+=====================  =====================================================================================
+
+Records of unknown outcome have no durations: they count in ``records`` only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from math import isqrt
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from rpcmq.core.histogram import SCALE
+from rpcmq.errors import UsageError
+from rpcmq.latency.analysis.series import DIMENSIONS, MEASURES
+from rpcmq.latency.schema import UNKNOWN
+
+__all__ = ["DISTRIBUTIONS", "SUMS", "bucket", "cells", "of_trace", "rollup", "slowest", "unknown"]
+
+#: Columns of cells that add up.
+SUMS = ("records", "handler_us", "handlers", "handled_service_us", "request_bytes", "reply_bytes")
+#: Columns of cells that are histograms.
+DISTRIBUTIONS = MEASURES
+#: What tells two records apart, and so makes an order complete.
+_IDENTITY = ("router_id", "boot", "seq")
+
+_PER_OCTAVE = 1 << SCALE
+#: Bits of the largest duration.
+_BITS = 63
+
+
+def _root(power: int) -> int:
+    """The integer part of 2 ** (power / 32)."""
+    value = 1 << power
+    for _ in range(SCALE):
+        value = isqrt(value)
+    return value
+
+
+#: The largest integer in each bucket, that of index -1 first.
+_LAST_OF_BUCKET = [_root(power) for power in range(_BITS * _PER_OCTAVE)]
+#: Up to here (four minutes) the logarithm alone is right: a test looks at every bound.
+_NEAR_IS_EXACT = 1 << 28
+
+
+def bucket(microseconds: Column) -> Column:
+    """Index of the bucket in which ``core.histogram`` counts an integer above zero; null for zero, below, and null.
+
+    A logarithm finds it. Large integers that are next to a bound may be on the wrong side of it by a rounding error,
+    and are compared with the bound itself.
+    """
+    near = F.greatest(F.ceil(F.log2(microseconds) * _PER_OCTAVE) - 1, F.lit(-1))
+    # As one text, which is an array before the first row is read: two thousand literals took Spark half a second.
+    last = F.split(F.lit(",".join(map(str, _LAST_OF_BUCKET))), ",").cast("array<bigint>")
+    is_above = microseconds > F.get(last, (near + 1).cast("int"))
+    is_below = microseconds <= F.get(last, near.cast("int"))
+    exact = near + is_above.cast("int") - is_below.cast("int")
+    index = F.when(microseconds < _NEAR_IS_EXACT, near).otherwise(exact)
+    return F.when(microseconds > 0, index.cast("smallint"))
+
+
+def cells(records: DataFrame, window_seconds: int = 60) -> DataFrame:
+    """The cells of ``records``, which have the columns of ``schema.COLUMNS``.
+
+    Args:
+        records: at least their dimensions, receive time, durations and sizes.
+        window_seconds: length of the windows, which begin at multiples of it.
+    """
+    keys = ("window", *DIMENSIONS)
+    begin = F.floor(F.unix_micros("recv_at") / (window_seconds * 1_000_000)) * window_seconds
+    is_known = F.col("outcome") != UNKNOWN
+    rows = records.select(
+        begin.cast("bigint").alias("window"),
+        *DIMENSIONS,
+        # greatest() passes over nulls.
+        *(
+            F.when(is_known & F.col(f"{name}_us").isNotNull(), F.greatest(F.col(f"{name}_us"), F.lit(0))).alias(name)
+            for name in DISTRIBUTIONS
+        ),
+        F.when(is_known, F.col("handler_us")).alias("handler"),
+        "req_bytes",
+        "rep_bytes",
+    )
+    # Cells may be almost as many as records. So each record is moved once, to where its cell is made; and the number
+    # that stands for its key is compared before the key is.
+    rows = rows.select(F.xxhash64(*keys).alias("hash"), "*").repartition("hash")
+    grouped = rows.groupBy("hash", *keys).agg(
+        F.count("*").alias("records"),
+        _or_0(F.sum("handler")).alias("handler_us"),
+        F.count("handler").alias("handlers"),
+        _or_0(F.sum(F.when(F.col("handler").isNotNull(), F.col("service")))).alias("handled_service_us"),
+        F.sum("req_bytes").alias("request_bytes"),
+        F.sum("rep_bytes").alias("reply_bytes"),
+        *(each for name in DISTRIBUTIONS for each in _collected(name)),
+    )
+    different = {f"{name}_different": F.array_distinct(f"{name}_all") for name in DISTRIBUTIONS}
+    return grouped.withColumns(different).select(*keys, *SUMS, *map(_counted, DISTRIBUTIONS))
+
+
+def _collected(name: str) -> list[Column]:
+    """What a cell needs of one duration: its buckets are all those that occur, in order."""
+    return [
+        F.count_if(F.col(name) == 0).alias(f"{name}_zeros"),
+        _or_0(F.sum(name)).alias(f"{name}_sum"),
+        F.min(name).alias(f"{name}_min"),
+        F.max(name).alias(f"{name}_max"),
+        F.sort_array(F.collect_list(bucket(F.col(name)))).alias(f"{name}_all"),
+    ]
+
+
+def _counted(name: str) -> Column:
+    all_, different = F.col(f"{name}_all"), F.col(f"{name}_different")
+
+    def count(index: Column, place: Column) -> Column:
+        # They are in order: a bucket's end where the next one begins.
+        end = F.coalesce(F.array_position(all_, F.get(different, place + 1)), F.size(all_) + 1)
+        return F.struct(index.alias("b"), (end - F.array_position(all_, index)).cast("bigint").alias("c"))
+
+    return F.struct(
+        F.col(f"{name}_zeros").alias("zeros"),
+        F.col(f"{name}_sum").alias("sum"),
+        F.col(f"{name}_min").alias("min"),
+        F.col(f"{name}_max").alias("max"),
+        F.transform(different, count).alias("buckets"),
+    ).alias(name)
+
+
+def rollup(cells: DataFrame, by: Sequence[str], window_seconds: int | None = None) -> DataFrame:
+    """Coarser cells: those with the same ``by``, outcome and window become one.
+
+    Args:
+        cells: of ``cells`` or of a rollup; several of them may have the same key.
+        by: the dimensions to keep; the outcome is kept always.
+        window_seconds: length of the windows, a multiple of what it was; None: no windows.
+    """
+    names = list(dict.fromkeys((*by, "outcome")))
+    keys = list(map(F.col, names))
+    if window_seconds is not None:
+        begin = F.floor(F.col("window") / window_seconds) * window_seconds
+        keys.insert(0, begin.cast("bigint").alias("window"))
+        names.insert(0, "window")
+    each = F.posexplode(F.array(*map(F.col, DISTRIBUTIONS))).alias("n", "d")
+    buckets = F.posexplode_outer("d.buckets").alias("place", "bucket")
+    rows = cells.select(*keys, *SUMS, each).select("*", buckets)
+    # A cell is a row for each bucket of its distributions now; the first has what is to be counted once.
+    is_first = _or_0(F.col("place")) == 0
+    rows = rows.select(
+        *names,
+        *(_once(is_first & (F.col("n") == 0), F.col(name), name) for name in SUMS),
+        "n",
+        "bucket.b",
+        _or_0(F.col("bucket.c")).alias("c"),
+        _once(is_first, F.col("d.zeros"), "zeros"),
+        _once(is_first, F.col("d.sum"), "sum"),
+        "d.min",
+        "d.max",
+    )
+    return _gathered(rows, names)
+
+
+def _once(condition: Column, value: Column, name: str) -> Column:
+    return _or_0(F.when(condition, value.cast("bigint"))).alias(name)
+
+
+def _or_0(value: Column) -> Column:
+    return F.coalesce(value.cast("bigint"), F.lit(0).cast("bigint"))
+
+
+def _gathered(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Cells of rows that each have a part of one: sums, and of distribution ``n`` a bucket and some of the rest."""
+    parts = rows.groupBy(*keys, "n", "b").agg(
+        *(F.sum(name).alias(name) for name in (*SUMS, "c", "zeros", "sum")),
+        F.min("min").alias("min"),
+        F.max("max").alias("max"),
+    )
+    return parts.groupBy(*keys).agg(
+        *(F.sum(name).alias(name) for name in SUMS), *(_distribution(n, name) for n, name in enumerate(DISTRIBUTIONS))
+    )
+
+
+def _distribution(n: int, name: str) -> Column:
+    def mine(column: str) -> Column:
+        return F.when(F.col("n") == n, F.col(column))
+
+    filled = F.when((F.col("n") == n) & F.col("b").isNotNull(), F.struct("b", "c"))
+    return F.struct(
+        _or_0(F.sum(mine("zeros"))).alias("zeros"),
+        _or_0(F.sum(mine("sum"))).alias("sum"),
+        F.min(mine("min")).alias("min"),
+        F.max(mine("max")).alias("max"),
+        F.sort_array(F.collect_list(filled)).alias("buckets"),
+    ).alias(name)
+
+
+def slowest(records: DataFrame, count: int) -> DataFrame:
+    """The ``count`` records that took longest, the longest first."""
+    return records.where(F.col("total_us").isNotNull()).orderBy(F.desc("total_us"), *_IDENTITY).limit(count)
+
+
+def of_trace(records: DataFrame, id: str) -> DataFrame:
+    """All records of one trace, in the order in which they were received.
+
+    Args:
+        id: 32 hexadecimal digits; or a correlation id: the caller's router, link and sequence, with colons between.
+
+    Raises:
+        UsageError: ``id`` is neither.
+    """
+    if re.fullmatch("[0-9a-fA-F]{32}", id):
+        of_it = F.col("trace_id") == id.lower()
+    elif found := re.fullmatch(r"(\d+):(-?\d+):(-?\d+)", id):
+        router, link, seq = found.groups()
+        of_it = (
+            (F.col("origin_router") == int(router))
+            & (F.col("origin_link") == int(link))
+            & (F.col("origin_seq") == int(seq))
+        )
+    else:
+        raise UsageError(
+            f"{id!r}: expected a trace id of 32 hexadecimal digits, or router:link:seq of the correlation id"
+        )
+    return records.where(of_it).orderBy("recv_at", *_IDENTITY)
+
+
+def unknown(records: DataFrame, count: int) -> DataFrame:
+    """At most ``count`` records of calls whose end nobody knows, the newest first."""
+    return records.where(F.col("outcome") == UNKNOWN).orderBy(F.desc("recv_at"), *_IDENTITY).limit(count)

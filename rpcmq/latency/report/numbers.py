@@ -1,0 +1,72 @@
+"""What a report says of a series: quantiles with their intervals, stages, rates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rpcmq.core.histogram import Histogram
+from rpcmq.latency.analysis.intervals import interval, smallest_count
+from rpcmq.latency.analysis.series import Series
+from rpcmq.latency.report.model import Report
+
+__all__ = ["QUANTILES", "STAGES", "Quantile", "known", "mean", "quantile", "quantile_name", "seconds_of", "stages"]
+
+QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
+#: Where the time goes, as ``stages`` has it: its name and what it is.
+STAGES = {
+    "queued": ("queued", "not at a server: waiting in routers, for a free server, between attempts"),
+    "handler": ("handler", "in the method, as the service reports"),
+    "network": ("network and service's queue", "at the server, but not in the method"),
+    "rest": ("rest", "at the server; its service did not report the method's time"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Quantile:
+    """A quantile of durations, microseconds.
+
+    Attributes:
+        value: by nearest rank, within 1.1 %.
+        low, high: what the true one lies between, with 95 % confidence.
+    """
+
+    value: float
+    low: float
+    high: float
+
+
+def quantile_name(q: float) -> str:
+    """``p99.9`` for 0.999."""
+    return f"p{q * 100:g}"
+
+
+def known(histogram: Histogram, q: float) -> bool:
+    """Whether there are records enough to speak of the quantile ``q``."""
+    return histogram.count >= smallest_count(q)
+
+
+def quantile(histogram: Histogram, q: float) -> Quantile | None:
+    """The quantile ``q``; None: n too small."""
+    ends = interval(histogram, q)
+    value = histogram.quantile(q) if ends else None
+    return None if ends is None or value is None else Quantile(value, *ends)
+
+
+def mean(histogram: Histogram) -> float | None:
+    """The mean (microseconds); None if nothing was recorded."""
+    return histogram.sum / histogram.count if histogram.count else None
+
+
+def stages(series: Series) -> dict[str, float]:
+    """The sum of the durations (microseconds) by stage, see ``STAGES``; they add up to the whole."""
+    network = max(0, series.handled_service_us - series.handler_us)
+    handler = series.handled_service_us - network
+    rest = max(0.0, series.service.sum - series.handled_service_us)
+    return {"queued": series.queue.sum, "handler": handler, "network": network, "rest": rest}
+
+
+def seconds_of(report: Report) -> float:
+    """How long the range of a report is (seconds), at least one window: 0 if there are no records."""
+    if report.since is None or report.until is None:
+        return 0.0
+    return max(report.until - report.since, 1.0)

@@ -1,0 +1,102 @@
+"""The report in short, for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from textwrap import wrap
+
+from rpcmq.latency.analysis.account import Account
+from rpcmq.latency.analysis.names import method_name
+from rpcmq.latency.report import units
+from rpcmq.latency.report.model import Report
+from rpcmq.latency.report.numbers import quantile, seconds_of
+
+__all__ = ["COLUMNS", "text_of"]
+
+#: The widest line.
+COLUMNS = 100
+_METHODS = 10
+_FINDINGS = 3
+_QUANTILES = (0.5, 0.95, 0.99)
+_HEADS = ("method", "records", "rate", "errors", "p50", "p95", "p99", "max")
+
+
+def text_of(report: Report) -> str:
+    """See ``rpcmq.latency.report.summary``."""
+    parts = [_range(report), _account(report.account)]
+    if report.findings:
+        parts.append(["", "Look at first:", *_findings(report)])
+    if report.methods:
+        parts.append(["", *_methods(report)])
+    return "".join(f"{line}\n" for part in parts for line in part)
+
+
+def _range(report: Report) -> list[str]:
+    log = units.name(report.log, 60)
+    if report.since is None or report.until is None:
+        return [f"{log}: no records"]
+    return wrap(f"{log}: {units.span(report.since, report.until)} ({units.length(seconds_of(report))})", COLUMNS)
+
+
+def _account(account: Account) -> list[str]:
+    aside = sum(each.rows or 0 for each in account.set_aside)
+    verdict = "OK" if account.balances else "DOES NOT BALANCE"
+    sign = "=" if account.balances else "is not"
+    sides = f"{units.count(account.counted)} counted + {units.count(aside)} set aside"
+    text = f"Account {verdict}: {units.count(account.shipped)} rows shipped {sign} {sides}"
+    lines = wrap(text, COLUMNS, subsequent_indent="  ")
+    asides = len(account.set_aside)
+    notes = [
+        (asides, f"{asides} file{'' if asides == 1 else 's'} set aside"),
+        (account.holes, f"{units.count(account.holes)} holes ({units.count(account.dropped)} dropped by routers)"),
+        (account.missing_segments, f"{units.count(account.missing_segments)} missing segments"),
+        (account.unknown, f"{units.count(account.unknown)} unknown outcomes"),
+    ]
+    said = ", ".join(note for number, note in notes if number)
+    return [*lines, *wrap(f"  {said}", COLUMNS, subsequent_indent="  ")] if said else lines
+
+
+def _findings(report: Report) -> list[str]:
+    lines = []
+    for number, each in enumerate(report.findings[:_FINDINGS], 1):
+        text = f"{units.name(each.what, 200)}. {units.name(each.why, 300)}"
+        lines += wrap(text, COLUMNS, initial_indent=f"  {number}. ", subsequent_indent="     ")
+    return lines
+
+
+def _methods(report: Report) -> list[str]:
+    seconds = seconds_of(report)
+    rows: list[Sequence[str]] = [_HEADS]
+    for each in report.methods[:_METHODS]:
+        found = [quantile(each.total, q) for q in _QUANTILES]
+        rows.append(
+            (
+                units.name(method_name(each.key), COLUMNS),
+                units.short_count(each.records),
+                units.rate(each.records, seconds),
+                units.percent(each.errors, each.records),
+                *(units.duration(value.value) if value else "n too small" for value in found),
+                units.duration(each.total.max),
+            )
+        )
+    lines = _aligned(rows)
+    left = len(report.methods) - _METHODS
+    if left > 0:
+        lines.append(f"{units.count(left)} more method{'' if left == 1 else 's'}; these have the most total time")
+    return lines
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    # What names and numbers of any size leave is the name's.
+    widths[0] = max(8, min(widths[0], COLUMNS - sum(widths[1:]) - 2 * (len(widths) - 1)))
+    lines = []
+    for row in rows:
+        cells = [_cut(row[0], widths[0]).ljust(widths[0])]
+        cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    return lines

@@ -1,0 +1,102 @@
+"""Which records are meant: a directory, a range of time, values of dimensions; and how people write that."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rpcmq.errors import UsageError
+
+__all__ = ["FILTERS", "Selection", "parse_filters", "parse_selection", "parse_time"]
+
+#: Dimensions that may be asked for by value.
+FILTERS = ("router", "exchange", "topic", "method", "kind", "server", "client", "outcome")
+_AGO = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400}
+_SELECTION = re.compile(r"(?P<path>.+?)(?:@(?P<since>[^@,]*?)\.\.(?P<until>[^@,]*?))?(?P<filters>(?:,[a-z_]+=[^,]*)*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Records of a dispatch log, or cells that were made of one.
+
+    Attributes:
+        path: the directory.
+        since, until: range of receive times, seconds since 1970, ``until`` itself not in it; None: no limit.
+        where: dimension -> value.
+    """
+
+    path: Path
+    since: float | None = None
+    until: float | None = None
+    where: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_log(self) -> bool:
+        """Whether the directory is a dispatch log rather than one of cells."""
+        return any((self.path / name).exists() for name in ("manifest.jsonl", "spool", "ready"))
+
+
+def parse_selection(text: str, now: float) -> Selection:
+    """The selection that ``DIR[@SINCE..UNTIL][,NAME=VALUE]...`` says.
+
+    Args:
+        now: seconds since 1970.
+
+    Raises:
+        UsageError: it says none, or there is no such directory; names the part that is wrong.
+    """
+    found = _SELECTION.fullmatch(text)
+    if found is None:
+        raise UsageError(f"{text!r}: expected DIR[@SINCE..UNTIL][,NAME=VALUE], such as log@-2h..-1h,router=r1")
+    path = Path(found["path"])
+    if not path.is_dir():
+        raise UsageError(f"{text!r}: {str(path)!r} is no directory")
+    since = parse_time(found["since"], now) if found["since"] else None
+    until = parse_time(found["until"], now) if found["until"] else None
+    if since is not None and until is not None and since >= until:
+        raise UsageError(f"{text!r}: {found['since']!r} is not before {found['until']!r}")
+    return Selection(path, since, until, parse_filters(found["filters"].split(",")[1:]))
+
+
+def parse_filters(texts: Iterable[str]) -> dict[str, str]:
+    """Dimension -> value, of texts such as ``router=r1``.
+
+    Raises:
+        UsageError: one is not of that form, or names no dimension, or one that was named before.
+    """
+    filters: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or name not in FILTERS:
+            raise UsageError(f"{text!r}: expected NAME=VALUE with one of {', '.join(FILTERS)}")
+        if name in filters:
+            raise UsageError(f"{text!r}: {name} was given before, as {filters[name]!r}")
+        filters[name] = value
+    return filters
+
+
+def parse_time(text: str, now: float) -> float:
+    """Seconds since 1970 of ``2026-03-02T06:00`` (UTC if without a zone), ``-90min`` (before now), ``now``, a number.
+
+    Args:
+        now: seconds since 1970.
+
+    Raises:
+        UsageError: it is none of these.
+    """
+    if text == "now":
+        return now
+    if ago := re.fullmatch(r"-(\d+(?:\.\d+)?)(s|min|m|h|d)", text):
+        return now - float(ago[1]) * _AGO[ago[2]]
+    if re.fullmatch(r"\d{9,11}(?:\.\d+)?", text):
+        return float(text)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"{text!r} is no time; expected one such as 2026-03-02T06:00 (UTC), -90min (before now) or now"
+        ) from None
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()

@@ -1,0 +1,109 @@
+"""The router's gate: its own keys, who is authorised, and the handler that libzmq asks about each handshake."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from time import monotonic, time
+from typing import Any
+
+import gevent
+
+from rpcmq.core.actions import Note
+from rpcmq.core.router import Router
+from rpcmq.errors import ConfigError
+from rpcmq.server.keyring import AUTHORIZED, ROUTER_KEY, Keyring
+from rpcmq.transport.curve import Curve, check_libzmq
+from rpcmq.transport.key_files import check_folder, read_key_file
+from rpcmq.transport.zap import ZapHandler
+
+__all__ = ["Gate"]
+
+_DOMAIN = "router"
+#: How often the folder of authorised keys is looked at (seconds).
+LOOK = 1.0
+
+
+class Gate:
+    """Tells engine and libzmq who may connect, as the folder of keys says at each moment.
+
+    Args:
+        folder: has ``router.key`` and ``authorized/``.
+        on_note: gets each event that is worth a line in the log.
+
+    Raises:
+        ConfigError: libzmq is too old, or a file is missing, wrong or too open.
+    """
+
+    def __init__(self, folder: str, on_note: Callable[[Note], None]) -> None:
+        check_libzmq()
+        for directory in (folder, os.path.join(folder, AUTHORIZED)):
+            check_folder(directory)
+        own = read_key_file(os.path.join(folder, ROUTER_KEY), client=False)
+        self.curve = Curve(own.public, own.secret, domain=_DOMAIN)
+        self.keyring = Keyring(os.path.join(folder, AUTHORIZED))
+        problems = self.keyring.read()
+        if problems:
+            raise ConfigError("\n".join(problems))
+        self._on_note = on_note
+        self._router: Router | None = None
+        self._wake: Callable[[], None] = lambda: None
+        self._zap: ZapHandler | None = None
+        self._looking: gevent.Greenlet[..., None] | None = None
+
+    def open(self, context: Any, router: Router) -> None:
+        """Answer for the sockets of ``context``, and let ``router`` know the keys. Before it binds."""
+        self._router = router
+        self.keyring.changed(time())
+        router.authorise(monotonic(), self.keyring.valid.values())
+        self._zap = ZapHandler(context)
+        self._zap.register(_DOMAIN, self._decide)
+
+    def start(self, wake: Callable[[], None]) -> None:
+        """Look at the folder now and then; ``wake`` has the router's shell do what follows."""
+        self._wake = wake
+        self._looking = gevent.spawn(self._keep_looking)
+
+    def _keep_looking(self) -> None:
+        while True:
+            gevent.sleep(LOOK)
+            self.look()
+
+    def look(self) -> None:
+        """Take what has changed in the folder, and let go what has expired."""
+        for problem in self.keyring.read():
+            self._on_note(Note("key file", f"{problem}; its key stays as it was", ""))
+        if self._router is None:
+            return
+        before = {key.name for key in self.keyring.valid.values()}
+        if not self.keyring.changed(time()):
+            return
+        after = {key.name for key in self.keyring.valid.values()}
+        self._router.authorise(monotonic(), self.keyring.valid.values())
+        self._wake()
+        parts = [f"{len(after)} authorised"]
+        for word, names in (("new", after - before), ("gone", before - after)):
+            if names:
+                parts.append(f"{word}: {', '.join(sorted(names)[:20])}")
+        self._on_note(Note("keys", f"keys: {'; '.join(parts)}", ""))
+
+    def refresh(self) -> None:
+        """Settings that hold for keys whose files say nothing else may have changed."""
+        if self._router is not None:
+            self._router.authorise(monotonic(), self.keyring.valid.values())
+            self._wake()
+
+    def _decide(self, public: str, address: str) -> str:
+        problem = self.keyring.why_not(public)
+        if problem and self._router is not None:
+            self._router.refused[f"handshake: {'expired' if 'expired' in problem else 'unknown'} key"] += 1
+            text = f"handshake from {address} refused: {problem} ({public})"
+            self._on_note(Note("denied", text, address))
+        return problem
+
+    def close(self) -> None:
+        """Stop, after the router's socket was closed."""
+        if self._looking is not None:
+            self._looking.kill(block=False)
+        if self._zap is not None:
+            self._zap.close()

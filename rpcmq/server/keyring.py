@@ -1,0 +1,239 @@
+"""The directory of authorised keys: a file for each, read again when it changes.
+
+::
+
+    name = "node-7"                     # as the file is called: node-7.toml
+    public = "Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID"
+    owner = "cloud-ops@example.org"     # optional: whom to ask about it
+    expires = 2027-01-01T00:00:00Z      # optional
+    identities = ["node-7"]             # optional: which identities its processes may have
+    max_links = 10                      # optional
+    messages_per_second = 1000          # optional
+
+    [[rights]]
+    verbs = ["serve"]
+    topics = ["compute", "compute.node-7"]
+    exchanges = ["nova"]                # optional: ["*"] is all; without it: the one without a name
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from rpcmq.core.rights import ALL_VERBS, Key, Right
+from rpcmq.errors import ConfigError
+from rpcmq.transport.curve import is_key
+from rpcmq.transport.key_files import is_name, read_toml
+
+__all__ = ["AUTHORIZED", "ROUTER_KEY", "Authorised", "Keyring", "read_authorised"]
+
+#: In the folder of keys: the router's own pair, and the folder with those who may connect.
+ROUTER_KEY = "router.key"
+AUTHORIZED = "authorized"
+
+_KNOWN: dict[str, type | tuple[type, ...]] = {
+    "name": str, "public": str, "owner": str, "expires": datetime, "identities": list, "max_links": int,
+    "messages_per_second": (int, float), "rights": list,
+}  # fmt: skip
+_MAX_WORDS = 32
+
+
+@dataclass(frozen=True)
+class Authorised:
+    """A key as its file has it, and when it expires (seconds since the epoch; None: never)."""
+
+    key: Key
+    until: float | None
+
+    def is_valid(self, wall: float) -> bool:
+        """Whether it has not expired at the time ``wall``."""
+        return self.until is None or wall < self.until
+
+
+def _texts(path: str, key: str, value: object, empty: bool = False) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, str) and (item or empty) for item in value) or not value:
+        raise ConfigError(f"{path}: {key} = {value!r}: expected a list of texts, at least one")
+    return tuple(value)
+
+
+def _right(path: str, number: int, table: object) -> Right:
+    where = f"rights[{number}]"
+    if not isinstance(table, dict):
+        raise ConfigError(f"{path}: {where} = {table!r}: expected a table [[rights]]")
+    for name in table:
+        if name not in ("verbs", "topics", "exchanges"):
+            raise ConfigError(f"{path}: {where}.{name}: unknown; known: verbs, topics, exchanges")
+    for name in ("verbs", "topics"):
+        if name not in table:
+            raise ConfigError(f"{path}: {where}.{name} is missing")
+    verbs = _texts(path, f"{where}.verbs", table["verbs"])
+    for verb in verbs:
+        if verb not in ALL_VERBS:
+            raise ConfigError(f"{path}: {where}.verbs: {verb!r} is unknown; known: {', '.join(ALL_VERBS)}")
+    topics = _texts(path, f"{where}.topics", table["topics"])
+    for topic in topics:
+        words = topic.split(".")
+        if "" in words or len(words) > _MAX_WORDS:
+            text = f"{topic!r} is no pattern: words between dots, at most {_MAX_WORDS}, none empty"
+            raise ConfigError(f"{path}: {where}.topics: {text}")
+    exchanges = _texts(path, f"{where}.exchanges", table.get("exchanges", [""]), empty=True)
+    return Right(frozenset(verbs), topics, exchanges)
+
+
+def read_authorised(path: str) -> Authorised:
+    """The key that the file ``path`` authorises.
+
+    Raises:
+        ConfigError: it cannot be read, or something in it is missing, unknown or wrong; names file and key.
+    """
+    values = read_toml(path, _KNOWN)
+    for needed in ("name", "public", "rights"):
+        if needed not in values:
+            raise ConfigError(f"{path}: {needed} is missing")
+    stem = os.path.basename(path).removesuffix(".toml")
+    if not is_name(values["name"]) or values["name"] != stem:
+        raise ConfigError(f"{path}: name = {values['name']!r}: expected {stem!r}, as the file is called")
+    if not is_key(values["public"]):
+        raise ConfigError(f"{path}: public: {values['public']!r} is no key; a key has 40 characters of Z85")
+    for name in ("max_links", "messages_per_second"):
+        if values.get(name, 0) < 0:
+            raise ConfigError(f"{path}: {name} = {values[name]!r}: expected 0 or more")
+    expires: datetime | None = values.get("expires")
+    if expires is not None and expires.tzinfo is None:
+        raise ConfigError(f"{path}: expires = {expires}: expected a time with its offset, as 2027-01-01T00:00:00Z")
+    identities = _texts(path, "identities", values["identities"]) if "identities" in values else ()
+    key = Key(
+        name=values["name"],
+        public=values["public"],
+        rights=tuple(_right(path, number, table) for number, table in enumerate(values["rights"])),
+        identities=identities,
+        owner=values.get("owner", ""),
+        expires=expires.astimezone(UTC).isoformat() if expires is not None else "",
+        max_links=values.get("max_links"),
+        messages_per_second=values.get("messages_per_second"),
+    )
+    return Authorised(key, expires.timestamp() if expires is not None else None)
+
+
+class Keyring:
+    """The keys in ``directory``: what is authorised now.
+
+    A file that is gone is a key that is revoked. One that has become unreadable or wrong leaves its key as
+    it was, so that an edit half done cuts nobody off; what is wrong is said.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self._files: dict[str, tuple[int, ...]] = {}
+        self._keys: dict[str, Authorised] = {}
+        self._valid: dict[str, Key] = {}
+        self._listed: str = ""
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    @property
+    def all(self) -> Mapping[str, Authorised]:
+        """Each key by file, expired ones too."""
+        return self._keys
+
+    def read(self) -> list[str]:
+        """Look at files that are new, changed or gone; returns what is wrong."""
+        try:
+            entries = {e.path: e for e in os.scandir(self.directory) if e.name.endswith(".toml")}
+        except OSError as error:
+            problem = f"{self.directory}: cannot be read: {error.strerror}"
+            problems = [problem] if problem != self._listed else []
+            self._listed = problem
+            return problems
+        self._listed = ""
+        problems = []
+        for path in [path for path in self._files if path not in entries]:
+            del self._files[path]
+            self._keys.pop(path, None)
+        for path in sorted(entries):
+            try:
+                status = entries[path].stat()
+            except OSError:
+                continue  # gone since
+            seen = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)
+            if self._files.get(path) == seen:
+                continue
+            self._files[path] = seen
+            try:
+                self._take(path, read_authorised(path))
+            except ConfigError as error:
+                problems.append(str(error))
+        return problems
+
+    def _take(self, path: str, found: Authorised) -> None:
+        for other, known in self._keys.items():
+            if other != path and known.key.public == found.key.public:
+                raise ConfigError(f"{path}: public: is the key of {other}, too; each process or host needs its own")
+        self._keys[path] = found
+
+    def changed(self, wall: float) -> bool:
+        """Whether other keys are valid at the time ``wall`` than when this was asked last."""
+        valid = {a.key.public: a.key for a in self._keys.values() if a.is_valid(wall)}
+        if valid == self._valid:
+            return False
+        self._valid = valid
+        return True
+
+    @property
+    def valid(self) -> Mapping[str, Key]:
+        """The keys that may connect, by public key."""
+        return self._valid
+
+    def why_not(self, public: str) -> str:
+        """Why the key ``public`` may not connect; empty: it may."""
+        if public in self._valid:
+            return ""
+        expired = (a.key.name for a in self._keys.values() if a.key.public == public)
+        name = next(expired, None)
+        return f"key {name!r} has expired" if name is not None else "unknown key"
+
+
+def summary(key: Key) -> str:
+    """The rights of ``key``, for readers: ``call,cast compute.#; serve [nova] image``."""
+    return "; ".join(_shown(right) for right in key.rights) or "none"
+
+
+def _shown(right: Right) -> str:
+    verbs = "all" if right.verbs >= frozenset(ALL_VERBS) else ",".join(v for v in ALL_VERBS if v in right.verbs)
+    exchanges = "" if right.exchanges == ("",) else f" [{','.join(right.exchanges)}]"
+    return f"{verbs}{exchanges} {','.join(right.topics)}"
+
+
+def to_toml(key: Key, until: datetime | None) -> str:
+    """The file that authorises ``key``."""
+
+    def text(value: str) -> str:
+        return '"' + "".join(c if c.isprintable() and c not in '\\"' else f"\\u{ord(c):04x}" for c in value) + '"'
+
+    def texts(values: Any) -> str:
+        return f"[{', '.join(map(text, values))}]"
+
+    lines = [f"name = {text(key.name)}", f"public = {text(key.public)}"]
+    if key.owner:
+        lines.append(f"owner = {text(key.owner)}")
+    if until is not None:
+        lines.append(f"expires = {until.astimezone(UTC).strftime('%Y-%m-%dT%H:%M:%SZ')}")
+    if key.identities:
+        lines.append(f"identities = {texts(key.identities)}")
+    if key.max_links is not None:
+        lines.append(f"max_links = {key.max_links}")
+    if key.messages_per_second is not None:
+        lines.append(f"messages_per_second = {key.messages_per_second:g}")
+    if not key.rights:
+        lines.append("rights = []")
+    for right in key.rights:
+        verbs = [verb for verb in ALL_VERBS if verb in right.verbs]
+        lines += ["", "[[rights]]", f"verbs = {texts(verbs)}", f"topics = {texts(right.topics)}"]
+        if right.exchanges != ("",):
+            lines.append(f"exchanges = {texts(right.exchanges)}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,134 @@
+"""One end of a link in a virtual network: its connection, and what can happen to that."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from rpcmq.core.uplink import Uplink
+
+if TYPE_CHECKING:
+    from rpcmq.testing.network import Network
+
+__all__ = ["Connection", "Endpoint", "Way"]
+
+#: Batches in order: when it arrives, the messages, their detached payloads.
+Way = deque[tuple[float, bytes, list[bytes]]]
+
+
+class Connection:
+    """A simulated connection: what is under way in both directions."""
+
+    __slots__ = ("process", "route", "to_process", "to_router")
+
+    def __init__(self, process: Endpoint, route: bytes) -> None:
+        self.process = process
+        self.route = route
+        self.to_router: Way = deque()
+        self.to_process: Way = deque()
+
+
+class Endpoint:
+    """A process's end of one link.
+
+    Attributes:
+        uplink: the real engine of a process's end, which keeps the session.
+        delay: seconds that a batch is under way, in either direction.
+        connection: None while there is none.
+        is_paused: it does nothing at all, as after SIGSTOP; what comes waits.
+    """
+
+    def __init__(self, network: Network, identity: str, uplink: Uplink) -> None:
+        self._network = network
+        self.identity = identity
+        self.uplink = uplink
+        self.delay = 0.0
+        #: The public key that its connections are authenticated with; empty: none.
+        self.user = ""
+        self.connection: Connection | None = None
+        self.is_paused = False
+        self._is_cut_to_router = False
+        self._is_cut_to_process = False
+        network.attach(self)
+
+    # --- what the network asks ---------------------------------------------------------------
+
+    @property
+    def sends(self) -> bool:
+        """Whether what it has sent arrives."""
+        return not self._is_cut_to_router
+
+    @property
+    def receives(self) -> bool:
+        """Whether what was sent to it arrives."""
+        return not (self._is_cut_to_process or self.is_paused)
+
+    def next_deadline(self) -> float | None:
+        """When :meth:`tick` wants to be called."""
+        return self.uplink.next_deadline()
+
+    def tick(self, now: float) -> None:
+        """Do what is due."""
+        self.uplink.tick(now)
+
+    def after_receive(self, now: float) -> None:
+        """Something was received, or has timed out."""
+
+    def before_flush(self) -> None:
+        """What is queued is about to be sent."""
+
+    # --- the connection ----------------------------------------------------------------------
+
+    def connect(self) -> None:
+        """Connect (again). The router does not notice that a connection before this one is gone."""
+        self.connection = self._network.connection(self)
+        self.uplink.lost(self._network.now)
+        if self.connection is not None:
+            self.uplink.connected(self._network.now)
+        self._network.run()
+
+    def lose(self, is_noticed: bool = True) -> None:
+        """The connection breaks, and what was under way is lost.
+
+        Unless ``is_noticed``, the router finds out only when it has something to send.
+        """
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            self.uplink.lost(self._network.now)
+            self._network.broken(connection, is_noticed)
+            self._network.run()
+
+    def cut_off(self, to_router: bool = True, to_process: bool = True) -> None:
+        """From now on nothing gets through in these directions, and neither end is told."""
+        self._is_cut_to_router |= to_router
+        self._is_cut_to_process |= to_process
+
+    def heal(self) -> None:
+        """What was held up since :meth:`cut_off` arrives."""
+        self._is_cut_to_router = self._is_cut_to_process = False
+        self._network.run()
+
+    def pause(self) -> None:
+        """It stops, as by SIGSTOP: it keeps its connection and does nothing."""
+        self.is_paused = True
+
+    def resume(self) -> None:
+        """It goes on where it stopped; for it no time has passed but on the clock."""
+        self.is_paused = False
+        self._network.run()
+
+    def inject(self, batch: bytes, *payloads: bytes) -> None:
+        """Let any bytes come to the router on this connection, past the session."""
+        assert self.connection is not None, f"{self.identity} is not connected"
+        self._network.inject(self.connection.route, batch, payloads)
+
+    def stop(self) -> None:
+        """Say goodbye and leave."""
+        self.uplink.close()
+        self._network.run()
+        self.die()
+
+    def die(self, is_noticed: bool = True) -> None:
+        """End without a word, as by kill -9; unless ``is_noticed``, as when its host loses power."""
+        self.lose(is_noticed)
+        self._network.processes.pop(self.uplink, None)

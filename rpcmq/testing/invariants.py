@@ -1,0 +1,74 @@
+"""What must hold of a router engine at any moment, and what must be left of it when everyone has gone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from rpcmq.core.router import Router
+from rpcmq.core.wheel import DeadlineWheel
+
+__all__ = ["check_router", "left_behind"]
+
+#: Tables of fixed content.
+_FIXED = {"_handlers", "handlers"}
+
+
+def check_router(router: Router) -> None:
+    """Assert what must hold at any time. It looks at everything.
+
+    Raises:
+        AssertionError: something does not.
+    """
+    assert "internal error" not in router.refused
+    router.dispatch.check()
+    links = router.links
+    assert all(link.route == route for route, link in links.routes.items())
+    assert sum(link.route is not None for link in links) == len(links.routes)
+    assert len({link.origin for link in links}) == len(links), "two links of one origin"
+    seen: set[int] = set()
+    for topic in router.directory:
+        consumers = list(topic.consumers)
+        queues = [topic.queue, *(s.queue for s in topic.servers.values()), *(c.backlog for c in consumers)]
+        for queue in queues:
+            assert queue.size_bytes == sum(p.size for p in queue), "a queue's books are wrong"
+            for pending in queue:
+                assert pending.queue is queue and pending.consumer is None
+                assert pending.slot is not None, "waits without a limit"
+        waiting = [id(p) for queue in queues for p in queue]
+        running = [id(p) for c in consumers for p in c.in_flight.values()]
+        assert len(set(waiting + running)) == len(waiting + running), "in two places"
+        assert seen.isdisjoint(waiting + running), "in two places"
+        seen.update(waiting + running)
+        for server in topic.servers.values():
+            assert all(c.server == server.name and c in topic.consumers for c in server.consumers)
+
+
+def left_behind(router: Router) -> dict[str, Any]:
+    """Path -> content of each table in ``router`` that is not empty. Counters may stay."""
+    return dict(_walk("router", router, set()))
+
+
+def _walk(path: str, value: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, DeadlineWheel):
+        # It may keep empty slots for a while.
+        if len(value):
+            yield path, len(value)
+    elif isinstance(value, Counter | str | bytes):
+        return
+    elif isinstance(value, Collection) and type(value).__module__ in ("builtins", "collections"):
+        if value:
+            yield path, value
+    elif type(value).__module__.startswith("rpcmq.core") and not callable(value):
+        for name in _attributes(value):
+            if name not in _FIXED:
+                yield from _walk(f"{path}.{name}", getattr(value, name, None), seen)
+
+
+def _attributes(value: Any) -> list[str]:
+    slots = [name for cls in type(value).__mro__ for name in getattr(cls, "__slots__", ())]
+    return slots + list(getattr(value, "__dict__", ()))

@@ -1,0 +1,100 @@
+"""CURVE key pairs and how a socket gets them; what libzmq must be able to do for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import zmq
+from zmq.utils import z85
+
+from rpcmq.errors import ConfigError
+
+__all__ = ["OLDEST_SAFE", "Curve", "check_libzmq", "is_key", "libzmq_version", "new_pair", "public_of"]
+
+#: Before this one a peer without any key can crash libzmq, CURVE or not.
+OLDEST_SAFE = (4, 3, 3)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What a socket needs for CURVE, in Z85.
+
+    Attributes:
+        public, secret: the own pair.
+        server_key: the public key of the other side, for a socket that connects.
+        domain: for one that binds: the ZAP domain, by which its handler is found.
+    """
+
+    public: str
+    secret: str = field(repr=False)
+    server_key: str = ""
+    domain: str = ""
+
+    def apply(self, socket: zmq.Socket[Any]) -> None:
+        """Make ``socket`` a CURVE server if there is a domain, else a client of ``server_key``."""
+        if self.domain:
+            socket.zap_domain = self.domain.encode()
+            # Without it libzmq takes any key while there is no handler of that domain.
+            socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
+            socket.curve_server = True
+            socket.curve_secretkey = self.secret.encode()
+        else:
+            self.towards(socket, self.server_key)
+
+    def towards(self, socket: zmq.Socket[Any], server_key: str) -> None:
+        """What ``socket`` connects to from now on must have ``server_key``. What it has bound stays a server."""
+        socket.curve_serverkey = server_key.encode()
+        socket.curve_publickey = self.public.encode()
+        socket.curve_secretkey = self.secret.encode()
+
+
+def new_pair() -> tuple[str, str]:
+    """A new key pair: public, secret."""
+    public, secret = zmq.curve_keypair()
+    return public.decode(), secret.decode()
+
+
+def public_of(secret: str) -> str:
+    """The public key that belongs to ``secret``.
+
+    Raises:
+        ValueError: it is no secret key.
+    """
+    if not is_key(secret):
+        raise ValueError("a key has 40 characters of Z85")
+    return zmq.curve_public(secret.encode()).decode()
+
+
+def is_key(text: object) -> bool:
+    """Whether ``text`` can be a key: 32 bytes in Z85."""
+    if not isinstance(text, str) or len(text) != 40 or not text.isascii():
+        return False
+    try:
+        return z85.encode(z85.decode(text.encode())) == text.encode()
+    except (ValueError, KeyError, OverflowError, IndexError, zmq.ZMQError):
+        return False
+    except Exception:  # z85 raises struct.error for digits that exceed 32 bits
+        return False
+
+
+def libzmq_version() -> tuple[int, int, int]:
+    """Of the libzmq that pyzmq has loaded."""
+    return zmq.zmq_version_info()
+
+
+def check_libzmq(version: tuple[int, int, int] | None = None, curve: bool | None = None) -> None:
+    """Raise unless libzmq can be put on an open network.
+
+    Raises:
+        ConfigError: it has no CURVE, or can be crashed by peers without a key.
+    """
+    found = libzmq_version() if version is None else version
+    shown = ".".join(map(str, found))
+    if not (zmq.has("curve") if curve is None else curve):
+        raise ConfigError(f"this libzmq ({shown}) was built without CURVE: install the wheel of pyzmq, which has it")
+    if found < OLDEST_SAFE:
+        raise ConfigError(
+            f"libzmq {shown} can be crashed by peers without a key, even with CURVE on; "
+            f"CURVE needs {'.'.join(map(str, OLDEST_SAFE))} or later: upgrade pyzmq"
+        )

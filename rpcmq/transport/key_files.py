@@ -1,0 +1,163 @@
+"""Key files: a key pair in TOML, readable by its owner only.
+
+A router's has ``public`` and ``secret``; a client's also ``name`` and ``router``, the public key of the
+router that it trusts.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rpcmq.errors import ConfigError
+from rpcmq.transport.curve import Curve, is_key, public_of
+
+__all__ = ["KeyFile", "check_folder", "curve_for", "is_name", "read_key_file", "read_toml", "write_private"]
+
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True)
+class KeyFile:
+    """A key pair, in Z85.
+
+    Attributes:
+        public, secret: the pair.
+        name: of a client's key; the router's has none.
+        router: of a client's: the public key of the router.
+    """
+
+    public: str
+    secret: str = field(repr=False)
+    name: str = ""
+    router: str = ""
+
+    def text(self, *comments: str) -> str:
+        """As the file's content, below ``comments``."""
+        lines = [f"# {comment}" for comment in comments]
+        values = {"name": self.name, "public": self.public, "secret": self.secret, "router": self.router}
+        lines += [f'{key} = "{_escaped(value)}"' for key, value in values.items() if value]
+        return "\n".join(lines) + "\n"
+
+
+def curve_for(keys: KeyFile | None) -> Curve | None:
+    """What a client's socket needs towards its router; None without keys."""
+    return Curve(keys.public, keys.secret, keys.router) if keys is not None else None
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def is_name(text: object) -> bool:
+    """Whether ``text`` can be the name of a key: up to 64 letters, digits, ``.``, ``_`` and ``-``."""
+    return isinstance(text, str) and _NAME.fullmatch(text) is not None
+
+
+def read_toml(path: str | os.PathLike[str], keys: Mapping[str, type | tuple[type, ...]]) -> dict[str, Any]:
+    """The values of a TOML file that has no other keys than ``keys``, each of its type.
+
+    Raises:
+        ConfigError: it cannot be read, is no TOML, or has a key that is unknown or of another type.
+    """
+    try:
+        content = tomllib.loads(Path(path).read_bytes().decode())
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from None
+    for key, value in content.items():
+        if key not in keys:
+            raise ConfigError(f"{path}: {key}: unknown; known: {', '.join(keys)}")
+        if not isinstance(value, keys[key]) or isinstance(value, bool):
+            kinds = keys[key]
+            names = " or ".join(kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
+            raise ConfigError(f"{path}: {key} = {value!r}: expected {names}")
+    return content
+
+
+def check_private(path: str | os.PathLike[str]) -> None:
+    """Raise unless only its owner can read or change ``path``.
+
+    Raises:
+        ConfigError: others can, or it cannot be looked at.
+    """
+    try:
+        mode = stat.S_IMODE(os.stat(path).st_mode)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    if mode & 0o077:
+        raise ConfigError(f"{path}: has a secret key and mode {mode:04o}; nobody but its owner may read it: chmod 600")
+
+
+def check_folder(path: str | os.PathLike[str]) -> None:
+    """Raise unless only its owner can put files into the folder ``path``.
+
+    Raises:
+        ConfigError: others can, or there is no such folder.
+    """
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}; `rpcmq init` makes a folder of keys") from None
+    if not stat.S_ISDIR(status.st_mode):
+        raise ConfigError(f"{path}: expected a folder of keys, as `rpcmq init` makes it")
+    if status.st_mode & 0o022:
+        mode = stat.S_IMODE(status.st_mode)
+        raise ConfigError(f"{path}: mode {mode:04o}: others could authorise keys there: chmod 700")
+
+
+def read_key_file(path: str | os.PathLike[str], client: bool) -> KeyFile:
+    """The key pair in ``path``.
+
+    Args:
+        client: whether it must be a client's, with ``name`` and ``router``.
+
+    Raises:
+        ConfigError: it cannot be read, others can read it, or something in it is missing or wrong.
+    """
+    check_private(path)
+    known = dict.fromkeys(("name", "public", "secret", "router") if client else ("public", "secret"), str)
+    values = read_toml(path, known)
+    for key in known:
+        if key not in values:
+            raise ConfigError(f"{path}: {key} is missing")
+        if key != "name" and not is_key(values[key]):
+            shown = "it" if key == "secret" else repr(values[key])
+            raise ConfigError(f"{path}: {key}: {shown} is no key; a key has 40 characters of Z85")
+    if client and not is_name(values["name"]):
+        raise ConfigError(f"{path}: name = {values['name']!r}: expected up to 64 letters, digits, '.', '_' and '-'")
+    if public_of(values["secret"]) != values["public"]:
+        raise ConfigError(f"{path}: public and secret are not of the same pair")
+    return KeyFile(**values)
+
+
+def write_private(path: str | os.PathLike[str], text: str) -> None:
+    """Make the file ``path``, which only its owner can read.
+
+    Raises:
+        ConfigError: it is there already, or cannot be made.
+    """
+    begun = f"{os.fspath(path)}.{os.getpid()}.tmp"
+    try:
+        descriptor = os.open(begun, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            with open(descriptor, "w", encoding="utf-8") as file:
+                os.fchmod(descriptor, 0o600)  # whatever the umask is
+                file.write(text)
+                file.flush()
+                os.fsync(descriptor)
+            # Who reads the folder meanwhile sees all of it or nothing, and what is there stays.
+            os.link(begun, path)
+        finally:
+            os.unlink(begun)
+    except FileExistsError:
+        raise ConfigError(f"{path}: is there already; keys are never written over") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None

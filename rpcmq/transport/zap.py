@@ -1,0 +1,151 @@
+"""Who may finish a CURVE handshake: a handler of libzmq's authentication requests (ZAP, RFC 27) in a gevent hub.
+
+libzmq asks the socket ``inproc://zeromq.zap.01`` of its context about each handshake, and takes
+everybody where there is none. pyzmq's own handlers want a thread or asyncio.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from time import monotonic
+from typing import Any, NamedTuple
+
+import zmq
+from gevent import get_hub
+from zmq.utils import z85
+
+from rpcmq.transport.forks import abandon_after_fork
+
+__all__ = ["Decide", "ZapHandler"]
+
+_ENDPOINT = "inproc://zeromq.zap.01"
+#: An edge of the socket's file descriptor could be missed, as with any socket of ZeroMQ (seconds).
+_LOOK = 0.2
+#: How often requests that were put off are decided again (seconds), and how many may be.
+_AGAIN = 0.02
+_MOST_PUT_OFF = 1000
+
+#: Whether the public key (Z85) at the address may connect: empty if so, else why not.
+Decide = Callable[[str, str], str]
+
+
+class _Request(NamedTuple):
+    route: bytes
+    number: bytes
+    domain: str
+    key: str
+    address: str
+    until: float
+
+
+class ZapHandler:
+    """Answers for the domains that are registered; denies everything else.
+
+    Args:
+        context: whose sockets it answers for. There can be one handler in each context.
+    """
+
+    def __init__(self, context: zmq.Context[Any]) -> None:
+        self._socket = context.socket(zmq.ROUTER)
+        self._socket.linger = 0
+        self._socket.bind(_ENDPOINT)
+        self._domains: dict[str, tuple[Decide, float]] = {}
+        self._put_off: deque[_Request] = deque()
+        self._closed = False
+        #: Requests that were no proper ones, or of an unknown domain.
+        self.malformed = 0
+        loop = get_hub().loop
+        self._io = loop.io(int(self._socket.fd), 1)
+        self._io.start(self._read)
+        self._timer = loop.timer(_LOOK, _LOOK)
+        self._timer.start(self._read)
+        self._again = loop.timer(_AGAIN, _AGAIN)
+        abandon_after_fork(self)
+        self._read()
+
+    def register(self, domain: str, decide: Decide, patience: float = 0.0) -> None:
+        """Let ``decide`` say who may connect to sockets of ``domain``.
+
+        Args:
+            patience: for how long (seconds) a no may still become a yes: a key that is just being announced.
+        """
+        self._domains[domain] = decide, patience
+
+    def unregister(self, domain: str) -> bool:
+        """Deny everybody in ``domain``; returns whether it was the last one."""
+        self._domains.pop(domain, None)
+        return not self._domains
+
+    def _read(self) -> None:
+        socket = self._socket
+        while not self._closed and int(socket.get(zmq.EVENTS)) & zmq.POLLIN:
+            self._asked(socket.recv_multipart(zmq.NOBLOCK))
+
+    def _asked(self, frames: list[bytes]) -> None:
+        # route, delimiter, version, request number, domain, address, routing id, mechanism, credentials
+        if len(frames) < 8:
+            self.malformed += 1
+            return
+        route, _, version, number, domain, address, _, mechanism, *credentials = frames
+        if version != b"1.0" or mechanism != b"CURVE" or len(credentials) != 1 or len(credentials[0]) != 32:
+            self.malformed += 1
+            self._answer(route, number, "", "only CURVE is accepted")
+            return
+        key = z85.encode(credentials[0]).decode()
+        found = self._domains.get(domain.decode(errors="replace"))
+        patience = found[1] if found is not None else 0.0
+        until = monotonic() + patience
+        request = _Request(route, number, domain.decode(errors="replace"), key, address.decode(errors="replace"), until)
+        if not self._decided(request, bool(patience) and len(self._put_off) < _MOST_PUT_OFF):
+            self._put_off.append(request)
+            self._again.start(self._try_again)
+
+    def _decided(self, request: _Request, may_wait: bool) -> bool:
+        found = self._domains.get(request.domain)
+        if found is None:
+            self.malformed += 1
+            problem = "unknown domain"
+        else:
+            problem = found[0](request.key, request.address)
+        if problem and may_wait and monotonic() < request.until:
+            return False
+        self._answer(request.route, request.number, "" if problem else request.key, problem)
+        return True
+
+    def _try_again(self) -> None:
+        for _ in range(len(self._put_off)):
+            request = self._put_off.popleft()
+            if not self._decided(request, True):
+                self._put_off.append(request)
+        if not self._put_off:
+            self._again.stop()
+
+    def _answer(self, route: bytes, number: bytes, user: str, problem: str) -> None:
+        status, text = (b"400", problem.encode()) if problem else (b"200", b"OK")
+        try:
+            self._socket.send_multipart(
+                [route, b"", b"1.0", number, status, text[:255], user.encode(), b""], zmq.NOBLOCK
+            )
+        except zmq.ZMQError:
+            pass  # the handshake that asked is gone
+        # Sending takes the sign of what has come meanwhile.
+        if not self._closed and int(self._socket.get(zmq.EVENTS)) & zmq.POLLIN:
+            get_hub().loop.run_callback(self._read)
+
+    def close(self) -> None:
+        """Answer nobody any more. Sockets of this context then take anybody: close those before."""
+        if self._closed:
+            return
+        self._stop()
+        self._socket.close(linger=0)
+
+    def abandon(self) -> None:
+        """After a fork, in the child: the socket is the parent's."""
+        self._stop()
+
+    def _stop(self) -> None:
+        self._closed = True
+        for watcher in (self._io, self._timer, self._again):
+            watcher.stop()
+            watcher.close()

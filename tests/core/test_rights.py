@@ -1,0 +1,91 @@
+"""Rights: patterns, exchanges, verbs, identities."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rpcmq.core.rights import ALL_VERBS, EVERYTHING, Key, Right, allows_pattern, matches
+from rpcmq.core.trie import PatternTrie
+
+WORDS = st.lists(st.sampled_from(["a", "b", "*", "#"]), min_size=1, max_size=5).map(".".join)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [("compute", "compute"), ("compute.*", "compute.node-7"), ("compute.#", "compute"), ("#", "a.b.c"), ("#", "a"),
+     ("a.#.z", "a.z"), ("a.#.z", "a.b.c.z"), ("*.*", "a.b")],
+)  # fmt: skip
+def test_a_pattern_stands_for(pattern: str, name: str) -> None:
+    assert matches(pattern, name)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [("compute", "computer"), ("compute", "compute.node-7"), ("compute.*", "compute"), ("compute.*", "compute.a.b"),
+     ("a.#.z", "a.b"), ("*", "a.b"), ("a", "A"), ("comp*", "compute")],
+)  # fmt: skip
+def test_a_pattern_does_not_stand_for(pattern: str, name: str) -> None:
+    assert not matches(pattern, name)
+
+
+@given(WORDS, st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=5).map(".".join))
+def test_patterns_mean_what_they_mean_for_subscriptions(pattern: str, name: str) -> None:
+    trie: PatternTrie[str] = PatternTrie()
+    trie.add(pattern.encode(), "x")
+    assert matches(pattern, name) == (trie.match(name.encode()) == ("x",))
+
+
+@given(WORDS, WORDS)
+def test_a_pattern_that_is_allowed_has_no_topic_that_is_not(pattern: str, wanted: str) -> None:
+    if allows_pattern(pattern, wanted):
+        for length in range(1, 5):
+            for words in product(("a", "b", "c"), repeat=length):
+                name = ".".join(words)
+                assert not matches(wanted, name) or matches(pattern, name)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "wanted", "allowed"),
+    [("#", "#", True), ("a.#", "a.*", True), ("a.*", "a.#", False), ("a.*", "a.b", True), ("a.b", "a.*", False),
+     ("a.#", "#", False), ("*.x", "a.x", True), ("*", "#", False)],
+)  # fmt: skip
+def test_patterns_within_patterns(pattern: str, wanted: str, allowed: bool) -> None:
+    assert allows_pattern(pattern, wanted) is allowed
+
+
+def test_many_wildcards_cost_no_more_than_their_length() -> None:
+    assert not matches(".".join(["#", "a"] * 15), ".".join(["a"] * 200 + ["b"]))
+
+
+def test_a_right_is_of_its_verbs_its_exchanges_and_its_topics() -> None:
+    right = Right(frozenset(["call"]), ("compute.#",), ("nova",))
+    assert right.allows("call", "nova", "compute.node-7")
+    assert not right.allows("cast", "nova", "compute.node-7")
+    assert not right.allows("call", "", "compute.node-7")
+    assert not right.allows("call", "nova", "image")
+    assert Right(frozenset(["call"]), ("#",), ("*",)).allows("call", "any", "image")
+    assert Right(frozenset(["admin"]), ("summary",)).allows("admin", "", "summary")
+
+
+def test_without_a_right_nothing_is_allowed() -> None:
+    key = Key("idle", "K")
+    assert all(key.right_for(verb, "", "compute") is None for verb in ALL_VERBS)
+    assert all(EVERYTHING.allows(verb, "x", "a.b") for verb in ALL_VERBS) and EVERYTHING.everything
+    assert not Right(frozenset(ALL_VERBS), ("#",)).everything
+
+
+@pytest.mark.parametrize("identity", ["node-7", "node-7:compute:123", "node-7/9"])
+def test_identities_of_a_key_begin_with_its_name(identity: str) -> None:
+    assert Key("node-7", "K").may_be(identity)
+    assert not Key("node-70", "K").may_be(identity)
+    assert not Key("node", "K").may_be(identity)
+
+
+def test_identities_that_a_key_names_take_the_place_of_its_name() -> None:
+    key = Key("host-9", "K", identities=("api", "worker-*", "[x]?"))
+    assert all(map(key.may_be, ("api", "worker-1", "worker-", "[x]?")))
+    assert not any(map(key.may_be, ("host-9", "host-9:a", "api2", "x", "[x]y", "x?")))

@@ -1,0 +1,233 @@
+"""Each check finds the history that breaks it, names the ids, and leaves the one that does not alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rpcmq.drill.checks import Bounds, Checker, Verdict, check
+from rpcmq.drill.history import Event, What
+
+CALL = {"verb": "call", "topic": "t", "idempotent": False, "confirm": False, "timeout": 10.0}
+CAST = {"verb": "cast", "topic": "t", "idempotent": False, "confirm": True}
+
+Line = tuple[float, str, What, str, dict[str, Any]]
+
+
+def submit(at: float, id: str = "c-1", process: str = "c", **fields: Any) -> Line:
+    return at, process, What.SUBMIT, id, CALL | fields
+
+
+def cast(at: float, id: str = "c-1", process: str = "c", **fields: Any) -> Line:
+    return at, process, What.SUBMIT, id, CAST | fields
+
+
+def accept(at: float, id: str = "c-1", process: str = "c") -> Line:
+    return at, process, What.ACCEPT, id, {"consumers": 1}
+
+
+def start(at: float, process: str = "s", id: str = "c-1", topic: str = "t") -> Line:
+    return at, process, What.START, id, {"topic": topic, "attempt": 0}
+
+
+def finish(at: float, process: str = "s", id: str = "c-1") -> Line:
+    return at, process, What.FINISH, id, {"failed": False}
+
+
+def end(at: float, outcome: str = "ok", id: str = "c-1", process: str = "c", of: str | None = None) -> Line:
+    return at, process, What.END, id, {"outcome": outcome, "of": of}
+
+
+def fault(at: float, kind: str, target: str) -> Line:
+    return at, "drill", What.FAULT, kind, {"target": target}
+
+
+def healed(at: float, kind: str, target: str) -> Line:
+    return at, "drill", What.HEALED, kind, {"target": target}
+
+
+def declared(at: float, state: str, target: str = "s") -> Line:
+    return at, "router", What.DECLARED, target, {"state": state}
+
+
+def taken(at: float, count: int, target: str = "s") -> Line:
+    return at, "router", What.TAKEN, target, {"taken": count}
+
+
+def linked(at: float, process: str, resumed: bool = False, **fields: Any) -> Line:
+    return at, process, What.LINKED, "", {"resumed": resumed, **fields}
+
+
+def counted(at: float, **fields: int) -> Line:
+    return at, "router", What.COUNTED, "", {name.replace("_", " "): count for name, count in fields.items()}
+
+
+def verdict_on(*lines: Line, bounds: Bounds | None = None) -> Verdict:
+    return check([Event(*line) for line in lines], bounds)
+
+
+WELL = [submit(0), start(0.1), finish(0.2), end(0.3)]
+CONFIRMED = [cast(0), accept(0.1), end(0.1), start(0.2), finish(0.3)]
+KILLED = [submit(0), start(0.1), fault(1, "kill", "s")]
+BACK = [fault(1, "kill", "router"), healed(2, "kill", "router")]
+
+HOLDS: dict[str, list[Line]] = {
+    "a call": WELL,
+    "a confirmed cast": CONFIRMED,
+    "a cast that its sender did not wait for": [cast(0, confirm=False), start(0.2), finish(0.3)],
+    "a fanout to two": [cast(0, verb="fanout", confirm=False), start(0.2, "s1"), start(0.2, "s2")],
+    "an idempotent call run twice": [submit(0, idempotent=True), start(0.1, "s1"), start(0.2, "s2"), end(1)],
+    "a call whose caller died": [submit(0), fault(1, "kill", "c")],
+    "the kill of a service is told": [*KILLED, end(1.6, "link_lost")],
+    "the kill of a service is told late to one who is stopped": [
+        *KILLED, fault(1.1, "stop", "c"), healed(5, "stop", "c"), end(5.1, "link_lost"),
+    ],
+    "the kill of a service while the router is down": [
+        submit(0), fault(0.5, "kill", "router"), start(0.4), fault(1, "kill", "s"), healed(3, "kill", "router"),
+        end(3.4, "link_lost"),
+    ],
+    "the kill of a service before its caller has come back": [
+        submit(0), linked(0, "c"), start(0.1), *BACK, fault(2.1, "kill", "s"), linked(4, "c"), end(4, "link_lost"),
+    ],
+    "recovery": [*WELL, *BACK, submit(2.5, "c-2"), start(2.6, id="c-2"), end(3.0, id="c-2")],
+    "recovery of one who was done": [*WELL, (0.9, "c", What.DONE, "", {"left": 0}), *BACK, counted(99)],
+    "a stop that is declared in time": [fault(1, "stop", "s"), declared(13.1, "unresponsive"), healed(14, "stop", "s")],
+    "a stop seen by a router that was stopped itself": [
+        fault(1, "stop", "router"), healed(9, "stop", "router"), fault(9, "stop", "s"), declared(13, "unresponsive"),
+    ],
+    "work for one that answers again": [
+        *WELL, fault(1, "stop", "s"), declared(14, "unresponsive"), taken(14, 5), taken(20, 5), healed(20, "stop", "s"),
+        declared(20, "answering"), taken(21, 9),
+    ],
+    "a cast in the memory of a killed router": [
+        cast(0), accept(0.1), end(0.1), (1.0, "router", What.FORGOTTEN, "c-1", {}), *BACK,
+    ],
+    "a cast that was confirmed just before the router was killed": [cast(0), accept(0.1), end(0.1), *BACK],
+    "a cast that the router dropped and said so": [
+        cast(0), accept(0.1), end(0.1), (1.0, "router", What.SETTLE, "c-1", {"outcome": "link_lost"}),
+    ],
+    "a cast that the router counted as dropped": [cast(0), accept(0.1), end(0.1), counted(9, casts_dropped=1)],
+    "a cast that was refused": [cast(0), end(0.1, "overloaded")],
+    "a cast run again after its consumer died and the router restarted": [
+        *CONFIRMED, fault(0.5, "kill", "s"), *BACK, start(3, "s2"),
+    ],
+    "a cast run again after its consumer came back too late": [
+        *CONFIRMED, linked(0, "s"), *BACK, linked(3.5, "s"), start(3.2, "s2"),
+    ],
+    "a cast run again after its sender lost its session": [
+        *CONFIRMED, linked(0, "c"), linked(40, "c", away=35.0), start(41, "s2"),
+    ],
+    "a late answer that was counted": [submit(0), end(1, "timeout"), start(0.1), finish(2), counted(9, late_answers=1)],
+    "a session that starts over after too long": [linked(0, "c"), linked(50, "c", away=31.0)],
+    "a session that starts over because the router did": [linked(0, "c"), *BACK, linked(2.5, "c", away=1.5)],
+    "a session that is resumed": [linked(0, "c"), linked(5, "c", resumed=True, away=1.0)],
+    "an answer later than the timeout of one that was stopped": [
+        submit(0, timeout=1.0), fault(0.5, "stop", "c"), healed(9, "stop", "c"), end(9, "timeout"),
+    ],
+}  # fmt: skip
+
+BROKEN: dict[str, tuple[str, tuple[str, ...], list[Line]]] = {
+    "ends twice": ("ended twice", ("c-1",), [*WELL, end(0.4, "timeout")]),
+    "never ends": ("never ended", ("c-1",), [submit(0), start(0.1)]),
+    "a confirmation never comes": ("never ended", ("c-1",), [cast(0), start(0.1)]),
+    "a result without a handler": ("answered by nobody", ("c-1",), [submit(0), end(0.3)]),
+    "a call started twice": ("started twice", ("c-1",), [submit(0), start(0.1), start(0.2, "s2"), end(1)]),
+    "a call started twice though a consumer died": (
+        "started twice", ("c-1",), [submit(0), start(0.1), fault(0.2, "kill", "s"), start(0.3, "s2"), end(0.4)],
+    ),
+    "a cast started twice": ("started twice", ("c-1",), [*CONFIRMED, start(1, "s2")]),
+    "a cast started twice by the same": ("started twice", ("c-1",), [*CONFIRMED, *BACK, start(3)]),
+    "a cast started twice though its consumer was back in time": (
+        "started twice", ("c-1",), [*CONFIRMED, linked(0, "s"), *BACK, linked(2.5, "s"), start(3.2, "s2")],
+    ),
+    "a fanout started twice by one": (
+        "started twice", ("c-1",), [cast(0, verb="fanout", confirm=False), start(0.2, "s1"), start(0.3, "s1")],
+    ),
+    "the answer to another call": ("misrouted", ("c-1", "c-2"), [submit(0), start(0.1), end(0.3, of="c-2")]),
+    "the answer to another caller": ("misrouted", ("c-1",), [submit(0), start(0.1), end(0.3, process="d")]),
+    "run by another topic": ("misrouted", ("c-1",), [submit(0), start(0.1, topic="u"), end(0.3)]),
+    "run though nobody sent it": ("misrouted", ("c-9",), [*WELL, start(1, id="c-9")]),
+    "a confirmed cast that nobody runs": ("confirmed and lost", ("c-1",), [cast(0), accept(0.1), end(0.1)]),
+    "more casts lost than counted": (
+        "confirmed and lost", ("c-2",),
+        [cast(0), accept(0.1), end(0.1), cast(0, "c-2"), accept(0.1, "c-2"), end(0.1, id="c-2"),
+         counted(9, casts_dropped=1)],
+    ),
+    "a cast that was confirmed long before the router was killed": (
+        "confirmed and lost", ("c-1",),
+        [cast(0), accept(0.1), end(0.1), fault(9, "kill", "router"), healed(10, "kill", "router")],
+    ),
+    "a cast that is lost in silence": ("taken and lost", ("c-1",), [cast(0, confirm=False)]),
+    "a cast that was given back for a while and is lost": (
+        "taken and lost", ("c-1",),
+        [cast(0, confirm=False), (0.1, "router", What.SETTLE, "c-1", {"outcome": "overloaded"})],
+    ),
+    "a caller that keeps casts": ("not taken", ("c",), [*WELL, (9, "c", What.DONE, "", {"left": 3})]),
+    "the kill of a service is told late": ("told late", ("c-1",), [*KILLED, end(2.1, "link_lost")]),
+    "slow recovery": ("slow recovery", ("c",), [*WELL, *BACK, submit(2.5, "c-2"), start(5.2, id="c-2"),
+                                               end(5.3, id="c-2")]),
+    "no recovery": ("slow recovery", ("c",), [*WELL, *BACK, counted(9)]),
+    "declared unresponsive too early": (
+        "declared too early", ("s",), [fault(1, "stop", "s"), declared(4, "unresponsive"), healed(5, "stop", "s")],
+    ),
+    "declared lost too early": (
+        "declared too early", ("s",), [fault(1, "stop", "s"), declared(20, "away"), healed(21, "stop", "s")],
+    ),
+    "sent to one that is unresponsive": (
+        "sent to a silent process", ("c-1", "s"),
+        [submit(0), declared(1, "unresponsive"), (2.0, "router", What.DISPATCH, "c-1", {"to": "s", "attempt": 0}),
+         start(3), end(4)],
+    ),
+    "given to one that is unresponsive": (
+        "sent to a silent process", ("s",), [*WELL, declared(1, "unresponsive"), taken(1, 5), taken(2, 6)],
+    ),
+    "a session that is not resumed": ("not resumed", ("c",), [linked(0, "c"), linked(5, "c", away=1.0)]),
+    "overdue": ("overdue", ("c-1",), [submit(0, timeout=1.0), start(0.1), end(2.5, "timeout")]),
+    "a late answer that nobody counted": (
+        "answers not accounted for", (),
+        [submit(0), end(1, "timeout"), start(0.1), finish(2), counted(9, late_answers=0)],
+    ),
+    "the same id twice": ("history", ("c-1",), [*WELL, submit(1), end(2)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lines", HOLDS.values(), ids=HOLDS.keys())
+def test_what_is_promised_holds(lines: list[Line]):
+    assert verdict_on(*lines).violations == []
+
+
+@pytest.mark.parametrize(("name", "ids", "lines"), BROKEN.values(), ids=BROKEN.keys())
+def test_what_is_broken_is_found_by_name_and_ids(name: str, ids: tuple[str, ...], lines: list[Line]):
+    found = {v.check: v for v in verdict_on(*lines).violations}
+    assert name in found, found
+    assert found[name].ids == ids
+    assert all(id in found[name].text for id in ids)
+    assert str(found[name]).startswith(f"{name}: ")
+
+
+def test_figures():
+    verdict = verdict_on(
+        *WELL, submit(0.5, "c-2"), start(0.6, id="c-2"), fault(1, "kill", "s"), end(1.4, "link_lost", "c-2"),
+        cast(2, "c-3"), accept(2.1, "c-3"), end(2.1, id="c-3"), (2.5, "router", What.FORGOTTEN, "c-3", {}),
+        fault(3, "kill", "router"), healed(4, "kill", "router"), submit(4.1, "c-4"), start(4.2, "s2", "c-4"),
+        end(5.5, id="c-4"), counted(9, late_answers=2),
+    )  # fmt: skip
+    assert verdict.ok and verdict.to_dict()["violations"] == []
+    assert verdict.submitted == {"call": 3, "cast": 1}
+    assert verdict.ended == {"ok": 2, "link_lost": 1}
+    assert verdict.told == pytest.approx(0.4) and verdict.recovery == pytest.approx(1.5)
+    assert (verdict.lost, verdict.forgotten, verdict.late) == (0, 1, 2)
+
+
+def test_lost_doubled_and_misrouted_are_counted():
+    verdict = verdict_on(cast(0), accept(0.1), end(0.1), *([submit(1, "c-2"), start(1, id="c-2"), start(2, id="c-2"),
+                                                            end(3, id="c-2", of="c-1")]))  # fmt: skip
+    assert (verdict.lost, verdict.doubled, verdict.misrouted) == (1, 1, 1) and not verdict.ok
+
+
+def test_what_is_broken_is_known_at_once():
+    checker = Checker()
+    for line in (*WELL, end(0.4)):
+        checker.see(Event(*line))
+    assert [v.check for v in checker.verdict.violations] == ["ended twice"]

@@ -1,0 +1,146 @@
+"""The scenarios of docs/guarantees.md with real processes: short here, with the figures of the table where marked long.
+
+Each prints a line ``result {...}``; ``python -m rpcmq.drill.table`` makes the table of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gevent import subprocess
+
+from rpcmq.drill import scenario
+from rpcmq.drill.run import Drill, Result
+
+pytestmark = [pytest.mark.integration, pytest.mark.fault]
+
+#: Heartbeats so quick that short stops show what long ones do.
+QUICK = {"link_heartbeat_seconds": 0.3, "link_unresponsive_seconds": 1.5}
+
+Reported = Callable[[str, Result], Result]
+
+
+@pytest.fixture
+def reported(capsys: pytest.CaptureFixture[str]) -> Reported:
+    """Prints what was measured, and asserts that all held."""
+
+    def report(name: str, result: Result) -> Result:
+        with capsys.disabled():
+            print("\nresult", json.dumps(result.row(name)))
+        assert [str(violation) for violation in result.verdict.violations] == []
+        return result
+
+    return report
+
+
+def test_the_router_is_killed(reported: Reported):
+    result = reported("router killed", scenario.routers_killed(1, kills=2, count=2500, rate=600.0))
+    assert result.faults["kill"] == 2 and result.verdict.recovery > 0
+
+
+def test_services_are_killed(reported: Reported):
+    result = reported("services killed", scenario.services_killed(2, services=3, count=2500, rate=600.0))
+    assert result.faults["kill"] >= 2 and result.verdict.ended["ok"] > 1000
+
+
+def test_services_and_callers_are_stopped(reported: Reported):
+    result = scenario.stopped(3, 2500, lasts=(0.3, 3.0), every=0.8, rate=400.0, services=2, router=QUICK)
+    assert reported("stopped", result).faults["stop"] >= 2
+
+
+def test_callers_and_services_are_cut_off(reported: Reported):
+    result = scenario.partitioned(4, 2000, lasts=(0.1, 2.0), every=0.5, rate=350.0, services=2, router=QUICK)
+    assert sum(reported("partitioned", result).faults.values()) >= 4
+
+
+def test_a_slow_subscriber_hurts_itself_only(reported: Reported):
+    result = scenario.slow_subscriber(5, seconds=2.0, rate=1500.0)
+    figures = reported("slow subscriber", result).figures
+    assert figures["lost_alone"] == figures["lost_beside"] == 0
+    assert figures["named_after_seconds"] < 5
+
+
+def test_clients_come_and_go(reported: Reported):
+    figures = reported("churn", scenario.churn(6, connects=300)).figures
+    assert (figures["links_left"], figures["files_left"]) == (0, 0)
+
+
+def test_the_disk_is_full(reported: Reported, tmp_path: Path):
+    def fill(drill: Drill) -> Callable[[], None]:
+        # Writes fail with EFBIG as they would with ENOSPC; it needs no rights.
+        limits = resource.prlimit(drill.router.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+        return lambda: resource.prlimit(drill.router.pid, resource.RLIMIT_FSIZE, limits) and None
+
+    result = reported("disk full", scenario.disk_full(7, 2500, tmp_path / "log", fill))
+    assert result.figures["log_dropped"] > 0 and result.figures["log_written"] > 0
+    assert "File too large" in result.figures["log_problem"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small file system")
+def test_a_small_file_system_is_full(reported: Reported, tmp_path: Path):
+    spool = tmp_path / "log"
+    spool.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(spool)], stderr=subprocess.PIPE, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"cannot mount: {mounted.stderr.decode()}")
+
+    def fill(drill: Drill) -> Callable[[], None]:
+        (spool / "filler").write_bytes(b"")
+        with pytest.raises(OSError, match="No space left"):
+            fill_up(spool / "filler")
+        return (spool / "filler").unlink
+
+    try:
+        result = reported("disk full", scenario.disk_full(8, 2500, spool, fill))
+    finally:
+        subprocess.run(["umount", "--lazy", str(spool)], check=True)
+    assert result.figures["log_dropped"] > 0
+    assert "No space left" in result.figures["log_problem"]
+
+
+def fill_up(path: Path) -> None:
+    with open(path, "ab", buffering=0) as file:
+        file.writelines(b"x" * 1024 for _ in range(10_000))
+
+
+def test_all_verbs_for_a_while(reported: Reported):
+    figures = reported("soak", scenario.soak(9, seconds=6.0, settle_seconds=3.0, rate=150.0, idle_seconds=2.0)).figures
+    assert figures["stuck"] == 0
+    assert set(figures["rss_drift_percent"]) == {"router", "s0", "s1", "e0", "c0"}
+
+
+# --- with the figures of the table --------------------------------------------------------------
+
+LONG: dict[str, Callable[[], Result]] = {
+    "router killed": lambda: scenario.routers_killed(101, kills=20, count=200_000),
+    "services killed": lambda: scenario.services_killed(102, services=6, count=200_000),
+    "stopped": lambda: scenario.stopped(103, 100_000, lasts=(1.0, 20.0), every=5.0, rate=500.0),
+    "partitioned": lambda: scenario.partitioned(104, 100_000, lasts=(0.5, 20.0), every=4.0, rate=500.0),
+    "slow subscriber": lambda: scenario.slow_subscriber(105, seconds=300.0, rate=20_000.0),
+    "churn": lambda: scenario.churn(106, connects=10_000),
+    "soak": lambda: scenario.soak(107, seconds=1800.0, settle_seconds=300.0, rate=300.0),
+}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("name", LONG)
+def test_with_the_figures_of_the_table(name: str, reported: Reported):
+    figures: dict[str, Any] = reported(name, LONG[name]()).figures
+    if name == "slow subscriber":
+        assert figures["p99_beside_ms"] <= 1.2 * figures["p99_alone_ms"] and figures["named_after_seconds"] <= 5
+        # What may wait for one subscriber, and what a router's allocator keeps of it.
+        assert figures["router_rss_growth_mib"] <= 2 * 16
+    if name == "churn":
+        assert (figures["links_left"], figures["files_left"]) == (0, 0) and figures["rss_growth_percent"] <= 10
+    if name == "soak":
+        assert max(figures["rss_drift_percent"].values()) < 5 and figures["stuck"] == 0
+        assert max(figures["idle_cpu_percent"].values()) < 2

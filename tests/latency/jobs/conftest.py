@@ -1,0 +1,33 @@
+"""The one Spark session of the whole suite: whatever needs Spark is tested in this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rpcmq.errors import NotInstalled
+from rpcmq.latency.jobs.session import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Quick to start and quick with a few rows. Under it ``session`` starts nothing: a command that runs in this process
+#: gets this one.
+QUICK = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.memory": "1g",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Spark, on one core."""
+    try:
+        with session("rpcmq tests", "local[1]", **QUICK) as started:
+            yield started
+    except NotInstalled as error:
+        pytest.skip(str(error))

@@ -1,0 +1,111 @@
+"""Streams as processes of their own: the driver and its Java, which are to leave nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import gevent
+from gevent import subprocess
+
+from tests.server.daemons import COMMAND, Daemon, environment
+
+#: Seconds for what takes ten on a machine that has nothing else to do.
+PATIENCE = 100.0
+
+
+class Group(Daemon):
+    """A stream as a process, with a process group of its own: the driver and its Java."""
+
+    def kill(self) -> None:
+        """Kill -9 of all of it, and wait until there is nothing left."""
+        self._end_group()
+        self.process.wait(PATIENCE)
+        with gevent.Timeout(PATIENCE, AssertionError("processes are left behind")):
+            while self.members:
+                gevent.sleep(0.02)
+
+    def _end_group(self) -> None:
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+    @property
+    def members(self) -> list[int]:
+        """What lives of the group."""
+        found = []
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                _, _, rest = path.read_text().rpartition(") ")
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            state, _, group = rest.split()[:3]
+            if int(group) == self.process.pid and state != "Z":
+                found.append(int(path.parent.name))
+        return found
+
+    def ended(self) -> int:
+        """Its exit code, when it has ended by itself with all that belongs to it."""
+        with gevent.Timeout(PATIENCE, AssertionError(f"still runs: {self.records[-3:]}")):
+            code = self.process.wait()
+            self._reader.join()
+            while self.members:
+                gevent.sleep(0.02)
+        return int(code)
+
+    def heard(self, event: str, **fields: Any) -> dict[str, Any]:
+        """The first record of ``event``."""
+        with gevent.Timeout(PATIENCE, AssertionError(f"no {event}: {self.records}")):
+            while True:
+                for record in self.records:
+                    if record["event"] == event and fields.items() <= record.items():
+                        return record
+                assert not self._reader.dead, self.records
+                self._more.wait()
+                self._more.clear()
+
+    def close(self) -> None:
+        """End it, whatever it does."""
+        self.kill()
+        super().close()
+
+
+@contextmanager
+def streaming(log: Path, out: Path, *flags: str) -> Iterator[Group]:
+    """``rpcmq latency stream`` as an operator runs it."""
+    command = [*COMMAND, "latency", "stream", "--log", str(log), "--out", str(out), "--master", "local[1]"]
+    with _started([*command, "--log-format", "json", "--log-level", "debug", *flags], out) as group:
+        yield group
+
+
+def killed_where(log: Path, out: Path, where: str, batch: int) -> None:
+    """Run a stream until that batch is ``written``, or ``counted``, and kill it there."""
+    program = [sys.executable, "-m", "tests.latency.jobs.streams", str(log), str(out), where, str(batch)]
+    with _started(program, out) as group:
+        group.heard("standing still", where=where, batch=batch)
+
+
+@contextmanager
+def _started(command: list[str], out: Path) -> Iterator[Group]:
+    # Java that is killed leaves its files behind.
+    scratch = out.with_name("scratch")
+    scratch.mkdir(exist_ok=True)
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=environment(TMPDIR=str(scratch)),
+        start_new_session=True,
+    )
+    group = Group(process)
+    try:
+        yield group
+    finally:
+        group.close()

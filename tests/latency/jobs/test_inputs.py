@@ -1,0 +1,127 @@
+"""What the commands ask of a log, with Spark, and two of them from end to end."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import pytest
+
+from rpcmq.cli.exit_codes import ExitCode
+from rpcmq.cli.latency_compare import compare
+from rpcmq.cli.latency_trace import trace
+from rpcmq.cli.options import State
+from rpcmq.latency.analysis.series import METHOD
+from rpcmq.latency.jobs.inputs import opened, trace_rows
+from rpcmq.latency.jobs.store import write_cells
+from rpcmq.latency.selection import Selection
+from tests.latency.logs import rows, ship
+from tests.latency.spools import BOOT, Sent, many, spooled
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COUNT = 600
+START = BOOT / 1000
+
+
+def counted(found: Any, by: tuple[str, ...]) -> Counter[tuple[Any, ...]]:
+    return Counter({tuple(each.key[name] for name in by): each.records for each in found})
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Records of two minutes, some of them of calls whose end nobody knows."""
+    directory = tmp_path_factory.mktemp("log")
+    spooled(directory, [*many(1, COUNT // 2), *many(COUNT // 2 + 1, COUNT // 2, at=61.0)], segment=1)
+    ship(directory)
+    return directory
+
+
+def test_cells_of_a_log_answer_as_its_records_do(spark: SparkSession, log: Path) -> None:
+    expected = rows(log)
+    with opened(spark, Selection(log)) as found:
+        assert found.account is not None
+        assert (found.account.counted, found.methods) == (COUNT, len({(r["topic"], r["method"]) for r in expected}))
+        # A log of a minute has windows of two seconds: 30 of them.
+        assert (found.window_seconds, found.coarse_window) == (5, 5)
+        seen = [r["recv_at"] / 1e6 for r in expected]
+        assert (found.begin, found.end) == (min(seen) // 5 * 5, max(seen) // 5 * 5 + 5)
+        methods, windows = found.in_windows(1000)
+        assert counted(methods, METHOD) == Counter(tuple(r[name] for name in METHOD) for r in expected)
+        assert sum(each.records for each in windows) == COUNT
+        assert [each.window for each in windows] == sorted(each.window or 0 for each in windows)
+        # With more methods than are wanted by window, those with the most total time.
+        whole, some = found.in_windows(2)
+        assert counted(whole, METHOD) == counted(methods, METHOD)
+        busiest = sorted(whole, key=lambda each: -each.total.sum)[:2]
+        assert {tuple(each.key.values()) for each in some} == {tuple(each.key.values()) for each in busiest}
+        assert sum(each.records for each in some) == sum(each.records for each in busiest)
+
+        calls, newest = found.answered_calls()
+        ok = [r for r in expected if (r["kind"], r["outcome"]) == ("call", "ok")]
+        assert counted(calls, METHOD) == Counter(tuple(r[name] for name in METHOD) for r in ok)
+        for name, end in newest.items():
+            last = max(r["recv_at"] for r in ok if tuple(r[part] for part in METHOD) == name) / 1e6
+            assert end - found.window_seconds <= last < end
+
+
+def test_a_selection_is_of_time_and_values(spark: SparkSession, log: Path) -> None:
+    topic = Selection(log, where={"topic": "topic-1"})
+    with opened(spark, topic) as found:
+        assert {each.key["topic"] for each in found.series(METHOD)} == {"topic-1"}
+    early = Selection(log, until=START + 30)
+    with opened(spark, early) as found:
+        assert sum(each.records for each in found.series(())) == COUNT // 2
+    with opened(spark, Selection(log, since=START + 3600)) as found:
+        assert (found.methods, found.begin, found.end) == (0, 0, 0)
+        assert found.in_windows(10) == ([], [])
+
+
+def test_stored_cells_answer_as_the_log_does(spark: SparkSession, log: Path, tmp_path: Path) -> None:
+    with opened(spark, Selection(log)) as found:
+        write_cells(found.cells, tmp_path / "cells")
+        expected = counted(found.series(METHOD), METHOD)
+    with opened(spark, Selection(tmp_path / "cells")) as found:
+        assert (found.account, found.records) == (None, None)
+        assert counted(found.series(METHOD), METHOD) == expected
+        assert found.unknown(5) == []
+    with opened(spark, Selection(tmp_path / "cells", where={"topic": "topic-2"})) as found:
+        assert {each.key["topic"] for each in found.series(METHOD)} == {"topic-2"}
+
+
+def test_a_trace_is_found_by_either_id(spark: SparkSession, log: Path) -> None:
+    row = next(row for row in rows(log) if row["trace_id"])
+    by_trace, account = trace_rows(spark, Selection(log), row["trace_id"], 10)
+    assert by_trace == [row]
+    assert account.counted == COUNT
+    id = f"{row['origin_router']}:{row['origin_link']}:{row['origin_seq']}"
+    assert row in trace_rows(spark, Selection(log), id, 10)[0]
+
+
+def run(command: click.Command, *arguments: str) -> int:
+    return command.main(arguments, obj=State(None), standalone_mode=False) or 0
+
+
+def test_compare_and_trace_from_end_to_end(
+    spark: SparkSession, log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The same calls with ten times the time at the server.
+    slow = [Sent(s.seq, s.at, s.queued, s.served * 10, s.outcome) for s in many(1, 12_000)]
+    fast = [Sent(s.seq, s.at, s.queued, s.served, s.outcome) for s in many(1, 12_000)]
+    for name, records in (("slow", slow), ("fast", fast)):
+        spooled(tmp_path / name, records)
+        ship(tmp_path / name)
+
+    assert run(compare, str(tmp_path / "fast"), str(tmp_path / "slow"), "--fail-if", "p99 > +100%", "--json") == 11
+    what = json.loads(capsys.readouterr().out)
+    assert what["limits"][0]["checked"] == len(what["limits"][0]["exceeded"]) == 35
+    assert run(compare, str(tmp_path / "slow"), str(tmp_path / "fast"), "--fail-if", "p99 > +1%") == ExitCode.OK
+    assert "quicker" in capsys.readouterr().out
+
+    row = next(row for row in rows(log) if row["trace_id"])
+    assert run(trace, row["trace_id"], "--log", str(log)) == ExitCode.OK
+    assert f"{row['topic']}.{row['method']}" in capsys.readouterr().out

@@ -1,0 +1,74 @@
+"""The report in short."""
+
+from __future__ import annotations
+
+import pytest
+
+from rpcmq.latency.report import Report, summary
+from rpcmq.latency.report.text import COLUMNS
+from tests.latency.report import reports
+
+
+def hostile() -> Report:
+    of = reports.unbalanced(reports.report(300, 14, 4))
+    of.log = "/" + "d" * 300
+    for each in of.methods:
+        each.key = {"exchange": "e\x1b[31m" * 40, "topic": "t\n" * 80, "method": "\u202em" * 90}
+        each.outcomes = {"ok": 10**12, "timeout": 10**12}
+    of.account.shipped = of.account.counted = 10**15
+    return of
+
+
+@pytest.mark.parametrize(
+    "report",
+    [reports.report(0), reports.report(1, 1, 1), reports.unbalanced(reports.report(3_000, 30, 20)), hostile()],
+    ids=["none", "one", "much", "hostile"],
+)
+def test_fits_a_terminal(report: Report) -> None:
+    text = summary(report)
+    assert text.endswith("\n")
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= COLUMNS
+    assert all(line.isprintable() for line in lines)
+
+
+def test_says_the_account_first() -> None:
+    lines = summary(reports.report(3_000, 3, 5)).splitlines()
+    assert lines[1] == "Account OK: 3,000 rows shipped = 3,000 counted + 0 set aside"
+    lines = summary(reports.unbalanced(reports.report(3_000, 3, 5))).splitlines()
+    assert lines[1] == "Account DOES NOT BALANCE: 9,633 rows shipped is not 3,000 counted + 6,200 set aside"
+    assert lines[2].startswith("  3 files set aside, 219 holes (150 dropped by routers), 2 missing segments")
+
+
+def test_names_three_findings() -> None:
+    text = " ".join(summary(reports.report(3_000, 3, 5)).split())
+    assert [each.what in text for each in reports.findings()] == [True, True, True, False]
+
+
+def test_methods_with_their_percentiles() -> None:
+    of = reports.report(3_000, 3, 5)
+    lines = summary(of).splitlines()
+    [head] = [number for number, line in enumerate(lines) if line.startswith("method ")]
+    assert lines[head].split() == ["method", "records", "rate", "errors", "p50", "p95", "p99", "max"]
+    assert len(lines) == head + 4
+    first = of.methods[0]
+    p50 = first.total.quantile(0.5)
+    assert p50 is not None
+    assert lines[head + 1].startswith(f"{first.key['exchange']}/{first.key['topic']}.{first.key['method']} ")
+    assert f"{first.records:,}" in lines[head + 1]
+    assert f" {p50 / 1000:.3g}" in lines[head + 1]
+
+
+def test_n_too_small() -> None:
+    assert summary(reports.report(1, 1, 1)).count("n too small") == 3
+
+
+def test_what_is_left_out() -> None:
+    assert "20 more methods; these have the most total time\n" in summary(reports.report(3_000, 30, 5))
+
+
+def test_nothing() -> None:
+    assert summary(reports.report(0)).splitlines() == [
+        "/var/lib/rpcmq: no records",
+        "Account OK: 0 rows shipped = 0 counted + 0 set aside",
+    ]

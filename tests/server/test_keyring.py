@@ -1,0 +1,172 @@
+"""The directory of authorised keys: strict about each file, live, and never half read."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from rpcmq.core.rights import EVERYTHING, Key, Right
+from rpcmq.errors import ConfigError
+from rpcmq.server.keyring import Keyring, read_authorised, summary, to_toml
+from rpcmq.transport.curve import new_pair
+
+PUBLIC = new_pair()[0]
+FILE = f"""
+name = "node-7"
+public = "{PUBLIC}"
+owner = "ops@example.org"
+expires = 2027-01-01T00:00:00Z
+identities = ["node-7", "worker-*"]
+max_links = 10
+messages_per_second = 1000
+
+[[rights]]
+verbs = ["serve"]
+topics = ["compute", "compute.node-7"]
+exchanges = ["nova"]
+
+[[rights]]
+verbs = ["call", "cast"]
+topics = ["#"]
+"""
+
+
+def written(folder: Path, text: str, name: str = "node-7") -> str:
+    path = folder / f"{name}.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_file_says_all_of_a_key(tmp_path: Path) -> None:
+    found = read_authorised(written(tmp_path, FILE))
+    assert found.until == datetime(2027, 1, 1, tzinfo=UTC).timestamp()
+    assert found.is_valid(found.until - 1) and not found.is_valid(found.until)
+    rights = (
+        Right(frozenset(["serve"]), ("compute", "compute.node-7"), ("nova",)),
+        Right(frozenset(["call", "cast"]), ("#",)),
+    )
+    expires = "2027-01-01T00:00:00+00:00"
+    key = Key("node-7", PUBLIC, rights, ("node-7", "worker-*"), "ops@example.org", expires, 10, 1000)
+    assert found.key == key
+    assert summary(key) == "serve [nova] compute,compute.node-7; call,cast #"
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        Key("a", PUBLIC, (EVERYTHING,)),
+        Key("a", PUBLIC, owner='He said "no" \\ \n'),
+        Key("a", PUBLIC, (Right(frozenset(["call"]), ("x",), ("", "nova")),), ("a", "b*"), "o", "", 3, 0.5),
+    ],
+)
+def test_what_is_written_is_what_is_read(tmp_path: Path, key: Key) -> None:
+    assert read_authorised(written(tmp_path, to_toml(key, None), "a")).key == key
+    until = datetime(2030, 5, 6, 7, 8, 9, tzinfo=UTC)
+    assert read_authorised(written(tmp_path, to_toml(key, until), "a")).until == until.timestamp()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ('name = "node-7"', 'name = "node-8"', "name = 'node-8': expected 'node-7', as the file is called"),
+        (f'public = "{PUBLIC}"', "", "public is missing"),
+        (PUBLIC, "~" * 40, "public: .* is no key"),
+        ('owner = "ops@example.org"', "owner = 7", "owner = 7: expected str"),
+        ('owner = "ops@example.org"', 'ownr = "x"', "ownr: unknown"),
+        ("expires = 2027-01-01T00:00:00Z", "expires = 2027-01-01T00:00:00", "expires = .*with its offset"),
+        ("expires = 2027-01-01T00:00:00Z", "expires = 2027-01-01", "expires = .*: expected datetime"),
+        ('["node-7", "worker-*"]', "[]", r"identities = \[\]: expected a list of texts"),
+        ('["node-7", "worker-*"]', "[7]", r"identities = \[7\]"),
+        ("max_links = 10", "max_links = true", "max_links = True"),
+        ("max_links = 10", "max_links = -1", "max_links = -1: expected 0 or more"),
+        ("messages_per_second = 1000", 'messages_per_second = "x"', "messages_per_second = 'x': expected int or float"),
+        ('verbs = ["serve"]', 'verbs = ["srve"]', r"rights\[0\].verbs: 'srve' is unknown; known: call"),
+        ('verbs = ["serve"]', "", r"rights\[0\].verbs is missing"),
+        ('topics = ["#"]', "", r"rights\[1\].topics is missing"),
+        ('topics = ["#"]', 'topics = ["a..b"]', r"rights\[1\].topics: 'a..b' is no pattern"),
+        ('topics = ["#"]', 'topics = "#"', r"rights\[1\].topics = '#': expected a list"),
+        ('topics = ["#"]', 'topics = ["#"]\ntopic = 1', r"rights\[1\].topic: unknown"),
+        ('name = "node-7"', 'name = "node-7', "not valid TOML"),
+    ],
+)
+def test_what_is_wrong_names_file_and_key(tmp_path: Path, old: str, new: str, expected: str) -> None:
+    assert FILE.count(old) == 1
+    path = written(tmp_path, FILE.replace(old, new))
+    with pytest.raises(ConfigError, match=expected) as caught:
+        read_authorised(path)
+    assert str(caught.value).startswith(path)
+
+
+def names(keyring: Keyring) -> set[str]:
+    return {key.name for key in keyring.valid.values()}
+
+
+def added(folder: Path, name: str, until: datetime | None = None) -> str:
+    return written(folder, to_toml(Key(name, new_pair()[0], (EVERYTHING,)), until), name)
+
+
+def test_files_that_come_change_and_go(tmp_path: Path) -> None:
+    added(tmp_path, "a")
+    keyring = Keyring(str(tmp_path))
+    assert keyring.read() == [] and keyring.changed(0.0) and names(keyring) == {"a"}
+    assert not keyring.changed(0.0)
+    added(tmp_path, "b")
+    (tmp_path / "notes.txt").write_text("not a key")
+    assert keyring.read() == [] and keyring.changed(0.0) and names(keyring) == {"a", "b"}
+    added(tmp_path, "a")
+    before = set(keyring.valid)
+    assert keyring.read() == [] and keyring.changed(0.0) and set(keyring.valid) != before
+    (tmp_path / "a.toml").unlink()
+    assert keyring.read() == [] and keyring.changed(0.0) and names(keyring) == {"b"}
+
+
+def test_a_key_expires_while_nothing_else_happens(tmp_path: Path) -> None:
+    until = datetime(2030, 1, 1, tzinfo=UTC)
+    added(tmp_path, "a", until)
+    keyring = Keyring(str(tmp_path))
+    keyring.read()
+    assert keyring.changed(until.timestamp() - 1)
+    (public,) = keyring.valid
+    assert keyring.why_not(public) == ""
+    assert keyring.changed(until.timestamp()) and not keyring.valid
+    assert keyring.why_not(public) == "key 'a' has expired"
+    assert keyring.why_not("other") == "unknown key"
+
+
+def test_a_file_that_goes_wrong_leaves_its_key_and_is_said_once(tmp_path: Path) -> None:
+    path = added(tmp_path, "a")
+    keyring = Keyring(str(tmp_path))
+    keyring.read()
+    keyring.changed(0.0)
+    Path(path).write_text("name = ")
+    (problem,) = keyring.read()
+    assert problem.startswith(path)
+    assert keyring.read() == [] and not keyring.changed(0.0) and names(keyring) == {"a"}
+    Path(path).unlink()
+    assert keyring.read() == [] and keyring.changed(0.0) and not keyring.valid
+
+
+def test_one_key_has_one_file(tmp_path: Path) -> None:
+    public = new_pair()[0]
+    written(tmp_path, to_toml(Key("a", public), None), "a")
+    written(tmp_path, to_toml(Key("b", public, (EVERYTHING,)), None), "b")
+    keyring = Keyring(str(tmp_path))
+    (problem,) = keyring.read()
+    assert "b.toml: public: is the key of" in problem
+    keyring.changed(0.0)
+    assert names(keyring) == {"a"}
+
+
+def test_a_folder_that_is_gone_is_said_and_changes_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "authorized"
+    folder.mkdir()
+    added(folder, "a")
+    keyring = Keyring(str(folder))
+    keyring.read()
+    keyring.changed(0.0)
+    folder.rename(tmp_path / "elsewhere")
+    (problem,) = keyring.read()
+    assert "cannot be read" in problem
+    assert keyring.read() == [] and not keyring.changed(0.0) and names(keyring) == {"a"}
