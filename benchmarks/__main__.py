@@ -34,7 +34,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     sizes.BENCHMARK,
     direct.BENCHMARK,
     legacy.BENCHMARK,
-    dispatch_log.BENCHMARK,
+    *dispatch_log.BENCHMARKS,
     latency.BENCHMARK,
     *security.BENCHMARKS,
     *growth.BENCHMARKS,

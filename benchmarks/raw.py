@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any, NoReturn
 
 import zmq
@@ -50,6 +50,8 @@ class _Dealer:
 def _drive(send: Callable[[int], None], receive: Callable[[int], int]) -> None:
     """For each command, keep ``width`` calls outstanding for ``seconds`` and say how that went.
 
+    With ``pause``, wait for so many seconds before new ones are sent.
+
     Args:
         send: sends so many requests.
         receive: waits for answers, of which so many are outstanding, and returns how many came.
@@ -57,7 +59,7 @@ def _drive(send: Callable[[int], None], receive: Callable[[int], int]) -> None:
     say("ready")
     while True:
         command = commands().get()
-        width = command["width"]
+        width, pause = command["width"], command.get("pause", 0.0)
         meter = Meter(command["seconds"])
         # When how many were sent, and when how many came back: looked at when it is over, because to
         # do so for each message would slow down those more who send one at a time.
@@ -69,6 +71,9 @@ def _drive(send: Callable[[int], None], receive: Callable[[int], int]) -> None:
             came = receive(outstanding)
             now = perf_counter()
             back.append((now, came))
+            if pause:
+                sleep(pause)
+                now = perf_counter()
             if now < meter.end:
                 sent.append((now, came))
                 send(came)

@@ -229,7 +229,7 @@ class RouterSettings:
         30.0, _seconds(0, _DAY), "seconds that SIGTERM waits for what is running to finish", live=True
     )
     recovery_seconds: float = _setting(
-        1.0, _seconds(0, 3600), "seconds after a start in which links come back before casts are routed"
+        2.5, _seconds(0, 3600), "seconds after a start in which links come back before casts are routed"
     )
     io_threads: int = _setting(1, _integer(1, 64), "ZeroMQ I/O threads")
     insecure: bool = _setting(False, _FLAG, "listen beyond this host without keys: whoever gets there can do anything")
@@ -383,6 +383,13 @@ class ClientConfig:
     format: str = _setting("pickle", _choice("pickle", "json", "dill"), "payload format tried first")
     allow: tuple[str, ...] = _setting((), _GLOBALS, "globals that a received pickle may name")
     accept_dill: bool = _setting(False, _FLAG, "load dill, which runs any code its sender likes")
+    trust_file: str = _setting(
+        "", _OPTIONAL_PATH, "what each topic's payloads may be: formats, globals, signatures; docs/security.md"
+    )
+    trust_audit: str = _setting(
+        "", _OPTIONAL_PATH, "file to note in what each topic's pickles really name, in the form of a trust_file"
+    )
+    mac_file: str = _setting("", _OPTIONAL_PATH, "keys to sign payloads with, as `rpcmq trust key` makes it")
     cast_window: int = _setting(1_000, _COUNT, "casts not yet confirmed after which the next one waits", env=False)
     cast_window_bytes: int = _setting(
         16 * MIB, _BYTES, "bytes of casts not yet confirmed after which the next one waits", env=False

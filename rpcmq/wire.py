@@ -115,6 +115,7 @@ class Flag:
     STREAM = 0x0040
     ANSWER_WANTED = 0x0080
     ACCEPTS_DILL = 0x0100
+    SEALED = 0x0200
 
 
 class Header(NamedTuple):

@@ -110,6 +110,9 @@ def test_only_the_settings_of_a_deployment_have_client_variables():
         "RPCMQ_FORMAT",
         "RPCMQ_ALLOW",
         "RPCMQ_ACCEPT_DILL",
+        "RPCMQ_TRUST_FILE",
+        "RPCMQ_TRUST_AUDIT",
+        "RPCMQ_MAC_FILE",
     }
 
 

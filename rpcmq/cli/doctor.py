@@ -129,18 +129,33 @@ def _keys(config: RouterConfig) -> Iterator[Finding]:
     except ConfigError as error:
         yield Finding(FAIL, "router key", str(error), f"see that {root / ROUTER_KEY} is there, whole and of mode 600")
     for directory in (root, root / AUTHORIZED):
-        mode = stat.S_IMODE(directory.stat().st_mode) if directory.is_dir() else 0
+        mode = _mode(directory)
         if mode & 0o022:
             text = f"{directory} has mode {mode:04o}: others can authorise keys"
             yield Finding(FAIL, "folder", text, f"chmod 700 {directory}")
         elif mode & 0o055:
             yield Finding(WARN, "folder", f"{directory} has mode {mode:04o}", f"chmod 700 {directory}")
-    for secret in sorted(root.glob("*.key")):
-        if stat.S_IMODE(secret.stat().st_mode) & 0o077 and secret.name != ROUTER_KEY:
+    for secret in sorted(_secrets(root)):
+        if _mode(secret) & 0o077 and secret.name != ROUTER_KEY:
             yield Finding(
                 FAIL, "client key", f"{secret} can be read by others", f"chmod 600 {secret}, or delete it here"
             )
     yield from _authorised(root)
+
+
+def _mode(path: Path) -> int:
+    """Its permissions; none if it cannot be looked at: who has to read it says why."""
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except OSError:
+        return 0
+
+
+def _secrets(root: Path) -> list[Path]:
+    try:
+        return list(root.glob("*.key"))
+    except OSError:
+        return []
 
 
 def _authorised(root: Path) -> Iterator[Finding]:

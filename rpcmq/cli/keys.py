@@ -13,11 +13,12 @@ import click
 
 from rpcmq.cli.options import State, json_option
 from rpcmq.cli.output import Output, add_row, print_json, table
+from rpcmq.cli.text import plain
 from rpcmq.core.rights import ALL_VERBS, EVERYTHING, Key, Right
 from rpcmq.errors import ConfigError, UsageError
 from rpcmq.server.keyring import AUTHORIZED, ROUTER_KEY, Keyring, read_authorised, summary, to_toml
 from rpcmq.transport.curve import check_libzmq, is_key, new_pair
-from rpcmq.transport.key_files import KeyFile, is_name, read_key_file, write_private
+from rpcmq.transport.key_files import KeyFile, check_folder, is_name, read_key_file, write_private
 
 __all__ = ["init_command", "keys_command"]
 
@@ -38,9 +39,12 @@ _folder_option = click.option(
 
 
 def _make_folder(path: Path) -> None:
+    """A folder of our own; one that is there stays as it is, and nobody else may be able to write there."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        path.chmod(0o700)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700)
+    except FileExistsError:
+        check_folder(path)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be made: {error.strerror}") from None
 
@@ -84,7 +88,7 @@ def init_command(state: State, folder: str, listen: str, client: str, owner: str
     config = root / _CONFIG
     write_private(
         config,
-        f'# rpcmq router --config {config}\n[router]\nlisten = "{listen}"\n\n'
+        f'# rpcmq router --config {config}\n[router]\nlisten = "{_quoted(listen)}"\n\n'
         f'[security]\nkeys = "{_quoted(str(root.resolve()))}"\n',
     )
     if state.json:
@@ -259,7 +263,7 @@ def list_command(state: State, folder: str) -> None:
             add_row(made, cells, "red" if late else "")
         output.print(made)
         for problem in problems:
-            output.print(problem, style="red", markup=False)
+            output.print(plain(problem), style="red", markup=False)
 
 
 def _listed(folder: str) -> tuple[list[dict[str, Any]], list[str]]:

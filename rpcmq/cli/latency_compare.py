@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rpcmq.latency.analysis.account import Account
     from rpcmq.latency.analysis.compare import Comparison, MethodShift, Shift
     from rpcmq.latency.analysis.limits import Excess, Limit, Verdict
-    from rpcmq.latency.analysis.series import Series
+    from rpcmq.latency.analysis.series import Key, Series
 
 __all__ = ["compare"]
 
@@ -129,22 +129,26 @@ def _compared(
     smallest: float,
     seed: int,
     master: str | None,
-) -> tuple[Comparison, list[Account | None]]:
+) -> tuple[Comparison, list[Account]]:
     whole: list[list[Series]] = []
     windows: list[list[Series]] = []
-    accounts: list[Account | None] = []
+    accounts: list[Account] = []
     with spark("compare", master) as session:
         from rpcmq.latency.analysis.compare import compare
-        from rpcmq.latency.jobs.inputs import opened
+        from rpcmq.latency.analysis.series import METHOD
+        from rpcmq.latency.jobs.inputs import Figures, opened
 
+        busiest: list[Key] = []
         for side, name in zip(sides, names, strict=True):
             with opened(session, side) as found:
-                # Of both sides the same methods.
-                methods, in_windows = found.in_windows(_IN_WINDOWS, like=windows[0] if windows else ())
-                if not methods:
+                if not found.methods:
                     raise RpcError(f"{name}: no records in that range, with those filters")
-                whole.append(methods)
-                windows.append(in_windows)
+                # Of both sides the same methods.
+                busiest = busiest or found.methods[:_IN_WINDOWS]
+                wanted = {"all": Figures(METHOD), "windows": Figures(METHOD, found.coarse_window, busiest)}
+                answered = found.series(wanted)
+                whole.append(answered["all"])
+                windows.append(answered["windows"])
                 accounts.append(found.account)
     comparison = compare(*whole, *windows, measure=measure, percentiles=percentiles, smallest=smallest, seed=seed)
     return comparison, accounts
@@ -152,7 +156,7 @@ def _compared(
 
 def _show(
     names: tuple[str, str],
-    accounts: Sequence[Account | None],
+    accounts: Sequence[Account],
     comparison: Comparison,
     verdicts: Sequence[Verdict],
     top: int,
@@ -161,7 +165,7 @@ def _show(
 
     output = Output()
     for letter, name, account in zip("AB", names, accounts, strict=True):
-        click.echo(plain(f"{letter}: {name}" + ("" if account is None else f": {account_line(account)}")))
+        click.echo(plain(f"{letter}: {name}: {account_line(account)}"))
     matter = [each for each in comparison.methods if each.matters]
     shown = comparison.methods[: max(top, len(matter))]
     made = table("", "method", "what", ">A", ">B", ">change", "95 % interval", ">n A", ">n B", "mark")
@@ -243,12 +247,12 @@ def _excess(limit: Limit, excess: Excess) -> str:
 
 def _as_json(
     names: tuple[str, str],
-    accounts: Sequence[Account | None],
+    accounts: Sequence[Account],
     comparison: Comparison,
     verdicts: Sequence[Verdict],
 ) -> dict[str, Any]:
     sides = {
-        letter: {"selection": name, "account": None if account is None else account_as_json(account)}
+        letter: {"selection": name, "account": account_as_json(account)}
         for letter, name, account in zip("ab", names, accounts, strict=True)
     }
     return sides | {

@@ -35,7 +35,7 @@ __all__ = [
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_PACKAGES = ("numpy", "py4j", "pyarrow", "pyspark", "scipy")
+_PACKAGES = ("jinja2", "matplotlib", "numpy", "py4j", "pyarrow", "pyspark", "scipy")
 
 _LOG = click.option(
     "--log",

@@ -40,6 +40,8 @@ __all__ = ["Answer", "why"]
 #: Methods that are looked at window by window, those that take the most time.
 _IN_WINDOWS = 200
 _FIRST = 3
+#: What objectives call a minute (seconds).
+_MINUTE = 60
 
 
 @dataclass(slots=True)
@@ -47,7 +49,7 @@ class Answer:
     """Why it is slow.
 
     Attributes:
-        account: of the log; None: only cells were read.
+        account: of the log.
         records: how many there are.
         findings: what to look at first, all of them.
         by_time, by_tail, by_queue: methods.
@@ -57,7 +59,7 @@ class Answer:
         unknown_methods: those that have such records.
     """
 
-    account: Account | None
+    account: Account
     records: int
     findings: list[Finding]
     by_time: list[Ranked]
@@ -111,44 +113,46 @@ def why(
 
 def _answer(selection: Selection, objectives: Sequence[Objective], top: int, master: str | None) -> Answer:
     with spark("why", master) as session:
-        from rpcmq.latency.analysis.account import Account
         from rpcmq.latency.analysis.names import matches
         from rpcmq.latency.analysis.outliers import outliers
         from rpcmq.latency.analysis.rankings import by_queueing, by_tail, by_total_time
         from rpcmq.latency.analysis.series import METHOD, Series, merged
         from rpcmq.latency.analysis.slo import evaluate
         from rpcmq.latency.analysis.slow import findings
-        from rpcmq.latency.jobs.inputs import WINDOW, opened
+        from rpcmq.latency.jobs.inputs import Figures, opened
 
         with opened(session, selection) as found:
-            methods, method_windows = found.in_windows(_IN_WINDOWS)
-            if found.methods <= _IN_WINDOWS:
-                windows = merged(method_windows, (), windows=True)
-            else:
-                windows = found.series((), found.coarse_window)
-            servers = found.series((*METHOD, "server"))
-            promised = [each for each in methods if any(matches(o.pattern, each.key) for o in objectives)]
-            by_outcome = found.of_methods(promised, (*METHOD, "outcome"), WINDOW)
+            promised = [key for key in found.methods if any(matches(each.pattern, key) for each in objectives)]
+            window = found.coarse_window
+            minute = found.window_seconds * max(1, _MINUTE // found.window_seconds)
+            wanted = {
+                "methods": Figures(METHOD),
+                "windows": Figures((), window),
+                "method windows": Figures(METHOD, window, found.methods[:_IN_WINDOWS]),
+                "servers": Figures((*METHOD, "server")),
+                "promised": Figures((*METHOD, "outcome"), minute, promised),
+            }
+            answered = found.series(wanted)
+            methods, servers = answered["methods"], answered["servers"]
             lost = [each for each in methods if UNKNOWN in each.outcomes]
             unknown = found.unknown(top) if lost else []
     whole = next(iter(merged(methods, ())), Series({}))
     return Answer(
         found.account,
         whole.records,
-        findings(whole, windows, methods, method_windows, servers, found.account or Account()),
+        findings(whole, answered["windows"], methods, answered["method windows"], servers, found.account),
         by_total_time(methods),
         by_tail(methods),
         by_queueing(methods),
         outliers(servers),
-        evaluate(objectives, by_outcome, WINDOW),
+        evaluate(objectives, answered["promised"], minute),
         unknown,
         sorted(lost, key=lambda each: -each.outcomes[UNKNOWN]),
     )
 
 
 def _show(answer: Answer, top: int) -> None:
-    if answer.account is not None:
-        click.echo(account_line(answer.account))
+    click.echo(account_line(answer.account))
     click.echo("\nLook at first")
     for number, finding in enumerate(answer.findings[:_FIRST], 1):
         click.echo(plain(f"{number}. {finding.what}"))
@@ -237,7 +241,7 @@ def _unknown(answer: Answer) -> Table:
 
 def _as_json(answer: Answer, top: int) -> dict[str, Any]:
     return {
-        "account": None if answer.account is None else account_as_json(answer.account),
+        "account": account_as_json(answer.account),
         "records": answer.records,
         "findings": [
             {"what": each.what, "why": each.why, "weight": each.weight, "key": key_as_json(each.key)}

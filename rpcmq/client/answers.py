@@ -6,28 +6,39 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any, Self
 
+from rpcmq.client.payloads import Payloads
 from rpcmq.client.process import Process
 from rpcmq.core.caller import STREAM_WINDOW, Call
 from rpcmq.errors import PayloadRefused, RemoteError
-from rpcmq.payload import Codec
-from rpcmq.wire import Kind, payload_of
+from rpcmq.wire import Kind
 
 __all__ = ["Stream", "result_of"]
 
 
-def decoded(codec: Codec, call: Call, part: bytes) -> Any:
+def decoded(payloads: Payloads, call: Call, part: bytes) -> Any:
     """The value in ``part``.
 
     Raises:
         RemoteError: it is not allowed here, or malformed.
     """
     try:
-        return codec.decode(part[10], payload_of(part))
+        return payloads.answer(call, part)
     except PayloadRefused as error:
-        raise RemoteError("PayloadRefused", f"the reply from {call.address!r} was not decoded: {error}") from error
+        raise _undecoded(call, error) from error
 
 
-def result_of(codec: Codec, call: Call) -> Any:
+def _undecoded(call: Call, error: PayloadRefused) -> RemoteError:
+    return RemoteError("PayloadRefused", f"the reply from {call.address!r} was not decoded: {error}")
+
+
+def _check_end(payloads: Payloads, call: Call, part: bytes) -> None:
+    try:
+        payloads.check_end(call, part)
+    except PayloadRefused as error:
+        raise _undecoded(call, error) from error
+
+
+def result_of(payloads: Payloads, call: Call) -> Any:
     """What an ended call returned; of a stream, the last item.
 
     Raises:
@@ -39,10 +50,15 @@ def result_of(codec: Codec, call: Call) -> Any:
     part = call.answer
     assert part is not None
     if part[5] == Kind.FAULT:
-        raise codec.decode_exception(part[10], payload_of(part))
+        try:
+            failure = payloads.failure(call, part)
+        except PayloadRefused as error:
+            raise _undecoded(call, error) from error
+        raise failure
     if part[5] == Kind.END:
-        return decoded(codec, call, call.items[-1]) if call.items else None
-    return decoded(codec, call, part)
+        _check_end(payloads, call, part)
+        return decoded(payloads, call, call.items[-1]) if call.items else None
+    return decoded(payloads, call, part)
 
 
 class Stream:
@@ -53,9 +69,9 @@ class Stream:
         again: starts the call again if it ended for a reason that another attempt mends.
     """
 
-    def __init__(self, process: Process, codec: Codec, call: Call, again: Callable[[Call], Call | None]) -> None:
+    def __init__(self, process: Process, call: Call, again: Callable[[Call], Call | None]) -> None:
         self._process = process
-        self._codec = codec
+        self._payloads = process.payloads
         self._again = again
         self._call: Call | None = call
 
@@ -78,13 +94,14 @@ class Stream:
             call.given += 1
             if call.given >= STREAM_WINDOW // 2 and not call.done:
                 self._grant(call)
-            return decoded(self._codec, call, part)
+            return decoded(self._payloads, call, part)
         self._call = self._again(call)
         if self._call is not None:
             return next(self)
         if call.error is None and call.answer is not None and call.answer[5] == Kind.END:
+            _check_end(self._payloads, call, call.answer)
             raise StopIteration
-        return result_of(self._codec, call)
+        return result_of(self._payloads, call)
 
     def _grant(self, call: Call) -> None:
         self._process.caller.grant(monotonic(), call, call.given)

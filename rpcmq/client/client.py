@@ -185,7 +185,7 @@ class Client:
         if direct:
             ended = self._call_directly(ctx, topic, msg, self._timeout(timeout), on_progress)
             if ended is not None:
-                return result_of(self._codec, ended)
+                return result_of(self._process.payloads, ended)
         flags = (Flag.IDEMPOTENT if idempotent else 0) | (Flag.MANDATORY if mandatory else 0)
         process = self.process
         progress = self._progress(on_progress)
@@ -196,7 +196,7 @@ class Client:
             left = max(0.001, deadline - monotonic())
             call = self._start(Kind.REQUEST, ctx, topic, msg, left, flags, sign_of_life, traceparent)
             process.wait(call, on_progress=progress)
-        return result_of(self._codec, call)
+        return result_of(process.payloads, call)
 
     def cast(
         self,
@@ -266,7 +266,7 @@ class Client:
                 return None
             return self._start(Kind.REQUEST, ctx, topic, msg, timeout, Flag.STREAM)
 
-        return Stream(process, self._codec, call, again)
+        return Stream(process, call, again)
 
     def notify(
         self, ctx: Any, event_type: str, payload: Any, priority: str = "INFO", *, publisher_id: str | None = None
@@ -397,11 +397,17 @@ class Client:
         if self._codec.accepted & _DILL:
             flags |= Flag.ACCEPTS_DILL
         known = process.accepts_by_topic.get(address, _ANY_FORMAT & self._codec.accepted)
+        if process.payloads.limits:
+            known &= process.payloads.formats(address)
         form, payload = process.encode(body, known)
         # A cast without a ttl does not age on its way; its caller waits for the confirmation only.
         unlimited = kind == Kind.CAST and timeout is None
         call = Call(name, flags, None if unlimited else max(0.001, seconds))
         call.silence = sign_of_life
+        if process.payloads.signs:
+            call.flags, payload = process.payloads.sign_request(
+                kind, call, flags, form, payload, address, method, call.timeout
+            )
         process.caller.start(
             started,
             call,
@@ -435,7 +441,12 @@ class Client:
             process.connection.check_thread()
             process.connection.check_open()
         method, body = request_body(ctx, msg)
-        form, payload = process.encode(body, process.accepts_by_topic.get(address, self._codec.accepted))
+        known = process.accepts_by_topic.get(address, self._codec.accepted)
+        if process.payloads.limits:
+            known &= process.payloads.formats(address)
+        form, payload = process.encode(body, known)
+        if process.payloads.signs:
+            flags, payload = process.payloads.sign_request(Kind.CAST, None, flags, form, payload, address, method, ttl)
         part = message(
             Kind.CAST,
             payload,
@@ -501,10 +512,11 @@ class Client:
 
         return policy.run(attempt, deadline, self._budget)
 
-    def _progress(self, on_progress: Callable[[Any], None] | None) -> Callable[[bytes], None] | None:
+    def _progress(self, on_progress: Callable[[Any], None] | None) -> Callable[[Call, bytes], None] | None:
         if on_progress is None:
             return None
-        return lambda part: on_progress(self._codec.decode(part[10], payload_of(part)))
+        payloads = self._process.payloads
+        return lambda call, part: on_progress(payloads.answer(call, part))
 
     def _learn_format(self, call: Call) -> bool:
         """Whether the call was refused for its format only, and is worth sending in another."""
@@ -547,7 +559,9 @@ class Client:
         process.connection.check_thread()
         process.connection.check_open()
         if self._subscriptions is None:
-            self._subscriptions = Subscriptions(self.config, self._codec, process.identity, curve_for(process.keys))
+            self._subscriptions = Subscriptions(
+                self.config, process.payloads, process.identity, curve_for(process.keys)
+            )
         return self._subscriptions
 
     def _call_directly(
@@ -567,8 +581,15 @@ class Client:
         link = process.direct.link_to(address, name, seconds)
         if link is None:
             return None
-        form, payload = self._codec.encode(body, process.direct.accepts(link) & self._codec.accepted)
+        payloads = process.payloads
+        form, payload = self._codec.encode(
+            body, process.direct.accepts(link) & self._codec.accepted & payloads.formats(address)
+        )
         call = Call(name, Flag.ACCEPTS_DILL if self._codec.accepted & _DILL else 0, seconds)
+        if payloads.signs:
+            call.flags, payload = payloads.sign_request(
+                Kind.REQUEST, call, call.flags, form, payload, address, method, seconds
+            )
         process.direct.call(link, call, payload, form, address, method, self._progress(on_progress))
         if call.error is not None and call.error.details.get("started") == "no":
             process.direct.forget(address)

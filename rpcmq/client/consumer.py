@@ -18,6 +18,7 @@ from rpcmq.core.caller import Call
 from rpcmq.core.serving import Registration, Task
 from rpcmq.errors import CallError, Outcome, PayloadError, UsageError
 from rpcmq.payload import Format
+from rpcmq.payload.seal import NotTrusted
 from rpcmq.wire import Address, Flag, Kind, error_name
 
 __all__ = ["ANSWERED", "Consumer"]
@@ -157,7 +158,7 @@ class Consumer:
         set_current_request(task, self.progress)
         keepalive = None
         try:
-            body = process.codec.decode(task.format, task.payload)
+            body = process.payloads.request(task)
             if type(body) is not dict:
                 raise UsageError(f"the payload must be a mapping with context and args, not {type(body).__name__}")
             if task.is_call and "keepalive" in body:
@@ -193,20 +194,28 @@ class Consumer:
         """
         process = self.client.process
         form, payload = process.encode(value, accepted_by(task))
-        process.serving.answer(monotonic(), task, Kind.REPLY, form, payload)
+        flags = 0
+        if task.seal is not None:
+            flags, payload = process.payloads.sign_answer(task, Kind.REPLY, form, payload)
+        process.serving.answer(monotonic(), task, Kind.REPLY, form, payload, flags=flags)
         process.schedule()
 
     def fail(self, task: Task, error: BaseException) -> None:
         """What was run has raised ``error``: it is done. The caller of a call is told, a cast's is not."""
         process = self.client.process
         if not task.is_call:
-            log.error("cast %s to %s failed", task.method, self.address, exc_info=error)
+            # What was not trusted is counted and logged there; there can be any number of them.
+            if not isinstance(error, NotTrusted):
+                log.error("cast %s to %s failed", task.method, self.address, exc_info=error)
             process.serving.settle(monotonic(), task, Outcome.REMOTE_ERROR)
             return
         if isinstance(error, PayloadError):
             log.error("%s on %s: the result cannot be encoded: %s", task.method, self.address, error)
         form, payload = process.codec.encode_exception(error, accepted_by(task), process.identity)
-        process.serving.answer(monotonic(), task, Kind.FAULT, form, payload, error_name(error))
+        flags = 0
+        if task.seal is not None:
+            flags, payload = process.payloads.sign_answer(task, Kind.FAULT, form, payload)
+        process.serving.answer(monotonic(), task, Kind.FAULT, form, payload, error_name(error), flags)
         process.schedule()
 
     def _stream(self, task: Task, items: types.GeneratorType[Any, None, None]) -> None:
@@ -239,7 +248,10 @@ class Consumer:
         if task.cancelled or task.lost:
             return False
         form, payload = process.encode(item, accepted_by(task))
-        process.serving.send_item(task, Kind.ITEM, form, payload)
+        flags = 0
+        if task.seal is not None:
+            flags, payload = process.payloads.sign_answer(task, Kind.ITEM, form, payload)
+        process.serving.send_item(task, Kind.ITEM, form, payload, flags)
         process.schedule()
         return True
 
@@ -258,7 +270,10 @@ class Consumer:
     def end(self, task: Task) -> None:
         """The stream is over; nothing after it is sent."""
         process = self.client.process
-        process.serving.answer(monotonic(), task, Kind.END, Format.JSON, b"")
+        flags, payload = 0, b""
+        if task.seal is not None:
+            flags, payload = process.payloads.sign_answer(task, Kind.END, Format.JSON, payload)
+        process.serving.answer(monotonic(), task, Kind.END, Format.JSON, payload, flags=flags)
         process.schedule()
 
     def progress(self, task: Task, value: Any) -> None:
@@ -271,7 +286,10 @@ class Consumer:
             return
         process = self.client.process
         form, payload = process.encode(value, accepted_by(task))
-        process.serving.send_item(task, Kind.ALIVE, form, payload)
+        flags = 0
+        if task.seal is not None:
+            flags, payload = process.payloads.sign_answer(task, Kind.ALIVE, form, payload)
+        process.serving.send_item(task, Kind.ALIVE, form, payload, flags)
         process.schedule()
 
     def _keep_alive(self, task: Task, seconds: float) -> Any:

@@ -110,7 +110,7 @@ class DirectLinks:
         format: int,
         address: bytes,
         method: bytes,
-        on_progress: Callable[[bytes], None] | None = None,
+        on_progress: Callable[[Call, bytes], None] | None = None,
     ) -> None:
         """Send ``call`` on ``link`` and wait for its end; ``call`` has the answer or the error then."""
         self._peers.start(link, call, payload, format, address, method)
@@ -172,8 +172,8 @@ class DirectLinks:
             for link in self._peers.revoked(revoked):
                 self._socket.disconnect(link, "its key was revoked")
             return
-        ticket, identity, key = (str(body.get(name, "")) for name in ("ticket", "identity", "key"))
-        self._peers.expect(now, ticket, identity, key)
+        ticket, identity, key, topic = (str(body.get(name, "")) for name in ("ticket", "identity", "key", "topic"))
+        self._peers.expect(now, ticket, identity, key, topic)
 
     def _after_receive(self) -> None:
         hub = gevent.get_hub()

@@ -17,6 +17,7 @@ from gevent import get_hub, getcurrent
 
 from rpcmq import __version__
 from rpcmq.client.peer import DirectLinks
+from rpcmq.client.trust import payloads_for
 from rpcmq.config import ClientConfig
 from rpcmq.core.caller import Call, Caller
 from rpcmq.core.serving import Registration, Serving
@@ -27,7 +28,7 @@ from rpcmq.payload.default_allow_list import DEFAULT_ALLOW_LIST
 from rpcmq.payload.format import accept_names
 from rpcmq.transport.connection import Connection
 from rpcmq.transport.key_files import KeyFile, curve_for, read_key_file
-from rpcmq.wire import payload_of, with_payload
+from rpcmq.wire import NO_TTL, Flag, address_of, parse, with_payload
 
 __all__ = ["Process", "default_identity", "keys_for"]
 
@@ -87,6 +88,7 @@ class Process:
         self.codec = codec
         self.keys = keys_for(config)
         self.identity = config.identity or default_identity(self.keys.name if self.keys is not None else "")
+        self.payloads, self._audit = payloads_for(config, codec, self.identity)
         self.pid = os.getpid()
         hello = {
             "identity": self.identity,
@@ -188,14 +190,26 @@ class Process:
         accepts = error.details.get("accepts")
         if isinstance(accepts, int):
             try:
-                value = self.codec.decode(part[10], payload_of(part))
+                value = self.payloads.own(part)
                 form, payload = self.codec.encode(value, accepts)
             except (PayloadError, RpcError) as problem:
                 log.error("cast not delivered: %s; %s", error, problem)
                 return None
-            return with_payload(part, form, payload)
+            return with_payload(part, form, self._signed_again(part, form, payload))
         log.error("cast not delivered: %s", error)
         return None
+
+    def _signed_again(self, part: bytes, form: int, payload: bytes) -> bytes:
+        """``payload`` for ``part``, which had another, signed as that was."""
+        header = parse(part)
+        if not header.flags & Flag.SEALED:
+            return payload
+        cut = 40 + header.address_length
+        life = None if header.ttl == NO_TTL else header.ttl / 1000
+        method = part[cut : cut + header.method_length]
+        return self.payloads.sign_request(
+            header.kind, None, header.flags, form, payload, address_of(part), method, life
+        )[1]
 
     # --- in the caller's greenlet ------------------------------------------------------------
 
@@ -211,7 +225,9 @@ class Process:
             raise UsageError("the gevent hub cannot wait for a call; spawn a greenlet for it")
         self.connection.check_open()
 
-    def wait(self, call: Call, until_item: bool = False, on_progress: Callable[[bytes], None] | None = None) -> None:
+    def wait(
+        self, call: Call, until_item: bool = False, on_progress: Callable[[Call, bytes], None] | None = None
+    ) -> None:
         """Wait until ``call`` is done, or has an item.
 
         If the waiting greenlet is killed or times out, the call is cancelled.
@@ -227,7 +243,7 @@ class Process:
                     parts, call.progress = call.progress, []
                     if on_progress is not None:
                         for part in parts:
-                            on_progress(part)
+                            on_progress(call, part)
         except BaseException:
             self.cancel(call)
             raise
@@ -262,7 +278,7 @@ class Process:
             PayloadError: it cannot be encoded, or is too large.
         """
         form, payload = self.codec.encode(value, accepted)
-        if len(payload) > self.uplink.max_message_bytes:
+        if len(payload) > self.uplink.max_message_bytes - self.payloads.overhead:
             raise PayloadError(
                 f"the message is {len(payload)} bytes when encoded, and the router takes "
                 f"{self.uplink.max_message_bytes} (its message.max_bytes); send less, or raise that"
@@ -323,6 +339,8 @@ class Process:
             return
         self.connection.check_thread()
         self._closing = True
+        if self._audit is not None:
+            self._audit.close()
         self.direct.close()
         self.caller.fail_all(closed_error())
         # Those who wait are woken by the hub: this greenlet must come to its end.

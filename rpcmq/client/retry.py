@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from time import monotonic
 from typing import TypeVar
 
@@ -41,6 +42,13 @@ class RetryBudget:
         return True
 
 
+def _told_to_wait(state: RetryCallState) -> float:
+    """Seconds in which there is no sense in trying again, as the last error says."""
+    error = state.outcome.exception() if state.outcome is not None else None
+    seconds = error.details.get("retry_after") if isinstance(error, Overloaded) else None
+    return seconds if isinstance(seconds, int | float) and 0 < seconds < inf else 0.0
+
+
 @dataclass(frozen=True)
 class Retry:
     """When to try a call again.
@@ -48,7 +56,7 @@ class Retry:
     Attributes:
         attempts: at most, the first included.
         base: mean pause before the first retry (seconds); doubles, with full jitter.
-        most: longest pause (seconds).
+        most: longest pause (seconds), beside what an error asks for: Overloaded by its ``retry_after``.
     """
 
     attempts: int = 3
@@ -71,7 +79,7 @@ class Retry:
         raise UsageError(f"retry must be True, a number of attempts or a Retry, not {value!r}")
 
     def run(self, attempt: Callable[[], T], deadline: float, budget: RetryBudget) -> T:
-        """What ``attempt`` returns, tried again after LinkLost and Overloaded.
+        """What ``attempt`` returns, tried again after LinkLost and Overloaded; not before that says so.
 
         Args:
             deadline: monotonic seconds; no pause goes beyond it.
@@ -82,9 +90,10 @@ class Retry:
             late = monotonic() + state.upcoming_sleep >= deadline
             return late or state.attempt_number >= self.attempts or not budget.spend()
 
+        jitter = wait_random_exponential(multiplier=self.base, max=self.most)
         retrying = Retrying(
             sleep=gevent.sleep,
-            wait=wait_random_exponential(multiplier=self.base, max=self.most),
+            wait=lambda state: _told_to_wait(state) + jitter(state),
             retry=retry_if_exception_type((LinkLost, Overloaded)),
             stop=enough,
             reraise=True,

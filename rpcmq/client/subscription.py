@@ -15,13 +15,14 @@ import gevent
 from gevent.event import Event
 
 from rpcmq import __version__
+from rpcmq.client.payloads import Payloads
 from rpcmq.config import ClientConfig
 from rpcmq.core.caller import Call, Caller
 from rpcmq.core.trie import PatternTrie, split_words
 from rpcmq.core.uplink import Uplink, Welcome
 from rpcmq.errors import CallError, LinkLost, Overloaded, PayloadRefused, ProtocolError, UsageError
-from rpcmq.payload import Codec
 from rpcmq.payload.format import accept_names
+from rpcmq.payload.seal import NotTrusted
 from rpcmq.transport.connection import Connection
 from rpcmq.transport.curve import Curve
 from rpcmq.wire import Address, Flag, Kind, address_of, json_bytes, message, parse, payload_of
@@ -38,11 +39,14 @@ _RECENT_EVENTS = 4096
 class _Event:
     """An event on its way through the handlers of this process."""
 
-    __slots__ = ("handlers", "part")
+    __slots__ = ("handlers", "part", "refused", "seen")
 
     def __init__(self, part: bytes, handlers: int) -> None:
         self.part = part
         self.handlers = handlers
+        #: A handler has looked at it; and why it is for none of them.
+        self.seen = False
+        self.refused: NotTrusted | None = None
 
 
 class Subscription:
@@ -79,9 +83,11 @@ class Subscription:
             while self._queue and not self._closed:
                 event = self._queue.popleft()
                 try:
-                    ctx, topic, payload = self._owner.decode(event.part)
+                    ctx, topic, payload = self._owner.opened(event)
                     self.received += 1
                     self._handler(ctx, topic, payload)
+                except NotTrusted:
+                    pass  # counted and logged where it was refused
                 except (PayloadRefused, ProtocolError) as error:
                     log.error("event for %s not handled: %s", self.pattern, error)
                 except (SystemExit, KeyboardInterrupt):
@@ -97,9 +103,10 @@ class Subscription:
 class Subscriptions:
     """The PubSub link of a process; made when it first publishes or subscribes."""
 
-    def __init__(self, config: ClientConfig, codec: Codec, identity: str, curve: Curve | None = None) -> None:
+    def __init__(self, config: ClientConfig, payloads: Payloads, identity: str, curve: Curve | None = None) -> None:
         self._config = config
-        self._codec = codec
+        self._payloads = payloads
+        self._codec = codec = payloads.codec
         hello = {
             "identity": identity,
             "queue_type": "pubsub",
@@ -158,14 +165,18 @@ class Subscriptions:
         self._ready()
         if not self._has_room:
             self._wait_for_room(topic)
-        form, data = self._codec.encode({"context": ctx, "payload": payload}, self._codec.accepted)
         address = Address(topic, "", self._config.exchange).encode()
+        accepted = self._codec.accepted & self._payloads.formats(address)
+        form, data = self._codec.encode({"context": ctx, "payload": payload}, accepted)
+        flags = Flag.CONFIRM if confirm else 0
+        if self._payloads.signs:
+            flags, data = self._payloads.sign_request(Kind.PUBLISH, None, flags, form, data, address, b"", None)
         if not confirm:
             key = self._uplink.next_key()
-            self._caller.cast(message(Kind.PUBLISH, data, format=form, key=key, address=address), address)
+            self._caller.cast(message(Kind.PUBLISH, data, flags=flags, format=form, key=key, address=address), address)
             self.connection.schedule()
             return None
-        call = Call(topic, Flag.CONFIRM, self._config.timeout)
+        call = Call(topic, flags, self._config.timeout)
         self._caller.start(monotonic(), call, Kind.PUBLISH, data, format=form, address=address)
         part = self._wait(call)
         return int.from_bytes(payload_of(part))
@@ -192,13 +203,21 @@ class Subscriptions:
             self._uplink.send(message(Kind.UNSUBSCRIBE, key=self._uplink.next_key(), address=address))
             self.connection.schedule()
 
-    def decode(self, part: bytes) -> tuple[Any, str, Any]:
+    def opened(self, event: _Event) -> tuple[Any, str, Any]:
         """Context, topic and payload of an event.
 
         Raises:
             PayloadRefused, ProtocolError: it is malformed or not allowed.
         """
-        body = self._codec.decode(part[10], payload_of(part))
+        if event.refused is not None:
+            raise event.refused
+        part, again = event.part, event.seen
+        event.seen = True
+        try:
+            body = self._payloads.event(part, again)
+        except NotTrusted as error:
+            event.refused = error
+            raise
         if type(body) is not dict:
             raise PayloadRefused("the payload is no mapping with context and payload")
         return body.get("context"), Address.decode(address_of(part)).topic, body.get("payload")

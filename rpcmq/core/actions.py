@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Action", "Answer", "Disconnect", "Note"]
+__all__ = ["Action", "Answer", "Disconnect", "Left", "Note"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,4 +31,11 @@ class Disconnect:
     route: bytes
 
 
-Action = Answer | Disconnect | Note
+@dataclass(frozen=True, slots=True)
+class Left:
+    """The connection ``route`` carries no link any more: it has to say HELLO again, or to go."""
+
+    route: bytes
+
+
+Action = Answer | Disconnect | Left | Note

@@ -28,7 +28,7 @@ class Call:
     """A message that somebody waits on: a call, a multicall, or a cast to be confirmed."""
 
     __slots__ = (
-        "address", "answer", "error", "flags", "given", "items", "key", "message", "progress", "sent_at",
+        "address", "answer", "error", "flags", "given", "items", "key", "message", "progress", "seal", "sent_at",
         "sign_of_life", "silence", "slot", "timeout", "waiter",
     )  # fmt: skip
 
@@ -46,6 +46,8 @@ class Call:
         self.error: CallError | None = None
         self.items: list[bytes] = []
         self.progress: list[bytes] = []
+        #: The shell's: what its answers are bound to, if it is signed.
+        self.seal: Any = None
         #: Items of a stream handed out since the consumer was last granted more.
         self.given = 0
         #: Longest silence allowed (seconds), and the last sign of life.

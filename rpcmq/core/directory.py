@@ -20,6 +20,8 @@ __all__ = ["Directory"]
 _OTHER = "(other)"
 #: Looking at 100,000 topics in one go would be felt by the calls that wait meanwhile.
 _SWEPT_AT_ONCE = 500
+#: Groups of a topic: each message to it is copied to all of them.
+_MAX_GROUPS = 1000
 _SWEEP_PAUSE = 0.02
 
 
@@ -175,6 +177,8 @@ class Directory:
         topic = self._topics.get((address.exchange, address.topic, group))
         if topic is None and group:
             whole = self._topic(now, address, "")
+            if len(whole.groups) >= _MAX_GROUPS:
+                raise ProtocolError(f"topic {address.topic!r} has its {_MAX_GROUPS} groups", "too many groups")
             topic = whole.groups[group] = self._create(now, address, True, group)
         return topic or self._create(now, address, True)
 

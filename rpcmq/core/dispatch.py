@@ -23,7 +23,7 @@ from rpcmq.core.settings import Settings
 from rpcmq.core.topics import ALONE, Consumer, Destination, Pending, Queue, Topic
 from rpcmq.core.tracking import Tracking
 from rpcmq.errors import Outcome, ProtocolError
-from rpcmq.wire import NO_TTL, Flag, Kind, control, message, payload_of, remade, size_of, without_error
+from rpcmq.wire import NO_TTL, Address, Flag, Kind, control, message, payload_of, remade, size_of, without_error
 
 __all__ = ["SETTLEMENT", "Dispatch"]
 
@@ -44,6 +44,9 @@ _OK, _REMOTE_ERROR, _PROTOCOL = int(Outcome.OK), int(Outcome.REMOTE_ERROR), int(
 _NO_TIME = 0.001
 #: An idempotent message whose consumers die is given to at most so many of them.
 MAX_ATTEMPTS = 5
+#: Casts that one registration may say it had before, of which processes remember 4096; and all together.
+_MAX_RECENT = 10_000
+_MAX_RECENT_OF_ALL = 4_000_000
 
 
 class Dispatch(Tracking):
@@ -56,8 +59,8 @@ class Dispatch(Tracking):
         self._recover_until = now + settings.recovery_seconds
         self._holding: list[Link] = []
         self._releasing = False
-        #: Casts that consumers had from the router's previous life.
-        self._recent: set[bytes] = set()
+        #: Casts that consumers had from the router's previous life, by the topic that they consume.
+        self._recent: dict[Address, set[bytes]] = {}
         self._recent_until = now + settings.mailbox_max_seconds
         #: Whether the sender's key has the right to send it there; it is told if not.
         self.allows: Callable[[Link, bytes, Destination | None], bool] = lambda link, part, destination: True
@@ -140,7 +143,7 @@ class Dispatch(Tracking):
                 self._holding.append(link)
             link.held.append(pending.message)
             return
-        if flags & Flag.RESENT and pending.key in self._recent:
+        if flags & Flag.RESENT and pending.key in self._recent.get(pending.destination.topic.address, ()):
             self.counters["duplicate casts dropped"] += 1
             # If others wait behind it, it has had its turn.
             self._unstall(link, pending)
@@ -464,18 +467,23 @@ class Dispatch(Tracking):
 
     # --- after a restart of the router -------------------------------------------------------
 
-    def seen_before(self, now: float, keys: bytes) -> None:
-        """A consumer says which casts it had in the router's previous life (20 bytes each).
+    def seen_before(self, now: float, address: Address, keys: bytes) -> None:
+        """A consumer of ``address`` says which casts it had in the router's previous life (20 bytes each).
 
         Raises:
-            ProtocolError: the length is not a multiple of 20.
+            ProtocolError: the length is not a multiple of 20, or there are too many.
         """
-        if len(keys) % 20:
-            raise ProtocolError(f"{len(keys)} bytes of recent casts are no multiple of 20", "length")
+        if len(keys) % 20 or len(keys) > 20 * _MAX_RECENT:
+            text = f"{len(keys)} bytes of recent casts are no multiple of 20, or more than {_MAX_RECENT} of them"
+            raise ProtocolError(text, "length")
         # Who has not come back with its casts until then does not come back, and what is reported later
         # is of this life of the router.
-        if now < self._recent_until:
-            self._recent.update(keys[i : i + 20] for i in range(0, len(keys), 20))
+        if now < self._recent_until and keys:
+            if sum(map(len, self._recent.values())) >= _MAX_RECENT_OF_ALL:
+                self.counters["recent casts beyond the bound"] += len(keys) // 20
+                return
+            known = self._recent.setdefault(address._replace(server=""), set())
+            known.update(keys[i : i + 20] for i in range(0, len(keys), 20))
 
     def let_go(self, now: float) -> list[tuple[Link, list[bytes]]]:
         """What was held for the recovery window that is over now: to be taken as if it had just come.

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from hashlib import blake2b
+from hmac import compare_digest
 from typing import Any, TypeVar
 
 from rpcmq.core.actions import Action, Disconnect, Note
 from rpcmq.core.bucket import TokenBucket
-from rpcmq.core.links import Handler, Link, LinkState, LinkTable
+from rpcmq.core.explain import shortened
+from rpcmq.core.key_formats import within_formats
+from rpcmq.core.links import Handler, Link, LinkTable
 from rpcmq.core.rights import Key
 from rpcmq.core.settings import Settings
 from rpcmq.core.topics import Destination
@@ -24,7 +28,11 @@ __all__ = ["Account", "Guard", "Permits"]
 
 #: Addresses whose decision one link keeps.
 _KEPT = 10_000
+#: What is metered: an introduction costs both sides more than a call.
+_METERED = (Kind.REQUEST, Kind.CAST, Kind.PUBLISH, Kind.INTRODUCE)
 _REQUEST = int(Kind.REQUEST)
+#: What is refused beyond the rate, and not offered again by the sender.
+_ASKED = (_REQUEST, int(Kind.INTRODUCE))
 S = TypeVar("S", bound=Hashable)
 
 
@@ -41,9 +49,9 @@ class Account:
         #: Position of a right -> decisions that it was the reason of.
         self.used: Counter[int] = Counter()
         self.bucket: TokenBucket | None = None
-        #: Links that its processes were introduced to: what goes on between them the router does not see.
-        self.introduced: dict[Link, None] = {}
-        #: When so many are known, those that have ended are forgotten.
+        #: Identities that its processes were introduced to: what goes on between them the router does not see.
+        self.introduced: dict[str, None] = {}
+        #: When so many are known, those that have left are forgotten.
         self.most_introduced = 256
 
 
@@ -70,6 +78,7 @@ class Guard:
         refused: counts refusals by what was refused.
         actions: where notes and disconnections go.
         handlers: by kind, without checks.
+        secret: of the router; seals the handles of links.
     """
 
     def __init__(
@@ -79,7 +88,9 @@ class Guard:
         refused: Counter[str],
         act: Callable[[Action], None],
         handlers: list[Handler],
+        secret: bytes = b"",
     ) -> None:
+        self._secret = secret
         self._settings = settings
         self._links = links
         self._refused = refused
@@ -89,7 +100,7 @@ class Guard:
         self._checked = self._table(handlers, False)
         self._checked_metered = self._table(handlers, True)
         self._plain_metered = list(handlers)
-        for kind in (Kind.REQUEST, Kind.CAST, Kind.PUBLISH):
+        for kind in _METERED:
             self._plain_metered[kind] = self._metered(handlers[kind])
 
     def __iter__(self) -> Iterator[Account]:
@@ -100,36 +111,42 @@ class Guard:
     def authorise(self, now: float, keys: Iterable[Key]) -> None:
         """From now on these keys may connect, and no others: links of the rest end at once."""
         accounts: dict[str, Account] = {}
+        narrowed: list[Account] = []
         for key in keys:
             account = self._accounts.get(key.public) or Account(key)
             if account.key.rights != key.rights:
                 account.used.clear()
+                if not set(account.key.rights) <= set(key.rights):
+                    narrowed.append(account)
             account.key = key
             account.bucket = self._bucket(now, key, account.bucket)
             accounts[key.public] = account
         revoked = [a for public, a in self._accounts.items() if public not in accounts]
         self._accounts = accounts
-        for account in revoked:
+        for account in (*revoked, *narrowed):
             self._tell_peers(account)
         for link in list(self._links):
             if link.permits is not None and (reason := self._lost_its_right(link, link.permits)):
                 self.cut(now, link, reason)
 
     def _tell_peers(self, account: Account) -> None:
-        """Those who may have direct links with the processes of a revoked key are to end them."""
+        """Those who may have direct links with the processes of a key that may less are to end them."""
         body = {"url": "", "revoked": account.key.public}
-        for link in account.introduced:
-            if link.state is not LinkState.ENDED:
+        for link in self._links:
+            # Whoever listens may have been introduced by an earlier life of the router.
+            if link.identity in account.introduced or any(c.peer_url for c in link.consumers.values()):
                 link.send(control(Kind.INTRODUCTION, body))
+        account.introduced.clear()
 
     def introduced(self, one: Link, other: Link) -> None:
         """The two may have a direct link from now on."""
         for link, peer in ((one, other), (other, one)):
             account: Account = link.permits.account
             if len(account.introduced) >= account.most_introduced:
-                account.introduced = {each: None for each in account.introduced if each.state is not LinkState.ENDED}
+                known = self._links.by_identity
+                account.introduced = {each: None for each in account.introduced if known(each) is not None}
                 account.most_introduced = max(256, 2 * len(account.introduced))
-            account.introduced[peer] = None
+            account.introduced[peer.identity] = None
 
     def _bucket(self, now: float, key: Key, old: TokenBucket | None) -> TokenBucket | None:
         rate = key.messages_per_second
@@ -191,6 +208,15 @@ class Guard:
                 return "identity-taken", text
         return None
 
+    def seal(self, account: Account, handle: int) -> str:
+        """The end of the token of a link: a later life of the router knows by it whose the handle is."""
+        text = account.key.public.encode() + handle.to_bytes(8)
+        return "." + blake2b(text, key=self._secret, digest_size=16).hexdigest()
+
+    def sealed(self, account: Account, handle: int, token: object) -> bool:
+        """Whether ``token`` is of a link of this key with that handle, in whichever life of the router."""
+        return isinstance(token, str) and compare_digest(token[-33:].encode(), self.seal(account, handle).encode())
+
     def has_room(self, account: Account) -> bool:
         """Whether the key may have one more link."""
         most = account.key.max_links
@@ -213,6 +239,8 @@ class Guard:
         else:
             link.granted, link.granted_casts = set(), set()
             link.handlers = self._checked if account.bucket is None else self._checked_metered
+        if key.formats is not None:
+            link.handlers = within_formats(link.handlers, key.formats, self._deny_format)
 
     def seen(self, now: float, link: Link) -> None:
         """``link`` is connected (again)."""
@@ -235,7 +263,7 @@ class Guard:
             table[kind] = self._rare(verb, handlers[kind])
         table[Kind.QUERY] = self._query(handlers[Kind.QUERY])
         if metered:
-            for kind in (Kind.REQUEST, Kind.CAST, Kind.PUBLISH):
+            for kind in _METERED:
                 table[kind] = self._metered(table[kind])
         return table
 
@@ -322,12 +350,28 @@ class Guard:
         self._refused[what] += 1
         link.counters[what] += 1
         account.refused[what] += 1
+        name = shortened(name)
         shown = f"{exchange}/{name}" if exchange else name
         text = f"key {account.key.name!r} has no right to {verb} {shown!r}"
         self._act(Note("denied", f"{link.identity}: {text}", link.identity))
         details = {"verb": verb, "topic": name, "exchange": exchange, "key": account.key.name}
         body = {"outcome": Outcome.DENIED, "text": text, "details": details}
         link.send(control(Kind.ERROR, body, key=part[16:36]))
+
+    def _deny_format(self, link: Link, part: bytes, form: str, what: str) -> str:
+        account: Account = link.permits.account
+        counted = f"denied {form}"
+        self._refused[counted] += 1
+        link.counters[counted] += 1
+        account.refused[counted] += 1
+        text = f"key {account.key.name!r} {what}; its key file says which formats it may send (formats)"
+        self._act(Note("denied", f"{link.identity}: {text}", link.identity))
+        if part[5] in (Kind.REQUEST, Kind.CAST, Kind.PUBLISH):
+            # As where a consumer does not accept it: the sender encodes it in another format, if it can.
+            details = {"accepts": account.key.formats, "key": account.key.name}
+            body = {"outcome": Outcome.PROTOCOL, "text": text, "details": details}
+            link.send(control(Kind.ERROR, body, key=part[16:36]))
+        return text
 
     # --- how fast ----------------------------------------------------------------------------
 
@@ -336,7 +380,7 @@ class Guard:
         account = permits.account
         bucket = account.bucket
         assert bucket is not None
-        if part[5] == _REQUEST or part[7] & Flag.CONFIRM:
+        if part[5] in _ASKED or part[7] & Flag.CONFIRM:
             wait = bucket.take(now)
             if wait:
                 self._too_fast(link, part, account, wait)
@@ -351,7 +395,9 @@ class Guard:
         wait = bucket.take(now)
         if not wait:
             return True
-        permits.throttled[block] = int.from_bytes(part[28:36])
+        if len(permits.throttled) < _KEPT:
+            # Who has casts to so many addresses under way at a time does without their order.
+            permits.throttled[block] = int.from_bytes(part[28:36])
         self._too_fast(link, part, account, wait)
         return False
 

@@ -144,6 +144,8 @@ class LinkTable:
         self.dirty: list[Session] = []
         self.draining = False
         self.counters: Counter[str] = Counter()
+        #: Called with a connection that carries no link any more, and stands.
+        self.on_left: Callable[[bytes], None] = lambda route: None
 
     def __len__(self) -> int:
         return len(self._identities)
@@ -208,7 +210,7 @@ class LinkTable:
         if account is not None and self.guard is not None and not self.guard.has_room(account):
             text = f"key {account.key.name!r} has its {account.links} links"
             return self._refusal("too-many-links", text)
-        link = self._create(identity, queue_type, body)  # type: ignore[arg-type]
+        link = self._create(identity, queue_type, body, account)  # type: ignore[arg-type]
         if account is not None and self.guard is not None:
             account.links += 1
             self.guard.attach(link, account)
@@ -237,17 +239,22 @@ class LinkTable:
         self.counters[f"refused {reason}"] += 1
         return control(Kind.REFUSED, {"reason": reason, "text": shortened(text)})
 
-    def _create(self, identity: str, queue_type: str, body: dict[str, Any]) -> Link:
+    def _create(self, identity: str, queue_type: str, body: dict[str, Any], account: Account | None) -> Link:
         handle = body.get("handle")
         # After a restart of the router a process keeps its handle, so that what it sends again is
         # recognised by those who had it before.
         returning = isinstance(handle, int) and 0 < handle < 1 << 64
+        if returning and account is not None and self.guard is not None:
+            # Under another's handle casts could be sent that pass for his.
+            returning = self.guard.sealed(account, handle, body.get("token"))  # type: ignore[arg-type]
         if not returning or self._taken(handle):  # type: ignore[arg-type]
             handle = self._unused_handle()
         link = Link(self.dirty, identity, queue_type, handle, self._settings.router_id)  # type: ignore[arg-type]
         link.returning = returning
         link.handlers = self.handlers
         link.token = self._new_token()
+        if account is not None and self.guard is not None:
+            link.token += self.guard.seal(account, link.handle)
         self._identities[identity, queue_type] = link
         self._handles[link.origin] = link
         return link
@@ -264,8 +271,10 @@ class LinkTable:
     def _connect(self, now: float, link: Link, route: bytes, body: dict[str, Any], resume: int | None) -> None:
         if resume is not None:
             link.resume(resume)
-        if link.route is not None:
-            self.routes.pop(link.route, None)
+        if link.route == route:
+            del self.routes[route]
+        elif link.route is not None:
+            self._leave(link.route)
         # A connection carries one link: with this HELLO it has left the one it carried before.
         self.lost(now, route)
         formats = body.get("accepts")
@@ -335,7 +344,7 @@ class LinkTable:
     def end(self, now: float, link: Link, reason: str) -> None:
         """Forget ``link``."""
         if link.route is not None:
-            self.routes.pop(link.route, None)
+            self._leave(link.route)
             link.route = None
         self._identities.pop((link.identity, link.queue_type), None)
         self._handles.pop(link.origin, None)
@@ -346,6 +355,10 @@ class LinkTable:
         if self.guard is not None:
             self.guard.detach(link)
         self._on_ended(now, link, reason)
+
+    def _leave(self, route: bytes) -> None:
+        self.routes.pop(route, None)
+        self.on_left(route)
 
     def answers_again(self, now: float, link: Link) -> None:
         """Something was heard from an unresponsive link."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from struct import pack
+from typing import NamedTuple
 
 from rpcmq.core.caller import Call
 from rpcmq.core.serving import Serving
@@ -22,6 +23,21 @@ __all__ = ["PeerLink", "Peers"]
 TICKET_SECONDS = 30.0
 #: A registration lets so many direct calls wait beyond its credit.
 MAX_WAITING = 10_000
+#: Tickets of one caller that are kept, and of all: beyond it the oldest go.
+MAX_TICKETS_EACH = 32
+MAX_TICKETS = 10_000
+
+
+class _Ticket(NamedTuple):
+    identity: str
+    #: Public key of who will come; empty without CURVE.
+    key: str
+    #: What it was introduced for.
+    topic: str
+    until: float
+
+
+_NO_TICKET = _Ticket("", "", "", 0.0)
 
 
 class PeerLink:
@@ -40,6 +56,9 @@ class PeerLink:
         self.accepts = 1 << 1
         #: Why it cannot be used; empty while it can.
         self.closed = ""
+        #: Whether the other side came to us, and for which topic.
+        self.is_inbound = False
+        self.topic = ""
         self.calls: dict[bytes, Call] = {}
         #: Called when it is welcomed or closed.
         self.on_change: Callable[[], None] = lambda: None
@@ -62,8 +81,9 @@ class Peers:
     def __init__(self, identity: str, serving: Serving) -> None:
         self._identity = identity
         self._serving = serving
-        #: Ticket -> identity, public key (empty without CURVE), and until when it is good.
-        self._tickets: dict[str, tuple[str, str, float]] = {}
+        #: The oldest first.
+        self._tickets: dict[str, _Ticket] = {}
+        self._tickets_of: Counter[str] = Counter()
         self._handles = 0
         self.links: dict[bytes, PeerLink] = {}
         self.dirty: list[PeerLink] = []
@@ -71,18 +91,40 @@ class Peers:
         self.changed: list[Call] = []
         self.refused: Counter[str] = Counter()
 
-    def expect(self, now: float, ticket: str, identity: str, key: str = "") -> None:
-        """The router has announced a caller, who will come with the public ``key``."""
-        self._tickets = {t: v for t, v in self._tickets.items() if v[2] > now}
-        self._tickets[ticket] = identity, key, now + TICKET_SECONDS
+    def expect(self, now: float, ticket: str, identity: str, key: str = "", topic: str = "") -> None:
+        """The router has announced a caller of ``topic``, who will come with the public ``key``."""
+        while self._tickets:
+            oldest = next(iter(self._tickets))
+            if self._tickets[oldest].until > now and len(self._tickets) < MAX_TICKETS:
+                break
+            self._take(oldest)
+        if self._tickets_of[identity] >= MAX_TICKETS_EACH:
+            self.refused["tickets"] += 1
+            return
+        self._take(ticket)
+        self._tickets[ticket] = _Ticket(identity, key, topic, now + TICKET_SECONDS)
+        self._tickets_of[identity] += 1
+
+    def _take(self, ticket: str) -> _Ticket:
+        known = self._tickets.pop(ticket, _NO_TICKET)
+        if known.identity:
+            self._tickets_of[known.identity] -= 1
+            if not self._tickets_of[known.identity]:
+                del self._tickets_of[known.identity]
+        return known
 
     def expects(self, now: float, key: str) -> bool:
         """Whether a caller with the public ``key`` was announced and has not come yet."""
-        return any(known == key and now < until for _, known, until in self._tickets.values())
+        return any(known.key == key and now < known.until for known in self._tickets.values())
 
     def revoked(self, key: str) -> list[PeerLink]:
-        """The router does not accept ``key`` any more: forget its tickets; returns the links to end."""
-        self._tickets = {t: v for t, v in self._tickets.items() if v[1] != key}
+        """The router does not accept ``key`` any more, or not for all it did: forget its tickets.
+
+        Returns:
+            The links to end.
+        """
+        for ticket in [t for t, known in self._tickets.items() if known.key == key]:
+            self._take(ticket)
         return [link for link in self.links.values() if link.key == key]
 
     def connect(self, route: bytes, identity: str, ticket: str, key: str = "") -> PeerLink:
@@ -132,6 +174,9 @@ class Peers:
         elif link is None:
             raise ProtocolError("a message from a peer that has not shown a ticket", "stranger")
         elif kind == Kind.WELCOME:
+            if link.welcomed:
+                # What a caller's messages are called is for those to say whom it came to.
+                raise ProtocolError("WELCOME on a link that stands", "welcome")
             link.origin = pack(">IQ", 0, _positive(body_of(part).get("handle")))
             link.welcomed = True
             link.on_change()
@@ -149,16 +194,19 @@ class Peers:
             raise ProtocolError(f"kind {kind:#04x} is not for a direct link", "kind")
 
     def _hello(self, now: float, route: bytes, part: bytes, user: str) -> None:
+        if route in self.links:
+            raise ProtocolError("HELLO on a link that stands", "hello")
         body = body_of(part)
-        identity, key, deadline = self._tickets.pop(str(body.get("ticket")), ("", "", 0.0))
+        identity, key, topic, until = self._take(str(body.get("ticket")))
         link = PeerLink(self.dirty, route, identity, key)
-        if not identity or deadline < now or body.get("identity") != identity or user != key:
+        if not identity or until < now or body.get("identity") != identity or user != key:
             self.refused["ticket"] += 1
             link.send(control(Kind.REFUSED, {"reason": "ticket", "text": "the ticket is unknown or too old"}))
             return
         self._handles += 1
         link.origin = pack(">IQ", 0, self._handles)
-        link.welcomed = True
+        link.welcomed = link.is_inbound = True
+        link.topic = topic
         self.links[route] = link
         link.send(control(Kind.WELCOME, {"identity": self._identity, "handle": self._handles}))
 
@@ -166,8 +214,13 @@ class Peers:
         parse(part)
         if part[16:28] != link.origin:
             raise ProtocolError("origin is not this link's", "origin")
-        registration = self._serving.serving(Address.decode(address_of(part)))
-        if registration is None:
+        address = Address.decode(address_of(part))
+        registration = self._serving.serving(address)
+        if not link.is_inbound or link.topic != str(address):
+            # The router has looked at the right to this topic, and to no other.
+            text = f"{link.identity} was introduced for {link.topic!r}, not for {str(address)!r}"
+            self._error(link, part, Outcome.DENIED, text)
+        elif registration is None:
             self._error(link, part, Outcome.NO_CONSUMER, f"{self._identity} does not serve that topic any more")
         elif len(registration.waiting) >= MAX_WAITING:
             text = f"{self._identity} has {len(registration.waiting)} direct calls waiting"

@@ -90,6 +90,7 @@ class Key:
         expires: when it ends, as text; for views only: who reads the key files lets an expired one go.
         max_links: links at a time; None: as the router is set.
         messages_per_second: None: as the router is set; 0: no limit.
+        formats: mask of the payload formats that it may send; None: all.
     """
 
     name: str
@@ -100,6 +101,7 @@ class Key:
     expires: str = ""
     max_links: int | None = None
     messages_per_second: float | None = None
+    formats: int | None = None
 
     def may_be(self, identity: str) -> bool:
         """Whether a process with this key may have ``identity``."""

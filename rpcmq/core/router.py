@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from traceback import format_exc
 from typing import Any
 
-from rpcmq.core.actions import Action, Answer, Note
+from rpcmq.core.actions import Action, Answer, Left, Note
 from rpcmq.core.directory import Directory
 from rpcmq.core.dispatch import Dispatch
 from rpcmq.core.dispatch_log import DispatchLog, Sink
@@ -33,6 +33,8 @@ from rpcmq.wire import SESSION_KINDS, Address, Kind, body_of, control, parse, sp
 __all__ = ["Router"]
 
 _MAX_GROUP = 255
+#: Of the messages that came in one; processes send 256. More would keep all others waiting.
+_MAX_BATCH = 4096
 #: Kinds whose ProtocolError is answered with an ERROR for that very message.
 _ANSWERED = (
     Kind.REQUEST, Kind.CAST, Kind.REGISTER, Kind.DECLARE, Kind.SUBSCRIBE, Kind.PUBLISH, Kind.INTRODUCE, Kind.QUERY,
@@ -111,6 +113,7 @@ class Router:
         for kind, handler in table.items():
             self._handlers[kind] = handler
         self.links.handlers = self._handlers
+        self.links.on_left = lambda route: self._act(Left(route))
 
     @property
     def dirty(self) -> list[Session]:
@@ -119,10 +122,16 @@ class Router:
 
     # --- inputs ------------------------------------------------------------------------------
 
-    def authorise(self, now: float, keys: Iterable[Key]) -> None:
-        """From now on only connections with these keys are taken; links of others end at once."""
+    def authorise(self, now: float, keys: Iterable[Key], secret: bytes = b"") -> None:
+        """From now on only connections with these keys are taken; links of others end at once.
+
+        Args:
+            secret: looked at the first time: known to this router in all its lives, and to nobody else.
+        """
         if self.guard is None:
-            self.guard = self.links.guard = Guard(self.settings, self.links, self.refused, self._act, self._handlers)
+            self.guard = self.links.guard = Guard(
+                self.settings, self.links, self.refused, self._act, self._handlers, secret
+            )
             self.dispatch.allows = self.guard.may_send
         self.guard.authorise(now, keys)
 
@@ -137,6 +146,8 @@ class Router:
         link = self.links.routes.get(route)
         try:
             parts = split(batch, payloads)
+            if len(parts) > _MAX_BATCH:
+                raise ProtocolError(f"{len(parts)} messages in one batch; {_MAX_BATCH} may be", "batch")
         except ProtocolError as error:
             self._offence(now, route, link, None, error)
             return
@@ -303,7 +314,7 @@ class Router:
         if not isinstance(recent, str):
             raise ProtocolError("recent must be hexadecimal text", "body")
         try:
-            self.dispatch.seen_before(now, bytes.fromhex(recent))
+            self.dispatch.seen_before(now, address, bytes.fromhex(recent))
         except ValueError:
             raise ProtocolError("recent must be hexadecimal text", "body") from None
         consumer = self.directory.register(now, link, header.consumer, address, credit, group)

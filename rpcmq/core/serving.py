@@ -22,6 +22,7 @@ _unpack = HEADER.unpack_from
 # Looking up a member of an enum costs on the hot path.
 _CAST = int(Kind.CAST)
 _REQUEST = int(Kind.REQUEST)
+_SEALED = Flag.SEALED
 _ANSWERS = (int(Kind.REPLY), int(Kind.FAULT), int(Kind.END))
 
 
@@ -57,7 +58,7 @@ class Task:
 
     __slots__ = (
         "attempt", "cancelled", "flags", "format", "grants", "is_call", "key", "lost", "method", "on_change",
-        "payload", "received_at", "registration", "sender", "trace", "ttl",
+        "payload", "received_at", "registration", "seal", "sender", "trace", "ttl",
     )  # fmt: skip
 
     key: bytes
@@ -69,6 +70,8 @@ class Task:
     trace: bytes
     format: int
     payload: bytes | memoryview
+    #: The message, if it is signed; the shell then puts in its place what its answers are bound to.
+    seal: Any
     #: Where its answers go: the router, or the peer that it came from directly.
     sender: Sender
     #: Seconds left when it was received; None without a deadline.
@@ -235,6 +238,7 @@ class Serving:
         task.method = part[cut:end].decode(errors="replace")
         task.trace = part[end : end + trace_length]
         task.payload = part[end + trace_length :] if not flags & 1 else payload_of(part)
+        task.seal = part if flags & _SEALED else None
         task.ttl = None if ttl == NO_TTL else ttl / 1000
         task.received_at = now
         task.grants = STREAM_WINDOW
@@ -284,8 +288,9 @@ class Serving:
         return None
 
     def answer(
-        self, now: float, task: Task, kind: int, format: int, payload: bytes | memoryview, error: bytes = b""
-    ) -> None:
+        self, now: float, task: Task, kind: int, format: int, payload: bytes | memoryview, error: bytes = b"",
+        flags: int = 0,
+    ) -> None:  # fmt: skip
         """REPLY, FAULT or END: the task is done. ``error`` names the class of what was raised, for the router's log."""
         if not self._finish(task):
             self.counters["late answers"] += 1
@@ -294,6 +299,7 @@ class Serving:
             message(
                 kind,
                 payload,
+                flags=flags,
                 format=format,
                 ttl=microseconds(now - task.received_at),
                 key=task.key,
@@ -321,7 +327,7 @@ class Serving:
                 self.delivered.append(waiting)
         return known and not task.lost
 
-    def send_item(self, task: Task, kind: int, format: int, payload: bytes | memoryview) -> None:
+    def send_item(self, task: Task, kind: int, format: int, payload: bytes | memoryview, flags: int = 0) -> None:
         """ITEM of a stream (uses up a grant), or ALIVE."""
         if task.lost:
             return
@@ -331,6 +337,7 @@ class Serving:
             message(
                 kind,
                 payload,
+                flags=flags,
                 format=format,
                 key=task.key,
                 attempt=task.attempt,

@@ -17,7 +17,7 @@ class Settings:
     unresponsive_seconds: float = 12.0
     resume_seconds: float = 30.0
     consumer_grace_seconds: float = 0.5
-    recovery_seconds: float = 1.0
+    recovery_seconds: float = 2.5
     max_links: int = 100_000
     max_links_per_key: int = 10_000
     messages_per_second: float = 0.0

@@ -26,7 +26,6 @@ def kill(drill: Drill, rng: Random, seconds: float) -> None:
     drill.kill(place)
     gevent.sleep(seconds)
     drill.revive(place)
-    drill.expect_ready([place])
 
 
 def stop(drill: Drill, rng: Random, seconds: float) -> None:
@@ -189,7 +188,7 @@ def _limit_router(drill: Drill, kind: str, limit: int, value: int, seconds: floa
 
 def _pick(rng: Random, places: list[Place]) -> Place | None:
     """One that runs; None if none does."""
-    running = [p for p in places if p.program.exit_code is None and not p.is_stopped]
+    running = [p for p in places if p.program.exit_code is None and not (p.is_stopped or p.is_starting)]
     return rng.choice(running) if running else None
 
 

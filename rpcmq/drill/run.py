@@ -60,6 +60,7 @@ class Place:
     Attributes:
         name: the identity at the router.
         life: name of the present one in the history.
+        is_starting: it takes the place of one that died, and is not ready.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Place:
     url: str
     options: dict[str, Any] = field(default_factory=dict)
     is_stopped: bool = False
+    is_starting: bool = False
 
 
 @dataclass
@@ -314,10 +316,12 @@ class Drill:
         self._ended.append(place.program)
 
     def revive(self, place: Place) -> None:
-        """Another process takes the place of one that has ended."""
+        """Another process takes the place of one that has ended; returns when it is ready."""
+        place.is_starting = True
         place.program = self._start(place.name, place.role, place.url, place.options)
         place.life = place.program.name
-        place.is_stopped = False
+        self.expect_ready([place])
+        place.is_starting = False
 
     def stop(self, place: Place) -> None:
         """SIGSTOP."""

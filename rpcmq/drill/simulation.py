@@ -50,7 +50,7 @@ class _Ends:
     def __init__(self, record: Callable[[What, str, dict[str, Any]], None]) -> None:
         self._record = record
 
-    def ended(self, now: float, pending: Pending, outcome: int, size: int = 0, handler_us: int = 0) -> None:
+    def ended(self, now: float, pending: Pending, outcome: int, *rest: object, **more: object) -> None:
         """A message has ended."""
         if pending.message[5] == Kind.CAST:
             self._record(What.SETTLE, _id_of(pending.message), {"outcome": _OUTCOMES[int(outcome)]})
@@ -333,7 +333,8 @@ class Simulation:
         try:
             self._run()
         except (AssertionError, RuntimeError) as error:
-            self._checker.verdict.violations.append(Violation("engine", f"{type(error).__name__}: {error}", ()))
+            inside = "".join(note.text for note in self.net.notes if note.event == "internal error")
+            self._checker.verdict.violations.append(Violation("engine", f"{type(error).__name__}: {error}{inside}", ()))
         return self._checker.finish()
 
     def _run(self) -> None:

@@ -79,7 +79,7 @@ def parse_filters(texts: Iterable[str]) -> dict[str, str]:
 
 
 def parse_time(text: str, now: float) -> float:
-    """Seconds since 1970 of ``2026-03-02T06:00`` (UTC if without a zone), ``-90min`` (before now), ``now``, a number.
+    """Seconds since 1970 of ``2026-03-02T06:00`` (UTC unless it says), ``-90min`` or ``90min ago``, ``now``, a number.
 
     Args:
         now: seconds since 1970.
@@ -89,7 +89,7 @@ def parse_time(text: str, now: float) -> float:
     """
     if text == "now":
         return now
-    if ago := re.fullmatch(r"-(\d+(?:\.\d+)?)(s|min|m|h|d)", text):
+    if ago := re.fullmatch(r"(?=-|.* ago$)-?(\d+(?:\.\d+)?)(s|min|m|h|d)(?: ago)?", text):
         return now - float(ago[1]) * _AGO[ago[2]]
     if re.fullmatch(r"\d{9,11}(?:\.\d+)?", text):
         return float(text)

@@ -160,6 +160,16 @@ class AllowList:
         made._ready = dict(self._guarded)
         return made
 
+    def restricted_to(self, *names: str) -> AllowList:
+        """A list of ``names`` only, in the form that they have here. Raises ``UsageError`` as the constructor does."""
+        made = AllowList(names)
+        # Substitutes, which are not listed, belong to the pickles of what is.
+        made._guarded = {
+            key: value for key, value in self._guarded.items() if key in made._listed or key not in self._listed
+        }
+        made._ready = dict(made._guarded)
+        return made
+
     @property
     def names(self) -> tuple[str, ...]:
         """All entries, sorted."""

@@ -29,7 +29,10 @@ from rpcmq.errors import RemoteError
 from rpcmq.payload.exception_registry import ExceptionRegistry, plain_args, wire_name
 from rpcmq.payload.paths import brief
 
-__all__ = ["brief_record", "describe_exception", "rebuild_exception", "undecodable"]
+__all__ = ["UNDECODABLE", "brief_record", "describe_exception", "rebuild_exception", "undecodable"]
+
+UNDECODABLE: Final = "unknown"
+"""The class that stands for an exception that could not be decoded."""
 
 MAX_TEXT: Final = 8 * 1024
 """Longest text of an exception, in characters."""
@@ -106,7 +109,7 @@ def rebuild_exception(record: object, registry: ExceptionRegistry) -> Exception:
 
 def undecodable(reason: str) -> RemoteError:
     """What a caller gets when an exception was received but cannot be read."""
-    error = RemoteError("unknown", f"the remote method raised, but its exception cannot be decoded: {reason}")
+    error = RemoteError(UNDECODABLE, f"the remote method raised, but its exception cannot be decoded: {reason}")
     vars(error).update(remote_traceback="", remote_host="", remote_causes=())
     return error
 

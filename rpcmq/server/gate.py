@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from hashlib import blake2b
 from time import monotonic, time
 from typing import Any
 
@@ -41,6 +42,7 @@ class Gate:
             check_folder(directory)
         own = read_key_file(os.path.join(folder, ROUTER_KEY), client=False)
         self.curve = Curve(own.public, own.secret, domain=_DOMAIN)
+        self._secret = blake2b(own.secret.encode(), person=b"rpcmq handles").digest()
         self.keyring = Keyring(os.path.join(folder, AUTHORIZED))
         problems = self.keyring.read()
         if problems:
@@ -55,7 +57,7 @@ class Gate:
         """Answer for the sockets of ``context``, and let ``router`` know the keys. Before it binds."""
         self._router = router
         self.keyring.changed(time())
-        router.authorise(monotonic(), self.keyring.valid.values())
+        router.authorise(monotonic(), self.keyring.valid.values(), self._secret)
         self._zap = ZapHandler(context)
         self._zap.register(_DOMAIN, self._decide)
 
@@ -67,7 +69,11 @@ class Gate:
     def _keep_looking(self) -> None:
         while True:
             gevent.sleep(LOOK)
-            self.look()
+            try:
+                self.look()
+            except Exception as error:
+                # Whatever it is: who is revoked next must be cut off all the same.
+                self._on_note(Note("key file", f"{self.keyring.directory}: {type(error).__name__}: {error}", ""))
 
     def look(self) -> None:
         """Take what has changed in the folder, and let go what has expired."""

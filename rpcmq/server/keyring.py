@@ -9,6 +9,7 @@
     identities = ["node-7"]             # optional: which identities its processes may have
     max_links = 10                      # optional
     messages_per_second = 1000          # optional
+    formats = ["json", "pickle"]        # optional: what its payloads may be
 
     [[rights]]
     verbs = ["serve"]
@@ -22,10 +23,13 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import inf
+from time import time
 from typing import Any
 
 from rpcmq.core.rights import ALL_VERBS, Key, Right
-from rpcmq.errors import ConfigError
+from rpcmq.errors import ConfigError, UsageError
+from rpcmq.payload.format import Format, accept_mask, accept_names
 from rpcmq.transport.curve import is_key
 from rpcmq.transport.key_files import is_name, read_toml
 
@@ -37,9 +41,11 @@ AUTHORIZED = "authorized"
 
 _KNOWN: dict[str, type | tuple[type, ...]] = {
     "name": str, "public": str, "owner": str, "expires": datetime, "identities": list, "max_links": int,
-    "messages_per_second": (int, float), "rights": list,
+    "messages_per_second": (int, float), "formats": list, "rights": list,
 }  # fmt: skip
 _MAX_WORDS = 32
+#: A file system may give what was written within so short a time the same time (seconds).
+_SETTLED = 2.0
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,18 @@ def _texts(path: str, key: str, value: object, empty: bool = False) -> tuple[str
     if not isinstance(value, list) or not all(isinstance(item, str) and (item or empty) for item in value) or not value:
         raise ConfigError(f"{path}: {key} = {value!r}: expected a list of texts, at least one")
     return tuple(value)
+
+
+def _formats(path: str, value: object) -> int:
+    try:
+        mask = accept_mask(_texts(path, "formats", value))
+    except UsageError as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"{path}: formats: {error}") from None
+    if not mask & Format.JSON.bit:
+        raise ConfigError(f"{path}: formats = {value!r}: json must be among them; it runs nothing, and errors travel in it")
+    return mask
 
 
 def _right(path: str, number: int, table: object) -> Right:
@@ -100,11 +118,16 @@ def read_authorised(path: str) -> Authorised:
     if not is_key(values["public"]):
         raise ConfigError(f"{path}: public: {values['public']!r} is no key; a key has 40 characters of Z85")
     for name in ("max_links", "messages_per_second"):
-        if values.get(name, 0) < 0:
+        if not 0 <= values.get(name, 0) < inf:
             raise ConfigError(f"{path}: {name} = {values[name]!r}: expected 0 or more")
     expires: datetime | None = values.get("expires")
     if expires is not None and expires.tzinfo is None:
         raise ConfigError(f"{path}: expires = {expires}: expected a time with its offset, as 2027-01-01T00:00:00Z")
+    try:
+        until = expires.timestamp() if expires is not None else None
+        shown = expires.astimezone(UTC).isoformat() if expires is not None else ""
+    except (OverflowError, ValueError):
+        raise ConfigError(f"{path}: expires = {expires}: is out of the range of clocks") from None
     identities = _texts(path, "identities", values["identities"]) if "identities" in values else ()
     key = Key(
         name=values["name"],
@@ -112,11 +135,32 @@ def read_authorised(path: str) -> Authorised:
         rights=tuple(_right(path, number, table) for number, table in enumerate(values["rights"])),
         identities=identities,
         owner=values.get("owner", ""),
-        expires=expires.astimezone(UTC).isoformat() if expires is not None else "",
+        expires=shown,
         max_links=values.get("max_links"),
         messages_per_second=values.get("messages_per_second"),
+        formats=_formats(path, values["formats"]) if "formats" in values else None,
     )
-    return Authorised(key, expires.timestamp() if expires is not None else None)
+    return Authorised(key, until)
+
+
+def _is_there(entry: os.DirEntry[str]) -> bool:
+    try:
+        return bool(entry.stat())
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True  # to be read, and what is wrong to be said
+
+
+def _look(entry: os.DirEntry[str]) -> tuple[tuple[int, ...], float]:
+    """What changes when the file does, and when that was (seconds since the epoch)."""
+    try:
+        status = entry.stat()
+    except OSError as error:
+        return (-(error.errno or 1),), 0.0
+    return (status.st_dev, status.st_ino, status.st_mode, status.st_mtime_ns, status.st_ctime_ns, status.st_size), (
+        status.st_ctime
+    )
 
 
 class Keyring:
@@ -144,7 +188,8 @@ class Keyring:
     def read(self) -> list[str]:
         """Look at files that are new, changed or gone; returns what is wrong."""
         try:
-            entries = {e.path: e for e in os.scandir(self.directory) if e.name.endswith(".toml")}
+            # A link to a file that is gone is gone, too.
+            entries = {e.path: e for e in os.scandir(self.directory) if e.name.endswith(".toml") and _is_there(e)}
         except OSError as error:
             problem = f"{self.directory}: cannot be read: {error.strerror}"
             problems = [problem] if problem != self._listed else []
@@ -156,11 +201,7 @@ class Keyring:
             del self._files[path]
             self._keys.pop(path, None)
         for path in sorted(entries):
-            try:
-                status = entries[path].stat()
-            except OSError:
-                continue  # gone since
-            seen = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)
+            seen, written_at = _look(entries[path])
             if self._files.get(path) == seen:
                 continue
             self._files[path] = seen
@@ -168,6 +209,10 @@ class Keyring:
                 self._take(path, read_authorised(path))
             except ConfigError as error:
                 problems.append(str(error))
+            else:
+                if time() - written_at < _SETTLED:
+                    # What is written in the same instant would not show: to be read again.
+                    self._files[path] = ()
         return problems
 
     def _take(self, path: str, found: Authorised) -> None:
@@ -229,6 +274,8 @@ def to_toml(key: Key, until: datetime | None) -> str:
         lines.append(f"max_links = {key.max_links}")
     if key.messages_per_second is not None:
         lines.append(f"messages_per_second = {key.messages_per_second:g}")
+    if key.formats is not None:
+        lines.append(f"formats = {texts(accept_names(key.formats))}")
     if not key.rights:
         lines.append("rights = []")
     for right in key.rights:

@@ -24,7 +24,7 @@ from itertools import count
 from math import inf
 from typing import Any
 
-from rpcmq.core.actions import Action, Answer, Disconnect, Note
+from rpcmq.core.actions import Action, Answer, Disconnect, Left, Note
 from rpcmq.core.dispatch_log import Sink
 from rpcmq.core.link import Session
 from rpcmq.core.links import Link
@@ -311,6 +311,8 @@ class Network:
             broken = self._connections.get(action.route)
             if broken is not None:
                 broken.process.lose()
+            return
+        if isinstance(action, Left):
             return
         self.answers.append(action)
         connection = self._connections.get(action.route)

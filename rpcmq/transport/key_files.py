@@ -12,7 +12,7 @@ import stat
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from rpcmq.errors import ConfigError
@@ -20,6 +20,8 @@ from rpcmq.transport.curve import Curve, is_key, public_of
 
 __all__ = ["KeyFile", "check_folder", "curve_for", "is_name", "read_key_file", "read_toml", "write_private"]
 
+#: A file of keys has some hundreds of bytes.
+_MAX_BYTES = 1 << 20
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 
 
@@ -60,17 +62,36 @@ def is_name(text: object) -> bool:
     return isinstance(text, str) and _NAME.fullmatch(text) is not None
 
 
+def _read(path: str | os.PathLike[str]) -> bytes:
+    """What is in the file ``path``, if nobody but its owner can change it."""
+    try:
+        # A FIFO would keep whoever opens it waiting.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise ConfigError(f"{path}: is no regular file")
+            if status.st_mode & 0o022:
+                raise ConfigError(
+                    f"{path}: mode {stat.S_IMODE(status.st_mode):04o}: others can change it: chmod go-w"
+                )
+            content = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    if len(content) > _MAX_BYTES:
+        raise ConfigError(f"{path}: has more than {_MAX_BYTES} bytes: it is no key file")
+    return content
+
+
 def read_toml(path: str | os.PathLike[str], keys: Mapping[str, type | tuple[type, ...]]) -> dict[str, Any]:
     """The values of a TOML file that has no other keys than ``keys``, each of its type.
 
     Raises:
-        ConfigError: it cannot be read, is no TOML, or has a key that is unknown or of another type.
+        ConfigError: it cannot be read, others can change it, it is no TOML, or has a key that is unknown or
+            of another type.
     """
     try:
-        content = tomllib.loads(Path(path).read_bytes().decode())
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        content = tomllib.loads(_read(path).decode())
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: not valid TOML: {error}") from None
     for key, value in content.items():
         if key not in keys:
@@ -144,9 +165,10 @@ def write_private(path: str | os.PathLike[str], text: str) -> None:
     Raises:
         ConfigError: it is there already, or cannot be made.
     """
-    begun = f"{os.fspath(path)}.{os.getpid()}.tmp"
+    begun = f"{os.fspath(path)}.{token_hex(8)}.tmp"
     try:
-        descriptor = os.open(begun, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        # Nothing that somebody else has laid there is used, nor followed if it is a link.
+        descriptor = os.open(begun, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         try:
             with open(descriptor, "w", encoding="utf-8") as file:
                 os.fchmod(descriptor, 0o600)  # whatever the umask is

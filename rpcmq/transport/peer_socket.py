@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import secrets
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
@@ -88,7 +89,6 @@ class PeerSocket:
             self._release()
             raise RouterUnreachable(f"cannot listen for peers on {host}: {error}") from None
         self.url = self._socket.socket.last_endpoint.decode()
-        self._connected = 0
         self._routes_by_fd: dict[int, bytes] = {}
         self._urls: dict[bytes, str] = {}
         self._closed = False
@@ -125,14 +125,17 @@ class PeerSocket:
         """
         if bool(key) != (self._curve is not None):
             raise RouterUnreachable(f"{identity} and this process do not both use CURVE")
+        if not url.startswith("tcp://"):
+            # Whoever serves says where: sockets of this host or process are not his to name.
+            raise RouterUnreachable(f"{identity} gives {url!r:.80} as its peer socket, which is no tcp:// url")
         if self._curve is not None:
             try:
                 self._curve.towards(self._socket.socket, key)
             except (zmq.ZMQError, ValueError):
                 raise RouterUnreachable(f"{identity} has no proper key: {key!r:.60}") from None
-        self._connected += 1
-        # The name by which our own socket knows this connection; the other side never sees it.
-        route = b"peer-%d" % self._connected
+        # The name by which our own socket knows this connection. Peers name theirs themselves, and libzmq aborts
+        # the process when it is given one that is in use: nobody must be able to guess it.
+        route = b"peer-" + secrets.token_bytes(16)
         self._socket.socket.connect_rid = route
         self._socket.socket.reconnect_ivl = -1
         try:

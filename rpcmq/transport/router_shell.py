@@ -17,7 +17,7 @@ import gevent
 import zmq
 from gevent import get_hub
 
-from rpcmq.core.actions import Answer, Disconnect, Note
+from rpcmq.core.actions import Answer, Disconnect, Left, Note
 from rpcmq.core.link import Session
 from rpcmq.core.links import Link
 from rpcmq.core.router import Router
@@ -34,6 +34,9 @@ __all__ = ["RouterShell"]
 _ROUNDS = 64
 #: How often a full connection is tried again (seconds).
 _RETRY = 0.005
+#: A timer that fires so much too late (seconds) finds messages that came long ago; they are given so long to be read.
+_LATE = 0.5
+_CATCH_UP = 0.25
 #: When to look whether a connection that was reported closed is gone from the socket (seconds).
 _PROBES = (0.0, 0.02, 0.1, 0.5)
 _PROBE = message(Kind.HEARTBEAT)
@@ -125,6 +128,7 @@ class RouterShell:
         self._timer = loop.timer(0.0)
         self._watchdog = Watchdog(lambda: self._socket, self._wake)
         self._timer_at = 0.0
+        self._not_before = 0.0
         self._io.start(self._wake)
         self._watchdog.start()
         abandon_after_fork(self)
@@ -158,8 +162,12 @@ class RouterShell:
         self._arm(now)
 
     def _tick(self) -> None:
-        self._timer_at = 0.0
-        now = monotonic()
+        now, due, self._timer_at = monotonic(), self._timer_at, 0.0
+        if now - due > _LATE:
+            # This process was stopped, or had no CPU: who seems to have been silent is heard first.
+            self._not_before = now + _CATCH_UP
+            self._wake()
+            return
         self.router.tick(now)
         self._cut_strangers(now)
         self._wake()
@@ -170,6 +178,7 @@ class RouterShell:
             due = min(due, next(iter(self._strangers.values()))[1] + self._handshake_seconds)
         if self._blocked:
             due = min(due, now + _RETRY)
+        due = max(due, self._not_before)
         if self._timer_at and self._timer_at <= due:
             return
         self._timer.stop()
@@ -223,6 +232,8 @@ class RouterShell:
                     self._answer(route, part)
                 case Disconnect(route):
                     self._disconnect(route)
+                case Left(route):
+                    self._estrange(route)
                 case Note():
                     self._on_note(action)
                 case _:
@@ -266,8 +277,10 @@ class RouterShell:
 
     def _accepted(self, fd: int) -> None:
         known = _socket_of(fd)
-        if known is None:
-            return
+        if known is not None:
+            self._admit(fd, known)
+
+    def _admit(self, fd: int, known: int) -> None:
         self._strangers.pop(fd, None)
         self._strangers[fd] = known, monotonic()
         while len(self._strangers) > self.max_handshakes:
@@ -290,6 +303,16 @@ class RouterShell:
         known = self._sockets.get(route)
         if known is not None:
             _break(*known)
+
+    def _estrange(self, route: bytes) -> None:
+        """Who has left his link and keeps his connection is bounded as those who never had one."""
+        known = self._sockets.get(route)
+        if known is None or route in self.router.links.routes:
+            return
+        fd, socket = self._sockets.pop(route)
+        self._routes_by_fd.pop(fd, None)
+        if _socket_of(fd) == socket:
+            self._admit(fd, socket)
 
     def _disconnected(self, fd: int) -> None:
         self._strangers.pop(fd, None)

@@ -319,3 +319,37 @@ def test_doctor_is_readable_and_says_why_no_router_was_asked(made: Path, invoke:
 def test_the_verbs_of_the_help_are_those_of_the_router(invoke: Invoke, made: Path) -> None:
     error = add(invoke, made, "x", "--allow", "nothing").stderr
     assert all(verb in error for verb in ALL_VERBS)
+
+
+# --- folders that others have made ----------------------------------------------------------------
+
+
+def test_a_folder_that_is_there_keeps_its_mode_and_one_of_others_is_refused(tmp_path: Path, invoke: Invoke) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    ours.mkdir(0o755)
+    theirs.mkdir()
+    theirs.chmod(0o777)
+    assert invoke("init", str(ours)).returncode == 0
+    assert ours.stat().st_mode & 0o777 == 0o755
+    ended = invoke("init", str(theirs))
+    assert ended.returncode == 2 and "others could authorise keys there" in ended.stderr
+    assert theirs.stat().st_mode & 0o777 == 0o777 and not list(theirs.iterdir())
+
+
+def test_doctor_and_list_live_through_any_folder(made: Path, invoke: Invoke) -> None:
+    authorized = made / "authorized"
+    (made / "gone.key").symlink_to(made / "nothing")
+    os.mkfifo(authorized / "fifo.toml")
+    (authorized / "loop.toml").symlink_to(authorized / "loop.toml")
+    (authorized / "deep.toml").write_text("a = " + "[" * 20_000)
+    (authorized / "a\x1b[31m\nrpcmq.toml").write_text("name = 7")
+    (authorized / "dir.toml").mkdir()
+    code, found = findings(invoke, "--config", str(made / "router.toml"), "--offline")
+    wrong = "\n".join(about(found, "key file", "fail"))
+    assert code == 1
+    for name in ("fifo", "loop", "deep", "rpcmq", "dir"):
+        assert f"{name}.toml" in wrong
+    ended = invoke("keys", "list", "--keys", str(made))
+    assert ended.returncode == 0 and "client" in ended.stdout and "\x1b[31m" not in ended.stdout
+    code, found = findings(invoke, "--keys", str(made / "nothing"), "--offline")
+    assert code == 1 and about(found, "router key", "fail")

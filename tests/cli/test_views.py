@@ -186,3 +186,8 @@ def test_a_dispatch_log_that_loses_records_is_named():
     assert list(listing._log_problem({"dispatch_log": state})) == []
     (line,) = listing._log_problem({"dispatch_log": state | {"dropped": 3, "problem": "No space left: /log"}})
     assert line == "dispatch log: 3 records dropped, 7 written: No space left: /log"
+
+
+def test_ls_lists_what_is_stuck(invoke: Invoke, system: SimpleNamespace) -> None:
+    assert json_of(invoke, "ls", "--stuck", env=system.env) == {"stuck": [], "truncated": 0}
+    assert invoke("ls", "--stuck", env=system.env).stdout.startswith("Stuck")

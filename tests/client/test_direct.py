@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import gevent
 import pytest
+import zmq
 
 from rpcmq.core.caller import Call, Caller
-from rpcmq.core.peers import Peers
-from rpcmq.core.serving import Serving
+from rpcmq.core.peers import PeerLink, Peers
+from rpcmq.core.serving import Registration, Serving, Task
 from rpcmq.core.uplink import Uplink
-from rpcmq.errors import CallTimeout, LinkLost, UsageError
+from rpcmq.errors import CallTimeout, LinkLost, Outcome, RouterUnreachable, UsageError
 from rpcmq.testing import eventually
-from rpcmq.wire import Kind, body_of, control
-from tests.client.endpoints import Compute, message
+from rpcmq.transport.batches import BatchSocket, new_context
+from rpcmq.wire import Address, Kind, body_of, control, message
+from tests.client.endpoints import Compute
+from tests.client.endpoints import message as message_of
 
 
 def calls_seen_by(router) -> int:
@@ -21,7 +26,7 @@ def calls_seen_by(router) -> int:
 
 def test_a_direct_call_does_not_pass_the_router(router, client, serve):
     serve(Compute(), direct=True)
-    assert [client.call(None, "compute.node-7", message("add", a=i), direct=True) for i in range(50)] == [*range(50)]
+    assert [client.call(None, "compute.node-7", message_of("add", a=i), direct=True) for i in range(50)] == [*range(50)]
     assert calls_seen_by(router) == 0
     assert not client.process.direct.fallbacks
 
@@ -29,7 +34,7 @@ def test_a_direct_call_does_not_pass_the_router(router, client, serve):
 def test_many_who_call_at_once_share_one_link(client, serve):
     serve(Compute(), direct=True, concurrency=4)
     greenlets = [
-        gevent.spawn(client.call, None, "compute", message("add", a=i), timeout=10, direct=True) for i in range(40)
+        gevent.spawn(client.call, None, "compute", message_of("add", a=i), timeout=10, direct=True) for i in range(40)
     ]
     gevent.joinall(greenlets, timeout=20)
     assert [g.get() for g in greenlets] == [*range(40)]
@@ -39,14 +44,14 @@ def test_many_who_call_at_once_share_one_link(client, serve):
 def test_an_exception_and_a_payload_of_its_own_frame_come_back_directly(client, serve):
     serve(Compute(), direct=True)
     with pytest.raises(ValueError, match="x"):
-        client.call(None, "compute", message("fail"), direct=True)
-    assert client.call(None, "compute", message("large"), direct=True) == bytes(100_000)
+        client.call(None, "compute", message_of("fail"), direct=True)
+    assert client.call(None, "compute", message_of("large"), direct=True) == bytes(100_000)
     assert not client.process.direct.fallbacks
 
 
 def test_without_a_listening_consumer_the_router_is_used_and_says_why(router, client, serve):
     serve(Compute())
-    assert client.call(None, "compute", message("add", a=1), direct=True) == 1
+    assert client.call(None, "compute", message_of("add", a=1), direct=True) == 1
     assert client.process.direct.fallbacks == {"'compute' has no peer socket": 1}
     assert calls_seen_by(router) == 1
 
@@ -55,7 +60,7 @@ def test_a_timeout_of_a_direct_call_says_who_had_it(client, serve):
     compute = Compute()
     service = serve(compute, direct=True)
     with pytest.raises(CallTimeout, match=r"\(direct\)") as caught:
-        client.call(None, "compute", message("until_cancelled"), timeout=0.3, direct=True)
+        client.call(None, "compute", message_of("until_cancelled"), timeout=0.3, direct=True)
     assert caught.value.details["server"] == service.client.identity
     eventually(lambda: compute.ended == ["cancelled"], 5)
 
@@ -63,19 +68,19 @@ def test_a_timeout_of_a_direct_call_says_who_had_it(client, serve):
 def test_a_peer_that_goes_away_ends_its_calls_and_the_next_goes_on(client, serve):
     compute = Compute()
     first = serve(compute, direct=True)
-    going = gevent.spawn(client.call, None, "compute", message("hold"), timeout=20, direct=True)
+    going = gevent.spawn(client.call, None, "compute", message_of("hold"), timeout=20, direct=True)
     assert compute.started.wait(5)
     first.client.process.direct.close()
     with pytest.raises(LinkLost, match="it may have run"):
         going.get(timeout=10)
-    assert client.call(None, "compute", message("add", a=2), timeout=10, direct=True) == 2
+    assert client.call(None, "compute", message_of("add", a=2), timeout=10, direct=True) == 2
     compute.go_on.set()
 
 
 def test_signs_of_life_need_the_router(client, serve):
     serve(Compute(), direct=True)
     with pytest.raises(UsageError, match="sign_of_life"):
-        client.call(None, "compute", message("add", a=1), direct=True, sign_of_life=1.0)
+        client.call(None, "compute", message_of("add", a=1), direct=True, sign_of_life=1.0)
 
 
 # --- the engine alone ----------------------------------------------------------------------------
@@ -128,3 +133,110 @@ def test_calls_end_when_the_link_does_and_say_whether_they_left():
     peers.lost(b"r", "connection lost", unsent=[kept.message])
     assert [c.error.details["started"] for c in (left, kept) if c.error] == ["unknown", "no"]
     assert peers.changed == [left, kept] and link.calls == {}
+
+
+# --- hostile peers -------------------------------------------------------------------------------
+
+
+def introduced(peers: Peers, topic: str = "compute") -> PeerLink:
+    peers.expect(0.0, "good", "api", topic=topic)
+    peers.receive(0.0, b"r", control(Kind.HELLO, {"identity": "api", "ticket": "good", "versions": [1]}))
+    link = peers.links[b"r"]
+    link.outbox.clear()
+    return link
+
+
+def served(peers: Peers, *topics: str) -> None:
+    for tag, topic in enumerate(topics):
+        registration = Registration(tag, Address(topic), 10, "", lambda task: None)
+        peers._serving.registrations[tag] = registration
+
+
+def ask(peers: Peers, link: PeerLink, topic: str, **fields: Any) -> Any:
+    """What is said to a direct call, and the calls that were taken."""
+    address = Address(topic).encode()
+    peers.receive(0.0, link.route, message(Kind.REQUEST, key=link.next_key(), address=address, format=1, **fields))
+    parts, link.outbox = link.outbox, []
+    return [body_of(part)["outcome"] for part in parts], [task.registration.address.topic for task in drained(peers)]
+
+
+def drained(peers: Peers) -> list[Task]:
+    tasks, peers._serving.delivered[:] = peers._serving.delivered[:], []
+    return tasks
+
+
+def test_an_introduction_is_for_its_topic_and_no_other_of_the_same_process():
+    peers = lone_peers()
+    served(peers, "compute", "admin")
+    link = introduced(peers)
+    assert ask(peers, link, "compute") == ([], ["compute"])
+    assert ask(peers, link, "admin") == ([Outcome.DENIED], [])
+
+
+def test_who_was_called_does_not_call_back_on_the_link():
+    peers = lone_peers()
+    served(peers, "compute")
+    link = peers.connect(b"r", "node-7", "ticket")
+    peers.receive(0.0, b"r", control(Kind.WELCOME, {"identity": "node-7", "handle": 5}))
+    link.outbox.clear()
+    assert ask(peers, link, "compute") == ([Outcome.DENIED], [])
+
+
+def test_a_caller_does_not_choose_whose_calls_its_are():
+    peers = lone_peers()
+    served(peers, "compute")
+    link = introduced(peers)
+    before = link.origin
+    peers.receive(0.0, b"r", control(Kind.WELCOME, {"identity": "api", "handle": 77}))
+    assert link.origin == before and peers.refused["welcome"] == 1
+
+
+def test_a_second_hello_changes_nothing():
+    peers = lone_peers()
+    link = introduced(peers)
+    peers.expect(0.0, "other", "api")
+    peers.receive(0.0, b"r", control(Kind.HELLO, {"identity": "api", "ticket": "other", "versions": [1]}))
+    assert peers.links[b"r"] is link and peers.refused["hello"] == 1
+
+
+def test_tickets_are_bounded_for_each_caller_and_in_all(monkeypatch):
+    monkeypatch.setattr("rpcmq.core.peers.MAX_TICKETS", 40)
+    peers = lone_peers()
+    for number in range(1000):
+        peers.expect(0.0, f"m{number}", "mallory", "M")
+    assert len(peers._tickets) == 32
+    for number in range(100):
+        peers.expect(1.0, f"h{number}", f"honest-{number}", "H")
+    assert len(peers._tickets) == 40 and peers.expects(1.0, "H")
+    peers.revoked("H")
+    peers.expect(100.0, "late", "mallory", "M")
+    assert list(peers._tickets) == ["late"] and peers._tickets_of == {"mallory": 1}
+
+
+@pytest.mark.parametrize("url", ["inproc://zeromq.zap.01", "ipc:///run/secret.sock", "udp://10.0.0.1:1", "nonsense"])
+def test_a_service_names_no_other_sockets_than_tcp_ones(client, url):
+    client.connect(5)
+    client.process.direct.listen()
+    with pytest.raises(RouterUnreachable, match="no tcp"):
+        client.process.direct._socket.connect(url, "node-7", "ticket")
+
+
+def test_a_peer_that_names_its_connection_like_one_of_ours_does_not_abort_the_process(client, serve):
+    """libzmq ends the process if a connection is given a name that a peer has chosen."""
+    client.connect(5)
+    host, _, port = client.process.direct.listen().removeprefix("tcp://").partition(":")
+    context = new_context()
+    hostile = [BatchSocket(context, zmq.DEALER, max_bytes=1000) for _ in range(3)]
+    try:
+        for number, each in enumerate(hostile):
+            each.socket.routing_id = b"peer-%d" % number
+            each.socket.connect(f"tcp://{host}:{port}")
+            each.send(b"", [b"nothing"])
+        eventually(lambda: sum(client.process.direct._peers.refused.values()) == 3)
+        serve(Compute(), direct=True)
+        assert client.call(None, "compute", message_of("add", a=1), timeout=10, direct=True) == 1
+        assert not client.process.direct.fallbacks
+    finally:
+        for each in hostile:
+            each.close()
+        context.term()

@@ -144,3 +144,31 @@ def test_retries_share_the_timeout(client):
     with pytest.raises(CallTimeout):
         client.call(None, "nobody", message("add"), timeout=0.1, retry=5)
     assert monotonic() - started < 5
+
+
+def test_a_retry_waits_at_least_as_long_as_the_error_says(monkeypatch: pytest.MonkeyPatch):
+    slept: list[float] = []
+    monkeypatch.setattr("rpcmq.client.retry.gevent.sleep", slept.append)
+    failures: list[Exception] = [
+        Overloaded("too fast", {"retry_after": 5}),
+        Overloaded("full"),
+        Overloaded("odd", {"retry_after": "soon"}),
+        Overloaded("odd", {"retry_after": float("inf")}),
+        LinkLost("gone", {"retry_after": 7}),
+    ]
+
+    def attempt() -> str:
+        if failures:
+            raise failures.pop(0)
+        return "up"
+
+    assert Retry(attempts=9, base=0.001, most=0.002).run(attempt, monotonic() + 60, PLENTY) == "up"
+    assert [round(seconds) for seconds in slept] == [5, 0, 0, 0, 0]
+
+
+def test_a_retry_that_would_come_too_late_is_not_waited_for():
+    def attempt() -> str:
+        raise Overloaded("too fast", {"retry_after": 3600})
+
+    with pytest.raises(Overloaded):
+        QUICK.run(attempt, monotonic() + 10, PLENTY)

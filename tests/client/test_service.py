@@ -200,7 +200,7 @@ def raw_call(client: rpcmq.Client, form: int, payload: bytes) -> Any:
     )
     process.connection.schedule()
     process.wait(call)
-    return result_of(client._codec, call)
+    return result_of(client.process.payloads, call)
 
 
 # --- life ---------------------------------------------------------------------------------------

@@ -321,6 +321,68 @@ def test_links_that_have_ended_are_not_kept_for_having_been_introduced(net: Netw
     assert known is not None and len(known.introduced) <= 256
 
 
+def test_those_with_direct_links_are_told_of_rights_that_are_gone(net: Network):
+    net.router.authorise(net.now, [NODE, WEB])
+    node, web = net.process("node", user="NODE"), net.process("web", user="WEB")
+    node.register("compute", peer_url="tcp://10.0.0.7:4711")
+    web.introduce("compute")
+    node.take(Kind.INTRODUCTION)
+    more = Key("web", "WEB", (*WEB.rights, right("call", "image")))
+    rekey(net, NODE, more)
+    assert node.got(Kind.INTRODUCTION) == [], "who may more keeps what he has"
+    rekey(net, NODE, Key("web", "WEB", (right("call", "image"),)))
+    assert node.take(Kind.INTRODUCTION).body["revoked"] == "WEB"
+    assert web.connection is not None
+
+
+def test_who_listens_is_told_of_a_revoked_key_after_a_restart_and_a_new_link_too(net: Network):
+    net.router.authorise(net.now, [NODE, WEB])
+    node, web = net.process("node", user="NODE"), net.process("web", user="WEB")
+    node.register("compute", peer_url="tcp://10.0.0.7:4711")
+    web.introduce("compute")
+    net.restart_router()
+    net.router.authorise(net.now, [NODE, WEB])
+    node.connect()
+    node.register("compute", peer_url="tcp://10.0.0.7:4711")
+    rekey(net, NODE)
+    assert [m.body.get("revoked") for m in node.got(Kind.INTRODUCTION)][-1] == "WEB"
+
+
+def test_the_caller_s_new_link_is_told_of_a_revoked_service(net: Network):
+    net.router.authorise(net.now, [NODE, WEB])
+    node, web = net.process("node", user="NODE"), net.process("web", user="WEB")
+    node.register("compute", peer_url="tcp://10.0.0.7:4711")
+    web.introduce("compute")
+    web.stop()
+    again = net.process("web", user="WEB")
+    rekey(net, WEB)
+    assert [m.body["revoked"] for m in again.got(Kind.INTRODUCTION)] == ["NODE"]
+
+
+def test_a_handle_is_good_in_a_later_life_of_the_router_for_its_key_only(net: Network):
+    def authorise() -> None:
+        net.router.authorise(net.now, [WEB, ROOT], b"the router's own")
+
+    authorise()
+    web = net.process("web", user="WEB")
+    handle, token = web.uplink.router["handle"], web.uplink.router["token"]
+    net.restart_router()
+    authorise()
+    thief = net.process("root", user="ROOT", handle=handle, token=token)
+    guess = net.process("root:2", user="ROOT", handle=handle, token=thief.uplink.router["token"])
+    assert handle not in (net.link(thief).handle, net.link(guess).handle)
+    assert not net.link(thief).returning
+    web.connect()
+    assert net.link(web).handle == handle and net.link(web).returning
+
+
+def test_what_a_refusal_quotes_is_short(net: Network):
+    net.router.authorise(net.now, [WEB])
+    web = net.process("web", user="WEB")
+    call = web.send(Kind.QUERY, json_bytes({"what": "x" * 1_000_000}), format=1)
+    assert len(call.end.payload) < 3000 and len(net.notes[-1].text) < 1000
+
+
 @given(st.lists(st.sampled_from(list(Kind)[7:]), max_size=8), st.binary(max_size=60), st.binary(max_size=60))
 def test_whatever_comes_under_a_key_is_answered_or_counted(kinds: list[Kind], address: bytes, payload: bytes):
     net = Network()
@@ -386,3 +448,29 @@ def test_a_key_that_may_do_everything_is_metered_too(make_net: Any):
     net.router.authorise(net.now, [ROOT])
     root = net.process("root", user="ROOT")
     assert [len(root.request("compute").answers) for _ in range(2)] == [0, 1]
+
+
+def test_introductions_count_as_calls(net: Network):
+    net.router.authorise(net.now, [slow(1.0)])
+    web = net.process("web", user="WEB")
+    assert web.introduce("compute").answers[0].kind is Kind.INTRODUCTION
+    assert web.introduce("compute").end.outcome is Outcome.OVERLOADED
+
+
+def test_casts_beyond_the_rate_to_many_addresses_are_kept_within_a_bound(
+    net: Network, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("rpcmq.core.guard._KEPT", 10)
+    net.router.authorise(net.now, [slow(1.0)])
+    web = net.process("web", user="WEB")
+    casts = [web.cast(f"compute.{number}") for number in range(50)]
+    assert sum(bool(cast.answers) for cast in casts) == 49
+    assert len(net.link(web).permits.throttled) == 10
+
+
+def test_a_batch_is_no_way_around_the_rate(net: Network):
+    net.router.authorise(net.now, [slow(5.0)])
+    web = net.process("web", user="WEB")
+    with net.together():
+        calls = [web.request("compute", ttl=60) for _ in range(200)]
+    assert sum(not call.answers for call in calls) == 5

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from rpcmq.core.actions import Left
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Message, Network, Process
-from rpcmq.wire import DETACH_BYTES, HEADER, SESSION_KINDS, VERSION, Address, Flag, Kind, message
+from rpcmq.wire import DETACH_BYTES, HEADER, SESSION_KINDS, VERSION, Address, Flag, Kind, control, json_bytes, message
 
 COMPUTE = Address("compute").encode()
 
@@ -423,3 +424,41 @@ def test_a_flood_of_topics_leaves_room_for_those_that_are_served(make_net):
     node.reply(node.take(Kind.REQUEST))
     assert call.end.outcome is Outcome.OK
     assert net.link(mallory).counters["refused too many topics"] >= 400
+
+
+def test_a_batch_has_so_many_messages_at_most(net: Network):
+    api = net.process("api")
+    part = message(Kind.CAST, key=net.link(api).origin + bytes(8), address=b"\0\1\0c", format=1)
+    assert api.connection is not None
+    net.inject(api.connection.route, part * 5000)
+    assert net.router.refused["batch"] == 1 and api.refusals[-1][0] == "protocol"
+    assert "c" not in [topic.address.topic for topic in net.router.directory]
+
+
+def test_a_topic_has_so_many_groups_at_most(net: Network, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("rpcmq.core.directory._MAX_GROUPS", 3)
+    node = net.process("node")
+    for number in range(5):
+        body = json_bytes({"group": f"g{number}"})
+        node.send(Kind.DECLARE, body, format=1, address=b"\0\7\0compute")
+    assert net.router.refused["too many groups"] == 2
+
+
+def test_a_connection_that_its_link_has_left_is_reported(net: Network):
+    api = net.process("api")
+    assert api.connection is not None
+    route = api.connection.route
+    net.router.receive(net.now, route, message(Kind.GOODBYE))
+    assert Left(route) in net.router.actions
+
+
+def test_a_connection_whose_link_was_taken_over_is_reported_and_the_new_one_is_not(net: Network):
+    api = net.process("api")
+    assert api.connection is not None
+    old, token = api.connection.route, api.uplink.router["token"]
+    hello = {"identity": "api", "queue_type": "roundrobin", "versions": [1], "token": token, "received": 0}
+    net.router.receive(net.now, b"new", control(Kind.HELLO, hello))
+    assert [a.route for a in net.router.actions if isinstance(a, Left)] == [old]
+    net.router.actions.clear()
+    net.router.receive(net.now, b"new", control(Kind.HELLO, hello))
+    assert not [a for a in net.router.actions if isinstance(a, Left)] and b"new" in net.router.links.routes

@@ -159,7 +159,37 @@ def test_what_consumers_report_is_bounded_however_often_they_register(net: Netwo
         keys = b"".join((100 * number + i).to_bytes(20) for i in range(100))
         node.unregister(node.register("compute", recent=keys.hex(), tag=number))
         net.advance(net.settings.mailbox_max_seconds / 10)
-    assert len(net.router.dispatch._recent) <= 100 * 30
+    assert sum(map(len, net.router.dispatch._recent.values())) <= 100 * 30
+
+
+def test_who_claims_casts_of_a_topic_that_he_does_not_consume_has_no_effect(net: Network):
+    api, node, other = net.process("api"), net.process("node"), net.process("other")
+    api.cast("compute", payload=b"0")
+    sent = api.uplink.next_key()[:12] + (1).to_bytes(8)
+    net.restart_router()
+    for process in (api, node, other):
+        process.connect()
+    other.register("mine", recent=sent.hex())
+    node.register("compute", credit=10)
+    resend_all(api)
+    net.advance(5)
+    assert [m.key for m in node.got(Kind.CAST)] == [sent]
+
+
+def test_one_registration_claims_so_many_casts_at_most(net: Network):
+    node = net.process("node")
+    node.register("compute", recent=bytes(20 * 10_001).hex())
+    assert not net.router.dispatch._recent and net.router.refused["length"] == 1
+
+
+def test_claims_of_all_are_bounded(net: Network, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("rpcmq.core.dispatch._MAX_RECENT_OF_ALL", 100)
+    node = net.process("node")
+    for number in range(5):
+        keys = b"".join((100 * number + i).to_bytes(20) for i in range(100))
+        node.register(f"topic-{number}", recent=keys.hex())
+    assert sum(map(len, net.router.dispatch._recent.values())) == 100
+    assert net.router.dispatch.counters["recent casts beyond the bound"] == 400
 
 
 def test_nothing_is_held_for_a_caller_that_leaves(net: Network):

@@ -125,6 +125,18 @@ def test_a_stopped_service_is_unresponsive_and_not_dead():
         eventually(lambda: {client.call(None, "compute", message("where")) for _ in range(20)} == {"node-1", "node-2"})
 
 
+def test_a_router_that_was_stopped_hears_before_it_judges():
+    with RouterProcess(**QUICK) as router, Client(router.url) as client, node(router.url):
+        assert client.call(None, "compute", message("where"), timeout=20) == "node-1"
+        router.pause()
+        # How long it is stopped is the fault: four times what makes a process unresponsive.
+        gevent.sleep(4 * QUICK["link_unresponsive_seconds"])
+        router.resume()
+        assert client.call(None, "compute", message("where"), timeout=20) == "node-1"
+        eventually(lambda: router.view("processes")["processes"][0]["silent_seconds"] < 0.3)
+        assert "unresponsive" not in router.said()
+
+
 def test_a_timeout_while_the_service_does_not_answer_says_so():
     with RouterProcess(**QUICK) as router, Client(router.url) as client, node(router.url) as stopped:
         call = gevent.spawn(client.call, None, "compute", message("run", key=1, seconds=60), timeout=2)
@@ -178,7 +190,7 @@ def test_an_idempotent_call_survives_a_restart_of_the_router():
 
 def test_casts_are_neither_lost_nor_doubled_by_restarts_of_the_router():
     count = 8000
-    with RouterProcess() as router, Client(router.url) as client, node(router.url):
+    with RouterProcess(router_recovery_seconds=1) as router, Client(router.url) as client, node(router.url):
         client.connect()
         # Slower than the consumer, so that nothing waits in the router when it is killed.
         with program("caster", router.url, count, 200, 0.005) as caster:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
+from time import time
 
 import pytest
 
 from rpcmq.core.rights import EVERYTHING, Key, Right
 from rpcmq.errors import ConfigError
+from rpcmq.payload.format import Format
 from rpcmq.server.keyring import Keyring, read_authorised, summary, to_toml
 from rpcmq.transport.curve import new_pair
 
@@ -57,6 +60,7 @@ def test_a_file_says_all_of_a_key(tmp_path: Path) -> None:
     "key",
     [
         Key("a", PUBLIC, (EVERYTHING,)),
+        Key("a", PUBLIC, formats=Format.JSON.bit | Format.PICKLE.bit),
         Key("a", PUBLIC, owner='He said "no" \\ \n'),
         Key("a", PUBLIC, (Right(frozenset(["call"]), ("x",), ("", "nova")),), ("a", "b*"), "o", "", 3, 0.5),
     ],
@@ -80,6 +84,9 @@ def test_what_is_written_is_what_is_read(tmp_path: Path, key: Key) -> None:
         ('["node-7", "worker-*"]', "[]", r"identities = \[\]: expected a list of texts"),
         ('["node-7", "worker-*"]', "[7]", r"identities = \[7\]"),
         ("max_links = 10", "max_links = true", "max_links = True"),
+        ("max_links = 10", 'formats = ["yaml"]', "formats: unknown payload format 'yaml'"),
+        ("max_links = 10", 'formats = ["pickle"]', "json must be among them"),
+        ("max_links = 10", "formats = []", "formats = .*: expected a list of texts"),
         ("max_links = 10", "max_links = -1", "max_links = -1: expected 0 or more"),
         ("messages_per_second = 1000", 'messages_per_second = "x"', "messages_per_second = 'x': expected int or float"),
         ('verbs = ["serve"]', 'verbs = ["srve"]', r"rights\[0\].verbs: 'srve' is unknown; known: call"),
@@ -170,3 +177,50 @@ def test_a_folder_that_is_gone_is_said_and_changes_nothing(tmp_path: Path) -> No
     (problem,) = keyring.read()
     assert "cannot be read" in problem
     assert keyring.read() == [] and not keyring.changed(0.0) and names(keyring) == {"a"}
+
+
+def test_a_link_to_a_file_that_is_gone_is_a_key_that_is_gone(tmp_path: Path) -> None:
+    (tmp_path / "authorized").mkdir()
+    target = Path(added(tmp_path, "a"))
+    (tmp_path / "authorized" / "a.toml").symlink_to(target)
+    keyring = Keyring(str(tmp_path / "authorized"))
+    assert keyring.read() == [] and keyring.changed(0.0) and names(keyring) == {"a"}
+    target.unlink()
+    assert keyring.read() == [] and keyring.changed(0.0) and names(keyring) == set()
+
+
+def test_what_is_written_in_the_same_instant_is_read_again(tmp_path: Path) -> None:
+    """The clock of a file system may have stood still between two writes: nothing tells them apart but the content."""
+    path = Path(added(tmp_path, "a"))
+    keyring = Keyring(str(tmp_path))
+    keyring.read()
+    assert keyring._files[str(path)] == (), "young, so it is read again"
+    os.utime(path, ns=(1, 1))
+    before = path.stat().st_ctime
+    keyring.read()
+    assert keyring._files[str(path)] == () or time() - before >= 2.0
+
+
+def test_a_file_that_others_come_to_be_able_to_change_leaves_its_key_as_it_was(tmp_path: Path) -> None:
+    path = Path(added(tmp_path, "a"))
+    keyring = Keyring(str(tmp_path))
+    keyring.read()
+    keyring.changed(0.0)
+    path.write_text(path.read_text().replace('topics = ["#"]', 'topics = ["mine"]'))
+    path.chmod(0o666)
+    (problem,) = keyring.read()
+    assert "others can change it" in problem and not keyring.changed(0.0)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("messages_per_second = nan", "messages_per_second = nan"),
+        ("messages_per_second = inf", "messages_per_second = inf"),
+        ("expires = 0001-01-01T00:00:00+14:00", "out of the range"),
+    ],
+)
+def test_numbers_and_times_that_no_clock_knows_are_refused(tmp_path: Path, line: str, expected: str) -> None:
+    text = f'name = "node-7"\npublic = "{PUBLIC}"\n{line}\nrights = []\n'
+    with pytest.raises(ConfigError, match=expected):
+        read_authorised(written(tmp_path, text))

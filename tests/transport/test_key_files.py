@@ -9,7 +9,7 @@ import pytest
 
 from rpcmq.errors import ConfigError
 from rpcmq.transport.curve import check_libzmq, is_key, new_pair, public_of
-from rpcmq.transport.key_files import KeyFile, check_folder, read_key_file, write_private
+from rpcmq.transport.key_files import KeyFile, check_folder, read_key_file, read_toml, write_private
 
 
 @pytest.fixture
@@ -109,3 +109,38 @@ def test_an_old_libzmq_is_refused() -> None:
         check_libzmq((4, 3, 2), True)
     with pytest.raises(ConfigError, match="without CURVE"):
         check_libzmq((4, 3, 5), False)
+
+
+def test_what_others_have_laid_where_a_secret_goes_is_neither_used_nor_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rpcmq.transport.key_files.token_hex", lambda size: "known")
+    theirs = tmp_path / "theirs"
+    theirs.write_text("")
+    (tmp_path / "k.known.tmp").symlink_to(theirs)
+    with pytest.raises(ConfigError, match="is there already"):
+        write_private(tmp_path / "k", "secret")
+    assert theirs.read_text() == "" and not (tmp_path / "k").exists()
+
+
+def test_what_is_no_small_regular_file_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo", 0o600)
+    (tmp_path / "folder").mkdir(0o700)
+    (tmp_path / "large").write_bytes(b"#" * (1 << 21))
+    (tmp_path / "endless").symlink_to("/dev/zero")
+    expected = {"fifo": "no regular file", "folder": "Is a directory", "large": "more than", "endless": "no regular file"}
+    for name, text in expected.items():
+        with pytest.raises(ConfigError, match=rf"{name}: .*{text}"):
+            read_toml(tmp_path / name, {})
+
+
+@pytest.mark.parametrize("text", ["a = " + "[" * 20_000, "a = 1_", "a = " + "9" * 10_000, "\x00", "a.b.c = 1\na = 2"])
+def test_toml_that_wants_to_break_its_reader_is_wrong_and_no_more(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError, match="not valid TOML|expected str"):
+        read_toml(written(tmp_path / "k", text), {"a": str})
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_a_file_that_others_can_change_says_nothing(tmp_path: Path, mode: int) -> None:
+    with pytest.raises(ConfigError, match=f"mode {mode:04o}.*chmod go-w"):
+        read_toml(written(tmp_path / "k", 'a = "b"', mode), {"a": str})

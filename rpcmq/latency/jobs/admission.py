@@ -6,7 +6,7 @@ planned and before it was read. So it reads a directory of its own, ``OUT/admitt
 
 1. A hard link with a dot in front, which Spark does not see. What is linked stays, whatever becomes of ``ready/``.
    (Where links are not possible it is a copy.)
-2. It is checked: every byte by the manifest's CRC, then version and columns. What fails is set aside in the journal.
+2. It goes through the gate (``gate``), as for the batch job. What does not pass is set aside, in the journal.
 3. A line of the journal says that the good ones are admitted.
 4. They lose the dot. A crash between the two is mended at the next start.
 
@@ -19,7 +19,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -27,11 +26,10 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rpcmq.latency import schema
 from rpcmq.latency.analysis.account import SetAside
-from rpcmq.latency.columns import ARROW
 from rpcmq.latency.files import remove, sync
 from rpcmq.latency.jobs.follower import Follower, Named
+from rpcmq.latency.jobs.gate import Problem, problem_of
 from rpcmq.latency.jobs.journal import Journal
 from rpcmq.latency.manifest import File
 
@@ -45,8 +43,6 @@ UNLISTED = "unlisted"
 _PATIENCE = 10.0
 _CANNOT_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS, errno.EACCES)
 _UNREADABLE = (errno.EACCES, errno.EIO, errno.EISDIR, errno.EPERM)
-_MAGIC = b"PAR1"
-_SCHEMA = b"rpcmq:schema"
 
 
 class Looked(NamedTuple):
@@ -104,11 +100,11 @@ class Admission:
         aside: list[SetAside] = []
         batch = [Named(path, self._pending[path]) for path in list(self._pending)[:most]]
         for named in batch:
-            problem = self._bring(named)
-            if isinstance(problem, SetAside):
-                aside.append(problem)
+            brought = self._bring(named)
+            if isinstance(brought, SetAside):
+                aside.append(brought)
             else:
-                good[_name(named.path)] = problem
+                good[_name(named.path)] = brought
         aside += self._strays()
         self._settle(good, aside)
         return Looked(len(good), sum(good.values()), aside, bool(self._pending))
@@ -117,10 +113,11 @@ class Admission:
         """Set aside what was admitted, was not yet counted, and cannot be read. To be used between queries."""
         bad = []
         for name in list(self._journal.state.waiting):
-            problem = _problem(self.directory / name, None)
-            if problem:
+            path = self.directory / name
+            found = problem_of(path, None) or _unreadable(path)
+            if found:
                 rows = self._journal.state.waiting[name]
-                bad.append(SetAside(f"ready/{name}", *problem, rows))
+                bad.append(SetAside(f"ready/{name}", *found, rows))
         if bad:
             self._journal.set_aside(bad)
             for each in bad:
@@ -135,7 +132,7 @@ class Admission:
         """
         good: dict[str, int] = {}
         for name, why in list(self._journal.state.aside.items()):
-            if why.reason != UNLISTED and (self._log / why.path).exists():
+            if why.rows is not None and (self._log / why.path).exists():
                 found = self._bring(Named(why.path, self._follower.state.live.get(why.path)))
                 if not isinstance(found, SetAside):
                     good[name] = found
@@ -149,6 +146,15 @@ class Admission:
             if name not in waiting:
                 remove(self.directory / name)
 
+    def report(self) -> None:
+        """Write into the journal what only the manifest knows."""
+        boots = self._follower.state.boots.values()
+        self._journal.hear(
+            sum(each.holes for each in boots),
+            sum(each.dropped for each in boots),
+            sum(each.missing_segments for each in boots),
+        )
+
     def known(self) -> set[str]:
         """Names of all segments that the log still has or speaks of."""
         state = self._follower.state
@@ -160,23 +166,23 @@ class Admission:
     def _bring(self, named: Named) -> int | SetAside:
         """Make the hidden link of a segment; the number of its records, or why there is none."""
         rows = named.file.rows if named.file else None
-        if not named.path.endswith(".parquet"):
-            return SetAside(named.path, "format", "no Parquet: streams cannot read it", rows)
         hidden = self.directory / f".{_name(named.path)}"
         remove(hidden)
         try:
             _link(self._log / named.path, hidden)
-            problem = _problem(hidden, named.file)
+            found = problem_of(hidden, named.file)
+            if found is None and named.file is None:
+                found = _unreadable(hidden)
         except FileNotFoundError:
             return SetAside(named.path, MISSING, self._why_gone(named.path), rows)
         except OSError as error:
             if error.errno not in _UNREADABLE:
                 raise
-            problem = "unreadable", f"cannot be read: {error.strerror}"
-        if problem:
+            found = Problem("unreadable", f"cannot be read: {error.strerror}")
+        if found:
             remove(hidden)
-            return SetAside(named.path, *problem, rows)
-        return rows if rows is not None else int(pq.read_metadata(hidden).num_rows)
+            return SetAside(named.path, *found, rows)
+        return int(pq.read_metadata(hidden).num_rows)
 
     def _settle(self, good: dict[str, int], aside: Sequence[SetAside]) -> None:
         if aside:
@@ -201,7 +207,8 @@ class Admission:
     def _is_settled(self, path: str) -> bool:
         name = _name(path)
         why = self._journal.state.aside.get(name)
-        return name in self._journal.state.settled and (why is None or why.reason != UNLISTED)
+        # What was set aside before the manifest said how many records it has is looked at again.
+        return name in self._journal.state.settled and (why is None or why.rows is not None)
 
     def _why_gone(self, path: str) -> str:
         state = self._follower.state
@@ -228,7 +235,7 @@ class Admission:
         if lost:
             self._journal.set_aside(lost)
         self._show()
-        for path in self.directory.glob(".*.parquet"):
+        for path in self.directory.glob(".*"):
             remove(path)
 
     def _names(self) -> Iterator[str]:
@@ -252,11 +259,11 @@ class Admission:
                 is_new = now - path.stat().st_mtime < _PATIENCE
                 if is_new or path.name in self._journal.state.settled:
                     continue
-                reason, text = _problem(path, None) or (UNLISTED, "not in the manifest")
+                found = problem_of(path, None)
             except FileNotFoundError:
                 continue
-            # Whatever it is: if the manifest speaks of it some day, it is looked at then.
-            yield SetAside(name, UNLISTED, text if reason == UNLISTED else f"not in the manifest; {text}", None)
+            text = "not in the manifest" + (f": {found.text}" if found else "")
+            yield SetAside(name, "foreign" if found else UNLISTED, text, None)
 
 
 def _name(path: str) -> str:
@@ -273,45 +280,12 @@ def _link(source: Path, target: Path) -> None:
         sync(target)
 
 
-def _problem(path: Path, file: File | None) -> tuple[str, str] | None:
-    """What is wrong with the segment ``path``, as a word and a text; None: nothing.
-
-    Args:
-        file: what the manifest says of it; None: it says nothing, so that all pages are read.
-    """
-    content = path.read_bytes()
-    if file is not None and zlib.crc32(content) != file.crc32:
-        return _of_other_bytes(content, file)
+def _unreadable(path: Path) -> Problem | None:
+    """What the gate does not look at: whether all pages of ``path`` can be read."""
     try:
-        parquet = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
-        version = (parquet.metadata.metadata or {}).get(_SCHEMA)
-        if version is None:
-            return "foreign", "no segment of a dispatch log"
-        if version != str(schema.VERSION).encode():
-            return "version", f"schema version {version.decode(errors='replace')}, not {schema.VERSION}"
-        if file is None:
-            parquet.read()
+        with pq.ParquetFile(path, page_checksum_verification=True) as parquet:
+            for number in range(parquet.num_row_groups):
+                parquet.read_row_group(number)
     except (pa.ArrowException, OSError, ValueError) as error:
-        return "corrupt" if content.startswith(_MAGIC) else "foreign", str(error)
-    return _of_other_columns(parquet.schema_arrow)
-
-
-def _of_other_bytes(content: bytes, file: File) -> tuple[str, str]:
-    if not content.startswith(_MAGIC):
-        return "foreign", "no Parquet"
-    if len(content) < file.bytes:
-        return "truncated", f"has {len(content)} of {file.bytes} bytes"
-    return "corrupt", "checksum of the file"
-
-
-def _of_other_columns(found: pa.Schema) -> tuple[str, str] | None:
-    for field in ARROW:
-        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-        place = found.get_field_index(field.name)
-        if place < 0 and field.name in schema.ADDED:
-            continue
-        if place < 0:
-            return "corrupt", f"column {field.name} is missing"
-        if found.field(place).type != kind:
-            return "corrupt", f"column {field.name} is {found.field(place).type}, not {kind}"
+        return Problem("corrupt", str(error).splitlines()[0])
     return None

@@ -1,54 +1,45 @@
-"""Directories of cells, there whole or not at all."""
+"""The directories of cells that a stream and its fold write."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Collection
 from pathlib import Path
-from uuid import uuid4
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from rpcmq.latency.files import sync
 from rpcmq.latency.jobs.journal import Dataset
-from rpcmq.latency.jobs.store import write_cells
+from rpcmq.latency.jobs.store import About, write_cells
 
-__all__ = ["HOUR", "remove_strays", "write"]
+__all__ = ["HOUR", "WINDOW", "remove_strays", "write"]
 
 HOUR = 3600
+#: Length of the cells' windows (seconds).
+WINDOW = 60
 
 
 def write(out: Path, path: str, cells: DataFrame, at: float, is_batch: bool) -> Dataset:
     """Make the directory ``path`` below ``out``, or replace it; if there are no cells, there is none.
 
-    It is written under a name of its own, by Spark, which says that it is complete with the file ``_SUCCESS``, and
-    renamed when all of it is on the disk. Another Spark, whose driver was killed and which has not noticed, may still
-    write: but nobody renames for it.
+    It is written by Spark under a name of its own, and renamed when all of it is on the disk. Another Spark whose
+    driver was killed, and which has not noticed, may still write: but nobody renames for it.
 
     Raises:
         OSError: it was not written.
     """
-    target = out / path
-    hidden = target.with_name(f".{target.name}-{uuid4().hex}")
     made = Observation()
     hour = F.floor(F.col("window") / HOUR) * HOUR
     observed = cells.observe(made, F.sum("records").alias("records"), F.collect_set(hour).alias("hours"))
-    try:
-        # One file: whoever reads many of these directories pays for each of them.
-        write_cells(observed.coalesce(1), hidden)
-        shutil.rmtree(target, ignore_errors=True)
-        records = made.get["records"] or 0
-        if records:
-            for each in (*hidden.iterdir(), hidden):
-                sync(each)
-            hidden.rename(target)
-            sync(target.parent)
-    finally:
-        shutil.rmtree(hidden, ignore_errors=True)
-    return Dataset(path, tuple(sorted(map(int, made.get["hours"]))), records, at, is_batch)
+    # One file: whoever reads many of these directories pays for each of them.
+    write_cells(observed.coalesce(1), out / path, About(WINDOW))
+    found = made.get
+    if not found["records"]:
+        shutil.rmtree(out / path)
+    return Dataset(path, tuple(sorted(map(int, found["hours"]))), found["records"] or 0, at, is_batch)
 
 
-def remove_strays(out: Path, known: set[str]) -> None:
+def remove_strays(out: Path, known: Collection[str]) -> None:
     """Remove the directories of cells that are none of ``known``: what a crash left.
 
     To be used by the one who writes, and before it does.

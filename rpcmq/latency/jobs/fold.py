@@ -26,15 +26,13 @@ from pyspark.sql import functions as F
 from rpcmq.errors import RpcError
 from rpcmq.latency.analysis.series import DIMENSIONS
 from rpcmq.latency.jobs import datasets, journal
-from rpcmq.latency.jobs.datasets import HOUR
+from rpcmq.latency.jobs.datasets import HOUR, WINDOW
 from rpcmq.latency.jobs.journal import Dataset, Journal, State
 from rpcmq.latency.jobs.store import read_cells
 from rpcmq.latency.jobs.transforms import rollup
 
-__all__ = ["GRACE", "WINDOW", "FoldFailed", "due", "fold", "read_stream_cells", "sweep"]
+__all__ = ["GRACE", "FoldFailed", "due", "fold", "read_stream_cells", "sweep"]
 
-#: Length of the cells' windows (seconds).
-WINDOW = 60
 #: Seconds that a directory stays when its cells are in another one: longer than anybody takes to read it.
 GRACE = 900.0
 #: Directories of batches above which they are merged though their hour is not over: a reader opens them all.

@@ -43,7 +43,7 @@ from rpcmq.latency.compact import inputs_of
 from rpcmq.latency.manifest import File, State
 from rpcmq.latency.segment import Damaged
 
-__all__ = ["Passed", "inspect"]
+__all__ = ["Passed", "Problem", "inspect", "problem_of"]
 
 _SCHEMA = b"rpcmq:schema"
 _PIECE = 1 << 20
@@ -55,7 +55,9 @@ _PATIENCE = 2.0
 _LOOKS = 5
 
 
-class _Problem(NamedTuple):
+class Problem(NamedTuple):
+    """What is wrong with a file: one of the words above, and a sentence."""
+
     reason: str
     text: str
 
@@ -107,15 +109,15 @@ def inspect(directory: Path, since: float | None, until: float | None, unreadabl
 
 def _looked_at(
     directory: Path, since: float | None, until: float | None, unreadable: Mapping[str, str]
-) -> tuple[State, list[File], list[tuple[File, _Problem]]]:
+) -> tuple[State, list[File], list[tuple[File, Problem]]]:
     """The manifest's state, and its files of the range: those that are good, and the others."""
     state = manifest.read(directory)
     for _ in range(_LOOKS):
         files = [file for file in state.live.values() if _is_in_range(file, since, until)]
 
-        def look(file: File) -> _Problem | None:
+        def look(file: File) -> Problem | None:
             said = unreadable.get(file.path)
-            return _Problem("unreadable", said) if said else _problem(directory / file.path, file)
+            return Problem("unreadable", said) if said else problem_of(directory / file.path, file)
 
         with ThreadPoolExecutor(_AT_A_TIME) as executor:
             found = list(zip(files, executor.map(look, files), strict=True))
@@ -131,21 +133,23 @@ def _is_in_range(file: File, since: float | None, until: float | None) -> bool:
     return (since is None or file.last_us >= since * 1e6) and (until is None or file.first_us < until * 1e6)
 
 
-def _problem(path: Path, file: File) -> _Problem | None:
-    """What is wrong with ``path``, of which the manifest says what ``file`` does."""
+def problem_of(path: Path, file: File | None) -> Problem | None:
+    """What is wrong with ``path``, of which the manifest says what ``file`` does; None: nothing."""
     if path.suffix == ".jsonl":
-        return _Problem("jsonl", "JSON Lines are for a look at single records: ship to Parquet for reports")
+        return Problem("jsonl", "JSON Lines are for a look at single records: ship to Parquet for reports")
     try:
+        if file is None:
+            return _problem_inside(path, None)
         size, crc32 = _size_and_crc32(path)
         if size < file.bytes:
-            return _Problem("truncated", f"has {size} of {file.bytes} bytes")
+            return Problem("truncated", f"has {size} of {file.bytes} bytes")
         if (size, crc32) != (file.bytes, file.crc32):
-            return _Problem("corrupt", "is not what the shipper wrote: its checksum is another")
+            return Problem("corrupt", "is not what the shipper wrote: its checksum is another")
         return _problem_inside(path, file.rows)
     except FileNotFoundError:
-        return _Problem("missing", "is in the manifest and not in the directory")
+        return Problem("missing", "is in the manifest and not in the directory")
     except OSError as error:
-        return _Problem("unreadable", f"cannot be read: {error.strerror or error}")
+        return Problem("unreadable", f"cannot be read: {error.strerror or error}")
 
 
 def _size_and_crc32(path: Path) -> tuple[int, int]:
@@ -157,32 +161,32 @@ def _size_and_crc32(path: Path) -> tuple[int, int]:
     return size, crc32
 
 
-def _problem_inside(path: Path, rows: int | None) -> _Problem | None:
+def _problem_inside(path: Path, rows: int | None) -> Problem | None:
     """What is wrong with the Parquet file ``path``, which has so many records."""
     try:
         with pq.ParquetFile(path) as parquet:
             metadata, columns = parquet.metadata, parquet.schema_arrow
     except (pa.ArrowException, ValueError) as error:
-        return _Problem("corrupt", f"no Parquet: {str(error).splitlines()[0]}")
+        return Problem("corrupt", f"no Parquet: {str(error).splitlines()[0]}")
     version = (metadata.metadata or {}).get(_SCHEMA)
     if version is None:
-        return _Problem("foreign", "Parquet, but no records of a dispatch log")
+        return Problem("foreign", "Parquet, but no records of a dispatch log")
     if version != str(schema.VERSION).encode():
         text = f"schema version {version.decode(errors='replace')}; this rpcmq reads {schema.VERSION}"
-        return _Problem("version", text)
+        return Problem("version", text)
     if rows is not None and metadata.num_rows != rows:
-        return _Problem("corrupt", f"has {metadata.num_rows} records, not {rows}")
+        return Problem("corrupt", f"has {metadata.num_rows} records, not {rows}")
     return _problem_of_columns(columns)
 
 
-def _problem_of_columns(found: pa.Schema) -> _Problem | None:
+def _problem_of_columns(found: pa.Schema) -> Problem | None:
     for field in ARROW:
         kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
         place = found.get_field_index(field.name)
         if place < 0 and field.name not in schema.ADDED:
-            return _Problem("columns", f"column {field.name} is missing")
+            return Problem("columns", f"column {field.name} is missing")
         if place >= 0 and found.field(place).type != kind:
-            return _Problem("columns", f"column {field.name} is {found.field(place).type}, not {kind}")
+            return Problem("columns", f"column {field.name} is {found.field(place).type}, not {kind}")
     return None
 
 
@@ -236,10 +240,10 @@ def _is_named(state: State, path: str) -> bool:
     return path in state.live or path in state.superseded or path in state.retired
 
 
-def _problem_of_stray(directory: Path, path: str) -> _Problem | None:
+def _problem_of_stray(directory: Path, path: str) -> Problem | None:
     """Why ``path`` is not read; None: its records are read elsewhere, or it has gone."""
     if not path.endswith(".parquet"):
-        return _Problem("foreign", "the shipper makes no such file")
+        return Problem("foreign", "the shipper makes no such file")
     try:
         problem = _problem_inside(directory / path, None)
         if problem is None and path.startswith("log/") and _is_of_named(directory, inputs_of(directory / path)):
@@ -247,12 +251,12 @@ def _problem_of_stray(directory: Path, path: str) -> _Problem | None:
     except FileNotFoundError:
         return None
     except Damaged:
-        problem = _Problem("foreign", "does not say which segments it was made of")
+        problem = Problem("foreign", "does not say which segments it was made of")
     except OSError as error:
-        return _Problem("unreadable", f"cannot be read: {error.strerror or error}")
+        return Problem("unreadable", f"cannot be read: {error.strerror or error}")
     if problem is not None and problem.reason == "corrupt":
         return problem._replace(reason="foreign")
-    return problem or _Problem("unlisted", "is not in the manifest: the shipper takes it in when it starts again")
+    return problem or Problem("unlisted", "is not in the manifest: the shipper takes it in when it starts again")
 
 
 def _is_of_named(directory: Path, inputs: Iterable[str]) -> bool:

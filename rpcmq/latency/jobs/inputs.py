@@ -1,34 +1,54 @@
-"""What the questions of an operator are answered from: cells of a log or stored ones, as series."""
+"""What the questions of an operator are answered from: cells of a log or stored ones, as series.
+
+Each question to Spark takes some tenths of a second however little there is to read, so there are few: one that makes
+the cells and outlines them, then one for all figures.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from math import inf
-from typing import Any
+from typing import Any, TypeVar
 
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
-from rpcmq.latency import manifest
 from rpcmq.latency.analysis.account import Account
-from rpcmq.latency.analysis.series import METHOD, Series, merged
-from rpcmq.latency.jobs.collect import series
-from rpcmq.latency.jobs.source import read_log
+from rpcmq.latency.analysis.series import METHOD, Key, Series
+from rpcmq.latency.jobs.batch import window_for
+from rpcmq.latency.jobs.collect import series, series_of
+from rpcmq.latency.jobs.runs import joined
+from rpcmq.latency.jobs.source import TRIES, Changed, Log, Reader
 from rpcmq.latency.jobs.store import read_cells
-from rpcmq.latency.jobs.transforms import cells, of_trace, rollup, unknown
+from rpcmq.latency.jobs.transforms import Level, cells, of_trace, rollup, rollups, selected, unknown
 from rpcmq.latency.selection import Selection
 
-__all__ = ["WINDOW", "Input", "opened", "trace_rows"]
+__all__ = ["Figures", "Input", "opened", "trace_rows"]
 
-#: Length of the windows of stored cells, and of those that are made here of more than half an hour (seconds).
-WINDOW = 60
-#: Windows of a shorter log: as many as a comparison needs, and some more. All are parts of a minute.
-_SHORTER = (1, 2, 5, 10, 15, 30)
-_WINDOWS_OF_SHORT_LOG = 30
-#: Windows of a method that are collected at most, about: longer ranges of time have longer windows.
+Found = TypeVar("Found")
+
+#: Windows of a method that are collected, about: longer ranges of time have longer windows.
 _WINDOWS = 60
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_FEWEST_TASKS, _RECORDS_OF_TASK = 4, 250_000
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Which figures are asked for.
+
+    Attributes:
+        by: the dimensions to keep.
+        window_seconds: length of the windows; None: no windows.
+        methods: of these only; None: of all.
+    """
+
+    by: Sequence[str]
+    window_seconds: int | None = None
+    methods: Iterable[Key] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +56,19 @@ class Input:
     """Cells that can be asked.
 
     Attributes:
-        account: of the log that was read; None: the cells were stored.
+        log, reader: what was read; None: the cells were stored.
+        account: of the log.
         window_seconds: length of the cells' windows.
-        methods: how many there are.
+        methods: exchange, topic and method, those that take the most time first.
         begin, end: of the first and the last window with records, seconds since 1970; 0: there are none.
     """
 
     cells: DataFrame
-    records: DataFrame | None
-    account: Account | None
+    log: Log | None
+    reader: Reader | None
+    account: Account
     window_seconds: int
-    methods: int
+    methods: list[Key]
     begin: int
     end: int
 
@@ -55,33 +77,20 @@ class Input:
         """Length of windows (seconds) of which there are about 60, a multiple of ``window_seconds``."""
         return self.window_seconds * max(1, -(-(self.end - self.begin) // (self.window_seconds * _WINDOWS)))
 
-    def series(self, by: Sequence[str], window_seconds: int | None = None) -> list[Series]:
-        """All cells, by these dimensions and by window; windows in the order of time."""
-        return _ordered(series(rollup(self.cells, by, window_seconds), by))
-
-    def of_methods(self, methods: Collection[Series], by: Sequence[str], window_seconds: int) -> list[Series]:
-        """The same, of the methods of ``methods`` only."""
-        if not methods:
-            return []
-        if len(methods) == self.methods:
-            return self.series(by, window_seconds)
-        names = [F.struct(*(F.lit(each.key[name]).alias(name) for name in METHOD)) for each in methods]
-        chosen = self.cells.where(F.struct(*METHOD).isin(names))
-        return _ordered(series(rollup(chosen, by, window_seconds), by))
-
-    def in_windows(self, most: int, like: Collection[Series] = ()) -> tuple[list[Series], list[Series]]:
-        """By method; and by method and window, at most ``most`` methods, those that take the most time.
-
-        Args:
-            like: by method: these instead.
-        """
-        if self.methods <= most:
-            # Each query takes its time, however few cells there are.
-            windows = self.series(METHOD, self.coarse_window)
-            return merged(windows, METHOD), windows
-        methods = self.series(METHOD)
-        chosen = like or sorted(methods, key=lambda each: -each.total.sum)[:most]
-        return methods, self.of_methods(chosen, METHOD, self.coarse_window)
+    def series(self, wanted: Mapping[str, Figures]) -> dict[str, list[Series]]:
+        """All that is wanted, by its name, at once; windows in the order of time."""
+        levels = {
+            name: Level(each.by, each.window_seconds, None if each.methods is None else _is_one_of(each.methods))
+            for name, each in wanted.items()
+        }
+        rolled = rollups(self.cells, levels).toArrow()
+        found = {}
+        for name, each in wanted.items():
+            rows = rolled.filter(pc.equal(rolled["level"], name))
+            if each.window_seconds is None:
+                rows = rows.drop_columns(["window"])
+            found[name] = sorted(series_of(rows, each.by), key=lambda one: one.window or 0)
+        return found
 
     def answered_calls(self) -> tuple[list[Series], dict[tuple[str, str, str], float]]:
         """Calls that ended ok, by method; and when the last window with one ended, by exchange, topic and method."""
@@ -91,30 +100,31 @@ class Input:
         return series(rollup(chosen, METHOD), METHOD), ends
 
     def unknown(self, count: int) -> list[dict[str, Any]]:
-        """At most ``count`` records whose end nobody knows, the newest first; none where only cells are known."""
-        return [] if self.records is None else _rows(unknown(self.records, count))
+        """At most ``count`` records whose end nobody knows, the newest first; none where only cells are known.
+
+        Raises:
+            Changed: the log was changed meanwhile.
+        """
+        if self.log is None or self.reader is None:
+            return []
+        with self.reader.watch():
+            return _rows(unknown(self.log.records, count))
 
 
 @contextmanager
 def opened(spark: SparkSession, selection: Selection) -> Iterator[Input]:
-    """The cells of what was selected, kept in memory (or on the local disk) until the end of the block."""
-    window = WINDOW
-    if selection.is_log:
-        records, account = read_log(
-            spark, selection.path, selection.since, selection.until, dict(selection.where) or None
-        )
-        window = _window(selection)
-        found: DataFrame = cells(records, window)
-    else:
-        records, account = None, None
-        found = _chosen(read_cells(spark, selection.path), selection)
-    found = found.persist()
-    try:
-        [row] = found.agg(F.count_distinct(F.struct(*METHOD)), F.min("window"), F.max("window")).collect()
-        methods, first, last = row
-        yield Input(found, records, account, window, methods, first or 0, 0 if last is None else last + window)
-    finally:
-        found.unpersist()
+    """The cells of what was selected, kept in memory (or on the local disk) until the end of the block.
+
+    Raises:
+        UsageError: there are no cells.
+        RpcError: they are damaged, or the log is.
+    """
+    with _tasks(spark) as fit:
+        found = _of_log(spark, selection, fit) if selection.is_log else _of_cells(spark, selection)
+        try:
+            yield found
+        finally:
+            found.cells.unpersist()
 
 
 def trace_rows(spark: SparkSession, selection: Selection, id: str, count: int) -> tuple[list[dict[str, Any]], Account]:
@@ -122,33 +132,81 @@ def trace_rows(spark: SparkSession, selection: Selection, id: str, count: int) -
 
     Raises:
         UsageError: ``id`` is neither.
+        RpcError: the log is damaged.
     """
-    records, account = read_log(spark, selection.path, selection.since, selection.until, dict(selection.where) or None)
-    return _rows(of_trace(records, id).limit(count)), account
+    reader = _reader(spark, selection)
+
+    def read() -> tuple[list[dict[str, Any]], Account]:
+        log = reader.open()
+        with reader.watch():
+            return _rows(of_trace(log.records, id).limit(count)), log.account
+
+    return _again(read)
 
 
-def _window(selection: Selection) -> int:
-    """Length of the windows for a log (seconds): shorter ones for a short range of time."""
-    files = manifest.read(selection.path).live.values()
-    first = max(min((file.first_us for file in files), default=0) / 1e6, selection.since or 0)
-    last = min(max((file.last_us for file in files), default=0) / 1e6, selection.until or inf)
-    fitting = [seconds for seconds in _SHORTER if seconds * _WINDOWS_OF_SHORT_LOG >= last - first]
-    return fitting[0] if fitting else WINDOW
+@contextmanager
+def _tasks(spark: SparkSession) -> Iterator[Callable[[int], None]]:
+    """Within, the function given sets into how many tasks Spark splits what it groups; never more than it did.
+
+    Each costs hundredths of a second, and small logs are what people ask while they wait.
+    """
+    before = int(spark.conf.get(_PARTITIONS) or 200)
+
+    def fit(records: int) -> None:
+        spark.conf.set(_PARTITIONS, str(min(before, max(_FEWEST_TASKS, records // _RECORDS_OF_TASK))))
+
+    try:
+        yield fit
+    finally:
+        spark.conf.set(_PARTITIONS, str(before))
 
 
-def _chosen(stored: DataFrame, selection: Selection) -> DataFrame:
-    """A window belongs to a range of time if it begins in it."""
-    if selection.since is not None:
-        stored = stored.where(F.col("window") >= selection.since)
-    if selection.until is not None:
-        stored = stored.where(F.col("window") < selection.until)
-    for name, value in selection.where.items():
-        stored = stored.where(F.col(name) == value)
-    return stored
+def _of_log(spark: SparkSession, selection: Selection, fit: Callable[[int], None]) -> Input:
+    reader = _reader(spark, selection)
+
+    def read() -> Input:
+        log = reader.open()
+        fit(log.account.in_range)
+        window = window_for(((log.last_us or 0) - (log.first_us or 0)) / 1e6)
+        with reader.watch():
+            return _outlined(cells(log.records, window), log, reader, log.account, window)
+
+    return _again(read)
 
 
-def _ordered(found: list[Series]) -> list[Series]:
-    return sorted(found, key=lambda each: each.window or 0)
+def _of_cells(spark: SparkSession, selection: Selection) -> Input:
+    run = joined([selection.path])
+    chosen = selected(read_cells(spark, selection.path), selection.since, selection.until, selection.where)
+    return _outlined(chosen, None, None, run.account, run.window_seconds)
+
+
+def _outlined(found: DataFrame, log: Log | None, reader: Reader | None, account: Account, window: int) -> Input:
+    """All of it is read here, and then it is kept: the log may change."""
+    found = found.persist()
+    try:
+        rows = found.groupBy(*METHOD).agg(F.sum("total.sum"), F.min("window"), F.max("window")).collect()
+    except BaseException:
+        found.unpersist()
+        raise
+    rows.sort(key=lambda row: -row[3])
+    methods: list[Key] = [{name: row[name] for name in METHOD} for row in rows]
+    begin = min((row[4] for row in rows), default=0)
+    end = max((row[5] + window for row in rows), default=0)
+    return Input(found, log, reader, account, window, methods, begin, end)
+
+
+def _is_one_of(methods: Iterable[Key]) -> Any:
+    names = [F.struct(*(F.lit(key[name]).alias(name) for name in METHOD)) for key in methods]
+    return F.struct(*METHOD).isin(names) if names else F.lit(False)
+
+
+def _reader(spark: SparkSession, selection: Selection) -> Reader:
+    return Reader(spark, selection.path, selection.since, selection.until, selection.where)
+
+
+def _again(read: Callable[[], Found]) -> Found:
+    """What ``read`` returns; once more if the log changed meanwhile."""
+    return Retrying(retry=retry_if_exception_type(Changed), stop=stop_after_attempt(TRIES), reraise=True)(read)
 
 
 def _rows(found: DataFrame) -> list[dict[str, Any]]:

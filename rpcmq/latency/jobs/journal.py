@@ -7,6 +7,7 @@ aside   a segment was not admitted, or was withdrawn, and why; its records are n
 batch   the records of some admitted segments are in a directory of cells, which counts from now on
 fold    directories of cells were merged into others: those count from now on, these no longer
 sweep   what had been merged was removed
+log     what only the shipper's manifest knows of the log
 totals  the first line after the journal was rewritten: what the lines that are gone added up to
 
 One line is one change, whole or not at all, and is on the disk before anything that relies on it is done. So whoever
@@ -76,6 +77,7 @@ class State:
         aside: segments that were set aside, by name.
         batches: the last batch of each run that counts.
         segments, records: what batches had.
+        holes, dropped, missing_segments: of the log, as last heard; see ``Account``.
         lines: of the journal.
     """
 
@@ -87,6 +89,9 @@ class State:
     batches: dict[str, int] = field(default_factory=dict)
     segments: int = 0
     records: int = 0
+    holes: int = 0
+    dropped: int = 0
+    missing_segments: int = 0
     lines: int = 0
 
     def apply(self, line: bytes) -> None:
@@ -107,6 +112,8 @@ class State:
                 self._fold(**change)
             case "sweep":
                 self._sweep(**change)
+            case "log":
+                self._log(**change)
             case "totals":
                 self._totals(**change)
             case other:
@@ -118,10 +125,12 @@ class State:
         return batch <= self.batches.get(run, -1)
 
     def account(self) -> Account:
-        """Of the segments that the stream has settled; what nobody but the manifest knows is zero."""
+        """Of the segments that the stream has settled; what waits is in neither of its sums."""
         aside = list(self.aside.values())
         shipped = self.records + sum(each.rows or 0 for each in aside)
-        return Account(self.segments, shipped, self.records, self.records, aside)
+        account = Account(self.segments, shipped, self.records, self.records, aside)
+        account.holes, account.dropped, account.missing_segments = self.holes, self.dropped, self.missing_segments
+        return account
 
     def _admit(self, segments: dict[str, int], at: float) -> None:
         self.waiting.update(segments)
@@ -156,6 +165,9 @@ class State:
     def _sweep(self, paths: list[str]) -> None:
         for path in paths:
             del self.superseded[path]
+
+    def _log(self, holes: int, dropped: int, missing_segments: int) -> None:
+        self.holes, self.dropped, self.missing_segments = holes, dropped, missing_segments
 
     def _add(self, cells: dict[str, Any]) -> None:
         self.live[cells["path"]] = Dataset(**cells | {"hours": tuple(cells["hours"])})
@@ -278,6 +290,12 @@ class Journal:
     def sweep(self, paths: Collection[str]) -> None:
         """Superseded directories were removed."""
         self._append("sweep", paths=list(paths))
+
+    def hear(self, holes: int, dropped: int, missing_segments: int) -> None:
+        """What the shipper's manifest says; see ``Account``. If it is nothing new, nothing is written."""
+        state = self.state
+        if (holes, dropped, missing_segments) != (state.holes, state.dropped, state.missing_segments):
+            self._append("log", holes=holes, dropped=dropped, missing_segments=missing_segments)
 
     def tidy(self, known: Callable[[], Collection[str]]) -> None:
         """Rewrite the journal if most of it says nothing any more.

@@ -13,10 +13,19 @@ from rpcmq.latency.files import write_whole
 __all__ = ["NEEDS", "write_package"]
 
 #: What Python needs where the driver runs, beside Spark. Executors need none of it: nothing in the jobs runs Python.
-NEEDS = ("click>=8.1.7", "jinja2>=3.1", "matplotlib>=3.9", "numpy>=2.0", "pyarrow>=18.0", "rich>=13.9", "scipy>=1.14")
+NEEDS = (
+    "click>=8.1.7",
+    "jinja2>=3.1",
+    "matplotlib>=3.9",
+    "numpy>=2.0",
+    "pyarrow>=18.0",
+    "rich>=13.9",
+    "scipy>=1.14",
+    "tenacity>=9.0",
+)
 
 _SCRIPT = '''\
-"""``rpcmq latency`` under spark-submit: spark-submit --py-files rpcmq.zip rpcmq_latency.py report --log DIR --out DIR"""
+"""spark-submit --master MASTER --py-files rpcmq.zip rpcmq_latency.py report --log DIR --out DIR"""
 
 import sys
 

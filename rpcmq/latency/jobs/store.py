@@ -78,7 +78,7 @@ def write_cells(cells: DataFrame, directory: Path, made_from: About | None = Non
     with _aside(directory) as made, _aside(directory) as old:
         cells.select(*_COLUMNS).write.parquet(as_spark(made), compression="zstd")
         content = {"version": VERSION, **asdict(made_from or About())}
-        write_whole(made / _ABOUT, json.dumps(content, indent=2).encode() + b"\\n")
+        write_whole(made / _ABOUT, json.dumps(content, indent=2).encode() + b"\n")
         for path in made.iterdir():
             sync(path)
         if directory.exists():

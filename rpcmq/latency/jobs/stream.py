@@ -38,11 +38,13 @@ from rpcmq.latency.analysis.account import SetAside
 from rpcmq.latency.analysis.series import DIMENSIONS, MEASURES
 from rpcmq.latency.jobs import datasets
 from rpcmq.latency.jobs.admission import Admission
-from rpcmq.latency.jobs.fold import GRACE, WINDOW, due, fold, sweep
+from rpcmq.latency.jobs.datasets import WINDOW
+from rpcmq.latency.jobs.fold import GRACE, due, fold, sweep
 from rpcmq.latency.jobs.journal import Dataset, Journal, State
+from rpcmq.latency.jobs.paths import as_spark
+from rpcmq.latency.jobs.source import SCHEMA
 from rpcmq.latency.jobs.transforms import cells
 from rpcmq.latency.manifest import ManifestDamaged
-from rpcmq.latency.schema import COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -241,17 +243,17 @@ class Stream:
         self._run = Future()
         self._partitions = spark.sparkContext.defaultParallelism
         source = (
-            spark.readStream.schema(_spark_schema())
+            spark.readStream.schema(SCHEMA)
             .option("pathGlobFilter", "*.parquet")
             # One name is one segment, wherever the directory is mounted.
             .option("fileNameOnly", "true")
             # By default, what is seven days older than the newest is passed over, silently.
             .option("maxFileAge", "3650d")
             .option("maxFilesPerTrigger", self._max_files)
-            .parquet(str(self._admission.directory))
+            .parquet(as_spark(self._admission.directory))
             .select(*_NEEDED, F.col("_metadata.file_name").alias(_SEGMENT))
         )
-        writer = source.writeStream.foreachBatch(self._write).option("checkpointLocation", str(self._checkpoint))
+        writer = source.writeStream.foreachBatch(self._write).option("checkpointLocation", f"file:{self._checkpoint}")
         query = writer.trigger(**trigger).start()
         self._run.set_result(str(query.id))
         self._note(logging.INFO, "streaming", f"run {query.id}", {"run": str(query.id)})
@@ -413,6 +415,7 @@ class Stream:
                 text = f"merged {len(batches)} batches into {len(made)} hours in {fields['seconds']} s"
                 self._note(logging.INFO, "fold", text, fields)
             sweep(self._out, self._journal, now - GRACE)
+            self._admission.report()
             self._journal.tidy(self._admission.known)
         except (PySparkException, Py4JJavaError, RpcError, OSError) as error:
             self._warn("not merged", error)
@@ -422,11 +425,6 @@ class Stream:
         if now - self._warned.get(event, -_SILENCE) >= _SILENCE:
             self._warned[event] = now
             self._note(logging.WARNING, event, f"{_first_line(error)}; trying again", {})
-
-
-def _spark_schema() -> str:
-    kinds = {"int16": "smallint", "int64": "bigint"}
-    return ", ".join(f"`{each.name}` {kinds.get(each.type, each.type)}" for each in COLUMNS)
 
 
 def _first_line(error: Exception) -> str:

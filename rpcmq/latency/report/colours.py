@@ -42,6 +42,7 @@ _SCHEMES = {
     "cancelled": ("#aab2bd", "#8c97a6"),
     "protocol": ("#4b2e83", "#a98be8"),
     "draining": ("#009e74", "#2ab68e"),
+    "denied": ("#8f1d2c", "#e0808a"),
     "unknown": ("#3c4653", "#d3d9e2"),
     "other": ("#6b4f3a", "#b39476"),
 }
@@ -54,5 +55,6 @@ QUANTILES = {0.5: "p50", 0.9: "p90", 0.95: "p95", 0.99: "p99", 0.999: "p999"}
 STAGES = ("queued", "handler", "network", "rest")
 #: Outcomes that have a colour of that name; all else is "other".
 OUTCOMES = (
-    "remote_error", "timeout", "no_consumer", "overloaded", "link_lost", "cancelled", "protocol", "draining", "unknown",
+    "remote_error", "timeout", "no_consumer", "overloaded", "link_lost", "cancelled", "protocol", "draining", "denied",
+    "unknown",
 )  # fmt: skip

@@ -26,6 +26,7 @@ MEANINGS = {
     "cancelled": "the caller took it back",
     "protocol": "a message that was no message",
     "draining": "a router or service was shutting down",
+    "denied": "a key had no right to it",
     "unknown": "a router died while it was under way",
 }
 #: Columns of a sparkline, its size in pixels, and the quantile that it shows.

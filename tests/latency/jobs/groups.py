@@ -16,7 +16,9 @@ from gevent import subprocess
 from tests.server.daemons import COMMAND, Daemon, environment
 
 #: Seconds for what takes ten on a machine that has nothing else to do.
-PATIENCE = 100.0
+PATIENCE = 150.0
+#: For Java: quick to start.
+_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class Group(Daemon):
@@ -25,10 +27,7 @@ class Group(Daemon):
     def kill(self) -> None:
         """Kill -9 of all of it, and wait until there is nothing left."""
         self._end_group()
-        self.process.wait(PATIENCE)
-        with gevent.Timeout(PATIENCE, AssertionError("processes are left behind")):
-            while self.members:
-                gevent.sleep(0.02)
+        self._await_end()
 
     def _end_group(self) -> None:
         try:
@@ -52,23 +51,36 @@ class Group(Daemon):
 
     def ended(self) -> int:
         """Its exit code, when it has ended by itself with all that belongs to it."""
-        with gevent.Timeout(PATIENCE, AssertionError(f"still runs: {self.records[-3:]}")):
-            code = self.process.wait()
+        self._await_end()
+        return int(self.process.returncode)
+
+    def _await_end(self) -> None:
+        with self._patiently("processes are left"):
+            self.process.wait()
             self._reader.join()
             while self.members:
                 gevent.sleep(0.02)
-        return int(code)
 
     def heard(self, event: str, **fields: Any) -> dict[str, Any]:
         """The first record of ``event``."""
-        with gevent.Timeout(PATIENCE, AssertionError(f"no {event}: {self.records}")):
+        with self._patiently(f"no {event} {fields}"):
             while True:
+                self._more.clear()
                 for record in self.records:
                     if record["event"] == event and fields.items() <= record.items():
                         return record
                 assert not self._reader.dead, self.records
                 self._more.wait()
-                self._more.clear()
+
+    @contextmanager
+    def _patiently(self, text: str) -> Iterator[None]:
+        timeout = gevent.Timeout(PATIENCE)
+        try:
+            with timeout:
+                yield
+        except gevent.Timeout as error:
+            assert error is timeout
+            raise AssertionError(f"{text}: {self.members}, {self.records}") from None
 
     def close(self) -> None:
         """End it, whatever it does."""
@@ -101,7 +113,7 @@ def _started(command: list[str], out: Path) -> Iterator[Group]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        env=environment(TMPDIR=str(scratch)),
+        env=environment(TMPDIR=str(scratch), JAVA_TOOL_OPTIONS=_QUICK),
         start_new_session=True,
     )
     group = Group(process)

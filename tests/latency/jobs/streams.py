@@ -21,7 +21,8 @@ from rpcmq.latency import segment
 from rpcmq.latency.analysis.series import DIMENSIONS, MEASURES
 from rpcmq.latency.columns import to_rows
 from rpcmq.latency.jobs import journal
-from rpcmq.latency.jobs.fold import WINDOW, read_stream_cells
+from rpcmq.latency.jobs.datasets import WINDOW
+from rpcmq.latency.jobs.fold import read_stream_cells
 from rpcmq.latency.jobs.journal import Dataset
 from rpcmq.latency.jobs.session import session
 from rpcmq.latency.jobs.stream import Stream

@@ -75,6 +75,23 @@ def test_what_is_in_the_manifest_is_admitted_once(log: Log, out: Path) -> None:
         assert admission.look(100).segments == 0
 
 
+def test_the_account_has_what_only_the_manifest_knows(tmp_path: Path, out: Path) -> None:
+    log = Log(tmp_path)
+    spooled(tmp_path, many(1, 10), given=30, dropped=3)
+    spooled(tmp_path, many(40, 5), segment=4)
+    ship(tmp_path)
+
+    with admitting(log, out) as (admission, _):
+        admission.look(100)
+        admission.report()
+        size = (out / "journal.jsonl").stat().st_size
+        admission.report()
+        assert (out / "journal.jsonl").stat().st_size == size
+    with admitting(log, out) as (_, journal):
+        account = journal.state.account()
+        assert (account.holes, account.dropped, account.missing_segments) == (29, 3, 2)
+
+
 def test_it_is_the_same_file_and_takes_no_room(log: Log, out: Path) -> None:
     path = log.grow()
 
@@ -155,14 +172,14 @@ def name_again(path: Path) -> None:
 
 WRONG = {
     "truncated": "truncated",
-    "empty": "foreign",
+    "empty": "truncated",
     "corrupt": "corrupt",
-    "foreign": "foreign",
+    "foreign": "corrupt",
     "unreadable": "unreadable",
     "version": "version",
     "foreign Parquet": "foreign",
-    "column": "corrupt",
-    "missing column": "corrupt",
+    "column": "columns",
+    "missing column": "columns",
 }
 
 
@@ -193,7 +210,7 @@ def test_json_lines_cannot_be_streamed_and_that_is_said(log: Log, out: Path) -> 
     with admitting(log, out) as (admission, _):
         (aside,) = admission.look(100).aside
 
-    assert (aside.reason, aside.rows) == ("format", 10)
+    assert (aside.reason, aside.rows) == ("jsonl", 10)
 
 
 def test_what_was_repaired_is_admitted_when_it_is_looked_at_again(log: Log, out: Path) -> None:
@@ -240,9 +257,12 @@ def test_a_file_that_nobody_speaks_of_is_reported_until_somebody_does(log: Log, 
         assert admission.look(100).aside == []
     with admitting(log, out, NOW + 60) as (admission, journal):
         aside = {each.path: each for each in admission.look(100).aside}
-        assert {each.reason for each in aside.values()} == {UNLISTED}
+        assert {name: each.reason for name, each in aside.items()} == {
+            f"ready/{path.name}": UNLISTED,
+            "ready/odd.parquet": "foreign",
+        }
         assert aside[f"ready/{path.name}"].text == "not in the manifest"
-        assert "foreign" not in visible(out)
+        assert visible(out) == []
         manifest.write_bytes(line)
         assert admission.look(100).segments == 1
         assert list(journal.state.aside) == ["odd.parquet"]

@@ -14,7 +14,7 @@ from rpcmq.latency.jobs import journal
 from rpcmq.latency.jobs.fold import GRACE, FoldFailed, due, fold, read_stream_cells, sweep
 from rpcmq.latency.jobs.stream import Stream
 from tests.latency.jobs.streams import Log, counted, expected, of, once
-from tests.latency.logs import NOW, Killed, names, struck_after
+from tests.latency.logs import NOW, Killed, struck_after
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -125,20 +125,23 @@ def test_what_has_not_all_records_is_not_used(
 
 
 @pytest.mark.fault
-def test_whatever_change_it_is_killed_at_each_record_counts_once(spark: SparkSession, log: Log, tmp_path: Path) -> None:
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("stride", [4, pytest.param(1, marks=pytest.mark.long)])
+def test_whatever_change_it_is_killed_at_each_record_counts_once(
+    spark: SparkSession, log: Log, tmp_path: Path, stride: int
+) -> None:
     for _ in range(2):
         log.grow(20)
-    made = tmp_path / "made"
+    made, out = tmp_path / "made", tmp_path / "out"
     run(spark, log, made, NOW)
     # An hour that was merged, which later batches belong to.
     run(spark, log, made, NOW + HOUR)
     log.grow(20)
     run(spark, log, made, NOW + 2 * HOUR)
-    right = expected(log.directory)
+    right, later = expected(log.directory), NOW + 3 * HOUR
     assert len(live(made)) == 2
-    after, later = 0, NOW + 3 * HOUR
+    after = 0
     while True:
-        out = tmp_path / "out"
         shutil.rmtree(out, ignore_errors=True)
         shutil.copytree(made, out)
         with opened(log, out, later) as stream, struck_after(after, Killed()) as executioner:
@@ -148,13 +151,13 @@ def test_whatever_change_it_is_killed_at_each_record_counts_once(spark: SparkSes
         with opened(log, out, later) as stream:
             # What nobody reads, and nobody will name, is gone; what readers may have is not.
             there = {path.relative_to(out).as_posix() for path in (out / "cells").glob("*/*")}
-            assert there <= stream.state.live.keys() | stream.state.superseded.keys()
+            assert there <= stream.state.live.keys() | stream.state.superseded.keys(), after
             stream._housekeep(spark)
             sweep(out, stream._journal, later + 1)
         assert counted(out) == right, after
         assert [name.partition("=")[0] for name in live(out)] == ["hour"], after
-        assert len(list((out / "cells").glob("*/*"))) == 1
+        assert len([*(out / "cells").glob("*/*"), *(out / "cells").glob("*/.*")]) == 1, after
         if not executioner.struck:
             break
-        after += 1
-    assert after > 5 and not [name for name in names(out, "cells") if name.startswith(".batch")]
+        after += stride
+    assert after > 8

@@ -15,8 +15,8 @@ from rpcmq.cli.latency_compare import compare
 from rpcmq.cli.latency_trace import trace
 from rpcmq.cli.options import State
 from rpcmq.latency.analysis.series import METHOD
-from rpcmq.latency.jobs.inputs import opened, trace_rows
-from rpcmq.latency.jobs.store import write_cells
+from rpcmq.latency.jobs.inputs import Figures, opened, trace_rows
+from rpcmq.latency.jobs.store import About, write_cells
 from rpcmq.latency.selection import Selection
 from tests.latency.logs import rows, ship
 from tests.latency.spools import BOOT, Sent, many, spooled
@@ -44,22 +44,29 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_cells_of_a_log_answer_as_its_records_do(spark: SparkSession, log: Path) -> None:
     expected = rows(log)
     with opened(spark, Selection(log)) as found:
-        assert found.account is not None
-        assert (found.account.counted, found.methods) == (COUNT, len({(r["topic"], r["method"]) for r in expected}))
-        # A log of a minute has windows of two seconds: 30 of them.
-        assert (found.window_seconds, found.coarse_window) == (5, 5)
-        seen = [r["recv_at"] / 1e6 for r in expected]
-        assert (found.begin, found.end) == (min(seen) // 5 * 5, max(seen) // 5 * 5 + 5)
-        methods, windows = found.in_windows(1000)
-        assert counted(methods, METHOD) == Counter(tuple(r[name] for name in METHOD) for r in expected)
-        assert sum(each.records for each in windows) == COUNT
-        assert [each.window for each in windows] == sorted(each.window or 0 for each in windows)
-        # With more methods than are wanted by window, those with the most total time.
-        whole, some = found.in_windows(2)
-        assert counted(whole, METHOD) == counted(methods, METHOD)
-        busiest = sorted(whole, key=lambda each: -each.total.sum)[:2]
-        assert {tuple(each.key.values()) for each in some} == {tuple(each.key.values()) for each in busiest}
-        assert sum(each.records for each in some) == sum(each.records for each in busiest)
+        assert (found.account.counted, len(found.methods)) == (
+            COUNT,
+            len({(r["topic"], r["method"]) for r in expected}),
+        )
+        # A log of a minute has windows of a second.
+        assert (found.window_seconds, found.coarse_window) == (1, 2)
+        seen = [int(r["recv_at"] // 1e6) for r in expected]
+        assert (found.begin, found.end) == (min(seen), max(seen) + 1)
+        wanted = {
+            "methods": Figures(METHOD),
+            "windows": Figures((), 60),
+            "some": Figures((*METHOD, "server"), 60, found.methods[:2]),
+            "none": Figures(METHOD, methods=[]),
+        }
+        answered = found.series(wanted)
+        assert counted(answered["methods"], METHOD) == Counter(tuple(r[name] for name in METHOD) for r in expected)
+        assert {each.window for each in answered["windows"]} == {second // 60 * 60 for second in seen}
+        assert sum(each.records for each in answered["windows"]) == COUNT
+        busiest = sorted(answered["methods"], key=lambda each: -each.total.sum)[:2]
+        assert found.methods[:2] == [each.key for each in busiest]
+        assert sum(each.records for each in answered["some"]) == sum(each.records for each in busiest)
+        assert [each.window for each in answered["some"]] == sorted(each.window or 0 for each in answered["some"])
+        assert answered["none"] == []
 
         calls, newest = found.answered_calls()
         ok = [r for r in expected if (r["kind"], r["outcome"]) == ("call", "ok")]
@@ -70,27 +77,25 @@ def test_cells_of_a_log_answer_as_its_records_do(spark: SparkSession, log: Path)
 
 
 def test_a_selection_is_of_time_and_values(spark: SparkSession, log: Path) -> None:
-    topic = Selection(log, where={"topic": "topic-1"})
-    with opened(spark, topic) as found:
-        assert {each.key["topic"] for each in found.series(METHOD)} == {"topic-1"}
-    early = Selection(log, until=START + 30)
-    with opened(spark, early) as found:
-        assert sum(each.records for each in found.series(())) == COUNT // 2
+    with opened(spark, Selection(log, until=START + 30, where={"topic": "topic-1"})) as found:
+        expected = [r for r in rows(log) if r["recv_at"] < (START + 30) * 1e6 and r["topic"] == "topic-1"]
+        assert counted(found.series({"": Figures(METHOD)})[""], METHOD) == Counter(
+            tuple(r[name] for name in METHOD) for r in expected
+        )
     with opened(spark, Selection(log, since=START + 3600)) as found:
-        assert (found.methods, found.begin, found.end) == (0, 0, 0)
-        assert found.in_windows(10) == ([], [])
+        assert (found.methods, found.begin, found.end) == ([], 0, 0)
 
 
 def test_stored_cells_answer_as_the_log_does(spark: SparkSession, log: Path, tmp_path: Path) -> None:
     with opened(spark, Selection(log)) as found:
-        write_cells(found.cells, tmp_path / "cells")
-        expected = counted(found.series(METHOD), METHOD)
-    with opened(spark, Selection(tmp_path / "cells")) as found:
-        assert (found.account, found.records) == (None, None)
-        assert counted(found.series(METHOD), METHOD) == expected
-        assert found.unknown(5) == []
+        write_cells(found.cells, tmp_path / "cells", About(found.window_seconds, account=found.account))
     with opened(spark, Selection(tmp_path / "cells", where={"topic": "topic-2"})) as found:
-        assert {each.key["topic"] for each in found.series(METHOD)} == {"topic-2"}
+        assert (found.account.counted, found.log, found.window_seconds) == (COUNT, None, 1)
+        assert found.unknown(5) == []
+        expected = [r for r in rows(log) if r["topic"] == "topic-2"]
+        assert counted(found.series({"": Figures(METHOD)})[""], METHOD) == Counter(
+            tuple(r[name] for name in METHOD) for r in expected
+        )
 
 
 def test_a_trace_is_found_by_either_id(spark: SparkSession, log: Path) -> None:

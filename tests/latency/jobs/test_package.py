@@ -10,6 +10,8 @@ import pytest
 
 from rpcmq.latency.jobs.package import NEEDS, write_package
 
+ROOT = Path(__file__).parents[3]
+
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -19,12 +21,15 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_zip_has_the_whole_package_and_nothing_else(package: Path) -> None:
-    source = Path("rpcmq")
-    expected = {str(path) for path in source.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    expected = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "rpcmq").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
     with zipfile.ZipFile(package / "rpcmq.zip") as archive:
         assert archive.testzip() is None
         assert set(archive.namelist()) == expected
-        assert archive.read("rpcmq/latency/schema.py") == Path("rpcmq/latency/schema.py").read_bytes()
+        assert archive.read("rpcmq/latency/schema.py") == (ROOT / "rpcmq/latency/schema.py").read_bytes()
     assert {"rpcmq/__init__.py", "rpcmq/cli/__init__.py", "rpcmq/latency/report/page.html"} <= expected
 
 
@@ -34,7 +39,7 @@ def test_the_same_package_is_the_same_bytes(package: Path, tmp_path: Path) -> No
 
 
 def test_what_the_driver_needs_is_what_the_project_says(package: Path) -> None:
-    project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     known = {*project["dependencies"], *(need for extra in project["optional-dependencies"].values() for need in extra)}
     assert set(NEEDS) <= known
     assert (package / "requirements.txt").read_text().splitlines() == list(NEEDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 from pathlib import Path
@@ -10,15 +11,17 @@ from typing import TYPE_CHECKING
 import gevent
 import pytest
 
+from rpcmq.cli.exit_codes import ExitCode
 from rpcmq.latency.jobs import journal
 from tests.latency.jobs.groups import killed_where, streaming
 from tests.latency.jobs.streams import Log, counted, expected, of_the_batch_job, of_the_stream
 from tests.latency.logs import names
+from tests.server.daemons import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.fault, pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.fault, pytest.mark.integration, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
@@ -48,7 +51,9 @@ def test_killed_between_write_and_commit_and_at_random_it_counts_each_record_onc
         for _ in range(5):
             log.grow()
         gevent.sleep(chance.uniform(0, 4))
-        stream.kill()
+        # The driver alone: its Java is to notice.
+        stream.signal(signal.SIGKILL)
+        stream.ended()
     log.grow()
 
     with streaming(log.directory, out, "--once") as stream:
@@ -89,24 +94,49 @@ def test_killed_eleven_times_it_counts_each_record_once(spark: SparkSession, log
     assert of_the_stream(spark, out) == of_the_batch_job(spark, log.directory)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_after_the_batch_that_it_makes(log: Log, out: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("number", "to_all"),
+    [
+        pytest.param(signal.SIGTERM, False, id="SIGTERM"),
+        pytest.param(signal.SIGINT, True, id="Ctrl-C", marks=pytest.mark.long),
+        pytest.param(signal.SIGTERM, True, id="SIGTERM to Java too", marks=pytest.mark.long),
+    ],
+)
+def test_a_signal_ends_it_after_the_batch_that_it_makes(
+    log: Log, out: Path, number: signal.Signals, to_all: bool
+) -> None:
     log.grow()
     with streaming(log.directory, out, "--trigger", "0.2") as stream:
         record = stream.heard("batch")
         assert record["records"] == 200 and record["segments"] == 1 and record["level"] == "info"
         log.grow()
         stream.heard("admitted", segments=1)
-        stream.signal(number)
+        if to_all:
+            os.killpg(stream.process.pid, number)
+        else:
+            stream.signal(number)
         assert stream.ended() == 0
         stream.heard("stopped")
     assert names(out.with_name("scratch"), ".") == []
+    state = journal.read(out)
+    assert state.records + sum(state.waiting.values()) == 400
+    assert sum(sums[0] for sums, *_ in counted(out).values()) == state.records
 
 
-def test_java_ends_when_the_driver_alone_is_killed(log: Log, out: Path) -> None:
+def test_a_signal_while_spark_starts_ends_it(log: Log, out: Path) -> None:
     log.grow()
-    with streaming(log.directory, out, "--trigger", "0.2") as stream:
-        stream.heard("batch")
-        assert len(stream.members) > 1
-        stream.signal(signal.SIGKILL)
-        stream.ended()
+    with streaming(log.directory, out) as stream:
+        stream.heard("starting")
+        stream.signal(signal.SIGTERM)
+        assert stream.ended() == 0
+    assert names(out.with_name("scratch"), ".") == []
+
+
+def test_a_second_stream_is_refused_before_spark_starts(log: Log, out: Path) -> None:
+    log.grow()
+    journal_held = journal.Journal(out, lambda: 0.0)
+    done = run("latency", "stream", "--log", str(log.directory), "--out", str(out))
+    journal_held.close()
+
+    assert done.returncode == ExitCode.FAILED
+    assert done.stderr == f"rpcmq: {out}: another stream writes there\n"

@@ -1,0 +1,70 @@
+"""What the configuration of a process says about trust, made into the door for its payloads."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+
+import gevent
+
+from rpcmq.client.payloads import Payloads, TrustedPayloads
+from rpcmq.config import ClientConfig
+from rpcmq.errors import ConfigError
+from rpcmq.payload import Codec
+from rpcmq.payload.audit import Audit
+from rpcmq.payload.trust import Policy, read_policy
+from rpcmq.transport.mac_files import read_mac_keys
+
+__all__ = ["AuditFile", "payloads_for"]
+
+log = logging.getLogger("rpcmq.trust")
+
+#: How late an audit's file can be (seconds).
+_WRITE_EVERY = 5.0
+
+
+class AuditFile:
+    """Writes an audit every few seconds while there is something new, when it is closed, and at exit."""
+
+    def __init__(self, audit: Audit, path: str) -> None:
+        self._audit = audit
+        self._path = path
+        self._greenlet = gevent.spawn(self._run)
+        atexit.register(self._write)
+
+    def close(self) -> None:
+        """Write what is new, and no more."""
+        self._greenlet.kill(block=False)
+        atexit.unregister(self._write)
+        self._write()
+
+    def _run(self) -> None:
+        while True:
+            gevent.sleep(_WRITE_EVERY)
+            self._write()
+
+    def _write(self) -> None:
+        try:
+            self._audit.write()
+        except (ConfigError, OSError) as error:
+            log.error("audit not written to %s: %s", self._path, error)
+
+
+def payloads_for(config: ClientConfig, codec: Codec, identity: str) -> tuple[Payloads, AuditFile | None]:
+    """The door for payloads that ``config`` describes, and the file of its audit if there is one.
+
+    Raises:
+        ConfigError: a file is missing or wrong, or something is to be signed and there are no keys.
+    """
+    if not (config.trust_file or config.mac_file or config.trust_audit):
+        return Payloads(codec), None
+    policy = read_policy(config.trust_file) if config.trust_file else Policy()
+    keys = read_mac_keys(config.mac_file) if config.mac_file else None
+    if policy.needs_keys and keys is None:
+        raise ConfigError(
+            f"{config.trust_file}: wants signed payloads (require or keys), and this process has no keys to check "
+            "them with: give a mac_file (RPCMQ_MAC_FILE); `rpcmq trust key FILE NAME` makes one"
+        )
+    audit = Audit(config.trust_audit) if config.trust_audit else None
+    payloads = TrustedPayloads(codec, policy, keys, identity, audit)
+    return payloads, AuditFile(audit, config.trust_audit) if audit is not None else None

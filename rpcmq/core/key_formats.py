@@ -1,0 +1,82 @@
+"""Which payload formats a key may send: looked at on the links of keys whose files say so, and on no others.
+
+The router sees the number of the format in the header; it never looks at the payload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rpcmq.core.links import Handler, Link
+from rpcmq.payload.format import Format
+from rpcmq.wire import Address, Kind, address_of, json_bytes, message, parse
+
+__all__ = ["within_formats"]
+
+_REQUESTS = (Kind.REQUEST, Kind.CAST, Kind.PUBLISH)
+_ANSWERS = (Kind.REPLY, Kind.FAULT, Kind.ITEM)
+
+#: Called with the link, the message, and why it is refused: short, and as a sentence without the key.
+Refuse = Callable[[Link, bytes, str, str], str]
+
+
+def within_formats(handlers: list[Handler], mask: int, refuse: Refuse) -> list[Handler]:
+    """``handlers`` behind a look at the format.
+
+    Args:
+        handlers: by kind.
+        mask: of the formats that may be sent.
+        refuse: counts and notes a refusal; returns the sentence for whoever is to know. A sender of requests is
+            told by it.
+    """
+    table = list(handlers)
+    for kind in _REQUESTS:
+        table[kind] = _request(handlers[kind], mask, refuse)
+    for kind in _ANSWERS:
+        table[kind] = _answer(handlers[kind], handlers[Kind.FAULT], mask, refuse)
+    table[Kind.ALIVE] = _progress(handlers[Kind.ALIVE], mask, refuse)
+    return table
+
+
+def _name(form: int) -> str:
+    return next((member.label for member in Format if member == form), f"format {form}")
+
+
+def _request(accept: Handler, mask: int, refuse: Refuse) -> Handler:
+    def request(now: float, link: Link, part: bytes) -> None:
+        if mask >> part[10] & 1:
+            accept(now, link, part)
+            return
+        parse(part)
+        refuse(
+            link, part, _name(part[10]), f"may not send {_name(part[10])} to {str(Address.decode(address_of(part)))!r}"
+        )
+
+    return request
+
+
+def _answer(accept: Handler, fail: Handler, mask: int, refuse: Refuse) -> Handler:
+    def answer(now: float, link: Link, part: bytes) -> None:
+        if mask >> part[10] & 1:
+            accept(now, link, part)
+            return
+        text = refuse(link, part, _name(part[10]), f"may not answer in {_name(part[10])}")
+        # The caller is told, and waits no longer.
+        record = json_bytes({"type": "rpcmq.errors:AccessDenied", "text": text})
+        fault = message(
+            Kind.FAULT, record, format=Format.JSON, ttl=0, key=part[16:36], attempt=part[9], consumer=part[11]
+        )
+        fail(now, link, fault)
+
+    return answer
+
+
+def _progress(accept: Handler, mask: int, refuse: Refuse) -> Handler:
+    def progress(now: float, link: Link, part: bytes) -> None:
+        # One without a value has any number there.
+        if mask >> part[10] & 1 or not part[10]:
+            accept(now, link, part)
+        else:
+            refuse(link, part, _name(part[10]), f"may not answer in {_name(part[10])}")
+
+    return progress

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rpcmq.cli import drill
+from rpcmq.drill.checks import Verdict, Violation
+from rpcmq.drill.run import Result
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.mark.fault
+def test_a_drill(invoke, tmp_path: Path):
+    (tmp_path / "t.toml").write_text("services = 1\nrate = 200\nrouter_config = 'router.toml'\n")
+    (tmp_path / "router.toml").write_text("[link]\nresume_seconds = 7\n")
+    ended = invoke(
+        "drill", "--topology", str(tmp_path / "t.toml"), "--faults", "kill", "--for", "1s", "--every", "500ms",
+        "--lasts", "100ms", "--seed", "11", "--json", "--keep", str(tmp_path / "kept"),
+    )  # fmt: skip
+    row = json.loads(ended.stdout)
+    assert (ended.returncode, row["violations"]) == (0, [])
+    assert row["seed"] == 11 and row["faults"]["kill"] in (1, 2) and row["submitted"]["call"] > 0
+    # The drill itself, a caller, and each life of the service.
+    assert len(list((tmp_path / "kept").glob("*.history"))) == 3 + row["faults"]["kill"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("--faults", "nonsense"), "unknown faults: nonsense; known: kill"),
+        (("--topology", "/nowhere"), "does not exist"),
+        (("--for", "soon"), "expected seconds"),
+        (("--for", "0s"), "expected seconds"),
+    ],
+)
+def test_wrong_arguments(invoke, arguments: tuple[str, ...], problem: str):
+    ended = invoke("drill", *arguments)
+    assert ended.returncode != 0 and problem in ended.stderr
+
+
+def test_a_verdict_that_is_not_as_promised(invoke, monkeypatch: pytest.MonkeyPatch):
+    verdict = Verdict(violations=[Violation("ended twice", "c-1 ended twice", ("c-1",))], doubled=3)
+    monkeypatch.setattr("rpcmq.drill.scenario.drilled", lambda *rest: Result(1, 2.0, verdict, {"kill": 1}))
+    ended = invoke("drill", "--seed", "1")
+    assert ended.returncode == 1
+    assert "1 violations" in ended.stdout and "ended twice: c-1 ended twice" in ended.stdout
+    assert drill.drill_command.name == "drill"
