@@ -29,15 +29,18 @@ _SETTLE_SECONDS = 30.0
 
 
 @contextmanager
-def both(url: str, topics: list[str], direct: bool = False, keys: tuple[str, str] = ("", "")) -> Iterator[Child]:
+def both(
+    url: str, topics: list[str], direct: bool = False, keys: tuple[str, str] = ("", ""), **trust: Any
+) -> Iterator[Child]:
     """A service and a caller of ``topics`` for as long as the block runs; gives the caller.
 
     Args:
         keys: key file of the service and of the caller; empty: no CURVE.
+        trust: settings of both: ``mac_file`` and ``trust_file``.
     """
-    with child(service, url=url, topics=topics, direct=direct, key_file=keys[0]) as serving:
+    with child(service, url=url, topics=topics, direct=direct, key_file=keys[0], **trust) as serving:
         serving.heard()
-        with child(caller, url=url, topics=topics, key_file=keys[1]) as calling:
+        with child(caller, url=url, topics=topics, key_file=keys[1], **trust) as calling:
             calling.heard()
             yield calling
 
@@ -82,9 +85,9 @@ class Endpoint:
         return self._counted
 
 
-def service(url: str, topics: list[str], direct: bool, key_file: str = "") -> None:
+def service(url: str, topics: list[str], direct: bool, **settings: Any) -> None:
     """Serves ``topics``."""
-    client, endpoint = Client(url, key_file=key_file), Endpoint()
+    client, endpoint = Client(url, **settings), Endpoint()
     services = [Service(topic, endpoint, client=client, concurrency=_CONCURRENCY, direct=direct) for topic in topics]
     for each in services:
         each.start()
@@ -92,9 +95,9 @@ def service(url: str, topics: list[str], direct: bool, key_file: str = "") -> No
     services[0].wait()
 
 
-def caller(url: str, topics: list[str], key_file: str = "") -> None:
+def caller(url: str, topics: list[str], **settings: Any) -> None:
     """Calls and casts, spread over ``topics``, as it is told."""
-    client = Client(url, key_file=key_file)
+    client = Client(url, **settings)
     client.connect()
     verbs: dict[str, Callable[..., dict[str, float]]] = {"call": _calls, "cast": _casts}
     say("ready")

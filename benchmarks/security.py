@@ -1,4 +1,4 @@
-"""What security costs: whole calls with CURVE and without, and the router's engine with rights and without."""
+"""What security costs: whole calls with CURVE, with signed payloads and plain; the router's engine with rights."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import process_time
+from typing import Any
 
 from benchmarks.children import Child, child, commands, router, say
 from benchmarks.ends import both, sample
@@ -18,6 +19,7 @@ from rpcmq.core.settings import Settings
 from rpcmq.server.keyring import AUTHORIZED, ROUTER_KEY, to_toml
 from rpcmq.transport.curve import new_pair
 from rpcmq.transport.key_files import KeyFile, write_private
+from rpcmq.transport.mac_files import new_mac_key
 from rpcmq.wire import Address, Kind, control, json_bytes, message
 
 __all__ = ["BENCHMARKS", "engine"]
@@ -25,6 +27,7 @@ __all__ = ["BENCHMARKS", "engine"]
 _PLAIN = "plain"
 _ALL = "CURVE, all rights"
 _SOME = "CURVE, some rights"
+_SIGNED = "signed payloads, no CURVE"
 _WIDTHS = (1, 64, 256)
 _NAMES = ("service", "caller")
 _RIGHTS = {
@@ -52,13 +55,26 @@ def _folder(root: Path, rights: tuple[tuple[Right, ...], ...]) -> tuple[str, str
     return service, caller
 
 
+def _trust(root: Path) -> dict[str, Any]:
+    """Keys to sign with, and a policy that takes nothing else."""
+    root.mkdir()
+    mac_file, trust_file = root / "mac.toml", root / "trust.toml"
+    new_mac_key(mac_file, "bench")
+    trust_file.write_text('[[topics]]\ntopics = ["#"]\nrequire = true\n')
+    return {"mac_file": str(mac_file), "trust_file": str(trust_file)}
+
+
 @contextmanager
 def _system(name: str, root: Path) -> Iterator[tuple[Child, Child]]:
-    keys, settings = ("", ""), {}
-    if name != _PLAIN:
+    keys = ("", "")
+    settings: dict[str, Any] = {}
+    trust: dict[str, Any] = {}
+    if name == _SIGNED:
+        trust = _trust(root)
+    elif name != _PLAIN:
         keys = _folder(root, _RIGHTS[name])
         settings["security_keys"] = str(root)
-    with router(**settings) as (daemon, url), both(url, ["compute"], keys=keys) as calling:
+    with router(**settings) as (daemon, url), both(url, ["compute"], keys=keys, **trust) as calling:
         yield calling, daemon
 
 
@@ -69,7 +85,7 @@ def run(options: Options) -> list[Row]:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="rpcmq-bench-")))
         systems = {
             name: stack.enter_context(_system(name, folder / str(number)))
-            for number, name in enumerate((_SOME, _ALL, _PLAIN))
+            for number, name in enumerate((_SOME, _ALL, _SIGNED, _PLAIN))
         }
         for width in _WIDTHS:
             together = [Row(system, width, []) for system in systems]
@@ -173,7 +189,7 @@ def run_engine(options: Options) -> list[Row]:
 BENCHMARKS = (
     Benchmark(
         name="security",
-        title="CURVE and rights: whole calls with W callers, with keys and without",
+        title="CURVE, rights and signatures: whole calls with W callers, with keys and without",
         case="W",
         metric="calls_per_second",
         ours=_SOME,

@@ -224,13 +224,14 @@ def _style(shift: Shift) -> str:
 
 def _sentence(verdict: Verdict) -> str:
     from rpcmq.latency.analysis.names import method_name
+    from rpcmq.latency.analysis.wording import count
 
     text = f"{verdict.limit.text}: "
     if verdict.exceeded:
         worst = (f"{method_name(each.key)} {_excess(verdict.limit, each)}" for each in verdict.exceeded)
-        text += f"EXCEEDED in {len(verdict.exceeded)} of {verdict.checked} methods: {listed(worst)}"
+        text += f"EXCEEDED in {len(verdict.exceeded)} of {count(verdict.checked, 'method')}: {listed(worst)}"
     else:
-        text += f"not exceeded in {verdict.checked} methods"
+        text += f"not exceeded in {count(verdict.checked, 'method')}"
     if verdict.unchecked:
         text += f"; not checked, n too small: {listed(method_name(key) for key in verdict.unchecked)}"
     return text

@@ -11,16 +11,15 @@ import pyarrow.compute as pc
 
 from rpcmq.latency import schema
 from rpcmq.latency.record import (
+    LAYOUT,
     NOT_REPORTED,
     RECORD,
-    VERSION,
     Head,
     MessageKind,
     Name,
     NameKind,
     Problem,
     SpoolError,
-    layout,
 )
 from rpcmq.wire import Flag, Kind
 
@@ -42,21 +41,14 @@ ARROW = pa.schema([pa.field(each.name, _type_of(each), each.nullable) for each i
 #: Hexadecimal digits of a trace id.
 _DIGITS = 32
 
-
-def _packed(version: int) -> np.dtype[Any]:
-    fields = layout(version)
-    return np.dtype(
-        {
-            "names": [each.name for each in fields],
-            "formats": [each.type for each in fields],
-            "offsets": [each.offset for each in fields],
-            "itemsize": RECORD.size,
-        }
-    )
-
-
-#: By the version of the file.
-_PACKED = {version: _packed(version) for version in range(1, VERSION + 1)}
+_PACKED = np.dtype(
+    {
+        "names": [each.name for each in LAYOUT],
+        "formats": [each.type for each in LAYOUT],
+        "offsets": [each.offset for each in LAYOUT],
+        "itemsize": RECORD.size,
+    }
+)
 _TARGET = ("exchange", "topic", "group", "target_server", "method")
 
 
@@ -66,7 +58,7 @@ def table_of(head: Head, names: dict[int, Name], pieces: Sequence[memoryview]) -
     Raises:
         SpoolError: a number in a record names nothing.
     """
-    packed = np.frombuffer(b"".join(pieces), _PACKED[head.version])
+    packed = np.frombuffer(b"".join(pieces), _PACKED)
     total = _microseconds(packed["ended_at"] - packed["received_at"])
     nobody = packed["server"] == 0
     service = np.where(nobody, 0, _microseconds(packed["ended_at"] - packed["dispatched_at"]))

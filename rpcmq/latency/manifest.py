@@ -5,7 +5,7 @@
 ship        a spool file has become a segment in ``ready/``; or was empty
 quarantine  a spool file was set aside, whole, with a reason
 damage      a file of records was set aside: it is no longer what was written
-compact     segments, or files of ``log/``, were rewritten into files of ``log/``: these count from now on, those no longer
+compact     segments, or files of ``log/``, were rewritten into files of ``log/``: these count now, those no longer
 retire      files were removed for their age or for the size of the log
 totals      the first line after the journal was rewritten: what the lines that are gone added up to
 earlier     the first line after the journal was lost: what ``totals.json`` had of what is in no file any more

@@ -1,6 +1,6 @@
 """The spool: what a router writes of the messages that it dispatched. Format version 2.
 
-A file is a *head* and then *blocks*; numbers are big-endian but in records, all text is UTF-8. Every file stands
+A file is a *head* and then *blocks*; all numbers are big-endian, all text is UTF-8. Every file stands
 alone: what its records name by number is defined in it, in a block before them.
 
 Head: magic ``rpcmqlog``, then
@@ -23,8 +23,7 @@ CRC-32 of these 16 bytes; then the body. So a file that was cut off is told from
 
 * 1 NAMES: for each name u32 number (1, 2, ... in each file), u8 :class:`NameKind`, u8 number of texts,
   and each text as u16 length and its bytes.
-* 2 RECORDS: messages that have ended, as ``RECORD`` packs them: ``layout``. What is the router's own in it is
-  little-endian, as most machines have it: it takes less time to pack.
+* 2 RECORDS: messages that have ended, as ``RECORD`` packs them: ``LAYOUT``.
 * 3 IN_FLIGHT: calls that are older than a second and have not ended, in the same form; ``ended_at`` is
   the moment of the look, ``outcome`` means nothing. Of a call at most one such entry is ever written.
 * 4 MARK: f64 monotonic clock, u64 the last ``seq`` given, u64 calls in flight. One begins each write.
@@ -42,7 +41,7 @@ holds a lock (``flock``, exclusive) on a ``.part``; one that can be locked has n
 stands in it up to its last good block is all that there is of it.
 
 A reader refuses a file of a later version; a new kind of block or name or another ``RECORD`` raises the version.
-Version 1 had all of a record big-endian, and no error in it but two zero bytes: it is read, too.
+Version 1, which is read as well, had no errors: their numbers are 0 there.
 
 A file with one record in it:
 
@@ -92,8 +91,8 @@ A file with one record in it:
     02 00 00 00                                     | -- RECORDS
     00 00 00 01                                     | count = 1
     00 00 00 70                                     | bytes = 112
-    75 cc 84 0d                                     | crc of the body
-    60 b8 84 c2                                     | crc of the frame
+    1d aa 1e 9d                                     | crc of the body
+    a9 d1 1d 68                                     | crc of the frame
     00 00 00 71                                     | length = 113
     01                                              | version = 1
     10                                              | kind = 0x10
@@ -106,19 +105,19 @@ A file with one record in it:
     00 00 00 07                                     | origin_router = 7
     00 00 00 00 00 00 00 09                         | handle = 9
     00 00 00 00 00 00 00 05                         | sequence = 5
-    2a 00 00 00 00 00 00 00                         | seq = 42
-    00 00 00 00 00 91 90 40                         | received_at = 1060.25
-    00 00 00 00 80 91 90 40                         | dispatched_at = 1060.375
-    00 00 00 00 00 92 90 40                         | ended_at = 1060.5
-    01 00 00 00                                     | target = 1
-    02 00 00 00                                     | caller = 2
-    03 00 00 00                                     | server = 3
-    71 00 00 00                                     | request_bytes = 113
-    8c 00 00 00                                     | reply_bytes = 140
-    c0 d4 01 00                                     | handler_us = 120000
+    00 00 00 00 00 00 00 2a                         | seq = 42
+    40 90 91 00 00 00 00 00                         | received_at = 1060.25
+    40 90 91 80 00 00 00 00                         | dispatched_at = 1060.375
+    40 90 92 00 00 00 00 00                         | ended_at = 1060.5
+    00 00 00 01                                     | target = 1
+    00 00 00 02                                     | caller = 2
+    00 00 00 03                                     | server = 3
+    00 00 00 71                                     | request_bytes = 113
+    00 00 00 8c                                     | reply_bytes = 140
+    00 01 d4 c0                                     | handler_us = 120000
     01                                              | outcome = 1
     00                                              | attempt = 0
-    04 00                                           | error = 4
+    00 04                                           | error = 4
     4b f9 2f 35 77 b3 4d a6 a3 ce 92 9d 0e 0e 47 36 | trace_id
     05 00 00 00                                     | -- SEAL
     00 00 00 01                                     | count = 1
@@ -174,7 +173,6 @@ __all__ = [
     "blocks",
     "file_name",
     "framed",
-    "layout",
     "name_entry",
     "names_in",
     "pack_head",
@@ -184,6 +182,7 @@ __all__ = [
 
 MAGIC = b"rpcmqlog"
 VERSION = 2
+_FIRST_VERSION = 1
 #: How the name of a file ends that is being written, and of one that is done.
 PART, SEALED = ".part", ".spool"
 
@@ -199,10 +198,9 @@ _FRAME_BYTES = _FRAME.size + _CRC.size
 MARK = Struct(">dQQ")
 #: Records, in-flight entries, names, dropped records, whether the router's life ended here.
 SEAL = Struct(">QQQQ?")
-#: The bytes of one message: see ``layout``. A request's header is packed by giving the request itself, for
+#: The bytes of one message: see LAYOUT. A request's header is packed by giving the request itself, for
 #: ``36s`` takes the first bytes of what is longer.
-RECORD = Struct("<36sQdddIIIIIIBBH16s")
-_RECORDS = {1: Struct(">36sQdddIIIIIIBBH16s"), VERSION: RECORD}
+RECORD = Struct(">36sQdddIIIIIIBBH16s")
 
 #: The header of a request, by docs/protocol.md, without the lengths of what follows it.
 _MESSAGE = Struct(">IBBHBBBBIIQQ")
@@ -225,7 +223,7 @@ class Field(NamedTuple):
     note: str
 
 
-#: What a record of ``RECORD.size`` bytes has, in the order of its bytes; in a file of version 1 see ``layout``.
+#: What a record of ``RECORD.size`` bytes has, in the order of its bytes.
 LAYOUT = (
     # The first 36 bytes of the message's header as it came, by docs/protocol.md.
     Field("length", ">u4", 0, "bytes of the message without a detached payload"),
@@ -241,26 +239,21 @@ LAYOUT = (
     Field("handle", ">u8", 20, "the caller's link there"),
     Field("sequence", ">u8", 28, "the caller's number of the message: with the two before, its correlation id"),
     # What the router knows.
-    Field("seq", "<u8", 36, "this router's number of it"),
-    Field("received_at", "<f8", 44, "monotonic seconds"),
-    Field("dispatched_at", "<f8", 52, "the same, of the last time that a server got it; without server: nothing"),
-    Field("ended_at", "<f8", 60, "the same"),
-    Field("target", "<u4", 68, "number of a TARGET: what it was sent to"),
-    Field("caller", "<u4", 72, "number of a CALLER: who sent it; 0: gone and forgotten"),
-    Field("server", "<u4", 76, "number of a SERVER: who had it last; 0: nobody, it was queued to the end"),
-    Field("request_bytes", "<u4", 80, "the whole message with its payload"),
-    Field("reply_bytes", "<u4", 84, "the whole message that ended it; 0: none came (casts, timeouts, ...)"),
-    Field("handler_us", "<u4", 88, "microseconds in the method, as the service says; or NOT_REPORTED"),
-    Field("outcome", "<u1", 92, "rpcmq.errors.Outcome; of a cast any number that its consumer said"),
-    Field("attempt", "<u1", 93, "servers that had it before and may have run it"),
-    Field("error", "<u2", 94, "number of an ERROR: the class of what the method raised; 0: not known, or none"),
+    Field("seq", ">u8", 36, "this router's number of it"),
+    Field("received_at", ">f8", 44, "monotonic seconds"),
+    Field("dispatched_at", ">f8", 52, "the same, of the last time that a server got it; without server: nothing"),
+    Field("ended_at", ">f8", 60, "the same"),
+    Field("target", ">u4", 68, "number of a TARGET: what it was sent to"),
+    Field("caller", ">u4", 72, "number of a CALLER: who sent it; 0: gone and forgotten"),
+    Field("server", ">u4", 76, "number of a SERVER: who had it last; 0: nobody, it was queued to the end"),
+    Field("request_bytes", ">u4", 80, "the whole message with its payload"),
+    Field("reply_bytes", ">u4", 84, "the whole message that ended it; 0: none came (casts, timeouts, ...)"),
+    Field("handler_us", ">u4", 88, "microseconds in the method, as the service says; or NOT_REPORTED"),
+    Field("outcome", ">u1", 92, "rpcmq.errors.Outcome; of a cast any number that its consumer said"),
+    Field("attempt", ">u1", 93, "servers that had it before and may have run it"),
+    Field("error", ">u2", 94, "number of an ERROR: the class of what the method raised; 0: not known, or none"),
     Field("trace_id", "V16", 96, "of its W3C traceparent; zeros: none"),
 )
-
-
-def layout(version: int) -> tuple[Field, ...]:
-    """``LAYOUT`` as it is in a file of ``version``."""
-    return LAYOUT if version > 1 else tuple(each._replace(type=each.type.replace("<", ">")) for each in LAYOUT)
 
 
 class BlockKind(IntEnum):
@@ -471,8 +464,8 @@ def read_head(data: bytes) -> Head:
     if len(data) < _START.size:
         raise SpoolError(Problem.TRUNCATED, f"head of {len(data)} bytes", 0)
     _, version, length = _START.unpack_from(data)
-    if version not in _RECORDS:
-        raise SpoolError(Problem.VERSION, f"version {version} is not known, only 1 to {VERSION}", 0)
+    if not _FIRST_VERSION <= version <= VERSION:
+        raise SpoolError(Problem.VERSION, f"version {version} is not known, only {_FIRST_VERSION} to {VERSION}", 0)
     if length < _HEAD.size + _CRC.size:
         raise SpoolError(Problem.CORRUPT, f"head of {length} bytes", 0)
     if len(data) < length:
@@ -569,7 +562,6 @@ class Spool:
         self.mark: Mark | None = None
         self.seal: Seal | None = None
         self._data = data
-        self._unpack = _RECORDS[self.head.version].unpack
 
     def __iter__(self) -> Iterator[Record]:
         """The records, in the order in which they ended, and entries of calls in flight among them.
@@ -606,7 +598,7 @@ class Spool:
         (
             header, seq, received_at, dispatched_at, ended_at, target, caller, server, request_bytes, reply_bytes,
             handler_us, outcome, attempt, error, trace_id,
-        ) = self._unpack(raw)  # fmt: skip
+        ) = RECORD.unpack(raw)  # fmt: skip
         _, _, kind, flags, hops, _, form, _, ttl_ms, origin_router, handle, sequence = _MESSAGE.unpack(header)
         total_us = microseconds(ended_at - received_at)
         service_us = microseconds(ended_at - dispatched_at) if server else None

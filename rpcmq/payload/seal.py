@@ -130,21 +130,17 @@ class Sealer:
         self, keys: MacKeys, identity: str, window: float = 3600.0, skew: float = 30.0,
         clock: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
-        self._keys = keys
+        #: Key id -> the hash with the key in it, to be copied.
+        self._begun = {
+            name.encode(): blake2b(digest_size=_TAG_BYTES, key=secret, person=_PERSON)
+            for name, secret in keys.secrets.items()
+        }
         self._key_id = keys.write.encode()
-        self._secret = keys.secrets[keys.write]
+        self._writes = self._begun[self._key_id]
         self._sender = identity.encode()[:255]
         self._window = window
         self._skew = skew
         self._clock = clock
-
-    def knows(self, data: bytes | memoryview) -> bool:
-        """Whether we have the key that ``data`` says it is signed with.
-
-        Raises:
-            NotTrusted: there is no seal that can be read.
-        """
-        return _parts(data).key_id.decode(errors="replace") in self._keys.secrets
 
     def seal(
         self,
@@ -172,22 +168,10 @@ class Sealer:
         seconds = self._window if life is None else min(life, self._window)
         life_ms = max(1, min(_MAX_LIFE_MS, round(seconds * 1000)))
         sender, key_id = self._sender, self._key_id
-        tag = _mac(
-            self._secret,
-            kind,
-            format,
-            flags,
-            number,
-            sent,
-            life_ms,
-            nonce,
-            bound,
-            sender,
-            key_id,
-            address,
-            method,
-            payload,
-        )
+        texts = sender + key_id + address + method
+        lengths = len(sender), len(key_id), len(address), len(method)
+        head = _HEAD.pack(_VERSION, kind, format, flags, number, sent, life_ms, nonce, bound, *lengths)
+        tag = _tag(self._writes, head + texts, payload)
         tail = _TAIL.pack(nonce, sent, life_ms, tag, len(sender), len(key_id), _VERSION)
         return b"".join((payload, sender, key_id, tail)), tag
 
@@ -213,28 +197,15 @@ class Sealer:
         """
         size, sender, key_id, nonce, sent, life_ms, tag = _parts(data)
         name = key_id.decode(errors="replace")
-        secret = self._keys.secrets.get(name)
-        if secret is None:
+        begun = self._begun.get(key_id)
+        if begun is None:
             raise NotTrusted(f"it is signed with the key {name[:64]!r}, which is not in our mac_file", "unknown key")
         payload = memoryview(data)[: len(data) - size]
+        texts = sender + key_id + address + method
+        lengths = len(sender), len(key_id), len(address), len(method)
         for kind in kinds:
-            expected = _mac(
-                secret,
-                kind,
-                format,
-                flags,
-                number,
-                sent,
-                life_ms,
-                nonce,
-                bound,
-                sender,
-                key_id,
-                address,
-                method,
-                payload,
-            )
-            if compare_digest(expected, tag):
+            head = _HEAD.pack(_VERSION, kind, format, flags, number, sent, life_ms, nonce, bound, *lengths)
+            if compare_digest(_tag(begun, head + texts, payload), tag):
                 break
         else:
             raise NotTrusted(f"its signature with the key {name!r} is wrong", "wrong signature")
@@ -261,15 +232,9 @@ class Sealer:
             raise NotTrusted(text, "too old")
 
 
-def _mac(
-    secret: bytes, kind: int, format: int, flags: int, number: int, sent: int, life: int, nonce: bytes, bound: bytes,
-    sender: bytes, key_id: bytes, address: bytes, method: bytes, payload: bytes | memoryview,
-) -> bytes:  # fmt: skip
-    head = _HEAD.pack(
-        _VERSION, kind, format, flags, number, sent, life, nonce, bound,
-        len(sender), len(key_id), len(address), len(method),
-    )  # fmt: skip
-    mac = blake2b(head + sender + key_id + address + method, digest_size=_TAG_BYTES, key=secret, person=_PERSON)
+def _tag(begun: blake2b, covered: bytes, payload: bytes | memoryview) -> bytes:
+    mac = begun.copy()
+    mac.update(covered)
     mac.update(payload)
     return mac.digest()
 

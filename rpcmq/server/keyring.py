@@ -74,7 +74,8 @@ def _formats(path: str, value: object) -> int:
             raise
         raise ConfigError(f"{path}: formats: {error}") from None
     if not mask & Format.JSON.bit:
-        raise ConfigError(f"{path}: formats = {value!r}: json must be among them; it runs nothing, and errors travel in it")
+        text = "json must be among them; it runs nothing, and errors travel in it"
+        raise ConfigError(f"{path}: formats = {value!r}: {text}")
     return mask
 
 

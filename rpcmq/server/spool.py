@@ -28,6 +28,8 @@ log = logging.getLogger("rpcmq.router")
 MAX_WAITING = 64
 #: How long a failure is left alone before the next file is tried (seconds).
 _RETRY = 1.0
+#: Between two looks whether somebody has removed the file (seconds).
+_LOOK = 1.0
 #: Between two warnings (seconds).
 _SILENCE = 60.0
 
@@ -83,7 +85,9 @@ class Spool:
         if chunk.segment <= self._failed_segment or monotonic() < self._try_again:
             self._refused += chunk.record_count
             return False
-        self._chunks.put(chunk)
+        # The checksums are made here: each call of the system that the thread makes takes the interpreter from the
+        # loop once more, which costs more than they do.
+        self._chunks.put((chunk, chunk.blocks()))
         return True
 
     def statistics(self) -> dict[str, Any]:
@@ -119,17 +123,17 @@ class Spool:
     # --- in the thread -----------------------------------------------------------------------
 
     def _run(self) -> None:
-        while (chunk := self._chunks.get()) is not None:
-            self._write(chunk)
+        while (waiting := self._chunks.get()) is not None:
+            self._write(*waiting)
         if self._file is not None:
             self._abandon(self._file)
         self._ended.release()
 
-    def _write(self, chunk: Chunk) -> None:
+    def _write(self, chunk: Chunk, pieces: list[bytes]) -> None:
         before = self._written
         if chunk.segment > self._failed_segment:
             try:
-                self._append(chunk)
+                self._append(chunk, pieces)
             except Exception as error:
                 # Whatever it is, the next file may do, and the warning shows it.
                 reason = f"{error.strerror}: {self.directory}" if isinstance(error, OSError) else repr(error)
@@ -140,13 +144,13 @@ class Spool:
                 self.problem = ""
         self._lost += chunk.record_count - (self._written - before)
 
-    def _append(self, chunk: Chunk) -> None:
+    def _append(self, chunk: Chunk, pieces: list[bytes]) -> None:
         file = self._file
         if file is None or file.segment != chunk.segment:
             if file is not None:
                 self._abandon(file)
             self._file = file = self._new_file(chunk.segment)
-        file.append(chunk)
+        file.append(chunk, pieces)
         self._written += chunk.record_count
         if chunk.is_last:
             file.seal(self.dropped, chunk.is_final)
@@ -194,6 +198,7 @@ class _File:
         self._path = os.path.join(directory, name)
         self._size = 0
         self._is_sealed = False
+        self._next_look = 0.0
         hidden = os.path.join(directory, f".{name}")
         self._fd = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
         try:
@@ -214,11 +219,14 @@ class _File:
         except OSError:
             return True
 
-    def append(self, chunk: Chunk) -> None:
-        """Write ``chunk``, or nothing."""
-        if self.is_gone:
-            raise FileNotFoundError(None, "the file is gone")
-        self._put(chunk.blocks())
+    def append(self, chunk: Chunk, pieces: list[bytes]) -> None:
+        """Write ``chunk``, which is ``pieces``, or nothing."""
+        now = monotonic()
+        if now >= self._next_look:
+            self._next_look = now + _LOOK
+            if self.is_gone:
+                raise FileNotFoundError(None, "the file is gone")
+        self._put(pieces)
         self.records += chunk.record_count
         self._in_flight += chunk.in_flight_count
         self._names += chunk.name_count

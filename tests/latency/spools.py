@@ -33,7 +33,7 @@ BOOT = 1_700_000_000_000
 BLOCK = 100
 TOPICS, METHODS, SERVERS, ERRORS = 5, 7, 4, 3
 
-#: The example of version 1 of the format: the present one's, without an error and big-endian throughout.
+#: The example of version 1 of the format: the present one's, without an error.
 VERSION_1 = bytes.fromhex(
     "7270636d716c6f670001003a00000007000000010000018bcfe568000000000000000000408f40000000000000060a24"
     "1bb1c7007231d4e0e85c040000000000000100000018506e4e8a95b22eef4090920000000000000000000000002a0000"

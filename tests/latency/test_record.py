@@ -160,7 +160,7 @@ def test_the_layout_leaves_no_byte_out():
     place = 0
     for field in LAYOUT:
         assert field.offset == place, field
-        place += int(field.type.lstrip("<>ufV"))
+        place += int(field.type.lstrip(">ufV"))
     assert place == RECORD.size
     assert HEADER.size - 4 == next(f.offset for f in LAYOUT if f.name == "seq")
 
@@ -296,8 +296,8 @@ def wrong_name(*texts: str, kind: int = NameKind.CALLER) -> bytes:
         (file_of(block(9, 0, b"")), "block of kind 9"),  # type: ignore[arg-type]
         (file_of(block(BlockKind.MARK, 2, bytes(48))), "block of kind 4"),
         (file_of(MARKED, block(BlockKind.RECORDS, 1, PACKED)), "number 3, which names nothing"),
-        (file_of(NAMED, block(BlockKind.RECORDS, 1, PACKED[:68] + b"\2\0\0\0" + PACKED[72:])), "number 2"),
-        (file_of(NAMED, block(BlockKind.RECORDS, 1, PACKED[:94] + b"\3\0" + PACKED[96:])), "number 3"),
+        (file_of(NAMED, block(BlockKind.RECORDS, 1, PACKED[:68] + b"\0\0\0\2" + PACKED[72:])), "number 2"),
+        (file_of(NAMED, block(BlockKind.RECORDS, 1, PACKED[:94] + b"\0\3" + PACKED[96:])), "number 3"),
         (wrong_name("a", "b"), "with 2 texts"),
         (wrong_name("a", kind=77), "name of kind 77"),
         (file_of(block(BlockKind.NAMES, 1, name_entry(2, NameKind.CALLER, "a") + b"x")), "names"),

@@ -113,6 +113,7 @@ def seqs_of(path: Path) -> list[int]:
 @pytest.fixture
 def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
     monkeypatch.setattr(spool_module, "_RETRY", 0.0)
+    monkeypatch.setattr(spool_module, "_LOOK", 0.0)
     made = Disk(tmp_path)
     yield made
     made.close()
@@ -273,6 +274,18 @@ def test_a_removed_directory_is_made_again(disk: Disk):
     assert disk.spool.dropped == 20 and "gone" in disk.spool.problem
     assert not disk.write() and disk.write()
     assert disk.seqs() == list(range(31, 41)) and disk.spool.problem == ""
+
+
+def test_what_was_written_before_one_looks_is_lost_too_and_counted(disk: Disk, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(spool_module, "_LOOK", 1000.0)
+    disk.write()
+    shutil.rmtree(disk.directory / "spool")
+    disk.write()
+    assert disk.spool.dropped == 0
+    disk.write(is_last=True)
+    assert disk.spool.dropped == 30 and disk.spool.statistics()["records"] == 0
+    assert not disk.write() and disk.write()
+    assert disk.seqs() == list(range(41, 51))
 
 
 def test_a_file_that_was_removed_before_its_seal_is_counted_as_lost(disk: Disk, monkeypatch: pytest.MonkeyPatch):

@@ -148,7 +148,7 @@ class Admission:
 
     def report(self) -> None:
         """Write into the journal what only the manifest knows."""
-        boots = self._follower.state.boots.values()
+        boots = list(self._follower.state.boots.values())
         self._journal.hear(
             sum(each.holes for each in boots),
             sum(each.dropped for each in boots),

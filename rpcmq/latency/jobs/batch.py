@@ -26,6 +26,7 @@ from rpcmq.latency.jobs.collect import series_of
 from rpcmq.latency.jobs.runs import joined
 from rpcmq.latency.jobs.source import TRIES, Changed, Log, Reader
 from rpcmq.latency.jobs.store import About, read_cells, write_cells
+from rpcmq.latency.jobs.tasks import tasks
 from rpcmq.latency.jobs.transforms import Level, cells, rollups, selected, slowest, unknown
 from rpcmq.latency.report.model import Report
 from rpcmq.latency.selection import Selection
@@ -77,11 +78,24 @@ def report(
         Changed: its files go faster than they can be read.
         OSError: what was made cannot be written.
     """
-    timed = _Timed(step)
+    with tasks(spark) as fit:
+        return _report_of_log(spark, selection, out, window_seconds, top, _Timed(step), fit)
+
+
+def _report_of_log(
+    spark: SparkSession,
+    selection: Selection,
+    out: Path,
+    window_seconds: int | None,
+    top: int,
+    timed: _Timed,
+    fit: Callable[[int], None],
+) -> Report:
     reader = Reader(spark, selection.path, selection.since, selection.until, selection.where)
     with timed("count"):
         log = reader.open()
     since, until = _seconds(log.first_us), _seconds(log.last_us)
+    fit(log.account.in_range)
     window = window_seconds or window_for((until or 0.0) - (since or 0.0))
 
     def store(log: Log) -> Log:
@@ -132,7 +146,9 @@ def report_of_cells(
     run = joined(directories, window_seconds)
     chosen = selected(read_cells(spark, *directories), selection.since, selection.until, selection.where)
     account = run.account
-    made = _report(timed, chosen, run.window_seconds, window_seconds is not None, account)
+    with tasks(spark) as fit:
+        fit(account.counted)
+        made = _report(timed, chosen, run.window_seconds, window_seconds is not None, account)
     made.log = ", ".join(map(str, directories))
     account.in_range, account.unknown = made.whole.records, made.whole.outcomes.get("unknown", 0)
     made.findings = findings(made.whole, made.windows, made.methods, made.method_windows, made.servers, account)

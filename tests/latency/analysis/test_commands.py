@@ -65,9 +65,6 @@ class FakeInput:
     def unknown(self, count: int) -> list[dict[str, Any]]:
         return self._unknown[:count]
 
-    def in_windows(self, most: int, like: Sequence[Series] = ()) -> tuple[list[Series], list[Series]]:
-        return self.series(METHOD), self.series(METHOD, 60)
-
 
 @pytest.fixture
 def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
@@ -159,7 +156,7 @@ def test_a_gate_fails_with_its_own_code(logs: dict[str, Any], run: Run) -> None:
 
     assert code == ExitCode.EXCEEDED
     exceeded, not_exceeded, errors = text.splitlines()[-3:]
-    assert exceeded.startswith("p99 > +10%: EXCEEDED in 1 of 1 methods: compute.boot +")
+    assert exceeded.startswith("p99 > +10%: EXCEEDED in 1 of 1 method: compute.boot +")
     assert exceeded.endswith("not checked, n too small: compute.few")
     assert not_exceeded == "p50>1s: not exceeded in 2 methods"
     assert errors == "errors>+1%: not exceeded in 2 methods"
