@@ -376,7 +376,8 @@ class Dispatch(Tracking):
             consumer.in_flight[key] = pending
             self._unknown(link, "reply of an earlier attempt")
             return
-        outcome, error = _OK if kind != _FAULT else _REMOTE_ERROR, ""
+        outcome = _OK if kind != _FAULT else _REMOTE_ERROR
+        error = ""
         if lengths:
             if kind == _FAULT and lengths == part[38] << 8 and 40 + part[38] <= len(part):
                 part, error = without_error(part)
@@ -401,7 +402,11 @@ class Dispatch(Tracking):
                 pending.destination.statistics.ended(outcome, now - pending.received_at)
             log = self.log
             if log is not None:
-                log.ended(now, pending, outcome, len(part) if type(part) is bytes else size_of(part), handler_us, error)
+                size = len(part) if type(part) is bytes else size_of(part)
+                if not error:
+                    log.ended(now, pending, outcome, size, handler_us)
+                else:
+                    log.failed(now, pending, outcome, size, handler_us, error)
         consumer.settled += 1
         consumer.progressed_at = now
         if consumer.level != ALONE:

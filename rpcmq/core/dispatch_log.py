@@ -15,13 +15,14 @@ from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from operator import attrgetter
+from struct import Struct
 from typing import Any, NamedTuple, Protocol
 
 from rpcmq.core.links import Link, LinkTable
 from rpcmq.core.settings import Settings
 from rpcmq.core.topics import Pending
 from rpcmq.errors import Outcome
-from rpcmq.latency.record import MARK, MAX_ERROR, NOT_REPORTED, RECORD, BlockKind, NameKind, framed, name_entry
+from rpcmq.latency.record import LAYOUT, MARK, MAX_ERROR, NOT_REPORTED, RECORD, BlockKind, NameKind, framed, name_entry
 from rpcmq.wire import size_of
 
 __all__ = ["CHUNK_RECORDS", "Chunk", "DispatchLog", "Sink"]
@@ -31,6 +32,8 @@ CHUNK_RECORDS = 1024
 _SIZE = RECORD.size
 _FULL = CHUNK_RECORDS * _SIZE
 _pack_into = RECORD.pack_into
+_ERROR = Struct(">H")
+_ERROR_AT = next(field.offset for field in LAYOUT if field.name == "error")
 #: A call is looked at once it is older than this; what has ended waits no longer for the sink (seconds).
 _LOOK = 1.0
 #: Looking at all links, or writing down all that hangs, in one go would be felt by the calls that wait meanwhile.
@@ -144,15 +147,9 @@ class DispatchLog:
     # --- records -----------------------------------------------------------------------------
 
     def ended(
-        self,
-        now: float,
-        pending: Pending,
-        outcome: int,
-        reply_bytes: int = 0,
-        handler_us: int = NOT_REPORTED,
-        error: str = "",
+        self, now: float, pending: Pending, outcome: int, reply_bytes: int = 0, handler_us: int = NOT_REPORTED
     ) -> None:
-        """``pending`` has ended; ``error`` names the class of what its method raised. To be said once of each."""
+        """``pending`` has ended. To be said once of each."""
         part = pending.message
         link = pending.link
         numbers = self._numbers
@@ -166,7 +163,7 @@ class DispatchLog:
             self._records, self._end,
             part, pending.number, pending.received_at, pending.dispatched_at, now, target, caller, server,
             len(part) if type(part) is bytes else size_of(part), reply_bytes, handler_us, outcome, pending.attempt,
-            0 if not error else self._error(error), b"" if not part[39] else _trace_id(part),
+            0, b"" if not part[39] else _trace_id(part),
         )  # fmt: skip
         self._end += _SIZE
         if self._end == _FULL:
@@ -195,6 +192,14 @@ class DispatchLog:
             self._names += name_entry(number, kind, *texts)
         numbers[thing] = number
         return number
+
+    def failed(self, now: float, pending: Pending, outcome: int, reply_bytes: int, handler_us: int, error: str) -> None:
+        """``pending`` has ended, because its method raised ``error``."""
+        if self._end + _SIZE == _FULL:  # before the record is there, which is complete only after this
+            self._flush(now)
+        place = self._end
+        self.ended(now, pending, outcome, reply_bytes, handler_us)
+        _ERROR.pack_into(self._records, place + _ERROR_AT, self._error(error))
 
     def _error(self, error: str) -> int:
         number = self._numbers.get((NameKind.ERROR, error))

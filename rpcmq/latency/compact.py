@@ -145,9 +145,7 @@ def _stands_alone(directory: Path, path: str, damaged: list[str]) -> bool:
     return not any((directory / each).exists() for each in inputs)
 
 
-def _join(
-    directory: Path, manifest: Manifest, tables: dict[str, pa.Table], inputs: Sequence[File], now: float
-) -> None:
+def _join(directory: Path, manifest: Manifest, tables: dict[str, pa.Table], inputs: Sequence[File], now: float) -> None:
     paths = list(tables)
     table = _sorted(pa.concat_tables(tables.values()).unify_dictionaries())
     tables.clear()

@@ -71,9 +71,7 @@ def _read(path: str | os.PathLike[str]) -> bytes:
             if not stat.S_ISREG(status.st_mode):
                 raise ConfigError(f"{path}: is no regular file")
             if status.st_mode & 0o022:
-                raise ConfigError(
-                    f"{path}: mode {stat.S_IMODE(status.st_mode):04o}: others can change it: chmod go-w"
-                )
+                raise ConfigError(f"{path}: mode {stat.S_IMODE(status.st_mode):04o}: others can change it: chmod go-w")
             content = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None

@@ -263,7 +263,9 @@ class RouterShell:
             self._probe(old)
         if route in self.router.links.routes:
             self._routes_by_fd[fd] = route
-            self._strangers.pop(fd, None)
+            if self._strangers.pop(fd, None) is None and old is None:
+                # It had ended before its HELLO was read.
+                self._probe_soon(route)
             if (known := _socket_of(fd)) is not None:
                 self._sockets[route] = fd, known
 
@@ -320,6 +322,9 @@ class RouterShell:
         if route is None:
             return
         self._sockets.pop(route, None)
+        self._probe_soon(route)
+
+    def _probe_soon(self, route: bytes) -> None:
         # The event can come before the ROUTER has noticed, so ask it more than once.
         for after in _PROBES:
             gevent.spawn_later(after, self._probe, route)

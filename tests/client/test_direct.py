@@ -222,7 +222,7 @@ def test_a_service_names_no_other_sockets_than_tcp_ones(client, url):
 
 
 def test_a_peer_that_names_its_connection_like_one_of_ours_does_not_abort_the_process(client, serve):
-    """libzmq ends the process if a connection is given a name that a peer has chosen."""
+    """Libzmq ends the process if a connection is given a name that a peer has chosen."""
     client.connect(5)
     host, _, port = client.process.direct.listen().removeprefix("tcp://").partition(":")
     context = new_context()

@@ -226,6 +226,16 @@ def test_classes_are_said_once_in_a_file(net: Network, sink: Memory, api: Proces
     assert sum(chunk.name_count for chunk in sink.chunks) == 5
 
 
+def test_a_class_has_its_place_in_a_full_buffer(net: Network, sink: Memory, api: Process, node: Process):
+    node.register("compute")
+    converse(net, api, node, CHUNK_RECORDS - 2)
+    for number in range(5):
+        api.request("compute")
+        fault(node, b"Error%d" % number)
+    classes = [r.error_class for r in ended(net, sink)]
+    assert classes == [None] * (CHUNK_RECORDS - 2) + [f"Error{number}" for number in range(5)]
+
+
 def test_classes_that_find_no_number_are_not_said(
     net: Network, sink: Memory, api: Process, node: Process, monkeypatch: pytest.MonkeyPatch
 ):

@@ -457,9 +457,7 @@ def test_introductions_count_as_calls(net: Network):
     assert web.introduce("compute").end.outcome is Outcome.OVERLOADED
 
 
-def test_casts_beyond_the_rate_to_many_addresses_are_kept_within_a_bound(
-    net: Network, monkeypatch: pytest.MonkeyPatch
-):
+def test_casts_beyond_the_rate_to_many_addresses_are_kept_within_a_bound(net: Network, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("rpcmq.core.guard._KEPT", 10)
     net.router.authorise(net.now, [slow(1.0)])
     web = net.process("web", user="WEB")

@@ -42,7 +42,12 @@ class Daemon:
 
     def _read(self) -> None:
         for line in self._stderr:
-            self.records.append(json.loads(line))
+            try:
+                self.records.append(json.loads(line))
+            except ValueError:
+                # What is no log record is said by a process that dies: a traceback, a failed assertion.
+                text = line.decode(errors="replace").rstrip()
+                self.records.append({"event": "standard error", "level": "error", "message": text})
             self._more.set()
 
     def wait_for(self, event: str, **fields: Any) -> dict[str, Any]:

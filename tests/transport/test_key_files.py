@@ -128,7 +128,12 @@ def test_what_is_no_small_regular_file_is_refused_at_once(tmp_path: Path) -> Non
     (tmp_path / "folder").mkdir(0o700)
     (tmp_path / "large").write_bytes(b"#" * (1 << 21))
     (tmp_path / "endless").symlink_to("/dev/zero")
-    expected = {"fifo": "no regular file", "folder": "Is a directory", "large": "more than", "endless": "no regular file"}
+    expected = {
+        "fifo": "no regular file",
+        "folder": "Is a directory",
+        "large": "more than",
+        "endless": "no regular file",
+    }
     for name, text in expected.items():
         with pytest.raises(ConfigError, match=rf"{name}: .*{text}"):
             read_toml(tmp_path / name, {})
@@ -136,7 +141,7 @@ def test_what_is_no_small_regular_file_is_refused_at_once(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("text", ["a = " + "[" * 20_000, "a = 1_", "a = " + "9" * 10_000, "\x00", "a.b.c = 1\na = 2"])
 def test_toml_that_wants_to_break_its_reader_is_wrong_and_no_more(tmp_path: Path, text: str) -> None:
-    with pytest.raises(ConfigError, match="not valid TOML|expected str"):
+    with pytest.raises(ConfigError, match=r"not valid TOML|expected str"):
         read_toml(written(tmp_path / "k", text), {"a": str})
 
 

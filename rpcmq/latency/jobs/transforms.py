@@ -24,7 +24,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from math import isqrt
-from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -167,41 +166,35 @@ def rollup(cells: DataFrame, by: Sequence[str], window_seconds: int | None = Non
     names = list(dict.fromkeys((*by, "outcome")))
     keys = list(map(F.col, names))
     if window_seconds is not None:
-        keys.insert(0, _window(window_seconds).alias("window"))
+        keys.insert(0, window(window_seconds).alias("window"))
         names.insert(0, "window")
-    return _merged(cells.select(*keys, *SUMS, *DISTRIBUTIONS), names)
+    rows = _parts(cells.select(*keys, *SUMS, *DISTRIBUTIONS), names)
+    return _gathered(rows.groupBy(*names, "n", "b").agg(*_sums()), names)
 
 
-class Level(NamedTuple):
-    """What one of several rollups is to be.
+def rollups(cells: DataFrame, levels: Mapping[str, Sequence[str]]) -> DataFrame:
+    """Several rollups of ``cells`` at once, which costs little more than one of them.
 
-    Attributes:
-        by, window_seconds: as those of ``rollup``.
-        where: the cells that it is of; None: all.
-    """
-
-    by: Sequence[str]
-    window_seconds: int | None = None
-    where: Column | None = None
-
-
-def rollups(cells: DataFrame, levels: Mapping[str, Level]) -> DataFrame:
-    """Several rollups of ``cells`` at once, which takes little longer than one of them if there are few cells.
+    Args:
+        cells: cells; what is null in their columns is not told from what a level has not kept.
+        levels: a rollup's name -> what it keeps: any columns of ``cells`` but the sums, windows too.
 
     Returns:
-        Cells with a column ``level``, the rollup's name; where a level has no window or dimension, it is null.
+        Cells with a column ``level``; a column that a level has not kept is null there.
     """
-    dimensions = [name for name in DIMENSIONS if any(name in level.by for level in levels.values())]
-    dimensions = [name for name in dimensions if name != "outcome"]
-    keys = []
-    for name, level in levels.items():
-        begin = F.lit(None) if level.window_seconds is None else _window(level.window_seconds)
-        kept = [(F.col(each) if each in level.by else F.lit(None)).cast("string").alias(each) for each in dimensions]
-        key = F.struct(F.lit(name).alias("level"), begin.cast("bigint").alias("window"), *kept)
-        keys.append(key if level.where is None else F.when(level.where, key))
-    rows = cells.select(F.explode(F.array_compact(F.array(*keys))).alias("key"), "outcome", *SUMS, *DISTRIBUTIONS)
-    names = ["level", "window", *dimensions, "outcome"]
-    return _merged(rows.select("key.*", "outcome", *SUMS, *DISTRIBUTIONS), names)
+    names = list(dict.fromkeys(name for kept in levels.values() for name in kept))
+    rows = _parts(cells, [*names, "outcome"])
+    always = ["outcome", "n", "b"]
+    sets = [[*kept, *always] for kept in levels.values()]
+    parts = rows.groupingSets(sets, *names, *always).agg(F.grouping_id().alias("id"), *_sums())
+    # A bit for each column, 1 where it was not kept.
+    bits = [name not in kept for kept in levels.values() for name in [*names, *always]]
+    width = len(names) + len(always)
+    ids = ["".join("01"[bit] for bit in bits[start : start + width]) for start in range(0, len(bits), width)]
+    level = F.lit(None).cast("string")
+    for name, id in zip(levels, ids, strict=True):
+        level = F.when(F.col("id") == int(id, 2), name).otherwise(level)
+    return _gathered(parts.withColumn("level", level), ["level", *names, "outcome"])
 
 
 def selected(
@@ -223,33 +216,43 @@ def selected(
     return cells
 
 
-def _window(seconds: int) -> Column:
+def window(seconds: int) -> Column:
+    """When the window of this length begins in which a cell's window is."""
     return (F.floor(F.col("window") / seconds) * seconds).cast("bigint")
 
 
-def _merged(cells: DataFrame, names: Sequence[str]) -> DataFrame:
-    """The cells with the same ``names`` become one."""
+def _parts(cells: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Cells as rows: one for each bucket ``b`` of each distribution ``n``, with its count ``c``.
+
+    The first of a distribution has its other numbers as well, the first of a cell the cell's; in others they are zero.
+    """
     each = F.posexplode(F.array(*map(F.col, DISTRIBUTIONS))).alias("n", "d")
-    buckets = F.posexplode_outer("d.buckets").alias("place", "bucket")
-    rows = cells.select(*names, *SUMS, each).select("*", buckets)
-    # A cell is a row for each bucket of its distributions now; the first has what is to be counted once.
+    rows = cells.select(*names, *SUMS, each)
+    # Taken out before, so that a row does not carry all of its distribution's buckets.
+    rest = [F.col(f"d.{name}").alias(name) for name in ("zeros", "sum", "min", "max")]
+    rows = rows.select(*names, *SUMS, "n", *rest, F.posexplode_outer("d.buckets").alias("place", "bucket"))
     is_first = _or_0(F.col("place")) == 0
-    rows = rows.select(
+    return rows.select(
         *names,
         *(_once(is_first & (F.col("n") == 0), F.col(name), name) for name in SUMS),
         "n",
         "bucket.b",
         _or_0(F.col("bucket.c")).alias("c"),
-        _once(is_first, F.col("d.zeros"), "zeros"),
-        _once(is_first, F.col("d.sum"), "sum"),
-        "d.min",
-        "d.max",
+        _once(is_first, F.col("zeros"), "zeros"),
+        _once(is_first, F.col("sum"), "sum"),
+        "min",
+        "max",
     )
-    parts = rows.groupBy(*names, "n", "b").agg(
-        *(F.sum(name).alias(name) for name in (*SUMS, "c", "zeros", "sum")),
-        F.min("min").alias("min"),
-        F.max("max").alias("max"),
-    )
+
+
+def _sums() -> list[Column]:
+    """What becomes of several rows of ``_parts`` for the same bucket."""
+    sums = [F.sum(name).alias(name) for name in (*SUMS, "c", "zeros", "sum")]
+    return [*sums, F.min("min").alias("min"), F.max("max").alias("max")]
+
+
+def _gathered(parts: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Cells again; ``parts`` has each bucket once."""
     return parts.groupBy(*names).agg(
         *(F.sum(name).alias(name) for name in SUMS), *(_distribution(n, name) for n, name in enumerate(DISTRIBUTIONS))
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rpcmq.cli import main
 from rpcmq.latency.jobs.package import NEEDS, write_package
 
 ROOT = Path(__file__).parents[3]
@@ -43,3 +44,18 @@ def test_what_the_driver_needs_is_what_the_project_says(package: Path) -> None:
     known = {*project["dependencies"], *(need for extra in project["optional-dependencies"].values() for need in extra)}
     assert set(NEEDS) <= known
     assert (package / "requirements.txt").read_text().splitlines() == list(NEEDS)
+
+
+def test_the_command_says_how_to_start_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["latency", "package", "--out", str(tmp_path / "a b")])
+
+    assert f"--py-files '{tmp_path}/a b/rpcmq.zip' '{tmp_path}/a b/rpcmq_latency.py' report" in capsys.readouterr().out
+
+
+def test_the_command_says_where_it_cannot_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit, match="1"):
+        main(["latency", "package", "--out", str(tmp_path / "file" / "below")])
+
+    assert capsys.readouterr().err == f"rpcmq: {tmp_path}/file/below: Not a directory\n"
