@@ -24,7 +24,7 @@ _NOBLOCK = int(zmq.NOBLOCK)
 _MORE = int(zmq.NOBLOCK) | int(zmq.SNDMORE)
 _EVENTS = int(zmq.EVENTS)
 _POLLIN = int(zmq.POLLIN)
-#: ZMQ messages that can wait in one connection's pipe, each a batch.
+#: ZMQ messages that can wait to be sent on one connection, each a batch.
 _HIGH_WATER = 10_000
 
 #: What came in one ZeroMQ message: route (empty on a DEALER), batch, detached payloads.
@@ -64,7 +64,10 @@ class BatchSocket:
         self._routed = kind == zmq.ROUTER
         self.socket = socket = context.socket(kind)
         socket.linger = 0
-        socket.sndhwm = socket.rcvhwm = _HIGH_WATER
+        socket.sndhwm = _HIGH_WATER
+        # Unbounded: where libzmq has stopped reading a connection at its high-water mark and the peer goes, its next
+        # heartbeat aborts the whole process (libzmq 4.3.5, "Assertion failed: !_io_error").
+        socket.rcvhwm = 0
         # A batch of small messages can be a little larger than the largest single message.
         socket.maxmsgsize = max_bytes + (16 << 20)
         socket.handshake_ivl = int(handshake_seconds * 1000)

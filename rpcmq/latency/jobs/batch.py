@@ -14,7 +14,6 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 
-import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
@@ -22,13 +21,12 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 from rpcmq.latency.analysis.account import Account
 from rpcmq.latency.analysis.series import METHOD, Series, merged
 from rpcmq.latency.analysis.slow import findings
-from rpcmq.latency.jobs.collect import series_of
+from rpcmq.latency.jobs.collect import by_level
 from rpcmq.latency.jobs.runs import joined
 from rpcmq.latency.jobs.source import TRIES, Changed, Log, Reader
 from rpcmq.latency.jobs.store import About, read_cells, write_cells
 from rpcmq.latency.jobs.tasks import tasks
-from rpcmq.latency.jobs.transforms import cells, rollups, selected, slowest, unknown
-from rpcmq.latency.jobs.transforms import window as coarser
+from rpcmq.latency.jobs.transforms import Level, cells, rollups, selected, slowest, unknown
 from rpcmq.latency.report.model import Report
 from rpcmq.latency.selection import Selection
 
@@ -48,18 +46,6 @@ _METHOD_WINDOWS = 6000
 #: Records of the traces of the slowest calls.
 _TRACED = 2000
 _IDENTITY = ("router_id", "boot", "seq")
-
-#: What figures are asked for, as columns of ``_thinned``.
-_LEVELS = {
-    "windows": ("window",),
-    "methods": METHOD,
-    "method windows": (*METHOD, "method_window"),
-    "servers": (*METHOD, "method_server"),
-    "callers": ("caller",),
-    "routers": ("router",),
-}
-#: Stands for the server of messages that nobody had; no server can have that name.
-_NOBODY = "\x00"
 
 #: Told the name of a step; what it returns is entered for as long as the step takes.
 Step = Callable[[str], AbstractContextManager[object]]
@@ -230,10 +216,19 @@ def _report(timed: _Timed, stored: DataFrame, window: int, is_asked_for: bool, a
         return Report("", None, None, window, account, Series({}))
     length = outline.last - outline.first + window
     window = _coarser(window, length, _WINDOWS_ASKED_FOR if is_asked_for else _WINDOWS)
+    in_detail = outline.methods[: max(1, _METHOD_WINDOWS * window // length)]
+    levels = {
+        "windows": Level((), window),
+        "methods": Level(METHOD),
+        "method windows": Level(METHOD, window, _is_one_of(METHOD, in_detail)),
+        "servers": Level((*METHOD, "server"), None, _is_one_of(METHOD, outline.methods)),
+        "callers": Level(("client",), None, F.col("client").isin(outline.callers)),
+        "routers": Level(("router",)),
+    }
     with timed("figures"):
-        rolled = rollups(_thinned(stored, outline, window, length), _LEVELS).toArrow()
+        rolled = rollups(stored, levels).toArrow()
     with timed("histograms"):
-        found = {name: _level(rolled, name) for name in _LEVELS}
+        found = by_level(rolled, levels)
     whole = next(iter(merged(found["routers"], ())))
     return Report(
         log="",
@@ -293,43 +288,8 @@ def _coarser(window: int, length: int, most: int) -> int:
     return window * next((times for times in _TIMES if length <= times * window * most), length // (window * most) + 1)
 
 
-def _thinned(stored: DataFrame, outline: _Outline, window: int, length: int) -> DataFrame:
-    """Cells with nulls for what is not looked at one by one: callers, servers and windows of methods that matter less.
-
-    What is null is the rest, which nobody asks for.
-    """
-    in_detail = outline.methods[: max(1, _METHOD_WINDOWS * window // length)]
-    begin = coarser(window)
-    return stored.withColumns(
-        {
-            "window": begin,
-            "method_window": F.when(_is_one_of(METHOD, in_detail), begin),
-            "method_server": F.when(_is_one_of(METHOD, outline.methods), F.coalesce("server", F.lit(_NOBODY))),
-            "caller": F.when(F.col("client").isin(outline.callers), F.col("client")),
-        }
-    )
-
-
 def _is_one_of(columns: Sequence[str], values: Sequence[tuple[str, ...]]) -> Column:
     return F.struct(*columns).isin([F.struct(*map(F.lit, value)) for value in values])
-
-
-def _level(rolled: Any, name: str) -> list[Series]:
-    """The series of one level, without the rest."""
-    rows = rolled.filter(pc.equal(rolled["level"], name))
-    kept = _LEVELS[name]
-    renamed = {"method_window": "window", "method_server": "server", "caller": "client"}
-    for column in kept:
-        rows = rows.filter(pc.is_valid(rows[column]))
-    unkept = [column for column in ("window", *renamed) if column not in kept]
-    rows = rows.drop_columns(unkept)
-    rows = rows.rename_columns([renamed.get(column, column) for column in rows.column_names])
-    by = [renamed.get(column, column) for column in kept]
-    found = series_of(rows, [column for column in by if column != "window"])
-    for each in found:
-        if each.key.get("server") == _NOBODY:
-            each.key = {**each.key, "server": None}
-    return found
 
 
 # --- single calls -------------------------------------------------------------------------------

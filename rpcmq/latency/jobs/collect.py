@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rpcmq.core.histogram import SCALE, Histogram
 from rpcmq.latency.analysis.series import Series, merged
-from rpcmq.latency.jobs.transforms import DISTRIBUTIONS, SUMS
+from rpcmq.latency.jobs.transforms import DISTRIBUTIONS, SUMS, Level
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["series", "series_of"]
+__all__ = ["by_level", "series", "series_of"]
 
 
 def series(rolled: DataFrame, by: Sequence[str]) -> list[Series]:
@@ -31,6 +32,15 @@ def series(rolled: DataFrame, by: Sequence[str]) -> list[Series]:
 def series_of(rolled: pa.Table, by: Sequence[str]) -> list[Series]:
     """The same of cells that are here already."""
     return merged(_each(rolled, by), by, windows="window" in rolled.column_names)
+
+
+def by_level(rolled: pa.Table, levels: Mapping[str, Level]) -> dict[str, list[Series]]:
+    """The series of each level of ``transforms.rollups``, by its name."""
+    found = {}
+    for name, level in levels.items():
+        rows = rolled.filter(pc.equal(rolled["level"], name))
+        found[name] = series_of(rows if level.window_seconds is not None else rows.drop_columns(["window"]), level.by)
+    return found
 
 
 def _each(rolled: pa.Table, by: Sequence[str]) -> Iterator[Series]:

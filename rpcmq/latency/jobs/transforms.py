@@ -23,7 +23,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from math import isqrt
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -166,35 +168,71 @@ def rollup(cells: DataFrame, by: Sequence[str], window_seconds: int | None = Non
     names = list(dict.fromkeys((*by, "outcome")))
     keys = list(map(F.col, names))
     if window_seconds is not None:
-        keys.insert(0, window(window_seconds).alias("window"))
+        keys.insert(0, _window(window_seconds).alias("window"))
         names.insert(0, "window")
     rows = _parts(cells.select(*keys, *SUMS, *DISTRIBUTIONS), names)
     return _gathered(rows.groupBy(*names, "n", "b").agg(*_sums()), names)
 
 
-def rollups(cells: DataFrame, levels: Mapping[str, Sequence[str]]) -> DataFrame:
-    """Several rollups of ``cells`` at once, which costs little more than one of them.
+class Level(NamedTuple):
+    """What one of several rollups is to be.
 
-    Args:
-        cells: cells; what is null in their columns is not told from what a level has not kept.
-        levels: a rollup's name -> what it keeps: any columns of ``cells`` but the sums, windows too.
+    Attributes:
+        by, window_seconds: as those of ``rollup``.
+        where: the cells that it is of; None: all.
+    """
+
+    by: Sequence[str]
+    window_seconds: int | None = None
+    where: Column | None = None
+
+
+def rollups(cells: DataFrame, levels: Mapping[str, Level]) -> DataFrame:
+    """Several rollups of ``cells`` at once, which costs less than one after the other.
 
     Returns:
-        Cells with a column ``level``; a column that a level has not kept is null there.
+        Cells with a column ``level``, the rollup's name; where a level has no window or dimension, it is null.
     """
-    names = list(dict.fromkeys(name for kept in levels.values() for name in kept))
-    rows = _parts(cells, [*names, "outcome"])
-    always = ["outcome", "n", "b"]
-    sets = [[*kept, *always] for kept in levels.values()]
-    parts = rows.groupingSets(sets, *names, *always).agg(F.grouping_id().alias("id"), *_sums())
-    # A bit for each column, 1 where it was not kept.
-    bits = [name not in kept for kept in levels.values() for name in [*names, *always]]
-    width = len(names) + len(always)
-    ids = ["".join("01"[bit] for bit in bits[start : start + width]) for start in range(0, len(bits), width)]
-    level = F.lit(None).cast("string")
-    for name, id in zip(levels, ids, strict=True):
-        level = F.when(F.col("id") == int(id, 2), name).otherwise(level)
-    return _gathered(parts.withColumn("level", level), ["level", *names, "outcome"])
+    made = [_Set(number, name, level) for number, (name, level) in enumerate(levels.items())]
+    columns = {name: column for each in made for name, column in each.columns.items()}
+    marked = cells.select(*(column.alias(name) for name, column in columns.items()), "outcome", *SUMS, *DISTRIBUTIONS)
+    always = ("outcome", "n", "b")
+    parts = (
+        _parts(marked, [*columns, "outcome"])
+        .groupingSets([[*each.columns, *always] for each in made], *columns, *always)
+        .agg(*_sums())
+        .where(reduce(Column.__or__, (F.col(each.flag) for each in made)))
+    )
+    dimensions = [name for name in DIMENSIONS if name != "outcome" and any(name in each.kept for each in made)]
+    names = ["level", "window", *dimensions]
+    level = F.coalesce(*(F.when(F.col(each.flag), each.name) for each in made)).alias("level")
+    kept = [_kept(made, name).alias(name) for name in names[1:]]
+    rest = [name for name in parts.columns if name not in columns]
+    return _gathered(parts.select(level, *kept, *rest), [*names, "outcome"])
+
+
+class _Set:
+    """A level as one of several grouping sets: its columns are its own, and null in cells that it is not of."""
+
+    def __init__(self, number: int, name: str, level: Level) -> None:
+        self.name = name
+        self.kept: dict[str, str] = {each: f"{each}_{number}" for each in level.by if each != "outcome"}
+        of = {self.kept[each]: F.col(each) for each in self.kept}
+        if level.window_seconds is not None:
+            self.kept["window"] = f"window_{number}"
+            of[self.kept["window"]] = _window(level.window_seconds)
+        #: True in the level's own rows, null in those of all other levels.
+        self.flag = f"level_{number}"
+        where = F.lit(True) if level.where is None else level.where
+        self.columns = {column: F.when(where, value) for column, value in of.items()}
+        self.columns[self.flag] = F.when(where, F.lit(True))
+
+
+def _kept(sets: Sequence[_Set], name: str) -> Column:
+    """What the level of a row has kept as ``name``."""
+    kind = "bigint" if name == "window" else "string"
+    columns = [F.col(each.kept[name]) for each in sets if name in each.kept]
+    return F.coalesce(*columns, F.lit(None)).cast(kind)
 
 
 def selected(
@@ -216,8 +254,7 @@ def selected(
     return cells
 
 
-def window(seconds: int) -> Column:
-    """When the window of this length begins in which a cell's window is."""
+def _window(seconds: int) -> Column:
     return (F.floor(F.col("window") / seconds) * seconds).cast("bigint")
 
 
