@@ -44,7 +44,6 @@ _SHORT = 0.1
 _INSIST = 3.0
 _HANDSHAKE_FAILED = (
     zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL,
-    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL,
     zmq.EVENT_HANDSHAKE_FAILED_AUTH,
 )
 _LOST_EVENTS = (
@@ -163,6 +162,7 @@ class Connection:
         self._connect_timeout = connect_timeout
         self._curve = curve
         self._connected = False
+        self._greeted = False
         self._hub = get_hub()
         self._loop = self._hub.loop
         self._socket: BatchSocket | None = None
@@ -439,6 +439,7 @@ class Connection:
             curve=self._curve,
         )
         self._connected = False
+        self._greeted = False
         self._watch = ConnectionWatch(socket.socket, self._connection_event)
         try:
             socket.socket.connect(self.url)
@@ -464,6 +465,7 @@ class Connection:
 
     def _connection_event(self, event: int, value: int) -> None:
         if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+            self._greeted = True
             self.uplink.connected(monotonic())
             self.schedule()
         elif event == zmq.EVENT_CONNECTED:
@@ -476,7 +478,7 @@ class Connection:
     def _why_lost(self, event: int, value: int) -> str:
         if event == zmq.EVENT_CLOSED:
             return "nothing listens there"
-        if event not in _HANDSHAKE_FAILED:
+        if event not in _HANDSHAKE_FAILED and self._greeted:
             return "the connection was closed"
         return f"handshake with {self.url} failed: {self._why_failed(event, value)}"
 
@@ -489,7 +491,7 @@ class Connection:
             return "it closed the connection; it may want CURVE (give a key_file), or be no rpcmq router"
         closed = (
             "it speaks another mechanism"
-            if event == zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+            if event == zmq.EVENT_DISCONNECTED
             else "it closed the connection"
         )
         return f"{closed}; `router` in our key_file may not be its key, or it runs without CURVE"

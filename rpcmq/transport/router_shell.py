@@ -45,7 +45,6 @@ _HELLO = bytes([Kind.HELLO])
 
 _FAILED: dict[int, str] = {
     zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "handshake failed: closed",
-    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "handshake failed: protocol",
     zmq.EVENT_HANDSHAKE_FAILED_AUTH: "handshake failed: key",
 }
 
@@ -129,6 +128,9 @@ class RouterShell:
         self._watchdog = Watchdog(lambda: self._socket, self._wake)
         self._timer_at = 0.0
         self._not_before = 0.0
+        #: Connections whose handshake has succeeded, by file descriptor; whether we were told why the next one failed.
+        self._greeted: set[int] = set()
+        self._explained = False
         self._io.start(self._wake)
         self._watchdog.start()
         abandon_after_fork(self)
@@ -272,9 +274,17 @@ class RouterShell:
     def _connection_event(self, event: int, value: int) -> None:
         if event == zmq.EVENT_ACCEPTED:
             self._accepted(value)
+        elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+            self._greeted.add(value)
         elif (failed := _FAILED.get(event)) is not None:
             self.router.links.counters[failed] += 1
+            self._explained = True
         elif event == zmq.EVENT_DISCONNECTED:
+            if value in self._greeted:
+                self._greeted.discard(value)
+            elif not self._explained:
+                self.router.links.counters["handshake failed: protocol"] += 1
+            self._explained = False
             self._disconnected(value)
 
     def _accepted(self, fd: int) -> None:

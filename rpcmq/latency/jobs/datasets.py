@@ -19,11 +19,14 @@ HOUR = 3600
 WINDOW = 60
 
 
-def write(out: Path, path: str, cells: DataFrame, at: float, is_batch: bool) -> Dataset:
+def write(out: Path, path: str, cells: DataFrame, at: float, *, is_batch: bool, files: int = 1) -> Dataset:
     """Make the directory ``path`` below ``out``, or replace it; if there are no cells, there is none.
 
     It is written by Spark under a name of its own, and renamed when all of it is on the disk. Another Spark whose
     driver was killed, and which has not noticed, may still write: but nobody renames for it.
+
+    Args:
+        files: how many at most, each made by one core. Whoever reads many directories pays for each file.
 
     Raises:
         OSError: it was not written.
@@ -31,8 +34,7 @@ def write(out: Path, path: str, cells: DataFrame, at: float, is_batch: bool) -> 
     made = Observation()
     hour = F.floor(F.col("window") / HOUR) * HOUR
     observed = cells.observe(made, F.sum("records").alias("records"), F.collect_set(hour).alias("hours"))
-    # One file: whoever reads many of these directories pays for each of them.
-    write_cells(observed.coalesce(1), out / path, About(WINDOW))
+    write_cells(observed.coalesce(files), out / path, About(WINDOW))
     found = made.get
     if not found["records"]:
         shutil.rmtree(out / path)

@@ -60,6 +60,8 @@ _SEGMENT = "_segment"
 _LOOK = 0.2
 #: Segments admitted between two looks at the query: a second's work.
 _AT_A_TIME = 500
+#: Records that wait, from which on a batch is worth more than one core's work.
+_LARGE = 200_000
 #: Seconds between two looks whether something is to be merged or removed.
 _HOUSEKEEPING = 5.0
 #: Segments after which the checkpoint is made anew: it rewrites the list of all that it has seen every tenth batch.
@@ -349,7 +351,15 @@ class Stream:
             newest = F.max(F.unix_micros("recv_at")).alias("newest")
             observed = records.observe(seen, F.collect_set(_SEGMENT).alias("segments"), newest)
             path = f"cells/run={run}/batch={batch}"
-            made = datasets.write(self._out, path, cells(observed, WINDOW), self._clock(), is_batch=True)
+            is_large = sum(self.state.waiting.copy().values()) >= _LARGE
+            made = datasets.write(
+                self._out,
+                path,
+                cells(observed, WINDOW),
+                self._clock(),
+                is_batch=True,
+                files=self._partitions if is_large else 1,
+            )
             found: list[str] = seen.get["segments"]
             self._check(found, made)
             self._after_write(made)

@@ -290,9 +290,11 @@ def _sums() -> list[Column]:
 
 def _gathered(parts: DataFrame, names: Sequence[str]) -> DataFrame:
     """Cells again; ``parts`` has each bucket once."""
-    return parts.groupBy(*names).agg(
+    # Spark sorts by the key here. A number is compared sooner than its texts.
+    grouped = parts.groupBy(F.xxhash64(*names).alias("hash"), *names).agg(
         *(F.sum(name).alias(name) for name in SUMS), *(_distribution(n, name) for n, name in enumerate(DISTRIBUTIONS))
     )
+    return grouped.drop("hash")
 
 
 def _once(condition: Column, value: Column, name: str) -> Column:
