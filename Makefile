@@ -7,6 +7,8 @@ PYTHON ?=
 CANDIDATES := $(PYTHON) python3.11 python3.13 python3.12 python3.14 python3
 # More arguments for pytest: make test ARGS="tests/core -k mailbox"
 ARGS ?=
+# Tests that run at once. One worker of these has all tests that need Spark.
+WORKERS ?= 2
 # More arguments for the benchmarks: make bench BENCH_ARGS="--quick"
 BENCH_ARGS ?=
 
@@ -31,7 +33,7 @@ demo: setup ## run a small cloud controller: router, api, scheduler, compute nod
 	@$(PY) -m examples.demo
 
 test: setup ## run the test suite, without what is marked long
-	@$(PY) -m pytest $(ARGS)
+	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 test-long: setup ## run only the long tests: stress, a million random frames
 	@$(PY) -m pytest -m long $(ARGS)

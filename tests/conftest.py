@@ -9,6 +9,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -17,6 +18,8 @@ import pytest
 from rpcmq.core.settings import Settings
 from rpcmq.testing import InProcessRouter
 from rpcmq.testing.network import Network
+
+SPARK = Path(__file__).parent / "latency" / "jobs"
 
 # A busy machine must not fail a test, so no example has a deadline.
 hypothesis.settings.register_profile("rpcmq", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
@@ -32,6 +35,13 @@ def pytest_configure(config: pytest.Config) -> None:
     manager = config.pluginmanager
     if not manager.is_registered(plugin):
         manager.register(plugin, "rpcmq")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # With -n: the tests of a file share its fixtures, and all that need Spark share one session.
+    for item in items:
+        group = "spark" if SPARK in item.path.parents else item.nodeid.partition("::")[0]
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 # --- engines ------------------------------------------------------------------------------------

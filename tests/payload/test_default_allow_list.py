@@ -36,7 +36,7 @@ BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")
         dt.time(12, 30, tzinfo=BERLIN),
         dt.timedelta(days=-1, microseconds=1),
         uuid.UUID(int=7),
-        uuid.uuid1(),
+        uuid.UUID("30135e9c-e5f7-11f1-a5c4-02fc00000001"),
         decimal.Decimal("-1.50"),
         decimal.Decimal("Infinity"),
         fractions.Fraction(1, 3),

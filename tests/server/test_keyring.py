@@ -15,7 +15,7 @@ from rpcmq.payload.format import Format
 from rpcmq.server.keyring import Keyring, read_authorised, summary, to_toml
 from rpcmq.transport.curve import new_pair
 
-PUBLIC = new_pair()[0]
+PUBLIC = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"
 FILE = f"""
 name = "node-7"
 public = "{PUBLIC}"
