@@ -70,8 +70,8 @@ def duckdb(log: str, out: str) -> None:
     files = [str(Path(log, path)) for path in read(Path(log)).live]
     measures = ", ".join(
         f"{{'zeros': count(*) FILTER ({us} = 0), 'sum': sum({us})::BIGINT, 'min': min({us}), 'max': max({us}),"
-        f" 'buckets': list_transform(map_entries(histogram(CASE WHEN {us} > 0 THEN (ceil(log2({us}) * 32) - 1)::SMALLINT END)),"
-        f" lambda e: {{'b': e.key, 'c': e.value}})}} AS {name}"
+        f" 'buckets': list_transform(map_entries(histogram(CASE WHEN {us} > 0 THEN"
+        f" (ceil(log2({us}) * 32) - 1)::SMALLINT END)), lambda e: {{'b': e.key, 'c': e.value}})}} AS {name}"
         for name, us in ((name, f"{name}_us") for name in _MEASURES)
     )
     Path(out).mkdir()

@@ -133,7 +133,7 @@ def _compared(
     whole: list[list[Series]] = []
     windows: list[list[Series]] = []
     accounts: list[Account] = []
-    with spark("compare", master) as session:
+    with spark("compare", master, *sides) as session:
         from rpcmq.latency.analysis.compare import compare
         from rpcmq.latency.analysis.series import METHOD
         from rpcmq.latency.jobs.inputs import Figures, opened

@@ -12,6 +12,7 @@ import click
 
 from rpcmq.cli.text import plain
 from rpcmq.errors import NotInstalled, RpcError
+from rpcmq.latency.manifest import read
 from rpcmq.latency.selection import Selection, parse_filters, parse_time
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ __all__ = [
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+#: Records up to which it is better for Spark to start quickly than to become quick.
+_SMALL = 500_000
 _PACKAGES = ("jinja2", "matplotlib", "numpy", "py4j", "pyarrow", "pyspark", "scipy")
 
 _LOG = click.option(
@@ -90,18 +93,25 @@ def selected(
 
 
 @contextmanager
-def spark(name: str, master: str | None) -> Iterator[SparkSession]:
-    """A Spark session for one command.
+def spark(name: str, master: str | None, *asked: Selection) -> Iterator[SparkSession]:
+    """A Spark session for one command, about these records.
 
     Raises:
         NotInstalled: there is no pyspark, or what it needs.
+        ManifestDamaged: of a log.
     """
     with failing():
         with installed():
             import rpcmq.latency.jobs.inputs  # noqa: F401
-            from rpcmq.latency.jobs.session import session
-        with session(f"rpcmq latency {name}", master) as started:
+            from rpcmq.latency.jobs.session import QUICK, session
+        conf = QUICK if all(map(_is_small, asked)) else {}
+        with session(f"rpcmq latency {name}", master, **conf) as started:
             yield started
+
+
+def _is_small(selection: Selection) -> bool:
+    """Whether it is of a log that has few records."""
+    return selection.is_log and sum(file.rows for file in read(selection.path).live.values()) <= _SMALL
 
 
 @contextmanager

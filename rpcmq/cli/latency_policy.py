@@ -88,7 +88,7 @@ def _made(
 ) -> tuple[Policy, dict[str, str]]:
     with installed():
         from rpcmq.latency.analysis.policy import make_policy
-    with spark("policy", master) as session:
+    with spark("policy", master, selection) as session:
         from rpcmq.latency.jobs.inputs import opened
 
         with opened(session, selection) as found:

@@ -107,7 +107,7 @@ def report_command(
         # All that is needed, before Spark takes its time.
         import rpcmq.latency.report.page  # noqa: F401
         from rpcmq.latency.report import as_json, summary, write_report
-    with _Waiting() as waiting, spark("report", master) as session:
+    with _Waiting() as waiting, spark("report", master, selection) as session:
         from rpcmq.latency.jobs.batch import report, report_of_cells
         from rpcmq.latency.jobs.progress import progress
 

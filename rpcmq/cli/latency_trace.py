@@ -71,7 +71,7 @@ def _spans(
     selection = selected(log, None, since, until, filters)
     with installed():
         from rpcmq.latency.analysis.waterfall import waterfall
-    with spark("trace", master) as session:
+    with spark("trace", master, selection) as session:
         from rpcmq.latency.jobs.inputs import trace_rows
 
         rows, account = trace_rows(session, selection, id, _MOST + 1)

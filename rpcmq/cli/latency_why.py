@@ -112,7 +112,7 @@ def why(
 
 
 def _answer(selection: Selection, objectives: Sequence[Objective], top: int, master: str | None) -> Answer:
-    with spark("why", master) as session:
+    with spark("why", master, selection) as session:
         from rpcmq.latency.analysis.names import matches
         from rpcmq.latency.analysis.outliers import outliers
         from rpcmq.latency.analysis.rankings import by_queueing, by_tail, by_total_time

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rpcmq.errors import NotInstalled
-from rpcmq.latency.jobs.session import session
+from rpcmq.latency.jobs.session import QUICK, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Quick to start and quick with a few rows. Under it ``session`` starts nothing: a command that runs in this process
-#: gets this one.
-QUICK = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+#: Little of everything. While it is there ``session`` starts no other: a command run in this process gets this one.
+LITTLE = QUICK | {
     "spark.driver.memory": "1g",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
@@ -27,7 +25,7 @@ QUICK = {
 def spark() -> Iterator[SparkSession]:
     """Spark, on one core."""
     try:
-        with session("rpcmq tests", "local[1]", **QUICK) as started:
+        with session("rpcmq tests", "local[1]", **LITTLE) as started:
             yield started
     except NotInstalled as error:
         pytest.skip(str(error))

@@ -27,9 +27,7 @@ PATIENCE = 100
 
 START = """
 import os, sys
-from rpcmq.latency.jobs.session import session
-
-QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC", "spark.driver.memory": "1g"}
+from rpcmq.latency.jobs.session import QUICK, session
 
 def java(spark):
     return spark._jvm.java.lang.ProcessHandle.current().pid()
