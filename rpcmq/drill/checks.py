@@ -46,7 +46,7 @@ class Bounds:
     unresponsive: float = 12.0
     lost: float = 60.0
     heartbeat: float = 5.0
-    recovery_window: float = 2.5
+    recovery_window: float = 1.0
     resume: float = 30.0
     memory: float = 5.0
 
@@ -384,7 +384,8 @@ class Checker:
         resumed: bool = event.fields["resumed"]
         away: float | None = event.fields.get("away")
         links = self._links[event.process]
-        this_life = self._router_starts[-1] if self._router_starts else -_NEVER
+        # Processes may be back before it was written down that the router is.
+        this_life = self._router_kills[-1] if self._router_kills else -_NEVER
         started_over = bool(links) and links[-1][0] > this_life and not resumed
         # Its router may have missed it for longer than it has been without a connection.
         if (

@@ -489,11 +489,7 @@ class Connection:
             return f"{text} (status {value})"
         if self._curve is None:
             return "it closed the connection; it may want CURVE (give a key_file), or be no rpcmq router"
-        closed = (
-            "it speaks another mechanism"
-            if event == zmq.EVENT_DISCONNECTED
-            else "it closed the connection"
-        )
+        closed = "it speaks another mechanism" if event == zmq.EVENT_DISCONNECTED else "it closed the connection"
         return f"{closed}; `router` in our key_file may not be its key, or it runs without CURVE"
 
     def _lost(self) -> None:

@@ -14,8 +14,8 @@ __all__ = ["ConnectionWatch", "Watchdog"]
 
 _WATCHDOG = 0.5
 
-#: All but EVENT_HANDSHAKE_FAILED_PROTOCOL: libzmq 4.3.5 also reports a message that does not decrypt by it, and to report
-#: it loses the errno that would end the connection. That then stays half dead, and aborts the process at a heartbeat.
+#: All but EVENT_HANDSHAKE_FAILED_PROTOCOL: libzmq 4.3.5 also reports a message that does not decrypt by it, and
+#: loses the errno that would end the connection. That then stays half dead, and aborts the process at a heartbeat.
 _EVENTS = (
     zmq.EVENT_DISCONNECTED
     | zmq.EVENT_ACCEPTED

@@ -203,7 +203,9 @@ class _Outline(NamedTuple):
     """
 
     methods: list[tuple[str, ...]]
+    has_more_methods: bool
     callers: list[str]
+    routers: list[str]
     first: int | None
     last: int | None
 
@@ -216,20 +218,12 @@ def _report(timed: _Timed, stored: DataFrame, window: int, is_asked_for: bool, a
         return Report("", None, None, window, account, Series({}))
     length = outline.last - outline.first + window
     window = _coarser(window, length, _WINDOWS_ASKED_FOR if is_asked_for else _WINDOWS)
-    in_detail = outline.methods[: max(1, _METHOD_WINDOWS * window // length)]
-    levels = {
-        "windows": Level((), window),
-        "methods": Level(METHOD),
-        "method windows": Level(METHOD, window, _is_one_of(METHOD, in_detail)),
-        "servers": Level((*METHOD, "server"), None, _is_one_of(METHOD, outline.methods)),
-        "callers": Level(("client",), None, F.col("client").isin(outline.callers)),
-        "routers": Level(("router",)),
-    }
+    levels = _levels(outline, window, length)
     with timed("figures"):
         rolled = rollups(stored, levels).toArrow()
     with timed("histograms"):
         found = by_level(rolled, levels)
-    whole = next(iter(merged(found["routers"], ())))
+        whole = _completed(found, outline)
     return Report(
         log="",
         since=float(outline.first),
@@ -257,30 +251,64 @@ def _time(series: Series) -> float:
 def _outlined(stored: DataFrame) -> _Outline:
     methods = stored.groupBy(*METHOD).agg(F.sum("total.sum").alias("weight"))
     callers = stored.groupBy("client").agg(F.sum("records").alias("weight"))
+    ends = (F.min("window"), F.max("window"), F.array_distinct(F.array(F.min("router"), F.max("router"))))
     found = (
         methods.orderBy(F.desc("weight"), *METHOD)
-        .limit(_METHODS)
-        .select(F.array(*METHOD).alias("names"), "weight", F.lit(None).cast("bigint").alias("first"))
+        .limit(_METHODS + 1)
+        .select(F.array(*METHOD).alias("names"), "weight")
         .unionByName(
             callers.orderBy(F.desc("weight"), "client")
             .limit(_CALLERS)
-            .select(F.array("client").alias("names"), "weight"),
-            allowMissingColumns=True,
+            .select(F.array("client").alias("names"), "weight")
         )
         .unionByName(
-            stored.agg(F.max("window").alias("weight"), F.min("window").alias("first")), allowMissingColumns=True
+            stored.agg(*(each.alias(name) for each, name in zip(ends, ("first", "last", "routers"), strict=True))),
+            allowMissingColumns=True,
         )
         .collect()
     )
     named = [(tuple(row["names"]), row["weight"]) for row in found if row["names"] is not None]
     named.sort(key=lambda each: -each[1])
-    [ends] = [row for row in found if row["names"] is None]
+    [row] = [row for row in found if row["names"] is None]
+    names = [names for names, _ in named if len(names) == len(METHOD)]
     return _Outline(
-        [names for names, _ in named if len(names) == len(METHOD)],
+        names[:_METHODS],
+        len(names) > _METHODS,
         [names[0] for names, _ in named if len(names) == 1],
-        ends["first"],
-        ends["weight"],
+        row["routers"],
+        row["first"],
+        row["last"],
     )
+
+
+def _levels(outline: _Outline, window: int, length: int) -> dict[str, Level]:
+    """What Spark is to add up; what ``_completed`` can add up of that is left out."""
+    in_detail = outline.methods[: max(1, _METHOD_WINDOWS * window // length)]
+    has_rest = outline.has_more_methods or len(in_detail) < len(outline.methods)
+    levels = {
+        "method windows": Level(METHOD, window, _is_one_of(METHOD, in_detail) if has_rest else None),
+        "servers": Level((*METHOD, "server"), None, _is_one_of(METHOD, outline.methods)),
+        "callers": Level(("client",), None, F.col("client").isin(outline.callers)),
+    }
+    if has_rest:
+        levels["windows"] = Level((), window)
+    if outline.has_more_methods:
+        levels["methods"] = Level(METHOD)
+    if len(outline.routers) > 1:
+        levels["routers"] = Level(("router",))
+    return levels
+
+
+def _completed(found: dict[str, list[Series]], outline: _Outline) -> Series:
+    """Put into ``found`` the levels that it does not have; what all of it adds up to."""
+    found.setdefault("windows", merged(found["method windows"], (), windows=True))
+    found.setdefault("methods", merged(found["servers"], METHOD))
+    [whole] = merged(found["windows"], ())
+    if "routers" not in found:
+        only = Series({"router": outline.routers[0]})
+        only.add(whole)
+        found["routers"] = [only]
+    return whole
 
 
 def _coarser(window: int, length: int, most: int) -> int:

@@ -69,8 +69,8 @@ def _root(power: int) -> int:
     return value
 
 
-#: The largest integer in each bucket, that of index -1 first.
-_LAST_OF_BUCKET = [_root(power) for power in range(_BITS * _PER_OCTAVE)]
+#: The largest integer in each bucket, that of index -1 first; of the last one, the largest that there is.
+_LAST_OF_BUCKET = [min(_root(power), (1 << _BITS) - 1) for power in range(_BITS * _PER_OCTAVE + 1)]
 #: Up to here (four minutes) the logarithm alone is right: a test looks at every bound.
 _NEAR_IS_EXACT = 1 << 28
 

@@ -80,12 +80,12 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return logs["rows"][:count], Account(shipped=5, counted=5)
 
     @contextmanager
-    def session(name: str, master: str | None) -> Iterator[None]:
+    def session(name: str, master: str | None, **conf: str) -> Iterator[None]:
         yield None
 
     inputs, spark = ModuleType("inputs"), ModuleType("session")
     vars(inputs).update(opened=opened, trace_rows=trace_rows, Figures=Figures)
-    vars(spark).update(session=session)
+    vars(spark).update(session=session, QUICK={})
     monkeypatch.setitem(sys.modules, "rpcmq.latency.jobs.inputs", inputs)
     monkeypatch.setattr("rpcmq.latency.jobs.inputs", inputs, raising=False)
     monkeypatch.setitem(sys.modules, "rpcmq.latency.jobs.session", spark)

@@ -1,21 +1,27 @@
-"""From records to cells, and from cells to coarser ones: known answers, and what must be the same on every way."""
+"""From records to cells to series: small frames with known answers, and percentiles beside the exact ones."""
 
 from __future__ import annotations
 
 import random
-from math import isqrt
+from itertools import permutations
+from math import ceil, isqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from pyspark.sql import functions as F
+from pyspark.testing import assertDataFrameEqual
 
 from rpcmq.core.histogram import Histogram
 from rpcmq.errors import UsageError
-from rpcmq.latency.analysis.series import DIMENSIONS, METHOD, Series, merged
+from rpcmq.latency.analysis.series import DIMENSIONS, MEASURES, METHOD, Series
+from rpcmq.latency.columns import ARROW
 from rpcmq.latency.jobs.collect import by_level, series
+from rpcmq.latency.jobs.store import CELLS
 from rpcmq.latency.jobs.transforms import (
+    DISTRIBUTIONS,
+    SUMS,
     Level,
     bucket,
     cells,
@@ -26,59 +32,286 @@ from rpcmq.latency.jobs.transforms import (
     slowest,
     unknown,
 )
-from tests.latency.jobs.frames import START, frame, histogram, nearest_rank, plain, record
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-#: Above it (a year, in microseconds) the logarithm of the router's own histogram is too coarse next to a bound.
-YEAR = 2**45
-QUANTILES = (0.0, 0.01, 0.5, 0.9, 0.95, 0.99, 0.999, 1.0)
-
-
-def index_of(value: int) -> int:
-    """The bucket that the router's live histogram counts ``value`` in."""
-    live = Histogram()
-    live.record(value)
-    ((index, _),) = live.to_dict()["buckets"]
-    return int(index)
+SECOND = 1_000_000
+QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
+#: The log's columns, texts as texts.
+PLAIN = pa.schema([(each.name, pa.string() if pa.types.is_dictionary(each.type) else each.type) for each in ARROW])
+NOTHING: dict[str, Any] = {"zeros": 0, "sum": 0, "min": None, "max": None, "buckets": []}
 
 
-def root(power: int) -> int:
-    """The integer part of 2 ** (power / 32)."""
-    value = 1 << power
+def record(seq: int, at: float = 0.0, **changed: Any) -> dict[str, Any]:
+    """A record received ``at`` seconds since 1970; of everything else a little."""
+    row: dict[str, Any] = {field.name: "" if field.type == pa.string() else 0 for field in PLAIN}
+    durations = {"total_us": 64, "queue_us": 32, "service_us": 32, "handler_us": 20}
+    row |= {"seq": seq, "recv_at": int(at * SECOND), "kind": "call", "outcome": "ok", "server": "node-1"} | durations
+    return row | {"method": "boot", "req_bytes": 100, "rep_bytes": 10, "trace_id": None} | changed
+
+
+def lost(seq: int, at: float = 0.0, **changed: Any) -> dict[str, Any]:
+    """A record of a call whose end nobody knows."""
+    durations = dict.fromkeys(("total_us", "queue_us", "service_us", "handler_us"))
+    return record(seq, at, outcome="unknown", rep_bytes=0, **durations, **changed)
+
+
+def frame(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
+    return spark.createDataFrame(pa.Table.from_pylist(rows, PLAIN))
+
+
+def some_records(count: int = 400) -> list[dict[str, Any]]:
+    """Records of three minutes that differ in everything, the same ones each time."""
+    chance = random.Random(4)
+    found = []
+    for seq in range(count):
+        queue, served = int(chance.expovariate(1e-3)), int(chance.lognormvariate(8, 2))
+        nobody = seq % 9 == 0
+        row = record(
+            seq,
+            chance.uniform(0, 180),
+            method=chance.choice("abc"),
+            server=None if nobody else chance.choice(("node-1", "node-2")),
+            client=chance.choice(("api-1", "api-2")),
+            outcome=chance.choice(("ok", "ok", "timeout")),
+            queue_us=queue,
+            service_us=None if nobody else served,
+            total_us=queue + (0 if nobody else served),
+            handler_us=None if nobody or seq % 4 == 0 else served // 2,
+        )
+        found.append(lost(seq, row["recv_at"] / SECOND, method="a") if seq % 13 == 0 else row)
+    return found
+
+
+def plain(found: list[Series]) -> dict[tuple[Any, ...], Any]:
+    """Series as values that can be compared, by window and key."""
+    made = {}
+    for each in found:
+        histograms = [getattr(each, name).to_dict() for name in MEASURES]
+        sums = (each.handler_us, each.handlers, each.handled_service_us, each.request_bytes, each.reply_bytes)
+        made[each.window, *each.key.items()] = [each.outcomes, sums, *histograms]
+    assert len(made) == len(found)
+    return made
+
+
+# --- buckets ------------------------------------------------------------------------------------
+
+
+def exact_index(value: int) -> int:
+    """Bucket i has the values in (base**i, base**(i + 1)], base**32 = 2: in integers only."""
+    return (value**32 - 1).bit_length() - 1
+
+
+def test_each_integer_is_in_the_bucket_of_the_live_histogram(spark: SparkSession) -> None:
+    chance = random.Random(1)
+    bounds = [1 << power for power in range(41 * 32)]
     for _ in range(5):
-        value = isqrt(value)
-    return value
+        bounds = [isqrt(bound) for bound in bounds]
+    powers = [1 << power for power in range(63)]
+    values = {near for each in bounds + powers for near in range(each - 2, each + 3)}
+    values |= {chance.randrange(1, 1 << chance.randrange(1, 63)) for _ in range(10_000)}
+    values = {value for value in values if 0 < value < 1 << 63}
+    table = pa.table({"value": pa.array(sorted(values), pa.int64())})
+
+    found = spark.createDataFrame(table).select("value", bucket(F.col("value")).alias("index")).toArrow().to_pylist()
+
+    assert [row for row in found if row["index"] != exact_index(row["value"])] == []
+    live = Histogram()
+    small = [row for row in found if row["value"] <= 1 << 40]
+    for row in small:
+        live.record(row["value"])
+    indexes = [row["index"] for row in small]
+    assert live.to_dict()["buckets"] == [[index, indexes.count(index)] for index in sorted(set(indexes))]
 
 
-def buckets_in_spark(spark: SparkSession, values: list[int]) -> dict[int, int | None]:
-    from pyspark.sql import functions as F
+def test_what_is_not_above_zero_is_in_none(spark: SparkSession) -> None:
+    table = pa.table({"value": pa.array([None, 0, -1], pa.int64())})
+    rows = spark.createDataFrame(table).select(bucket(F.col("value")).alias("index")).collect()
+    assert [row["index"] for row in rows] == [None] * 3
 
-    rows = spark.createDataFrame([(value,) for value in values], "v bigint")
-    return dict(rows.select("v", bucket(F.col("v"))).toArrow().to_pandas().itertuples()) if False else {
-        row[0]: row[1] for row in rows.select("v", bucket(F.col("v"))).collect()
+
+# --- cells --------------------------------------------------------------------------------------
+
+
+def cell(window: int, **columns: Any) -> dict[str, Any]:
+    names = record(0)
+    return {"window": window, **{name: names[name] for name in DIMENSIONS}} | columns
+
+
+def test_cells_of_a_few_records(spark: SparkSession) -> None:
+    records = [
+        record(1, 60.0),
+        record(2, 119.999999, total_us=65, queue_us=0, service_us=65, handler_us=None),
+        # Of clocks' jitter.
+        record(3, 61.0, total_us=-3, queue_us=-3, service_us=0, handler_us=0),
+        record(4, 120.0, outcome="no_consumer", server=None, total_us=1, queue_us=1, service_us=None, handler_us=None),
+        lost(5, 60.0),
+        lost(6, 61.0),
+    ]
+    sums = {"records": 3, "handler_us": 20, "handlers": 2, "handled_service_us": 32}
+    none = dict.fromkeys(("handler_us", "handlers", "handled_service_us", "reply_bytes"), 0)
+    expected = [
+        cell(
+            60,
+            **sums,
+            request_bytes=300,
+            reply_bytes=30,
+            # 64 is the last of its bucket: 2 ** (192 / 32).
+            total={"zeros": 1, "sum": 129, "min": 0, "max": 65, "buckets": [{"b": 191, "c": 1}, {"b": 192, "c": 1}]},
+            queue={"zeros": 2, "sum": 32, "min": 0, "max": 32, "buckets": [{"b": 159, "c": 1}]},
+            service={"zeros": 1, "sum": 97, "min": 0, "max": 65, "buckets": [{"b": 159, "c": 1}, {"b": 192, "c": 1}]},
+        ),
+        cell(
+            120,
+            **none | {"reply_bytes": 10},
+            outcome="no_consumer",
+            server=None,
+            records=1,
+            request_bytes=100,
+            total={"zeros": 0, "sum": 1, "min": 1, "max": 1, "buckets": [{"b": -1, "c": 1}]},
+            queue={"zeros": 0, "sum": 1, "min": 1, "max": 1, "buckets": [{"b": -1, "c": 1}]},
+            service=NOTHING,
+        ),
+        cell(60, **none, outcome="unknown", records=2, request_bytes=200, **dict.fromkeys(DISTRIBUTIONS, NOTHING)),
+    ]
+
+    found = cells(frame(spark, records), 60)
+
+    assertDataFrameEqual(found, spark.createDataFrame(expected, CELLS))
+
+
+def test_records_of_unknown_outcome_count_as_outcomes_only(spark: SparkSession) -> None:
+    # Should a writer give them durations, these are no durations.
+    records = [record(1), lost(2), record(3, outcome="unknown")]
+    (found,) = series(rollup(cells(frame(spark, records)), METHOD), METHOD)
+    assert found.outcomes == {"ok": 1, "unknown": 2}
+    assert (found.records, found.handlers, found.handler_us, found.handled_service_us) == (3, 1, 20, 32)
+    assert [getattr(found, name).count for name in MEASURES] == [1, 1, 1]
+
+
+def test_of_no_records_there_are_no_cells(spark: SparkSession) -> None:
+    found = cells(frame(spark, []))
+    assert found.columns == ["window", *DIMENSIONS, *SUMS, *DISTRIBUTIONS]
+    assert series(rollup(found, METHOD, 60), METHOD) == []
+
+
+# --- percentiles --------------------------------------------------------------------------------
+
+
+def test_percentiles_are_within_1_1_percent_of_the_nearest_rank(spark: SparkSession) -> None:
+    chance = np.random.default_rng(7)
+    distributions = {
+        "log-normal": chance.lognormal(9, 1.5, 10_000),
+        "Pareto": 300 * (1 + chance.pareto(1.1, 10_000)),
+        "bimodal": np.where(chance.random(5000) < 0.93, chance.normal(900, 30, 5000), chance.normal(2e6, 1e5, 5000)),
+        "constant": np.full(1000, 12_345),
+        "mostly zero": chance.integers(0, 2, 999) * chance.integers(0, 9, 999),
+        "single": np.array([777]),
+    }
+    values = {name: np.sort(np.maximum(0, each).astype(np.int64)) for name, each in distributions.items()}
+    parts = []
+    for name, each in values.items():
+        one = pa.Table.from_pylist([record(0, method=name)], PLAIN)
+        some = one.take(pa.array(np.zeros(len(each), np.int64)))
+        for column in ("total_us", "queue_us", "service_us"):
+            some = some.set_column(PLAIN.get_field_index(column), column, pa.array(each))
+        parts.append(some)
+    records = spark.createDataFrame(pa.concat_tables(parts))
+
+    found = {each.key["method"]: each for each in series(rollup(cells(records, 60), METHOD), METHOD)}
+
+    assert set(found) == set(values)
+    for name, each in values.items():
+        for measure in MEASURES:
+            histogram = getattr(found[name], measure)
+            assert (histogram.count, histogram.sum) == (len(each), each.sum())
+            assert (histogram.min, histogram.max) == (each[0], each[-1])
+            for q in QUANTILES:
+                exact = each[ceil(q * len(each)) - 1]
+                assert histogram.quantile(q) == pytest.approx(exact, rel=0.011, abs=0), (name, measure, q)
+    assert {found["constant"].total.quantile(q) for q in QUANTILES} == {12_345}
+    assert {found["single"].total.quantile(q) for q in QUANTILES} == {777}
+
+
+# --- rollups ------------------------------------------------------------------------------------
+
+
+def test_parts_rolled_up_in_any_order_are_the_cells_of_all(spark: SparkSession) -> None:
+    records = some_records()
+    whole = cells(frame(spark, records), 120)
+    parts = [cells(frame(spark, records[n::3]), 20) for n in range(3)]
+
+    for first, second, third in list(permutations(parts))[::2]:
+        two = rollup(first.union(second), DIMENSIONS, 60)
+        assertDataFrameEqual(rollup(two.union(third), DIMENSIONS, 120), whole)
+
+
+def test_a_coarser_grouping_is_a_rollup_of_a_finer_one(spark: SparkSession) -> None:
+    made = cells(frame(spark, some_records()), 60)
+    by_method = plain(series(rollup(made, METHOD), METHOD))
+    # By way of something finer; and here, from what was finer in Spark.
+    again = rollup(rollup(made, (*METHOD, "server"), 60), METHOD)
+    assert plain(series(again, METHOD)) == by_method
+    assert plain(series(rollup(made, (*METHOD, "client")), METHOD)) == by_method
+    assert sum(sum(outcomes.values()) for outcomes, *_ in by_method.values()) == 400
+
+
+def test_several_rollups_at_once_are_those_one_by_one(spark: SparkSession) -> None:
+    made = cells(frame(spark, some_records()), 20)
+    levels = {
+        "windows": Level((), 60),
+        "methods": Level(METHOD),
+        "some": Level((*METHOD, "server"), 20, F.col("method") == "a"),
+        "none": Level(("client",), None, F.col("client") == "nobody"),
+        "all": Level(()),
     }
 
+    found = by_level(rollups(made, levels).toArrow(), levels)
 
-# --- the buckets --------------------------------------------------------------------------------
-
-
-def test_the_bucket_is_that_of_the_live_histogram_next_to_every_bound(spark: SparkSession) -> None:
-    bounds = [root(power) for power in range(45 * 32 + 1)]
-    powers = [2**power for power in range(63)]
-    near = {value + step for value in bounds for step in (-1, 0, 1)} - {0, -1}
-    near |= {value + step for value in powers for step in (-1, 0, 1)} - {0}
-    values = sorted(value for value in near if value <= YEAR or {value - 1, value, value + 1} & {*powers})
-
-    assert buckets_in_spark(spark, values) == {value: index_of(value) for value in values}
-
-
-@settings(max_examples=5)
-@given(st.lists(st.integers(1, 63).flatmap(lambda bits: st.integers(1, 2**bits - 1)), min_size=100, max_size=1000))
-def test_the_bucket_is_that_of_the_live_histogram_for_any_value(spark: SparkSession, values: list[int]) -> None:
-    assert buckets_in_spark(spark, values) == {value: index_of(value) for value in values}
+    for name, level in levels.items():
+        chosen = made if level.where is None else made.where(level.where)
+        assert plain(found[name]) == plain(series(rollup(chosen, level.by, level.window_seconds), level.by)), name
+    assert {name: len(each) for name, each in found.items()} == {
+        "windows": 3,
+        "methods": 3,
+        # Nine windows of two servers and of none, but for what chance left out.
+        "some": len({(w, *key) for w, *key in plain(found["some"])}),
+        "none": 0,
+        "all": 1,
+    }
+    assert {each.key["server"] for each in found["some"]} == {None, "node-1", "node-2"}
 
 
-def test_zero_has_no_bucket(spark: SparkSession) -> None:
-    assert buckets_in_spark(spark, [0, -1]) == {0: None, -1: None}
+def test_cells_are_selected_by_the_begin_of_their_windows_and_by_values(spark: SparkSession) -> None:
+    made = cells(frame(spark, [record(n, n * 30.0, client=f"api-{n % 2}") for n in range(6)]), 60)
+    found = selected(made, since=60, until=120, where={"client": "api-1"}).collect()
+    assert [(row["window"], row["client"], row["records"]) for row in found] == [(60, "api-1", 1)]
+
+
+# --- single calls -------------------------------------------------------------------------------
+
+
+def test_single_calls_are_found(spark: SparkSession) -> None:
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    records = frame(
+        spark,
+        [
+            record(1, 3.0, total_us=500, trace_id=trace),
+            record(2, 2.0, total_us=900),
+            record(3, 1.0, total_us=900, origin_router=7, origin_link=-2, origin_seq=9),
+            lost(4, 2.0, trace_id=trace),
+            lost(5, 9.0),
+            record(6, 0.0, total_us=1),
+        ],
+    )
+
+    def seqs(found: DataFrame) -> list[int]:
+        return [row["seq"] for row in found.select("seq").collect()]
+
+    assert seqs(slowest(records, 3)) == [2, 3, 1]
+    assert seqs(unknown(records, 1)) == [5]
+    assert seqs(of_trace(records, trace.upper())) == [4, 1]
+    assert seqs(of_trace(records, "7:-2:9")) == [3]
+    with pytest.raises(UsageError, match="expected a trace id of 32 hexadecimal digits"):
+        of_trace(records, "7:9")
