@@ -234,6 +234,7 @@ with session("endless", "local[1]", **QUICK) as spark:
 
 
 @pytest.mark.fault
+@pytest.mark.long
 @pytest.mark.timeout(3 * PATIENCE)
 @pytest.mark.parametrize(
     ("number", "code"),
@@ -254,6 +255,7 @@ def test_a_signal_ends_a_query_and_leaves_nothing(run: Callable[[str], Run], num
 
 
 @pytest.mark.fault
+@pytest.mark.long
 @pytest.mark.timeout(3 * PATIENCE)
 def test_java_ends_when_its_owner_is_killed(run: Callable[[str], Run]) -> None:
     child = run(ENDLESS)
@@ -267,6 +269,7 @@ def test_java_ends_when_its_owner_is_killed(run: Callable[[str], Run]) -> None:
 
 
 @pytest.mark.fault
+@pytest.mark.long
 @pytest.mark.timeout(3 * PATIENCE)
 def test_sigterm_while_it_starts(run: Callable[[str], Run]) -> None:
     child = run("""

@@ -94,6 +94,7 @@ def test_killed_eleven_times_it_counts_each_record_once(spark: SparkSession, log
     assert of_the_stream(spark, out) == of_the_batch_job(spark, log.directory)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("number", "to_all"),
     [
@@ -123,6 +124,7 @@ def test_a_signal_ends_it_after_the_batch_that_it_makes(
     assert sum(sums[0] for sums, *_ in counted(out).values()) == state.records
 
 
+@pytest.mark.long
 def test_a_signal_while_spark_starts_ends_it(log: Log, out: Path) -> None:
     log.grow()
     with streaming(log.directory, out) as stream:
