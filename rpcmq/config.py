@@ -394,6 +394,12 @@ class ClientConfig:
     cast_window_bytes: int = _setting(
         16 * MIB, _BYTES, "bytes of casts not yet confirmed after which the next one waits", env=False
     )
+    cast_kept: int = _setting(
+        10_000, _COUNT, "casts that no consumer has yet kept for a restart of the router", env=False
+    )
+    cast_kept_bytes: int = _setting(
+        16 * MIB, _BYTES, "bytes of casts that no consumer has yet, kept for the next router", env=False
+    )
     reconnect_max_seconds: float = _setting(
         2.0, _seconds(0.01, 3600), "most seconds between two attempts to connect", env=False
     )

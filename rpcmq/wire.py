@@ -46,6 +46,7 @@ __all__ = [
     "with_flag",
     "with_payload",
     "without_error",
+    "without_flag",
 ]
 
 VERSION = 1
@@ -83,6 +84,7 @@ class Kind(IntEnum):
     CANCEL = 0x19
     SETTLE = 0x1A
     CONFIRM = 0x1B
+    DELIVERED = 0x1C
 
     REGISTER = 0x20
     REGISTERED = 0x21
@@ -369,6 +371,12 @@ def remade(part: bytes, head: bytes) -> bytes:
 def with_flag(part: bytes, flag: int) -> bytes:
     """``part`` with ``flag`` set."""
     flags = part[6] << 8 | part[7] | flag
+    return remade(part, part[:6] + flags.to_bytes(2) + part[8:])
+
+
+def without_flag(part: bytes, flag: int) -> bytes:
+    """``part`` with ``flag`` not set."""
+    flags = (part[6] << 8 | part[7]) & ~flag
     return remade(part, part[:6] + flags.to_bytes(2) + part[8:])
 
 

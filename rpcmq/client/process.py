@@ -99,9 +99,10 @@ class Process:
             "pid": self.pid,
             "program": os.path.basename(sys.argv[0] or "python"),
             "library": f"rpcmq {__version__}",
+            "keeps": True,
         }
         self.uplink = Uplink(hello, self._welcomed, self._refused)
-        self.caller = Caller(self.uplink, self._cast_refused)
+        self.caller = Caller(self.uplink, self._cast_refused, config.cast_kept, config.cast_kept_bytes)
         self.serving = Serving(self.uplink, self.caller, self._not_registered)
         self.connection = Connection(
             config.router,

@@ -1,4 +1,4 @@
-"""The calling half of a process: calls until they end, casts until the router has them."""
+"""The calling half of a process: calls until they end, casts until a consumer has them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,23 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from rpcmq.core.keeping import Keeping
 from rpcmq.core.uplink import Uplink, Welcome
 from rpcmq.core.wheel import DeadlineWheel
 from rpcmq.errors import CallError, CallTimeout, LinkLost, Outcome, error_for
-from rpcmq.wire import NO_TTL, Flag, Kind, address_of, body_of, message, payload_of, remade, size_of, with_flag
+from rpcmq.wire import (
+    NO_TTL,
+    Flag,
+    Kind,
+    address_of,
+    body_of,
+    message,
+    payload_of,
+    remade,
+    size_of,
+    with_flag,
+    without_flag,
+)
 
 __all__ = ["STREAM_WINDOW", "Call", "Caller"]
 
@@ -21,6 +34,8 @@ _GRACE = 0.5
 _RETRY_CAST = 0.1
 #: Kinds that the sender keeps until the router has them.
 _KEPT = (Kind.CAST, Kind.PUBLISH)
+#: Why a cast is refused that will be taken later.
+_OFFERED_AGAIN = (Outcome.DRAINING, Outcome.OVERLOADED)
 _CALLS = (Kind.REQUEST, Kind.QUERY, Kind.INTRODUCE)
 
 
@@ -63,10 +78,26 @@ class Call:
 
 
 class Caller:
-    """Calls and casts over one uplink. ``changed`` lists the calls whose waiters are to be woken."""
+    """Calls and casts over one uplink. ``changed`` lists the calls whose waiters are to be woken.
 
-    def __init__(self, uplink: Uplink, on_cast_refused: Callable[[bytes, CallError], bytes | None]) -> None:
+    Args:
+        uplink: the link to the router.
+        on_cast_refused: called with a cast that will not be taken as it is, and why; gives what to send instead.
+        kept: how many casts are kept until a consumer has them.
+        kept_bytes: how many bytes of them.
+    """
+
+    def __init__(
+        self,
+        uplink: Uplink,
+        on_cast_refused: Callable[[bytes, CallError], bytes | None],
+        kept: int = 10_000,
+        kept_bytes: int = 16 << 20,
+    ) -> None:
         self._uplink = uplink
+        #: Casts that the router has, and no consumer yet.
+        self.keeping = Keeping(kept, kept_bytes)
+        self._keeps = False
         self._on_cast_refused = on_cast_refused
         self._wheel: DeadlineWheel[Call] = DeadlineWheel()
         self._watched: dict[bytes, Call] = {}
@@ -86,6 +117,7 @@ class Caller:
         for kind in (Kind.REPLY, Kind.FAULT, Kind.END, Kind.CONFIRM):
             uplink.handle(kind, self.ended)
         uplink.handle(Kind.ERROR, self._failed)
+        uplink.handle(Kind.DELIVERED, self._delivered)
         uplink.handle(Kind.ITEM, self._item)
         uplink.handle(Kind.ALIVE, self._alive)
         uplink.handle(Kind.ANSWER, self.ended)
@@ -130,12 +162,14 @@ class Caller:
             self._watched[key] = call
         if kind == Kind.CAST or kind == Kind.PUBLISH:
             self._count_cast(part)
+            self._keep(part)
         self._uplink.send(part)
         return call
 
     def cast(self, part: bytes, address: bytes) -> None:
-        """Send a cast (or publish) nobody waits for; it is kept until the router has it."""
+        """Send a cast (or publish) nobody waits for."""
         self._count_cast(part)
+        self._keep(part)
         waiting = self._refused.get(address)
         if waiting is not None:
             waiting[part[16:36]] = part
@@ -188,7 +222,11 @@ class Caller:
             self._not_accepted.add(call.key)
             return
         error.details.setdefault("outcome", outcome)
+        self.keeping.forget(call.key[12:])
         self._fail(call, error)
+
+    def _delivered(self, now: float, part: bytes) -> None:
+        self.keeping.forget(payload_of(part))
 
     def _fail(self, call: Call, error: CallError) -> None:
         call.error = error
@@ -227,6 +265,10 @@ class Caller:
         """Casts that a full queue or a draining router gave back, to be offered again."""
         return len(self._returned) + sum(map(len, self._refused.values()))
 
+    def _keep(self, part: bytes) -> None:
+        if self._keeps:
+            self.keeping.keep(part)
+
     def _count_cast(self, part: bytes) -> None:
         self.casts_open += 1
         self.cast_bytes_open += size_of(part)
@@ -241,7 +283,9 @@ class Caller:
                 self._uncount_cast(part)
 
     def _cast_refused(self, now: float, key: bytes, outcome: object, error: CallError) -> None:
-        part = self._uplink.find_sent(key)
+        part = self._uplink.find_sent(key) or self.keeping.get(key)
+        if outcome not in _OFFERED_AGAIN:
+            self.keeping.forget(key[12:])
         if part is None or part[5] not in _KEPT or part[7] & Flag.CONFIRM:
             # A call, or a cast to be confirmed, that nobody waits for any more.
             self.counters["late errors"] += 1
@@ -257,6 +301,7 @@ class Caller:
             other = self._on_cast_refused(part, error)
             if other is not None:
                 self._count_cast(other)
+                self._keep(other)
                 self._uplink.send(other)
             else:
                 self.counters["casts refused"] += 1
@@ -322,14 +367,14 @@ class Caller:
         """The link is ready. If the router knows nothing of us, settle what was under way."""
         if welcome.resumed:
             return
+        self._keeps = self._uplink.tells_delivered
+        unsent = {part[16:36] for part in welcome.unsent}
+        again = self._casts_again(welcome, unsent)
         old = {} if welcome.same_handle else self.calls
         if old:
             self.calls = {}
-        unsent = {part[16:36] for part in welcome.unsent}
-        sent = {part[16:36] for part in welcome.sent}
-        again = self._casts_again(welcome.sent)
         for part in again.values():
-            self._uplink.send(self._ours(with_flag(part, Flag.RESENT)))
+            self._uplink.send(part)
         for key, call in list((old or self.calls).items()):
             if old:
                 self._rename(call)
@@ -341,7 +386,7 @@ class Caller:
                 self._fail(call, LinkLost(text, {"topic": call.address, "started": "unknown"}))
             elif kind in _CALLS:
                 self._uplink.send(call.message)
-            elif kind in _KEPT and key not in sent:
+            elif kind in _KEPT and key not in again:
                 # The router had it, and went before it said so to the one who waits.
                 self._uplink.send(with_flag(call.message, Flag.RESENT))
         self._not_accepted.clear()
@@ -354,15 +399,28 @@ class Caller:
             if part[5] in _KEPT:
                 self._count_cast(part)
 
-    def _casts_again(self, sent: list[bytes]) -> dict[bytes, bytes]:
-        """Casts and events that the router's next life is to have, by key and in their order, each once.
+    def _casts_again(self, welcome: Welcome, unsent: set[bytes]) -> dict[bytes, bytes]:
+        """Casts and events that the router is to have again, by their former keys and in their order, each once.
 
-        One that a full queue gave back may have been sent more than once, and waits here as well.
+        One that a full queue gave back may have been sent more than once, and waits here as well. Those that the router
+        had are offered to its next life only: in this one, or in another router, they are not lost.
         """
         waiting = [part for parts in self._refused.values() for part in parts.values()]
-        parts = [part for part in (*self._returned, *sent, *waiting) if part[5] in _KEPT]
+        parts = [part for part in (*self._returned, *welcome.sent, *waiting) if part[5] in _KEPT]
         self._returned, self._refused, self._retry_at = [], {}, None
-        return {part[16:36]: part for part in sorted(parts, key=lambda part: part[28:36])}
+        kept = {part[16:36]: part for part in self.keeping}
+        if welcome.next_life and welcome.same_handle:
+            known = unsent.union(part[16:36] for part in parts)
+            for key in kept.keys() - known:
+                # Nobody waits for what is confirmed.
+                part = kept[key]
+                parts.append(part if key in self.calls else without_flag(part, Flag.CONFIRM | Flag.MANDATORY))
+        parts.sort(key=lambda part: part[28:36])
+        again = {part[16:36]: self._ours(with_flag(part, Flag.RESENT)) for part in parts}
+        # Of the others nobody would tell us when to let them go.
+        still = [self._ours(kept[key]) for key in kept.keys() & unsent]
+        self.keeping.restart([*again.values(), *still] if self._keeps else [])
+        return again
 
     def fail_all(self, error: CallError) -> None:
         """The link is to be closed: nobody gets an answer any more, and what is queued need not run."""
@@ -400,6 +458,7 @@ class Caller:
         if self._uplink.ready or call.message not in outbox:
             return False
         outbox.remove(call.message)
+        self.keeping.forget(call.key[12:])
         if call.message[5] in _KEPT:
             self._uncount_cast(call.message)
         return True

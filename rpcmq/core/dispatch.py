@@ -97,6 +97,7 @@ class Dispatch(Tracking):
         pending.link = pending.queue = pending.consumer = pending.slot = None
         pending.ttl = ttl
         pending.attempt = 0
+        pending.kept = False
         pending.received_at = pending.dispatched_at = now
         if kind == _CAST:
             self._cast(now, link, pending, flags)
@@ -148,6 +149,8 @@ class Dispatch(Tracking):
             # If others wait behind it, it has had its turn.
             self._unstall(link, pending)
             self._confirm(link, pending)
+            if link.keeps:
+                self.receipts.note(now, pending)
             return
         if self.draining:
             self._not_taken(link, pending.key)
@@ -157,6 +160,7 @@ class Dispatch(Tracking):
         if flags & Flag.FANOUT:
             self._fan_out(now, link, pending)
             return
+        pending.kept = link.keeps
         self.last_number = pending.number = self.last_number + 1
         destination = pending.destination
         groups = destination.groups
@@ -363,6 +367,19 @@ class Dispatch(Tracking):
         self._refuse(now, pending, caster, Outcome.PROTOCOL, (text, {"accepts": consumer.accepts}))
 
     # --- from consumers ----------------------------------------------------------------------
+
+    def taken(self, now: float, link: Link, parts: list[bytes]) -> None:
+        """The process has received ``parts``.
+
+        It runs what it has, whatever becomes of this router, and the senders of casts need not keep those. Idempotent
+        ones are kept until they have ended: they may go to another process if this one is lost.
+        """
+        for part in parts:
+            if part[5] == _CAST and not part[7] & Flag.IDEMPOTENT:
+                consumer = link.consumers.get(part[11])
+                pending = consumer.in_flight.get(part[16:36]) if consumer is not None else None
+                if pending is not None and pending.kept:
+                    self.receipts.note(now, pending)
 
     def reply(self, now: float, link: Link, part: bytes) -> None:
         """REPLY, FAULT or END: a call is done."""

@@ -52,8 +52,8 @@ class Link(Session):
 
     __slots__ = (
         "accepts", "answering", "calls", "claims", "consumers", "counters", "description", "granted",
-        "granted_casts", "handle", "handlers", "heard", "held", "identity", "lapsed", "origin", "patterns", "permits",
-        "queue_type", "returning", "role", "route", "since", "stalled", "state", "token", "window",
+        "granted_casts", "handle", "handlers", "heard", "held", "identity", "keeps", "lapsed", "origin", "patterns",
+        "permits", "queue_type", "returning", "role", "route", "since", "stalled", "state", "token", "window",
     )  # fmt: skip
 
     def __init__(self, dirty: list[Session], identity: str, queue_type: str, handle: int, router_id: int) -> None:
@@ -72,6 +72,8 @@ class Link(Session):
         self.route: bytes | None = None
         self.state = LinkState.AWAY
         self.answering = False
+        #: Whether the process keeps its casts until it is told that it need not.
+        self.keeps = False
         #: Whether the process had a session before that this router knows nothing of.
         self.returning = False
         self.heard = 0.0
@@ -146,6 +148,8 @@ class LinkTable:
         self.counters: Counter[str] = Counter()
         #: Called with a connection that carries no link any more, and stands.
         self.on_left: Callable[[bytes], None] = lambda route: None
+        #: Called with messages that the process has, by its own account.
+        self.on_taken: Callable[[float, Link, list[bytes]], None] = lambda now, link, parts: None
 
     def __len__(self) -> int:
         return len(self._identities)
@@ -270,7 +274,7 @@ class LinkTable:
 
     def _connect(self, now: float, link: Link, route: bytes, body: dict[str, Any], resume: int | None) -> None:
         if resume is not None:
-            link.resume(resume)
+            self.on_taken(now, link, link.resume(resume))
         if link.route == route:
             del self.routes[route]
         elif link.route is not None:
@@ -281,6 +285,7 @@ class LinkTable:
         names = formats if isinstance(formats, list) else []
         link.accepts = 1 << 1 | sum({1 << _FORMATS[n] for n in names if isinstance(n, str) and n in _FORMATS})
         link.role = str(body.get("role", ""))[:64]
+        link.keeps = body.get("keeps") is True
         link.description = {k: str(body.get(k, ""))[:255] for k in ("host", "pid", "program", "library")}
         link.route = route
         self.routes[route] = link
@@ -309,6 +314,7 @@ class LinkTable:
                 "unresponsive_seconds": settings.unresponsive_seconds,
                 "max_message_bytes": settings.message_max_bytes,
                 "error_names": True,
+                "tells_delivered": True,
             },
         )
 
@@ -322,7 +328,7 @@ class LinkTable:
         """
         kind = part[5]
         if kind == Kind.ACK or kind == Kind.HEARTBEAT:
-            link.acknowledged(int.from_bytes(part[28:36]))
+            self.on_taken(now, link, link.acknowledged(int.from_bytes(part[28:36])))
             if kind == Kind.HEARTBEAT:
                 link.note_acknowledged()
                 link.close_with(message(Kind.HEARTBEAT, sequence=link.received))

@@ -113,6 +113,7 @@ class Router:
         for kind, handler in table.items():
             self._handlers[kind] = handler
         self.links.handlers = self._handlers
+        self.links.on_taken = dispatch.taken
         self.links.on_left = lambda route: self._act(Left(route))
 
     @property

@@ -34,8 +34,19 @@ class Pending:
     """A call or cast that the router tracks until it is settled."""
 
     __slots__ = (
-        "attempt", "consumer", "destination", "dispatched_at", "key", "link", "message", "number",
-        "queue", "received_at", "slot", "ttl",
+        "attempt",
+        "consumer",
+        "destination",
+        "dispatched_at",
+        "kept",
+        "key",
+        "link",
+        "message",
+        "number",
+        "queue",
+        "received_at",
+        "slot",
+        "ttl",
     )  # fmt: skip
 
     key: bytes
@@ -50,6 +61,8 @@ class Pending:
     slot: dict[Pending, Pending] | None
     #: How many consumers had it before and may have run it, modulo 256.
     attempt: int
+    #: Whether its sender keeps it until it is told that it need not.
+    kept: bool
     #: Counts arrivals in the router, and the copies made there: the smaller is the older.
     number: int
     #: Milliseconds that it had left when it came; NO_TTL for no limit.
@@ -77,7 +90,7 @@ class Pending:
         copy = Pending()
         copy.key, copy.message, copy.number = self.key, self.message, number
         copy.link, copy.destination, copy.attempt = self.link, self.destination, self.attempt
-        copy.ttl = self.ttl
+        copy.ttl, copy.kept = self.ttl, False
         copy.received_at, copy.dispatched_at = self.received_at, self.dispatched_at
         copy.queue = copy.consumer = copy.slot = None
         return copy

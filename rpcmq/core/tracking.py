@@ -8,6 +8,7 @@ from typing import Any
 from rpcmq.core import explain
 from rpcmq.core.dispatch_log import DispatchLog
 from rpcmq.core.links import Link, LinkTable
+from rpcmq.core.receipts import Receipts
 from rpcmq.core.settings import Settings
 from rpcmq.core.topics import Pending
 from rpcmq.core.wheel import DeadlineWheel
@@ -29,6 +30,7 @@ class Tracking:
         self.calls_in_flight = 0
         self.draining = False
         self.counters: Counter[str] = Counter()
+        self.receipts = Receipts(links)
         #: Gets each message that has ended; None: off.
         self.log: DispatchLog | None = None
         # Calls that came together and may take equally long share a slot of the wheel. It is kept here
@@ -75,11 +77,13 @@ class Tracking:
     def next_deadline(self) -> float | None:
         """When :meth:`tick` wants to be called."""
         self._slot_now = -1.0
-        return self.wheel.next_deadline()
+        due = [d for d in (self.wheel.next_deadline(), self.receipts.next_deadline()) if d is not None]
+        return min(due, default=None)
 
     def tick(self, now: float) -> None:
         """End what has expired."""
         self._slot_now = -1.0
+        self.receipts.tick(now)
         for pending in self.wheel.expire(now):
             pending.slot = None
             if pending.link is not None:
@@ -118,6 +122,8 @@ class Tracking:
 
     def record(self, now: float, pending: Pending, outcome: int, handler_us: int = NO_TTL) -> None:
         """Count and log how ``pending`` ended."""
+        if pending.kept:
+            self.receipts.note(now, pending)
         statistics = pending.destination.statistics
         if outcome == _OK:
             statistics.answered(now - pending.received_at)
@@ -145,6 +151,8 @@ class Tracking:
             self.finish(now, pending, outcome)
             self.tell(pending.link, pending.key, outcome, text, details)
             return False
+        # Its sender is told here what to do with it.
+        pending.kept = pending.kept and caster is None
         self.record(now, pending, outcome)
         if caster is not None:
             if outcome is Outcome.OVERLOADED and not pending.flags & Flag.CONFIRM:

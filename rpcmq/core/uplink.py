@@ -56,12 +56,16 @@ class Welcome:
         sent: messages sent in the earlier session that were never acknowledged.
         unsent: messages that were never sent.
         same_handle: the keys of earlier messages are still ours.
+        next_life: it is the router that we had before, and has been started since.
     """
 
-    __slots__ = ("resumed", "same_handle", "sent", "unsent")
+    __slots__ = ("next_life", "resumed", "same_handle", "sent", "unsent")
 
-    def __init__(self, resumed: bool, same_handle: bool, sent: list[bytes], unsent: list[bytes]) -> None:
+    def __init__(
+        self, resumed: bool, same_handle: bool, sent: list[bytes], unsent: list[bytes], next_life: bool = False
+    ) -> None:
         self.resumed = resumed
+        self.next_life = next_life
         self.same_handle = same_handle
         self.sent = sent
         self.unsent = unsent
@@ -107,6 +111,11 @@ class Uplink(Session):
     def identity(self) -> str:
         """The name under which the router knows us."""
         return str(self._hello["identity"])
+
+    @property
+    def tells_delivered(self) -> bool:
+        """Whether the router says which casts need not be kept any more."""
+        return self.router.get("tells_delivered") is True
 
     @property
     def ready(self) -> bool:
@@ -245,6 +254,8 @@ class Uplink(Session):
                 self.router = {}  # start over with the next HELLO
                 raise
         self._step("welcome")
+        before = self.router
+        next_life = before.get("router_id") == body["router_id"] and before["boot"] != body["boot"]
         same_handle = origin == self.origin or not self.origin
         self.router, self.origin = body, origin
         self._heartbeat_seconds, self.unresponsive_seconds, self.max_message_bytes = pace
@@ -254,7 +265,7 @@ class Uplink(Session):
             self._on_welcome(now, Welcome(True, same_handle, [], []))
             return
         sent, unsent = self.abandon()
-        self._on_welcome(now, Welcome(False, same_handle, sent, unsent))
+        self._on_welcome(now, Welcome(False, same_handle, sent, unsent, next_life))
 
     def _pace(self, body: dict[str, Any]) -> tuple[float, float, int]:
         """Seconds between heartbeats and of silence allowed, and the largest payload, as WELCOME gives them."""

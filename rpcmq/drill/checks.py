@@ -37,7 +37,6 @@ class Bounds:
         heartbeat: between two signs of life.
         recovery_window: in which a new life of the router waits for consumers before it routes re-sent casts.
         resume: absence after which a session is not resumed.
-        memory: how long a cast may have been in the memory of a router that is killed, and be lost with it.
     """
 
     told: float = 1.0
@@ -48,7 +47,6 @@ class Bounds:
     heartbeat: float = 5.0
     recovery_window: float = 1.0
     resume: float = 30.0
-    memory: float = 5.0
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,7 @@ class Verdict:
         submitted: how many there were of each verb.
         ended: how many calls ended with each outcome.
         lost: confirmed casts that nobody ran, and whose loss no guarantee allows.
-        forgotten: casts that a killed router had in its memory and nobody ran.
+        forgotten: casts that were lost with a router that was killed, and with their sender or their consumer.
         dropped: casts that nobody ran, of which the router has said so.
         doubled: calls and casts that were started twice and must not.
         misrouted: answers and requests that came to the wrong place.
@@ -118,7 +116,6 @@ class _Work:
         "confirm",
         "ended_at",
         "finished",
-        "forgotten",
         "idempotent",
         "outcome",
         "settled",
@@ -146,7 +143,6 @@ class _Work:
         self.finished = 0
         #: How the router says it ended, if not well.
         self.settled = ""
-        self.forgotten = False
 
     @property
     def waits(self) -> bool:
@@ -211,7 +207,6 @@ class Checker:
             What.FINISH: self._finish,
             What.END: self._end,
             What.SETTLE: self._settle,
-            What.FORGOTTEN: self._forgotten,
             What.LINKED: self._linked,
             What.DECLARED: self._declared,
             What.TAKEN: self._was_given,
@@ -373,11 +368,6 @@ class Checker:
         if work is not None and outcome != "ok" and (outcome != "overloaded" or work.confirm):
             work.settled = outcome
 
-    def _forgotten(self, event: Event) -> None:
-        work = self._works.get(event.id)
-        if work is not None:
-            work.forgotten = True
-
     # --- processes and faults ----------------------------------------------------------------
 
     def _linked(self, event: Event) -> None:
@@ -506,7 +496,7 @@ class Checker:
         if work.outcome not in ("", "ok") or work.settled == "refused":
             return  # its sender was told
         since = work.submitted_at if work.accepted_at is None else work.accepted_at
-        if work.forgotten or any(since <= kill <= since + self.bounds.memory for kill in self._router_kills):
+        if any(kill >= since and self._may_be_lost(work, since, kill) for kill in self._router_kills):
             self.verdict.forgotten += 1
         elif work.settled:
             self.verdict.dropped += 1
@@ -514,6 +504,22 @@ class Checker:
             return
         else:
             unseen.append(id)
+
+    def _may_be_lost(self, work: _Work, since: float, kill: float) -> bool:
+        """Whether a cast that a killed router had is one that its sender did not have to offer again."""
+        caller = work.caller
+        if caller in self._dead or caller in self._left or self._done.get(caller, _NEVER) <= kill:
+            return True
+        # Its consumer had it, and went with it: the router that would have said so is no more.
+        if any(at >= since for at in self._dead.values()):
+            return True
+        # Its sender lost its session with a router that lived on, and left its casts to that.
+        before = since
+        for at, resumed in self._links[caller]:
+            if at > since and not resumed and not any(before <= start <= at for start in self._router_starts):
+                return True
+            before = at
+        return False
 
     def _are_accounted_for(self, unseen: list[str]) -> None:
         """Casts that nobody ran may be those that the router says it has dropped."""

@@ -43,8 +43,6 @@ class What(StrEnum):
     END = "end"
     #: The router has recorded how it ended [outcome].
     SETTLE = "settle"
-    #: It was in the memory of a router that was killed.
-    FORGOTTEN = "forgotten"
     #: A process has a session with the router [resumed].
     LINKED = "linked"
     #: The router says of a process's link [state].

@@ -68,7 +68,7 @@ class _Peer(Endpoint):
         self._deferred: list[Callable[[], None]] = []
         self.name = name
         self.is_dead = self.is_leaving = False
-        hello = {"identity": identity, "queue_type": "roundrobin", "accepts": ["json"]}
+        hello = {"identity": identity, "queue_type": "roundrobin", "accepts": ["json"], "keeps": True}
         uplink = Uplink(hello, self._welcomed, self._refused)
         self.caller = Caller(uplink, self._cast_refused)
         self.serving = Serving(uplink, self.caller)
@@ -289,8 +289,6 @@ class Simulation:
                 heartbeat=settings.heartbeat_seconds + 0.1,
                 recovery_window=settings.recovery_seconds,
                 resume=settings.resume_seconds,
-                # It is known exactly what was in the memory of the router.
-                memory=-1.0,
             )
         )
         self.net = Network(settings, lost_seconds=_LOST_SECONDS)
@@ -479,11 +477,6 @@ class Simulation:
             self.net.pause_router()
             self.later(fault.seconds, self._router_goes_on)
             return
-        router = self.net.router
-        held = [part for link in router.links for part in link.held]
-        for part in [*(p.message for p in router.dispatch.unsettled()), *held]:
-            if part[5] == Kind.CAST:
-                self.record(What.FORGOTTEN, _id_of(part), {})
         self._fault("kill", "router")
         self.net.kill_router()
         self.later(fault.seconds, lambda: self._router_returns(fault.amount))

@@ -573,3 +573,120 @@ def test_what_a_full_queue_refused_goes_to_the_next_life_once_and_in_order(proce
     assert process.sent() == [], "nothing is offered a second time"
     process.router(message(Kind.ACK, sequence=3))
     assert process.caller.casts_open == process.caller.cast_bytes_open == 0
+
+
+# --- casts kept for the router's next life ------------------------------------------------------
+
+
+@pytest.fixture
+def keeper() -> Process:
+    """Its router says which casts need not be kept."""
+    made = Process()
+    made.connect(tells_delivered=True, boot=4)
+    made.connect(tells_delivered=True, boot=5)
+    return made
+
+
+def delivered(process: Process, *parts: bytes) -> None:
+    process.router(message(Kind.DELIVERED, b"".join(part[28:36] for part in parts)))
+
+
+def next_life(process: Process, **welcome: Any) -> list[bytes]:
+    return process.connect(**{"tells_delivered": True, "boot": 6} | welcome)
+
+
+def test_casts_that_the_router_had_are_offered_to_its_next_life(keeper):
+    parts = [keeper.cast(payload=b"%d" % number) for number in range(3)]
+    keeper.sent()
+    keeper.acknowledge()
+    delivered(keeper, parts[1])
+    assert keeper.caller.casts_open == 0
+    again = next_life(keeper)
+    assert [payload_of(part) for part in again] == [b"0", b"2"]
+    assert all(part[7] & Flag.RESENT for part in again)
+    assert keeper.caller.casts_open == 2
+    keeper.acknowledge()
+    assert [payload_of(part) for part in next_life(keeper, boot=7)] == [b"0", b"2"], "and to the one after that"
+
+
+def test_they_keep_their_place_among_those_that_it_had_not(keeper):
+    for payload in (b"had", b"sent"):
+        keeper.cast(payload=payload)
+        if payload == b"had":
+            keeper.sent()
+            keeper.acknowledge()
+    keeper.sent()
+    keeper.uplink.lost(1)
+    keeper.cast(payload=b"unsent")
+    again = next_life(keeper)
+    assert [payload_of(part) for part in again] == [b"had", b"sent", b"unsent"]
+    assert [bool(part[7] & Flag.RESENT) for part in again] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    "welcome",
+    [{"boot": 5}, {"router_id": 2}, {"handle": 8}, {"tells_delivered": False, "boot": 5}],
+    ids=["the same life", "another router", "another handle", "the same life of an older router"],
+)
+def test_casts_that_a_router_has_that_may_live_are_not_sent_twice(keeper, welcome):
+    keeper.cast()
+    keeper.sent()
+    keeper.acknowledge()
+    assert next_life(keeper, **welcome) == []
+    assert len(keeper.caller.keeping) == 0, "nobody would say when it is delivered"
+
+
+def test_who_waits_for_the_confirmation_is_confirmed_by_the_next_life(keeper):
+    call = keeper.start(kind=Kind.CAST, flags=Flag.CONFIRM)
+    keeper.sent()
+    keeper.acknowledge()
+    (part,) = next_life(keeper)
+    assert part[7] == Flag.CONFIRM | Flag.RESENT
+    keeper.router(message(Kind.CONFIRM, b"\0\0\0\1", key=call.key))
+    assert call.done
+    keeper.acknowledge()
+    (part,) = next_life(keeper, boot=7)
+    assert part[7] == Flag.RESENT, "nobody waits for it any more"
+
+
+@pytest.mark.parametrize("outcome", [Outcome.NO_CONSUMER, Outcome.PROTOCOL, Outcome.DENIED])
+@pytest.mark.parametrize("is_confirmed", [True, False])
+def test_a_cast_that_is_not_taken_is_not_kept(keeper, outcome, is_confirmed):
+    key = keeper.start(kind=Kind.CAST, flags=Flag.CONFIRM).key if is_confirmed else keeper.cast()[16:36]
+    keeper.sent()
+    keeper.error(key, outcome)
+    assert len(keeper.caller.keeping) == 0
+
+
+def test_one_that_a_full_queue_gave_back_is_offered_once(keeper):
+    part = keeper.cast()
+    keeper.sent()
+    keeper.error(part[16:36], Outcome.OVERLOADED)
+    keeper.acknowledge()
+    assert len(next_life(keeper)) == 1
+
+
+def test_one_whose_format_nobody_takes_is_sent_in_another_though_it_was_acknowledged(keeper):
+    part = keeper.cast()
+    keeper.sent()
+    keeper.acknowledge()
+    keeper.replacement = message(Kind.CAST, b"as JSON", key=part[16:36], address=COMPUTE, method=b"m")
+    keeper.error(part[16:36], Outcome.PROTOCOL, accepts=2)
+    assert [payload_of(part) for part in keeper.sent()] == [b"as JSON"]
+    keeper.acknowledge()
+    assert keeper.caller.casts_open == 0
+    assert [payload_of(part) for part in next_life(keeper)] == [b"as JSON"]
+
+
+def test_one_that_is_taken_back_before_it_is_sent_is_not_kept(keeper):
+    keeper.uplink.lost(1)
+    keeper.caller.cancel(keeper.start(kind=Kind.CAST, flags=Flag.CONFIRM))
+    assert next_life(keeper) == []
+
+
+def test_a_router_that_does_not_say_what_is_delivered_is_offered_nothing_again(process):
+    process.cast()
+    process.sent()
+    process.acknowledge()
+    assert len(process.caller.keeping) == 0
+    assert process.connect(boot=6) == []

@@ -100,10 +100,18 @@ HOLDS: dict[str, list[Line]] = {
         *WELL, fault(1, "stop", "s"), declared(14, "unresponsive"), taken(14, 5), taken(20, 5), healed(20, "stop", "s"),
         declared(20, "answering"), taken(21, 9),
     ],
-    "a cast in the memory of a killed router": [
-        cast(0), accept(0.1), end(0.1), (1.0, "router", What.FORGOTTEN, "c-1", {}), *BACK,
+    "a cast in a router that is killed with its sender": [
+        cast(0), accept(0.1), end(0.1), fault(0.5, "kill", "c"), *BACK,
     ],
-    "a cast that was confirmed just before the router was killed": [cast(0), accept(0.1), end(0.1), *BACK],
+    "a cast in a router that is killed after its sender had ended": [
+        cast(0), accept(0.1), end(0.1), (0.9, "c", What.DONE, "", {"left": 0}), *BACK,
+    ],
+    "a cast that a consumer had that was killed, as was the router": [
+        cast(0), accept(0.1), end(0.1), fault(0.5, "kill", "s"), *BACK,
+    ],
+    "a cast in a router that is killed after its sender had lost the session in which it sent it": [
+        cast(0), accept(0.1), end(0.1), linked(0.9, "c", away=31), *BACK,
+    ],
     "a cast that the router dropped and said so": [
         cast(0), accept(0.1), end(0.1), (1.0, "router", What.SETTLE, "c-1", {"outcome": "link_lost"}),
     ],
@@ -154,9 +162,11 @@ BROKEN: dict[str, tuple[str, tuple[str, ...], list[Line]]] = {
         [cast(0), accept(0.1), end(0.1), cast(0, "c-2"), accept(0.1, "c-2"), end(0.1, id="c-2"),
          counted(9, casts_dropped=1)],
     ),
-    "a cast that was confirmed long before the router was killed": (
-        "confirmed and lost", ("c-1",),
-        [cast(0), accept(0.1), end(0.1), fault(9, "kill", "router"), healed(10, "kill", "router")],
+    "a cast in a router that was killed": (
+        "confirmed and lost", ("c-1",), [cast(0), accept(0.1), end(0.1), *BACK, linked(2.1, "c", away=1.5)],
+    ),
+    "a cast in a router that was killed after its consumer": (
+        "confirmed and lost", ("c-1",), [fault(0, "kill", "s"), cast(0.1), accept(0.2), end(0.2), *BACK],
     ),
     "a cast that is lost in silence": ("taken and lost", ("c-1",), [cast(0, confirm=False)]),
     "a cast that was given back for a while and is lost": (
@@ -209,7 +219,7 @@ def test_what_is_broken_is_found_by_name_and_ids(name: str, ids: tuple[str, ...]
 def test_figures():
     verdict = verdict_on(
         *WELL, submit(0.5, "c-2"), start(0.6, id="c-2"), fault(1, "kill", "s"), end(1.4, "link_lost", "c-2"),
-        cast(2, "c-3"), accept(2.1, "c-3"), end(2.1, id="c-3"), (2.5, "router", What.FORGOTTEN, "c-3", {}),
+        cast(2, "d-3", "d"), accept(2.1, "d-3", "d"), end(2.1, id="d-3", process="d"), fault(2.5, "kill", "d"),
         fault(3, "kill", "router"), healed(4, "kill", "router"), submit(4.1, "c-4"), start(4.2, "s2", "c-4"),
         end(5.5, id="c-4"), counted(9, late_answers=2),
     )  # fmt: skip

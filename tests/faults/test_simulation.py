@@ -93,7 +93,9 @@ def test_a_seed_gives_the_same_history_in_another_process():
 def test_a_defect_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch):
     """With the dedupe of casts after a restart taken out, the simulation finds a seed, and the steps that matter."""
     monkeypatch.setattr(
-        Caller, "_casts_again", lambda self, sent: {p[16:36] + bytes([n]): p for n, p in enumerate(sent * 2)}
+        Caller,
+        "_casts_again",
+        lambda self, welcome, unsent: {p[16:36] + bytes([n]): p for n, p in enumerate(welcome.sent * 2)},
     )
 
     def fails(plan: Plan) -> bool:

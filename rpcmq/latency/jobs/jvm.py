@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from gevent.subprocess import TimeoutExpired
+from py4j.clientserver import SHUTDOWN_FINALIZER_WORKER
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
@@ -149,6 +150,11 @@ class Jvm:
         if not self._ends(_PATIENCE):
             self._process.kill()
             self._process.wait()
+        # Its thread would go on telling a Java that is no more of each object that is collected: each an error.
+        client = self._gateway._gateway_client
+        client.is_connected = False
+        client.finalizer_deque.clear()
+        client.finalizer_deque.append(SHUTDOWN_FINALIZER_WORKER)
         self._gateway.close()
         self._gateway.shutdown_callback_server()
 

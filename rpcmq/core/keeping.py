@@ -1,0 +1,77 @@
+"""The casts that a sender keeps although its router has them: those that no consumer has yet, as far as it knows."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from operator import itemgetter
+
+from rpcmq.errors import ProtocolError
+from rpcmq.wire import Flag, Kind, size_of
+
+__all__ = ["Keeping"]
+
+_CAST, _FANOUT = int(Kind.CAST), Flag.FANOUT
+_SEQUENCE_BYTES = 8
+_sequence_of = itemgetter(slice(28, 36))
+
+
+class Keeping:
+    """Kept casts in their order, bounded: where there are more the oldest are let go.
+
+    Args:
+        messages: how many may be kept.
+        size_bytes: how many bytes of them.
+    """
+
+    def __init__(self, messages: int, size_bytes: int) -> None:
+        self._messages = messages
+        self._size_bytes = size_bytes
+        self._parts: OrderedDict[bytes, bytes] = OrderedDict()
+        #: Of all that is kept.
+        self.size_bytes = 0
+        #: How many were let go although no consumer may have had them.
+        self.let_go = 0
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._parts.values())
+
+    def get(self, key: bytes) -> bytes | None:
+        """The kept cast with ``key``."""
+        return self._parts.get(key[12:])
+
+    def keep(self, part: bytes) -> None:
+        """``part`` is on its way. Only casts to one consumer are kept: a fanout is for those of its moment."""
+        if part[5] != _CAST or part[7] & _FANOUT:
+            return
+        sequence = part[28:36]
+        if sequence in self._parts:
+            self.forget(sequence)
+        self._parts[sequence] = part
+        self.size_bytes += size_of(part)
+        while len(self._parts) > self._messages or self.size_bytes > self._size_bytes:
+            self.size_bytes -= size_of(self._parts.popitem(last=False)[1])
+            self.let_go += 1
+
+    def forget(self, sequences: bytes | memoryview) -> None:
+        """Keep those no longer whose sequences these are, each of 8 bytes.
+
+        Raises:
+            ProtocolError: the length is not a multiple of that.
+        """
+        if len(sequences) % _SEQUENCE_BYTES:
+            raise ProtocolError(f"{len(sequences)} bytes of sequences are no multiple of {_SEQUENCE_BYTES}", "length")
+        for at in range(0, len(sequences), _SEQUENCE_BYTES):
+            part = self._parts.pop(bytes(sequences[at : at + _SEQUENCE_BYTES]), None)
+            if part is not None:
+                self.size_bytes -= size_of(part)
+
+    def restart(self, parts: Iterable[bytes]) -> None:
+        """From now on only ``parts`` are kept, in the order of their sequences."""
+        self._parts.clear()
+        self.size_bytes = 0
+        for part in sorted(parts, key=_sequence_of):
+            self.keep(part)

@@ -1,0 +1,60 @@
+"""Which casts their senders need not keep any more.
+
+A sender keeps each cast until a consumer has it or it has ended some other way, and offers what it still keeps to the
+router's next life. So a router that is killed loses no cast whose sender lives, although it has them in memory only.
+"""
+
+from __future__ import annotations
+
+from rpcmq.core.links import LinkTable
+from rpcmq.core.topics import Pending
+from rpcmq.wire import Kind, message
+
+__all__ = ["RECEIPTS", "Receipts"]
+
+#: A sender is told of so many casts at once,
+RECEIPTS = 64
+#: or of fewer after so many seconds.
+_SECONDS = 0.1
+_SEQUENCE_BYTES = 8
+
+
+class Receipts:
+    """Collects what senders are to be told: a message for each cast would cost as much as the cast."""
+
+    def __init__(self, links: LinkTable) -> None:
+        self._links = links
+        #: Origin -> sequences that it can forget.
+        self._due: dict[bytes, bytearray] = {}
+        self._tell_at = 0.0
+
+    def note(self, now: float, pending: Pending) -> None:
+        """The sender of ``pending`` need not keep it."""
+        pending.kept = False
+        key = pending.key
+        origin = key[:12]
+        sequences = self._due.get(origin)
+        if sequences is None:
+            if not self._due:
+                self._tell_at = now + _SECONDS
+            sequences = self._due[origin] = bytearray()
+        sequences += key[12:]
+        if len(sequences) == RECEIPTS * _SEQUENCE_BYTES:
+            del self._due[origin]
+            self._tell(origin, sequences)
+
+    def next_deadline(self) -> float | None:
+        """When :meth:`tick` wants to be called."""
+        return self._tell_at if self._due else None
+
+    def tick(self, now: float) -> None:
+        """Tell what has waited long enough."""
+        if self._due and now >= self._tell_at:
+            due, self._due = self._due, {}
+            for origin, sequences in due.items():
+                self._tell(origin, sequences)
+
+    def _tell(self, origin: bytes, sequences: bytearray) -> None:
+        link = self._links.by_origin(origin)
+        if link is not None:
+            link.send(message(Kind.DELIVERED, bytes(sequences)))

@@ -1,0 +1,70 @@
+"""Casts that a sender keeps until a consumer has them: in their order, bounded, and none that need not be."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rpcmq.core.keeping import Keeping
+from rpcmq.errors import ProtocolError
+from rpcmq.wire import Flag, Kind, message, size_of
+
+
+def cast(sequence: int, payload: bytes = b"p", kind: Kind = Kind.CAST, flags: int = 0) -> bytes:
+    return message(kind, payload, key=bytes(12) + sequence.to_bytes(8), flags=flags)
+
+
+def sequences(*numbers: int) -> bytes:
+    return b"".join(number.to_bytes(8) for number in numbers)
+
+
+def test_what_is_delivered_is_kept_no_longer():
+    keeping = Keeping(10, 10_000)
+    parts = [cast(number) for number in range(4)]
+    for part in parts:
+        keeping.keep(part)
+    keeping.forget(sequences(0, 2, 9))
+    assert list(keeping) == [parts[1], parts[3]]
+    assert keeping.get(parts[1][16:36]) is parts[1] and keeping.get(parts[0][16:36]) is None
+
+
+@pytest.mark.parametrize(("kind", "flags"), [(Kind.CAST, Flag.FANOUT), (Kind.PUBLISH, 0), (Kind.REQUEST, 0)])
+def test_only_casts_to_one_consumer_are_kept(kind: Kind, flags: int):
+    keeping = Keeping(10, 10_000)
+    keeping.keep(cast(1, kind=kind, flags=flags))
+    assert len(keeping) == keeping.size_bytes == 0
+
+
+def test_beyond_the_bounds_the_oldest_are_let_go_and_counted():
+    by_number = Keeping(2, 10_000)
+    by_bytes = Keeping(100, 2 * size_of(cast(0, bytes(1000))))
+    for number in range(5):
+        by_number.keep(cast(number))
+        by_bytes.keep(cast(number, bytes(1000)))
+    for keeping in (by_number, by_bytes):
+        assert [part[28:36] for part in keeping] == [sequences(3), sequences(4)]
+        assert keeping.let_go == 3
+
+
+def test_one_that_is_larger_than_all_may_be_is_not_kept():
+    keeping = Keeping(10, 100)
+    keeping.keep(cast(1, bytes(101)))
+    assert (len(keeping), keeping.size_bytes, keeping.let_go) == (0, 0, 1)
+
+
+def test_half_a_sequence_is_refused():
+    with pytest.raises(ProtocolError, match="12 bytes"):
+        Keeping(10, 100).forget(bytes(12))
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 8), st.integers(0, 300))))
+def test_its_size_is_that_of_what_it_keeps(steps: list[tuple[bool, int, int]]):
+    keeping = Keeping(4, 1000)
+    for is_kept, number, size in steps:
+        if is_kept:
+            keeping.keep(cast(number, bytes(size)))
+        else:
+            keeping.forget(sequences(number))
+        assert keeping.size_bytes == sum(map(size_of, keeping)) <= 1000
+        assert len(keeping) <= 4
