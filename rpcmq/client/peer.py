@@ -170,7 +170,7 @@ class DirectLinks:
         revoked = body.get("revoked")
         if isinstance(revoked, str) and revoked and self._socket is not None:
             for link in self._peers.revoked(revoked):
-                self._socket.disconnect(link, "its key was revoked")
+                self._socket.disconnect(link, "its key was revoked, or has lost a right")
             return
         ticket, identity, key, topic = (str(body.get(name, "")) for name in ("ticket", "identity", "key", "topic"))
         self._peers.expect(now, ticket, identity, key, topic)

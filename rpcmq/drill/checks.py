@@ -45,7 +45,7 @@ class Bounds:
     unresponsive: float = 12.0
     lost: float = 60.0
     heartbeat: float = 5.0
-    recovery_window: float = 1.0
+    recovery_window: float = 2.5
     resume: float = 30.0
 
 

@@ -25,6 +25,8 @@ _LOOK = 0.2
 #: How often requests that were put off are decided again (seconds), and how many may be.
 _AGAIN = 0.02
 _MOST_PUT_OFF = 1000
+#: Requests answered before the loop gets its turn again.
+_MOST_AT_ONCE = 256
 
 #: Whether the public key (Z85) at the address may connect: empty if so, else why not.
 Decide = Callable[[str, str], str]
@@ -79,8 +81,12 @@ class ZapHandler:
 
     def _read(self) -> None:
         socket = self._socket
-        while not self._closed and int(socket.get(zmq.EVENTS)) & zmq.POLLIN:
+        for _ in range(_MOST_AT_ONCE):
+            if self._closed or not int(socket.get(zmq.EVENTS)) & zmq.POLLIN:
+                return
             self._asked(socket.recv_multipart(zmq.NOBLOCK))
+        # A flood of strangers must not keep those waiting who are known.
+        get_hub().loop.run_callback(self._read)
 
     def _asked(self, frames: list[bytes]) -> None:
         # route, delimiter, version, request number, domain, address, routing id, mechanism, credentials
