@@ -6,7 +6,6 @@ A command's module is imported when that command is asked for, so that ``rpcmq -
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from typing import NoReturn
 import click
 
 from rpcmq.cli.exit_codes import EXIT_CODES_HELP, ExitCode, code_of, report
+from rpcmq.cli.lazy import LazyGroup
 from rpcmq.cli.options import State
 
 __all__ = ["main"]
@@ -42,22 +42,8 @@ COMMANDS = {
 }
 
 
-class _Commands(click.Group):
-    """Knows its commands without importing them."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS:
-            return None
-        module = importlib.import_module(f"rpcmq.cli.{COMMANDS[name][0]}")
-        command: click.Command = getattr(module, f"{name}_command")
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, help) for name, (_, help) in COMMANDS.items()])
+class _Commands(LazyGroup):
+    """All commands; an error of one becomes an exit code."""
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -78,7 +64,9 @@ class _Commands(click.Group):
             return code
 
 
-@click.group(cls=_Commands, epilog=EXIT_CODES_HELP, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Commands, table=COMMANDS, epilog=EXIT_CODES_HELP, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.option("--router", metavar="URL", help="URL of the router.  [env: RPCMQ_ROUTER; default: tcp://127.0.0.1:7700]")
 @click.pass_context
 def _group(ctx: click.Context, router: str | None) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rpcmq.latency.analysis.limits import Excess, Limit, Verdict
     from rpcmq.latency.analysis.series import Key, Series
 
-__all__ = ["compare"]
+__all__ = ["compare_command"]
 
 #: Methods of which whole windows are drawn, those that take the most time: each takes a tenth of a second.
 _IN_WINDOWS = 100
@@ -79,7 +79,7 @@ _DRAWN_SINGLY = (
 @master_option
 @json_option
 @click.pass_obj
-def compare(
+def compare_command(
     state: State,
     before: str,
     after: str,

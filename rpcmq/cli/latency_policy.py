@@ -20,7 +20,7 @@ from rpcmq.latency.selection import Selection
 if TYPE_CHECKING:
     from rpcmq.latency.policy import Policy
 
-__all__ = ["policy"]
+__all__ = ["policy_command"]
 
 
 @click.command("policy")
@@ -46,7 +46,7 @@ __all__ = ["policy"]
 @master_option
 @json_option
 @click.pass_obj
-def policy(
+def policy_command(
     state: State,
     log: Path | None,
     cells: Path | None,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rpcmq.latency.analysis.account import Account
     from rpcmq.latency.analysis.waterfall import Span
 
-__all__ = ["trace"]
+__all__ = ["trace_command"]
 
 #: Records of a trace that are shown: larger ones are no waterfall any more.
 _MOST = 1000
@@ -33,7 +33,7 @@ _MOST = 1000
 @master_option
 @json_option
 @click.pass_obj
-def trace(
+def trace_command(
     state: State,
     id: str,
     log: Path | None,

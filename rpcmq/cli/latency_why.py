@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rpcmq.latency.analysis.series import Series
     from rpcmq.latency.analysis.slo import Objective, Standing
 
-__all__ = ["Answer", "why"]
+__all__ = ["Answer", "why_command"]
 
 #: Methods that are looked at window by window, those that take the most time.
 _IN_WINDOWS = 200
@@ -84,7 +84,7 @@ class Answer:
 @master_option
 @json_option
 @click.pass_obj
-def why(
+def why_command(
     state: State,
     log: Path | None,
     cells: Path | None,

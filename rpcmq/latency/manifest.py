@@ -20,17 +20,15 @@ more, and how many came from each life of a router.
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
-import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rpcmq.errors import RpcError
-from rpcmq.latency.files import sync, write_whole
+from rpcmq.latency.change_log import ChangeLog, replayed
+from rpcmq.latency.files import write_whole
 
 __all__ = ["Boot", "File", "LogInUse", "Manifest", "ManifestDamaged", "Source", "State", "read"]
 
@@ -323,21 +321,7 @@ def read(directory: Path) -> State:
     Raises:
         ManifestDamaged: the manifest is not one.
     """
-    try:
-        content = (directory / NAME).read_bytes()
-    except FileNotFoundError:
-        content = b""
-    return _replay(content)
-
-
-def _replay(content: bytes) -> State:
-    state = State()
-    for number, line in enumerate(_whole_lines(content), 1):
-        try:
-            state.apply(line)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise ManifestDamaged(f"{NAME}, line {number}: {type(error).__name__}: {error}") from error
-    return state
+    return replayed(directory / NAME, State(), ManifestDamaged)
 
 
 def _kept(directory: Path) -> dict[str, Any] | None:
@@ -350,11 +334,7 @@ def _kept(directory: Path) -> dict[str, Any] | None:
     return totals
 
 
-def _whole_lines(content: bytes) -> Iterator[bytes]:
-    return iter(content[: content.rfind(b"\n") + 1].splitlines())
-
-
-class Manifest:
+class Manifest(ChangeLog[State]):
     """The journal, open for writing by the one process that ships this log.
 
     Attributes:
@@ -371,17 +351,8 @@ class Manifest:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._path = directory / NAME
-        # A file of its own: the journal is replaced when it is rewritten.
-        self._lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._fd, self.state = self._open()
-        except BaseException as error:
-            os.close(self._lock)
-            if isinstance(error, BlockingIOError):
-                raise LogInUse(f"{directory}: another process ships this log") from None
-            raise
+        in_use = LogInUse(f"{directory}: another process ships this log")
+        super().__init__(directory / NAME, directory / LOCK, State(), ManifestDamaged, in_use)
         try:
             self._kept = _kept(directory)
             if not self.state.lines and self._kept is not None:
@@ -389,36 +360,6 @@ class Manifest:
         except OSError:
             self.close()
             raise
-
-    def _open(self) -> tuple[int, State]:
-        fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
-            content = self._path.read_bytes()
-            state = _replay(content)
-            os.ftruncate(fd, content.rfind(b"\n") + 1)
-            os.fsync(fd)
-            sync(self._directory)
-        except BaseException:
-            os.close(fd)
-            raise
-        return fd, state
-
-    def append(self, event: str, **change: Any) -> None:
-        """Make a change, for good once this returns.
-
-        Raises:
-            OSError: it was not made.
-        """
-        line = json.dumps({"event": event} | change, separators=(",", ":")).encode() + b"\n"
-        size = os.fstat(self._fd).st_size
-        try:
-            if os.write(self._fd, line) != len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
-            os.fsync(self._fd)
-        except OSError:
-            os.ftruncate(self._fd, size)
-            raise
-        self.state.apply(line)
 
     def keep_totals(self) -> None:
         """Bring ``totals.json`` up to date. Files of records that are retired have gone.
@@ -444,13 +385,4 @@ class Manifest:
             return
         for name in self.state.settled.keys() - set(settled):
             del self.state.settled[name]
-        line = json.dumps({"event": "totals", "state": self.state.totals()}, separators=(",", ":")).encode() + b"\n"
-        write_whole(self._path, line)
-        self.state.lines = 1
-        os.close(self._fd)
-        self._fd = os.open(self._path, os.O_RDWR | os.O_APPEND)
-
-    def close(self) -> None:
-        """Let another process have it."""
-        os.close(self._fd)
-        os.close(self._lock)
+        self.rewrite(self.state)

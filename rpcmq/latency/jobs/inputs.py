@@ -23,6 +23,7 @@ from rpcmq.latency.jobs.collect import series, series_of
 from rpcmq.latency.jobs.runs import joined
 from rpcmq.latency.jobs.source import TRIES, Changed, Log, Reader
 from rpcmq.latency.jobs.store import read_cells
+from rpcmq.latency.jobs.tasks import tasks
 from rpcmq.latency.jobs.transforms import Level, cells, of_trace, rollup, rollups, selected, unknown
 from rpcmq.latency.selection import Selection
 
@@ -32,8 +33,6 @@ Found = TypeVar("Found")
 
 #: Windows of a method that are collected, about: longer ranges of time have longer windows.
 _WINDOWS = 60
-_PARTITIONS = "spark.sql.shuffle.partitions"
-_FEWEST_TASKS, _RECORDS_OF_TASK = 4, 250_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +118,7 @@ def opened(spark: SparkSession, selection: Selection) -> Iterator[Input]:
         UsageError: there are no cells.
         RpcError: they are damaged, or the log is.
     """
-    with _tasks(spark) as fit:
+    with tasks(spark) as fit:
         found = _of_log(spark, selection, fit) if selection.is_log else _of_cells(spark, selection)
         try:
             yield found
@@ -142,23 +141,6 @@ def trace_rows(spark: SparkSession, selection: Selection, id: str, count: int) -
             return _rows(of_trace(log.records, id).limit(count)), log.account
 
     return _again(read)
-
-
-@contextmanager
-def _tasks(spark: SparkSession) -> Iterator[Callable[[int], None]]:
-    """Within, the function given sets into how many tasks Spark splits what it groups; never more than it did.
-
-    Each costs hundredths of a second, and small logs are what people ask while they wait.
-    """
-    before = int(spark.conf.get(_PARTITIONS) or 200)
-
-    def fit(records: int) -> None:
-        spark.conf.set(_PARTITIONS, str(min(before, max(_FEWEST_TASKS, records // _RECORDS_OF_TASK))))
-
-    try:
-        yield fit
-    finally:
-        spark.conf.set(_PARTITIONS, str(before))
 
 
 def _of_log(spark: SparkSession, selection: Selection, fit: Callable[[int], None]) -> Input:

@@ -16,11 +16,8 @@ reads the directories that ``read`` names, and no others, has each record once, 
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
-import os
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from threading import Lock
@@ -28,7 +25,7 @@ from typing import Any
 
 from rpcmq.errors import RpcError
 from rpcmq.latency.analysis.account import Account, SetAside
-from rpcmq.latency.files import sync, write_whole
+from rpcmq.latency.change_log import ChangeLog, replayed
 
 __all__ = ["Dataset", "Journal", "JournalDamaged", "State", "StreamInUse", "read"]
 
@@ -195,32 +192,11 @@ def read(out: Path) -> State:
     Raises:
         JournalDamaged: the journal is not one.
     """
-    try:
-        content = (out / NAME).read_bytes()
-    except FileNotFoundError:
-        content = b""
-    return _replay(out, content)
-
-
-def _replay(out: Path, content: bytes) -> State:
-    state = State()
-    for number, line in enumerate(_whole_lines(content), 1):
-        try:
-            state.apply(line)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise JournalDamaged(f"{out / NAME}, line {number}: {type(error).__name__}: {error}") from error
-    return state
-
-
-def _whole_lines(content: bytes) -> Iterator[bytes]:
-    return iter(content[: content.rfind(b"\n") + 1].splitlines())
+    return replayed(out / NAME, State(), JournalDamaged)
 
 
 class Journal:
     """The journal, open for writing by the one stream that writes to ``out``.
-
-    Attributes:
-        state: what its lines add up to.
 
     Args:
         out: the stream's directory; it is made.
@@ -233,34 +209,17 @@ class Journal:
     """
 
     def __init__(self, out: Path, clock: Callable[[], float]) -> None:
-        self._path = out / NAME
         self._clock = clock
         # Spark calls from a thread of its own when a batch is to be written.
         self._turn = Lock()
         out.mkdir(parents=True, exist_ok=True)
-        # A file of its own: the journal is replaced when it is rewritten.
-        self._lock = os.open(out / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._fd, self.state = self._open()
-        except BaseException as error:
-            os.close(self._lock)
-            if isinstance(error, BlockingIOError):
-                raise StreamInUse(f"{out}: another stream writes there") from None
-            raise
+        in_use = StreamInUse(f"{out}: another stream writes there")
+        self._lines = ChangeLog(out / NAME, out / LOCK, State(), JournalDamaged, in_use)
 
-    def _open(self) -> tuple[int, State]:
-        fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
-            content = self._path.read_bytes()
-            state = _replay(self._path.parent, content)
-            os.ftruncate(fd, content.rfind(b"\n") + 1)
-            os.fsync(fd)
-            sync(self._path.parent)
-        except BaseException:
-            os.close(fd)
-            raise
-        return fd, state
+    @property
+    def state(self) -> State:
+        """What its lines add up to."""
+        return self._lines.state
 
     def admit(self, segments: dict[str, int]) -> None:
         """Segments, with the number of their records, are in ``admitted/``."""
@@ -311,12 +270,7 @@ class Journal:
             if state.lines < _STALE_LINES + 2 * len(state.live):
                 return
             names = state.settled & {*known(), *state.waiting, *state.aside}
-            kept = replace(state, settled=names)
-            write_whole(self._path, _line("totals", {"state": kept.totals()}))
-            kept.lines = 1
-            self.state = kept
-            os.close(self._fd)
-            self._fd = os.open(self._path, os.O_RDWR | os.O_APPEND)
+            self._lines.rewrite(replace(state, settled=names))
 
     def _append(self, event: str, **change: Any) -> None:
         """Make a change, for good once this returns.
@@ -324,23 +278,9 @@ class Journal:
         Raises:
             OSError: it was not made.
         """
-        line = _line(event, change)
         with self._turn:
-            size = os.fstat(self._fd).st_size
-            try:
-                if os.write(self._fd, line) != len(line):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
-                os.fsync(self._fd)
-            except OSError:
-                os.ftruncate(self._fd, size)
-                raise
-            self.state.apply(line)
+            self._lines.append(event, **change)
 
     def close(self) -> None:
         """Let another process have it."""
-        os.close(self._fd)
-        os.close(self._lock)
-
-
-def _line(event: str, change: dict[str, Any]) -> bytes:
-    return json.dumps({"event": event} | change, separators=(",", ":")).encode() + b"\n"
+        self._lines.close()

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 from rpcmq.cli.exit_codes import ExitCode
-from rpcmq.cli.latency_compare import compare
-from rpcmq.cli.latency_policy import policy
-from rpcmq.cli.latency_trace import trace
-from rpcmq.cli.latency_why import why
+from rpcmq.cli.latency_compare import compare_command
+from rpcmq.cli.latency_policy import policy_command
+from rpcmq.cli.latency_trace import trace_command
+from rpcmq.cli.latency_why import why_command
 from rpcmq.cli.options import State
 from rpcmq.errors import NotInstalled, RpcError, UsageError
 from rpcmq.latency.analysis.account import Account
@@ -134,7 +134,7 @@ def test_compare_says_what_changed_and_by_how_much(logs: dict[str, Any], run: Ru
     logs["a"] = with_outcome(cells(1) + cells(2, method="list") + cells(3, method="gone", minutes=1))
     logs["b"] = with_outcome(cells(4, 1.5) + cells(5, method="list"))
 
-    code, text = run(compare, "a@-2h..-1h", "b,server=node-1")
+    code, text = run(compare_command, "a@-2h..-1h", "b,server=node-1")
 
     assert code == ExitCode.OK
     lines = text.splitlines()
@@ -152,7 +152,9 @@ def test_a_gate_fails_with_its_own_code(logs: dict[str, Any], run: Run) -> None:
     logs["a"] = with_outcome(cells(1) + cells(2, method="few", minutes=1, count=60))
     logs["b"] = with_outcome(cells(3, 1.5) + cells(4, method="few", minutes=1, count=60))
 
-    code, text = run(compare, "a", "b", "--fail-if", "p99 > +10%", "--fail-if", "p50>1s", "--fail-if", "errors>+1%")
+    code, text = run(
+        compare_command, "a", "b", "--fail-if", "p99 > +10%", "--fail-if", "p50>1s", "--fail-if", "errors>+1%"
+    )
 
     assert code == ExitCode.EXCEEDED
     exceeded, not_exceeded, errors = text.splitlines()[-3:]
@@ -160,13 +162,13 @@ def test_a_gate_fails_with_its_own_code(logs: dict[str, Any], run: Run) -> None:
     assert exceeded.endswith("not checked, n too small: compute.few")
     assert not_exceeded == "p50>1s: not exceeded in 2 methods"
     assert errors == "errors>+1%: not exceeded in 2 methods"
-    assert run(compare, "a", "b", "--fail-if", "p99 > +80%")[0] == ExitCode.OK
-    assert run(compare, "a", "b", "--fail-if", "volume.*:p99 > +10%")[0] == ExitCode.OK
+    assert run(compare_command, "a", "b", "--fail-if", "p99 > +80%")[0] == ExitCode.OK
+    assert run(compare_command, "a", "b", "--fail-if", "volume.*:p99 > +10%")[0] == ExitCode.OK
 
 
 def test_compare_for_programs(logs: dict[str, Any], run: Run) -> None:
     logs["a"], logs["b"] = with_outcome(cells(1)), with_outcome(cells(3, 1.5))
-    code, text = run(compare, "a", "b", "--fail-if", "p99.9 > +10%", "--percentile", "p50", "--json")
+    code, text = run(compare_command, "a", "b", "--fail-if", "p99.9 > +10%", "--percentile", "p50", "--json")
     what = json.loads(text)
     assert (code, what["exceeded"]) == (ExitCode.EXCEEDED, True)
     [method] = what["methods"]
@@ -180,13 +182,13 @@ def test_compare_for_programs(logs: dict[str, Any], run: Run) -> None:
 def test_compare_refuses_what_it_cannot_compare(logs: dict[str, Any], run: Run) -> None:
     logs["a"] = with_outcome(cells(1))
     with pytest.raises(RpcError, match="b: no records in that range"):
-        run(compare, "a", "b")
+        run(compare_command, "a", "b")
     with pytest.raises(UsageError, match="'c' is no directory"):
-        run(compare, "a", "c")
+        run(compare_command, "a", "c")
     with pytest.raises(UsageError, match="no '>'"):
-        run(compare, "a", "b", "--fail-if", "p99")
+        run(compare_command, "a", "b", "--fail-if", "p99")
     with pytest.raises(UsageError, match="'mean' is no percentile"):
-        run(compare, "a", "b", "--percentile", "mean")
+        run(compare_command, "a", "b", "--percentile", "mean")
     assert logs["selections"][0].path.name == "a"
     assert len(logs["selections"]) == 2
 
@@ -198,7 +200,7 @@ def test_why_names_the_first_things_and_the_tables(logs: dict[str, Any], run: Ru
     logs["unknown"] = [row(7, 0, None, outcome="unknown")]
     logs["a"].append(Series({**row(7, 0, None), "outcome": "unknown"}, BEGIN, {"unknown": 1}))
 
-    code, text = run(why, "--log", "a", "--slo", "compute.boot:p99<1s:99%", "--slo", "compute.boot:<2ms:99%")
+    code, text = run(why_command, "--log", "a", "--slo", "compute.boot:p99<1s:99%", "--slo", "compute.boot:<2ms:99%")
 
     assert code == 0
     lines = text.splitlines()
@@ -215,7 +217,7 @@ def test_why_names_the_first_things_and_the_tables(logs: dict[str, Any], run: Ru
 
 def test_why_for_programs(logs: dict[str, Any], run: Run) -> None:
     logs["a"] = with_outcome(cells(1))
-    _, text = run(why, "--cells", "a", "--slo", "compute.*:p99<1ms:99%", "--json")
+    _, text = run(why_command, "--cells", "a", "--slo", "compute.*:p99<1ms:99%", "--json")
     what = json.loads(text)
     assert what["by_total_time"][0]["method"] == "boot"
     assert what["by_total_time"][0]["share"] == 1
@@ -227,23 +229,23 @@ def test_why_for_programs(logs: dict[str, Any], run: Run) -> None:
 
 
 def test_why_of_nothing_says_so(logs: dict[str, Any], run: Run) -> None:
-    code, text = run(why, "--log", "a")
+    code, text = run(why_command, "--log", "a")
     assert code == 0
     assert "1. The log has no records" in text.splitlines()
 
 
 def test_a_directory_must_be_given(logs: dict[str, Any], run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(click.UsageError, match="Missing option '--log' or '--cells'"):
-        run(why)
+        run(why_command)
     with pytest.raises(UsageError, match="'yesterday' is no time"):
-        run(why, "--log", "a", "--since", "yesterday")
+        run(why_command, "--log", "a", "--since", "yesterday")
     with pytest.raises(click.UsageError, match="--since -1h is not before --until -2h"):
-        run(why, "--log", "a", "--since", "-1h", "--until", "-2h")
+        run(why_command, "--log", "a", "--since", "-1h", "--until", "-2h")
     with pytest.raises(UsageError, match="expected NAME=VALUE"):
-        run(why, "--log", "a", "--where", "compute")
+        run(why_command, "--log", "a", "--where", "compute")
     monkeypatch.setenv("RPCMQ_DISPATCH_LOG_DIRECTORY", "b")
-    run(why, "--where", "topic=compute")
-    run(why, "--cells", "a")
+    run(why_command, "--where", "topic=compute")
+    run(why_command, "--cells", "a")
     assert [(each.path.name, each.where) for each in logs["selections"]] == [("b", {"topic": "compute"}), ("a", {})]
 
 
@@ -252,7 +254,7 @@ def test_trace_draws_a_waterfall(logs: dict[str, Any], run: Run) -> None:
         row(1, 0, 100_000, server_process="api:7", server="api"),
         row(2, 20_000, 30_000, client="api:7", outcome="timeout"),
     ]
-    code, text = run(trace, "ab" * 16, "--log", "a", "--width", "20")
+    code, text = run(trace_command, "ab" * 16, "--log", "a", "--width", "20")
     assert code == 0
     outer, nested = text.splitlines()[-2:]
     assert outer.split()[:-1] == ["compute.m1", "0", "us", "100", "ms", "10", "ms", "45", "ms", "45", "ms", "api", "ok"]
@@ -260,27 +262,27 @@ def test_trace_draws_a_waterfall(logs: dict[str, Any], run: Run) -> None:
     assert nested.startswith("  compute.m2")
     assert "timeout" in nested
 
-    spans = json.loads(run(trace, "ab" * 16, "--log", "a", "--json")[1])["spans"]
+    spans = json.loads(run(trace_command, "ab" * 16, "--log", "a", "--json")[1])["spans"]
     assert [(span["method"], span["depth"], span["offset_us"]) for span in spans] == [("m1", 0, 0), ("m2", 1, 20_000)]
 
 
 def test_trace_says_if_there_is_none(logs: dict[str, Any], run: Run) -> None:
     with pytest.raises(RpcError, match="no record of it; 5 records shipped = 5 counted"):
-        run(trace, "ab" * 16, "--log", "a")
+        run(trace_command, "ab" * 16, "--log", "a")
     with pytest.raises(click.UsageError, match="Cells have no single records"):
-        run(trace, "ab" * 16, "--cells", "a")
+        run(trace_command, "ab" * 16, "--cells", "a")
 
 
 def test_a_trace_of_thousands_is_cut(logs: dict[str, Any], run: Run) -> None:
     logs["rows"] = [row(n, n, 10) for n in range(1, 1002)]
-    _, text = run(trace, "ab" * 16, "--log", "a")
+    _, text = run(trace_command, "ab" * 16, "--log", "a")
     assert text.splitlines()[-1] == "Only the first 1000 records are shown."
 
 
 def test_policy_writes_what_a_router_reads(logs: dict[str, Any], run: Run) -> None:
     logs["a"] = with_outcome(cells(1) + cells(2, method="list", minutes=1)) + with_outcome(cells(3, 50), "timeout")
 
-    code, text = run(policy, "--log", "a", "--out", "policy.json")
+    code, text = run(policy_command, "--log", "a", "--out", "policy.json")
 
     assert code == 0
     assert text.splitlines()[-1] == "left out: compute.list (600 samples, 1000 are needed)"
@@ -289,17 +291,17 @@ def test_policy_writes_what_a_router_reads(logs: dict[str, Any], run: Run) -> No
     # Those that timed out are not in it.
     assert (entry.method, entry.samples) == ("boot", 18_000)
     assert entry.us[0] == pytest.approx(5000, rel=0.05)
-    what = json.loads(run(policy, "--log", "a", "--out", "policy.json", "--min-samples", "500", "--json")[1])
+    what = json.loads(run(policy_command, "--log", "a", "--out", "policy.json", "--min-samples", "500", "--json")[1])
     assert [each["method"] for each in what["methods"]] == ["boot", "list"]
 
 
 def test_policy_writes_nothing_if_there_is_nothing_to_say(logs: dict[str, Any], run: Run) -> None:
     logs["a"] = with_outcome(cells(1, minutes=1))
     with pytest.raises(RpcError, match=r"policy.json was not written, .*: compute.boot: 600 samples, 1000 are needed"):
-        run(policy, "--log", "a", "--out", "policy.json")
+        run(policy_command, "--log", "a", "--out", "policy.json")
     assert not Path("policy.json").exists()
     with pytest.raises(click.BadParameter, match="298"):
-        run(policy, "--log", "a", "--out", "policy.json", "--min-samples", "298")
+        run(policy_command, "--log", "a", "--out", "policy.json", "--min-samples", "298")
 
 
 def test_a_missing_package_is_said_in_one_line(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,4 +309,4 @@ def test_a_missing_package_is_said_in_one_line(run: Run, tmp_path: Path, monkeyp
     monkeypatch.setitem(sys.modules, "rpcmq.latency.analysis.slo", None)
     monkeypatch.setattr("rpcmq.cli.latency_input._PACKAGES", ("rpcmq",))
     with pytest.raises(NotInstalled, match=r"is not installed: pip install 'rpcmq\[latency\]'"):
-        run(why, "--log", str(tmp_path / "log"))
+        run(why_command, "--log", str(tmp_path / "log"))

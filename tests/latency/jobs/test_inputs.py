@@ -11,8 +11,8 @@ import click
 import pytest
 
 from rpcmq.cli.exit_codes import ExitCode
-from rpcmq.cli.latency_compare import compare
-from rpcmq.cli.latency_trace import trace
+from rpcmq.cli.latency_compare import compare_command
+from rpcmq.cli.latency_trace import trace_command
 from rpcmq.cli.options import State
 from rpcmq.latency.analysis.series import METHOD
 from rpcmq.latency.jobs.inputs import Figures, opened, trace_rows
@@ -121,12 +121,14 @@ def test_compare_and_trace_from_end_to_end(
         spooled(tmp_path / name, records)
         ship(tmp_path / name)
 
-    assert run(compare, str(tmp_path / "fast"), str(tmp_path / "slow"), "--fail-if", "p99 > +100%", "--json") == 11
+    assert (
+        run(compare_command, str(tmp_path / "fast"), str(tmp_path / "slow"), "--fail-if", "p99 > +100%", "--json") == 11
+    )
     what = json.loads(capsys.readouterr().out)
     assert what["limits"][0]["checked"] == len(what["limits"][0]["exceeded"]) == 35
-    assert run(compare, str(tmp_path / "slow"), str(tmp_path / "fast"), "--fail-if", "p99 > +1%") == ExitCode.OK
+    assert run(compare_command, str(tmp_path / "slow"), str(tmp_path / "fast"), "--fail-if", "p99 > +1%") == ExitCode.OK
     assert "quicker" in capsys.readouterr().out
 
     row = next(row for row in rows(log) if row["trace_id"])
-    assert run(trace, row["trace_id"], "--log", str(log)) == ExitCode.OK
+    assert run(trace_command, row["trace_id"], "--log", str(log)) == ExitCode.OK
     assert f"{row['topic']}.{row['method']}" in capsys.readouterr().out

@@ -1,0 +1,141 @@
+"""An append-only journal: one JSON object a line, each a change that is there whole or not at all; one process writes.
+
+What a crash tore off at the end is cut when the journal is opened for writing again, and readers pass over it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from rpcmq.errors import RpcError
+from rpcmq.latency.files import sync, write_whole
+
+__all__ = ["ChangeLog", "Folded", "replayed"]
+
+
+class Folded(Protocol):
+    """What the lines of a journal add up to."""
+
+    #: How many there are.
+    lines: int
+
+    def apply(self, line: bytes) -> None:
+        """Take in one change.
+
+        Raises:
+            ValueError, TypeError, KeyError, AttributeError: it is none.
+        """
+
+    def totals(self) -> dict[str, Any]:
+        """All of it, as one line can carry it."""
+
+
+State = TypeVar("State", bound=Folded)
+
+
+def replayed(path: Path, state: State, damaged: type[RpcError]) -> State:
+    """``state`` with all that the journal says; there may be none.
+
+    Raises:
+        damaged: a line before the last one is no change.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        content = b""
+    return _replayed(path, content, state, damaged)
+
+
+def _replayed(path: Path, content: bytes, state: State, damaged: type[RpcError]) -> State:
+    for number, line in enumerate(content[: content.rfind(b"\n") + 1].splitlines(), 1):
+        try:
+            state.apply(line)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise damaged(f"{path}, line {number}: {type(error).__name__}: {error}") from error
+    return state
+
+
+class ChangeLog(Generic[State]):
+    """A journal, open for writing.
+
+    Attributes:
+        state: what its lines add up to.
+
+    Args:
+        path: the journal.
+        lock: a file beside it that is locked for as long as it is open. The journal itself is replaced now and then.
+        state: what no lines add up to.
+        damaged: raised if a line before the last one is no change.
+        in_use: raised if another process has it open.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+
+    def __init__(self, path: Path, lock: Path, state: State, damaged: type[RpcError], in_use: RpcError) -> None:
+        self._path = path
+        self._lock = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._fd, self.state = self._open(state, damaged)
+        except BaseException as error:
+            os.close(self._lock)
+            if isinstance(error, BlockingIOError):
+                raise in_use from None
+            raise
+
+    def _open(self, state: State, damaged: type[RpcError]) -> tuple[int, State]:
+        fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            content = self._path.read_bytes()
+            state = _replayed(self._path, content, state, damaged)
+            os.ftruncate(fd, content.rfind(b"\n") + 1)
+            os.fsync(fd)
+            sync(self._path.parent)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd, state
+
+    def append(self, event: str, **change: Any) -> None:
+        """Make a change, for good once this returns.
+
+        Raises:
+            OSError: it was not made.
+        """
+        line = _line(event, change)
+        size = os.fstat(self._fd).st_size
+        try:
+            if os.write(self._fd, line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+            os.fsync(self._fd)
+        except OSError:
+            os.ftruncate(self._fd, size)
+            raise
+        self.state.apply(line)
+
+    def rewrite(self, state: State) -> None:
+        """Replace all lines by one that says what ``state`` says.
+
+        Raises:
+            OSError: the journal is as it was.
+        """
+        write_whole(self._path, _line("totals", {"state": state.totals()}))
+        state.lines = 1
+        self.state = state
+        os.close(self._fd)
+        self._fd = os.open(self._path, os.O_RDWR | os.O_APPEND)
+
+    def close(self) -> None:
+        """Let another process have it."""
+        os.close(self._fd)
+        os.close(self._lock)
+
+
+def _line(event: str, change: dict[str, Any]) -> bytes:
+    return json.dumps({"event": event} | change, separators=(",", ":")).encode() + b"\n"
