@@ -367,7 +367,6 @@ class Caller:
         """The link is ready. If the router knows nothing of us, settle what was under way."""
         if welcome.resumed:
             return
-        self._keeps = self._uplink.tells_delivered
         unsent = {part[16:36] for part in welcome.unsent}
         again = self._casts_again(welcome, unsent)
         old = {} if welcome.same_handle else self.calls
@@ -388,6 +387,7 @@ class Caller:
                 self._uplink.send(call.message)
             elif kind in _KEPT and key not in again:
                 # The router had it, and went before it said so to the one who waits.
+                self._keep(call.message)
                 self._uplink.send(with_flag(call.message, Flag.RESENT))
         self._not_accepted.clear()
         for part in welcome.unsent:
@@ -403,10 +403,13 @@ class Caller:
         """Casts and events that the router is to have again, by their former keys and in their order, each once.
 
         One that a full queue gave back may have been sent more than once, and waits here as well. Those that the router
-        had are offered to its next life only: in this one, or in another router, they are not lost.
+        had are offered to its next life only: in this one, or in another router, they are not lost. One that a consumer
+        has, or that was refused for good, is not among them, even if only the acknowledgement was lost.
         """
         waiting = [part for parts in self._refused.values() for part in parts.values()]
-        parts = [part for part in (*self._returned, *welcome.sent, *waiting) if part[5] in _KEPT]
+        # What was sent was kept if the router of then says what is delivered, whatever that of now does.
+        sent = [part for part in welcome.sent if not (self._keeps and self.keeping.has_ended(part))]
+        parts = [part for part in (*self._returned, *sent, *waiting) if part[5] in _KEPT]
         self._returned, self._refused, self._retry_at = [], {}, None
         kept = {part[16:36]: part for part in self.keeping}
         if welcome.next_life and welcome.same_handle:
@@ -417,9 +420,10 @@ class Caller:
                 parts.append(part if key in self.calls else without_flag(part, Flag.CONFIRM | Flag.MANDATORY))
         parts.sort(key=lambda part: part[28:36])
         again = {part[16:36]: self._ours(with_flag(part, Flag.RESENT)) for part in parts}
+        self._keeps = self._uplink.tells_delivered
         # Of the others nobody would tell us when to let them go.
-        still = [self._ours(kept[key]) for key in kept.keys() & unsent]
-        self.keeping.restart([*again.values(), *still] if self._keeps else [])
+        first = [self._ours(part) for part in welcome.unsent]
+        self.keeping.restart([*first, *again.values()] if self._keeps else [])
         return again
 
     def fail_all(self, error: CallError) -> None:

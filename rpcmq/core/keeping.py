@@ -30,8 +30,9 @@ class Keeping:
         self._parts: OrderedDict[bytes, bytes] = OrderedDict()
         #: Of all that is kept.
         self.size_bytes = 0
-        #: How many were let go although no consumer may have had them.
+        #: How many were let go although no consumer may have had them, and the last of them.
         self.let_go = 0
+        self._let_go_until = b""
 
     def __len__(self) -> int:
         return len(self._parts)
@@ -43,6 +44,15 @@ class Keeping:
         """The kept cast with ``key``."""
         return self._parts.get(key[12:])
 
+    def has_ended(self, part: bytes) -> bool:
+        """Whether ``part``, which went through :meth:`keep`, is one that the router has said need not be kept.
+
+        False also where that is not known any more, because it may have been let go.
+        """
+        if part[5] != _CAST or part[7] & _FANOUT:
+            return False
+        return part[28:36] not in self._parts and part[28:36] > self._let_go_until
+
     def keep(self, part: bytes) -> None:
         """``part`` is on its way. Only casts to one consumer are kept: a fanout is for those of its moment."""
         if part[5] != _CAST or part[7] & _FANOUT:
@@ -53,8 +63,10 @@ class Keeping:
         self._parts[sequence] = part
         self.size_bytes += size_of(part)
         while len(self._parts) > self._messages or self.size_bytes > self._size_bytes:
-            self.size_bytes -= size_of(self._parts.popitem(last=False)[1])
+            oldest, gone = self._parts.popitem(last=False)
+            self.size_bytes -= size_of(gone)
             self.let_go += 1
+            self._let_go_until = max(self._let_go_until, oldest)
 
     def forget(self, sequences: bytes | memoryview) -> None:
         """Keep those no longer whose sequences these are, each of 8 bytes.

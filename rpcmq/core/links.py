@@ -395,10 +395,10 @@ class LinkTable:
 
     def tick(self, now: float) -> list[Link]:
         """Look at each link's silence; returns those that are away for longer than the consumer grace."""
-        for link in self._away_since(now, self._away, self._settings.resume_seconds):
-            self.end(now, link, f"away for {now - link.since:.1f} s")
         if now >= self._next_look:
             self._look(now)
+        for link in self._away_since(now, self._away, self._settings.resume_seconds):
+            self.end(now, link, f"away for {now - link.since:.1f} s")
         return self._away_since(now, self._spared, self._settings.consumer_grace_seconds)
 
     def _away_since(self, now: float, links: OrderedDict[Link, None], seconds: float) -> list[Link]:

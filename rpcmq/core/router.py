@@ -182,15 +182,16 @@ class Router:
     def tick(self, now: float) -> None:
         """Do what is due."""
         self.dispatch.tick(now)
-        for link, held in self.dispatch.let_go(now):
-            # Looked at when they came, and acknowledged.
-            self._handle(now, link, held, self._handlers)
-        self.dispatch.let_gone()
         self.directory.tick(now)
+        # First of all who is silent: nothing of what follows is for them.
         for link in self.links.tick(now):
             link.lapsed = [c for c in link.consumers.values() if not c.stopping]
             for consumer in list(link.consumers.values()):
                 self._consumer_gone(now, consumer, "connection lost")
+        for link, held in self.dispatch.let_go(now):
+            # Looked at when they came, and acknowledged.
+            self._handle(now, link, held, self._handlers)
+        self.dispatch.let_gone()
         if self.log is not None:
             self.log.tick(now)
 

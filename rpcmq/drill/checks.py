@@ -21,6 +21,7 @@ LATE = ("late", "reply of", "reply for", "answers")
 #: Faults after which a process, or everybody if it is the router, may be late.
 _DISTURBING = ("stop", "cut", "hog", "delay", "kill", "reset", "fds")
 _SILENCING = ("stop", "cut", "delay")
+_DELAYING = (*_SILENCING, "hog", "fds")
 _NEVER = inf
 
 
@@ -157,6 +158,21 @@ class _Disturbance:
     end: float = _NEVER
 
 
+@dataclass(frozen=True)
+class _LostSession:
+    """A session that its router did not resume although it lived on.
+
+    Attributes:
+        begin: when the process was linked last before.
+        end: when it lost the connection.
+        after: when it began the next session.
+    """
+
+    begin: float
+    end: float
+    after: float
+
+
 @dataclass
 class _Return:
     """The router has come back: who has not had an answer since."""
@@ -183,6 +199,8 @@ class Checker:
         self._callers: dict[str, None] = {}
         #: Target -> the faults that disturb it.
         self._disturbed: defaultdict[str, list[_Disturbance]] = defaultdict(list)
+        #: Target -> when its connections were reset last.
+        self._reset: dict[str, float] = {}
         #: Target -> since when it is stopped.
         self._stopped: dict[str, float] = {}
         self._unresponsive: dict[str, float] = {}
@@ -194,6 +212,8 @@ class Checker:
         self._router_kills: list[float] = []
         #: Process -> (when, resumed) of each of its sessions.
         self._links: defaultdict[str, list[tuple[float, bool]]] = defaultdict(list)
+        #: Process -> its sessions that a router which lived on did not resume.
+        self._lost_sessions: defaultdict[str, list[_LostSession]] = defaultdict(list)
         self._counted: Counter[str] = Counter()
         self._has_counted = False
         #: Those that were told to go.
@@ -286,21 +306,33 @@ class Checker:
         """The doubled casts that docs/guarantees.md allows."""
         if work.verb == "call":
             return False
-        # The sender lost its session with a router that lived on: another consumer may get it again.
-        started_over = any(work.submitted_at < at and not resumed for at, resumed in self._links[work.caller])
-        starts = [at for at in self._router_starts if at > work.submitted_at]
-        if not starts:
-            return started_over and first[1] != event.process
         had = first[1]
         if had == event.process:
             return False
-        if had in self._dead or had in self._left:
+        if self._may_be_sent_again(work, first[0]):
+            return True
+        starts = [at for at in self._router_starts if at > work.submitted_at]
+        if starts and (had in self._dead or had in self._left):
             return True
         # After each start of the router the one that had it must have said so in time.
         window = self.bounds.recovery_window
         if any(self._is_disturbed(had, at, at + window, _SILENCING) for at in starts):
             return True
         return any(not any(at <= link <= at + window for link, _ in self._links[had]) for at in starts)
+
+    def _may_be_sent_again(self, work: _Work, started_at: float) -> bool:
+        """Whether its sender lost a session with a router that lived on before it can have been acknowledged.
+
+        That router may be the first that it was sent to, or the one after a restart.
+        """
+        for session in self._lost_sessions[work.caller]:
+            # Who heartbeats is told of what the router has.
+            since = max(started_at, session.begin)
+            until = since + self.bounds.heartbeat + self.bounds.recovery_window
+            is_told = until <= session.end and not self._is_disturbed(work.caller, since, until, _DELAYING)
+            if session.after > work.submitted_at and (not is_told or self._is_disturbed("router", since, until)):
+                return True
+        return False
 
     def _finish(self, event: Event) -> None:
         work = self._work(event)
@@ -377,6 +409,9 @@ class Checker:
         # Processes may be back before it was written down that the router is.
         this_life = self._router_kills[-1] if self._router_kills else -_NEVER
         started_over = bool(links) and links[-1][0] > this_life and not resumed
+        if started_over:
+            session = _LostSession(links[-1][0], event.at - (away or 0.0), event.at)
+            self._lost_sessions[event.process].append(session)
         # Its router may have missed it for longer than it has been without a connection.
         if (
             started_over
@@ -400,6 +435,9 @@ class Checker:
         excused = self._is_disturbed(target, event.at - promised, event.at, ("kill", "cut", "delay"))
         # A router that was stopped has heard nobody.
         excused |= self._is_disturbed("router", event.at - promised, event.at)
+        # One whose connection was reset, and that has not made another since, is away and not silent. The router may
+        # notice that only when it has something to send.
+        excused |= state == "away" and self._reset.get(target, -_NEVER) > self._last_link(target)
         if stopped is not None and not excused:
             # What was heard last may be as old as a heartbeat when the stop comes.
             early = promised - self.bounds.heartbeat - (event.at - stopped)
@@ -412,6 +450,10 @@ class Checker:
                 )
         if state == "unresponsive":
             self._unresponsive[target] = event.at
+
+    def _last_link(self, process: str) -> float:
+        links = self._links[process]
+        return links[-1][0] if links else -_NEVER
 
     def _was_given(self, event: Event) -> None:
         target, taken = event.id, event.fields["taken"]
@@ -430,6 +472,8 @@ class Checker:
             self._disturbed[target].append(_Disturbance(kind, event.at))
         if kind == "stop":
             self._stopped[target] = event.at
+        elif kind == "reset":
+            self._reset[target] = event.at
         elif kind == "leave":
             self._left.add(target)
         elif kind == "kill" and target != "router":
@@ -513,13 +557,8 @@ class Checker:
         # Its consumer had it, and went with it: the router that would have said so is no more.
         if any(at >= since for at in self._dead.values()):
             return True
-        # Its sender lost its session with a router that lived on, and left its casts to that.
-        before = since
-        for at, resumed in self._links[caller]:
-            if at > since and not resumed and not any(before <= start <= at for start in self._router_starts):
-                return True
-            before = at
-        return False
+        # Its sender lost its session with a router that lived on, and left its casts to that, until it was killed.
+        return any(since < session.after <= kill for session in self._lost_sessions[caller])
 
     def _are_accounted_for(self, unseen: list[str]) -> None:
         """Casts that nobody ran may be those that the router says it has dropped."""

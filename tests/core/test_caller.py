@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rpcmq.core.caller import Call, Caller
+from rpcmq.core.keeping import Keeping
 from rpcmq.core.uplink import Uplink, Welcome
 from rpcmq.errors import CallError, CallTimeout, LinkLost, NoConsumer, Outcome, Overloaded
 from rpcmq.wire import NO_TTL, Address, Flag, Kind, control, message, parse, payload_of, size_of
@@ -634,6 +635,59 @@ def test_casts_that_a_router_has_that_may_live_are_not_sent_twice(keeper, welcom
     keeper.acknowledge()
     assert next_life(keeper, **welcome) == []
     assert len(keeper.caller.keeping) == 0, "nobody would say when it is delivered"
+
+
+@pytest.mark.parametrize("boot", [5, 6], ids=["the same life", "the next life"])
+def test_a_cast_that_a_consumer_has_is_not_sent_again_though_its_acknowledgement_was_lost(keeper, boot):
+    """An ACK may come 5 s later than DELIVERED, and nobody may be left that would recognise the cast."""
+    parts = [keeper.cast(payload=b"%d" % number) for number in range(3)]
+    keeper.sent()
+    delivered(keeper, parts[1])
+    assert [payload_of(part) for part in next_life(keeper, boot=boot)] == [b"0", b"2"]
+    assert keeper.caller.casts_open == 2
+
+
+def test_one_that_was_refused_for_good_is_not_sent_again_though_its_acknowledgement_was_lost(keeper):
+    call = keeper.start(kind=Kind.CAST, flags=Flag.CONFIRM)
+    keeper.sent()
+    keeper.error(call.key, Outcome.OVERLOADED)
+    assert call.done
+    assert next_life(keeper) == [], "its sender was told that it did not run"
+
+
+def test_beyond_the_bounds_what_was_not_acknowledged_is_sent_again(keeper):
+    keeper.caller.keeping = Keeping(1, 10_000)
+    for number in range(3):
+        keeper.cast(payload=b"%d" % number)
+    keeper.sent()
+    assert [payload_of(part) for part in next_life(keeper)] == [b"0", b"1", b"2"]
+
+
+def test_fanouts_and_events_that_were_not_acknowledged_are_sent_again(keeper):
+    keeper.cast(flags=Flag.FANOUT)
+    keeper.caller.cast(message(Kind.PUBLISH, b"", key=keeper.uplink.next_key(), address=COMPUTE), COMPUTE)
+    keeper.sent()
+    assert kinds(next_life(keeper)) == [Kind.CAST, Kind.PUBLISH]
+
+
+def test_what_waited_for_a_router_that_tells_more_than_the_last_is_kept(process):
+    process.uplink.lost(1)
+    process.cast()
+    assert len(next_life(process)) == 1
+    assert len(process.caller.keeping) == 1
+    assert len(next_life(process, boot=7)) == 1, "it has not been acknowledged"
+    process.acknowledge()
+    assert len(next_life(process, boot=8)) == 1, "nor delivered"
+
+
+def test_what_is_sent_again_for_its_confirmation_is_kept(keeper):
+    keeper.start(kind=Kind.CAST, flags=Flag.CONFIRM)
+    keeper.sent()
+    keeper.acknowledge()
+    assert len(next_life(keeper, boot=5)) == 1, "the same life: it has not been confirmed"
+    assert len(next_life(keeper, boot=5)) == 1, "nor acknowledged"
+    keeper.acknowledge()
+    assert len(next_life(keeper, boot=6)) == 1
 
 
 def test_who_waits_for_the_confirmation_is_confirmed_by_the_next_life(keeper):

@@ -29,6 +29,21 @@ def test_what_is_delivered_is_kept_no_longer():
     assert keeping.get(parts[1][16:36]) is parts[1] and keeping.get(parts[0][16:36]) is None
 
 
+def test_it_says_what_need_not_be_sent_again_as_far_as_it_knows():
+    keeping = Keeping(2, 10_000)
+    parts = [cast(number) for number in range(1, 5)]
+    for part in parts[:2]:
+        keeping.keep(part)
+    keeping.forget(sequences(2))
+    assert [keeping.has_ended(part) for part in parts[:2]] == [False, True]
+    assert not keeping.has_ended(cast(2, flags=Flag.FANOUT)), "it was never kept"
+    for part in parts[2:]:
+        keeping.keep(part)
+    assert [keeping.has_ended(part) for part in parts] == [False, True, False, False], "the first was let go"
+    keeping.keep(cast(5))
+    assert [keeping.has_ended(part) for part in parts] == [False] * 4, "it knows nothing of those before one let go"
+
+
 @pytest.mark.parametrize(("kind", "flags"), [(Kind.CAST, Flag.FANOUT), (Kind.PUBLISH, 0), (Kind.REQUEST, 0)])
 def test_only_casts_to_one_consumer_are_kept(kind: Kind, flags: int):
     keeping = Keeping(10, 10_000)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from rpcmq.core.links import LinkState
 from rpcmq.testing.network import Call, Message, Network, Process
 from rpcmq.wire import Flag, Kind, with_flag
 from tests.core.tables import left_behind
@@ -58,6 +59,35 @@ def test_casts_sent_again_are_held_until_the_recovery_window_is_over(net: Networ
     assert payloads(node) == []
     net.advance(0.2)
     assert payloads(node) == [b"0", b"1", b"2"]
+
+
+def test_what_was_held_is_not_given_to_one_that_is_found_silent_at_the_same_time(net: Network):
+    api, node = net.process("api"), net.process("node")
+    api.cast("compute")
+    net.restart_router()
+    api.connect()
+    node.connect()
+    node.register("compute")
+    resend_all(api)
+    net.run()
+    net.router.tick(net.now + net.settings.unresponsive_seconds + 1)
+    link = net.link(node)
+    assert link.state is LinkState.UNRESPONSIVE
+    assert Kind.CAST not in [part[5] for part in link.outbox]
+    assert sum(1 for _ in net.router.dispatch.unsettled()) == 1
+
+
+def test_what_one_had_that_is_given_up_is_not_given_to_one_that_is_found_silent_at_the_same_time(make_net):
+    net = make_net(consumer_grace_seconds=100.0)
+    api, first, second = net.process("api"), net.process("first"), net.process("second")
+    first.register("compute")
+    api.request("compute", flags=Flag.IDEMPOTENT, ttl=90)
+    first.lose()
+    second.register("compute")
+    net.router.tick(net.now + net.settings.resume_seconds + 1)
+    link = net.link(second)
+    assert link.state is LinkState.UNRESPONSIVE
+    assert Kind.REQUEST not in [part[5] for part in link.outbox]
 
 
 def test_casts_that_a_consumer_had_are_dropped_and_the_others_delivered(net: Network):

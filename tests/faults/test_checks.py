@@ -71,6 +71,7 @@ WELL = [submit(0), start(0.1), finish(0.2), end(0.3)]
 CONFIRMED = [cast(0), accept(0.1), end(0.1), start(0.2), finish(0.3)]
 KILLED = [submit(0), start(0.1), fault(1, "kill", "s")]
 BACK = [fault(1, "kill", "router"), healed(2, "kill", "router")]
+LATER = [submit(2.6, "c-2"), start(2.7, id="c-2"), end(2.8, id="c-2")]
 
 HOLDS: dict[str, list[Line]] = {
     "a call": WELL,
@@ -93,6 +94,9 @@ HOLDS: dict[str, list[Line]] = {
     "recovery": [*WELL, *BACK, submit(2.5, "c-2"), start(2.6, id="c-2"), end(3.0, id="c-2")],
     "recovery of one who was done": [*WELL, (0.9, "c", What.DONE, "", {"left": 0}), *BACK, counted(99)],
     "a stop that is declared in time": [fault(1, "stop", "s"), declared(13.1, "unresponsive"), healed(14, "stop", "s")],
+    "a stop of one whose connection was gone before": [
+        linked(0, "s"), fault(0.9, "reset", "s"), fault(1, "stop", "s"), declared(1.1, "away"), healed(5, "stop", "s"),
+    ],
     "a stop seen by a router that was stopped itself": [
         fault(1, "stop", "router"), healed(9, "stop", "router"), fault(9, "stop", "s"), declared(13, "unresponsive"),
     ],
@@ -110,7 +114,7 @@ HOLDS: dict[str, list[Line]] = {
         cast(0), accept(0.1), end(0.1), fault(0.5, "kill", "s"), *BACK,
     ],
     "a cast in a router that is killed after its sender had lost the session in which it sent it": [
-        cast(0), accept(0.1), end(0.1), linked(0.9, "c", away=31), *BACK,
+        linked(0, "c"), cast(0), accept(0.1), end(0.1), linked(0.9, "c", away=31), *BACK,
     ],
     "a cast that the router dropped and said so": [
         cast(0), accept(0.1), end(0.1), (1.0, "router", What.SETTLE, "c-1", {"outcome": "link_lost"}),
@@ -124,7 +128,15 @@ HOLDS: dict[str, list[Line]] = {
         *CONFIRMED, linked(0, "s"), *BACK, linked(3.5, "s"), start(3.2, "s2"),
     ],
     "a cast run again after its sender lost its session": [
-        *CONFIRMED, linked(0, "c"), linked(40, "c", away=35.0), start(41, "s2"),
+        linked(0, "c"), *CONFIRMED, linked(37, "c", away=35.0), start(41, "s2"),
+    ],
+    "a cast run again after its sender lost its session with the router's next life": [
+        linked(0, "c"), *CONFIRMED, linked(0, "s"), *BACK, linked(2.5, "s"), linked(2.5, "c", away=1.5),
+        *LATER, fault(3, "cut", "c"), healed(40, "cut", "c"), linked(40, "c", away=0.1), start(41, "s2"),
+    ],
+    "a cast run again after its sender lost its session with a router that was stopped before": [
+        linked(0, "c"), *CONFIRMED, fault(1, "stop", "router"), healed(9, "stop", "router"),
+        linked(45, "c", away=35.0), start(46, "s2"),
     ],
     "a late answer that was counted": [submit(0), end(1, "timeout"), start(0.1), finish(2), counted(9, late_answers=1)],
     "a session that starts over after too long": [linked(0, "c"), linked(50, "c", away=31.0)],
@@ -148,6 +160,22 @@ BROKEN: dict[str, tuple[str, tuple[str, ...], list[Line]]] = {
     "a cast started twice by the same": ("started twice", ("c-1",), [*CONFIRMED, *BACK, start(3)]),
     "a cast started twice though its consumer was back in time": (
         "started twice", ("c-1",), [*CONFIRMED, linked(0, "s"), *BACK, linked(2.5, "s"), start(3.2, "s2")],
+    ),
+    "a cast started twice though its sender began anew with the router's next life only": (
+        "started twice", ("c-1",),
+        [linked(0, "c"), *CONFIRMED, linked(0, "s"), *BACK, linked(2.5, "s"), linked(2.5, "c", away=1.5),
+         start(4, "s2")],
+    ),
+    "a cast started twice though its sender had long been told when it lost its session": (
+        "started twice", ("c-1",),
+        [linked(0, "c"), *CONFIRMED, linked(60, "c", away=35.0), start(61, "s2")],
+    ),
+    "a cast started twice by the same after its sender lost its session": (
+        "started twice", ("c-1",), [linked(0, "c"), *CONFIRMED, linked(37, "c", away=35.0), start(41)],
+    ),
+    "a cast lost with a router's next life, in which its sender lost its session": (
+        "confirmed and lost", ("c-1",),
+        [linked(0, "c"), cast(0), accept(0.1), end(0.1), *BACK, linked(2.1, "c", away=1.5), linked(40, "c", away=31)],
     ),
     "a fanout started twice by one": (
         "started twice", ("c-1",), [cast(0, verb="fanout", confirm=False), start(0.2, "s1"), start(0.3, "s1")],
@@ -183,6 +211,15 @@ BROKEN: dict[str, tuple[str, tuple[str, ...], list[Line]]] = {
     ),
     "declared lost too early": (
         "declared too early", ("s",), [fault(1, "stop", "s"), declared(20, "away"), healed(21, "stop", "s")],
+    ),
+    "declared lost though it has replaced the connection that was reset": (
+        "declared too early", ("s",),
+        [fault(0.8, "reset", "s"), linked(0.9, "s"), fault(1, "stop", "s"), declared(1.1, "away"),
+         healed(5, "stop", "s")],
+    ),
+    "declared unresponsive too early though its connection was reset": (
+        "declared too early", ("s",),
+        [fault(0.9, "reset", "s"), fault(1, "stop", "s"), declared(1.1, "unresponsive"), healed(5, "stop", "s")],
     ),
     "sent to one that is unresponsive": (
         "sent to a silent process", ("c-1", "s"),

@@ -26,6 +26,10 @@ FOUND = {
     17: "a new process got the handle of one that was still to come back to a restarted router",
     144: "an answer that died with its session was counted by nobody",
     267: "an answer to a caller that never came back was counted by nobody",
+    105159: "the check took one whose connection had been reset, and that was stopped then, for one that was silent",
+    108914: "a cast was sent again by a sender that had been told that a consumer had it, and had only lost the ACK",
+    100660: "the check knew no sender that loses its session with the router that a killed one was followed by",
+    109343: "both of the last two",
 }
 
 
