@@ -34,8 +34,6 @@ _LOST_SECONDS = 20.0
 #: An attempt to connect may take so long (seconds).
 _CONNECT_SECONDS = 5.0
 _RECONNECT_MAX = 2.0
-#: After so many steps the router's tables are looked at as a whole.
-_LOOK_EACH = 8
 #: So often (5 s each) it is looked whether all is at rest, in the end.
 _MAX_ROUNDS = 120
 _TOPICS = ("compute", "network")
@@ -295,7 +293,6 @@ class Simulation:
         self.net.on_sent, self.net.on_router = self._sent, self._new_router
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._number = count()
-        self._steps = 0
         #: Identity -> whether the router believes that it answers.
         self._answers: dict[str, bool] = {}
         #: Place -> the process that is there now, and all that live.
@@ -368,9 +365,8 @@ class Simulation:
             self.net.advance(max(0.0, at - self.net.now))
             action()
             self.net.run()
-            self._steps += 1
             self._look()
-            if self._steps % _LOOK_EACH == 0 and self.net.is_router_up:
+            if self.net.is_router_up:
                 check_router(self.net.router)
         self.net.advance(max(0.0, end - self.net.now))
         self._look()
