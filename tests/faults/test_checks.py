@@ -125,7 +125,7 @@ HOLDS: dict[str, list[Line]] = {
         *CONFIRMED, fault(0.5, "kill", "s"), *BACK, start(3, "s2"),
     ],
     "a cast run again after its consumer came back too late": [
-        *CONFIRMED, linked(0, "s"), *BACK, linked(3.5, "s"), start(3.2, "s2"),
+        *CONFIRMED, linked(0, "s"), *BACK, start(4.7, "s2"), linked(5.0, "s"),
     ],
     "a cast run again after its sender lost its session": [
         linked(0, "c"), *CONFIRMED, linked(37, "c", away=35.0), start(41, "s2"),
