@@ -195,6 +195,8 @@ class Drill:
             settings = dict(self.topology.router)
             if self._log is not None:
                 settings["dispatch_log_directory"] = str(self._log)
+                # An idle router has no file open for long, so that descriptors can be counted.
+                settings.setdefault("dispatch_log_segment_seconds", 2)
             self.router = RouterProcess(file=self.topology.router_config, **settings)
             services = [self.add(f"s{n}", "service") for n in range(self.topology.services)]
             services += [self.add(f"e{n}", "subscriber") for n in range(self.topology.subscribers)]
