@@ -16,6 +16,7 @@ from rpcmq.cli.output import Output, add_row, print_json, table
 from rpcmq.cli.text import plain
 from rpcmq.core.rights import ALL_VERBS, EVERYTHING, Key, Right
 from rpcmq.errors import ConfigError, UsageError
+from rpcmq.payload.format import Format, accept_mask, accept_names
 from rpcmq.server.keyring import AUTHORIZED, ROUTER_KEY, Keyring, read_authorised, summary, to_toml
 from rpcmq.transport.curve import check_libzmq, is_key, new_pair
 from rpcmq.transport.key_files import KeyFile, check_folder, is_name, read_key_file, write_private
@@ -121,6 +122,7 @@ def _make_client(
     until: datetime | None,
     identities: tuple[str, ...],
     out: Path | None = None,
+    formats: int | None = None,
 ) -> Path:
     public, secret = new_pair()
     path = out or folder / f"{name}.key"
@@ -129,7 +131,7 @@ def _make_client(
     comment = "Whoever has this file may connect as this key: RPCMQ_KEY_FILE or key_file=. Keep it secret."
     write_private(path, KeyFile(public, secret, name, router).text(comment))
     expires = until.isoformat() if until is not None else ""
-    _write_authorised(folder, Key(name, public, rights, identities, owner, expires), until)
+    _write_authorised(folder, Key(name, public, rights, identities, owner, expires, formats=formats), until)
     return path
 
 
@@ -157,6 +159,20 @@ def _right(text: str) -> Right:
     return Right(frozenset(names), patterns, tuple(exchanges.split(",")) if slash else ("",))
 
 
+def _formats(names: tuple[str, ...]) -> int | None:
+    """The mask of what is named; None, which is all, if nothing is."""
+    if not names:
+        return None
+    try:
+        mask = accept_mask(names)
+    except UsageError as error:
+        raise UsageError(f"--format: {error}") from None
+    if not mask & Format.JSON.bit:
+        text = "json must be among them; it runs nothing, and errors travel in it"
+        raise UsageError(f"--format {', '.join(names)}: {text}")
+    return mask
+
+
 def _until(text: str | None) -> datetime | None:
     if text is None:
         return None
@@ -174,6 +190,13 @@ def _until(text: str | None) -> datetime | None:
 @_folder_option
 @click.option("--allow", metavar="VERBS:TOPICS", multiple=True, help="A right; may be given again.  [default: all]")
 @click.option("--identity", metavar="PATTERN", multiple=True, help="An identity that its processes may have.")
+@click.option(
+    "--format",
+    "formats",
+    metavar="FORMAT",
+    multiple=True,
+    help="What its payloads may be: json, pickle, dill; may be given again.  [default: all]",
+)
 @click.option("--owner", metavar="TEXT", default="", help="Whom to ask about it.")
 @click.option("--expires", metavar="WHEN", help="Days as 90d, or a date as 2027-01-31.")
 @click.option("--out", metavar="FILE", help="Where its secret key goes.  [default: NAME.key in the folder of keys]")
@@ -186,6 +209,7 @@ def add_command(
     folder: str,
     allow: tuple[str, ...],
     identity: tuple[str, ...],
+    formats: tuple[str, ...],
     owner: str,
     expires: str | None,
     out: str | None,
@@ -196,6 +220,7 @@ def add_command(
     \b
     rpcmq keys add node-7 --allow serve:compute,compute.node-7 --allow publish:events.#
     rpcmq keys add api --allow 'call,cast:compute.#' --allow 'call:nova/#' --expires 90d
+    rpcmq keys add web --allow call:image --format json
     """
     if not is_name(name):
         raise UsageError(f"{name!r} is no name of a key: expected up to 64 letters, digits, '.', '_' and '-'")
@@ -203,14 +228,15 @@ def add_command(
     router = read_key_file(root / ROUTER_KEY, client=False)
     rights = tuple(map(_right, allow)) or (EVERYTHING,)
     until = _until(expires)
+    mask = _formats(formats)
     path: Path | None = None
     if public is not None:
         if not is_key(public):
             raise UsageError(f"--public {public!r} is no key; a key has 40 characters of Z85")
         moment = until.isoformat() if until is not None else ""
-        _write_authorised(root, Key(name, public, rights, identity, owner, moment), until)
+        _write_authorised(root, Key(name, public, rights, identity, owner, moment, formats=mask), until)
     else:
-        path = _make_client(root, router.public, name, rights, owner, until, identity, Path(out) if out else None)
+        path = _make_client(root, router.public, name, rights, owner, until, identity, Path(out) if out else None, mask)
     if state.json:
         print_json({"name": name, "key_file": str(path) if path else None, "router": router.public})
     elif path is not None:
@@ -255,11 +281,12 @@ def list_command(state: State, folder: str) -> None:
         print_json({"keys": rows, "problems": problems})
     else:
         output = Output()
-        made = table("Keys", "name", "owner", "expires", "may", "identities", "public")
+        made = table("Keys", "name", "owner", "expires", "may", "formats", "identities", "public")
         for row in rows:
             late = "expired " if row["expired"] else ""
             identities = ", ".join(row["identities"])
-            cells = (row["name"], row["owner"], late + row["expires"], row["may"], identities, row["public"])
+            formats = "all" if row["formats"] is None else ", ".join(row["formats"])
+            cells = (row["name"], row["owner"], late + row["expires"], row["may"], formats, identities, row["public"])
             add_row(made, cells, "red" if late else "")
         output.print(made)
         for problem in problems:
@@ -279,6 +306,7 @@ def _listed(folder: str) -> tuple[list[dict[str, Any]], list[str]]:
             "expires": known.key.expires,
             "expired": not known.is_valid(now),
             "identities": list(known.key.identities),
+            "formats": list(accept_names(known.key.formats)) if known.key.formats is not None else None,
             "may": summary(known.key),
         }
         for known in found

@@ -234,9 +234,19 @@ class Client:
         self._cast(ctx, topic, msg, flags, confirm, ttl, timeout, traceparent)
 
     def fanout_cast(
-        self, ctx: Any, topic: Target, msg: Mapping[str, Any], *, confirm: bool = False, timeout: float | None = None
+        self,
+        ctx: Any,
+        topic: Target,
+        msg: Mapping[str, Any],
+        *,
+        confirm: bool = False,
+        timeout: float | None = None,
+        traceparent: str | None = None,
     ) -> int | None:
         """Tell all consumers of ``topic``; no answer.
+
+        Args:
+            ctx, topic, msg, confirm, timeout, traceparent: as for :meth:`cast`.
 
         Returns:
             With ``confirm``: how many consumers the router sends it to.
@@ -244,7 +254,7 @@ class Client:
         Raises:
             As :meth:`cast`.
         """
-        return self._cast(ctx, topic, msg, Flag.FANOUT, confirm, None, timeout)
+        return self._cast(ctx, topic, msg, Flag.FANOUT, confirm, None, timeout, traceparent)
 
     def multicall(self, ctx: Any, topic: Target, msg: Mapping[str, Any], timeout: float | None = None) -> Iterator[Any]:
         """Ask one consumer and iterate over what its generator yields, as it is yielded.

@@ -14,8 +14,10 @@ from typing import Any
 
 from rpcmq.drill.history import Event, What
 
-__all__ = ["LATE", "Bounds", "Checker", "Verdict", "Violation", "check"]
+__all__ = ["LATE", "LOOK_SECONDS", "Bounds", "Checker", "Verdict", "Violation", "check"]
 
+#: How often a router in a process of its own is asked what it thinks of its consumers (seconds).
+LOOK_SECONDS = 0.2
 #: What the router's counters of answers that nobody got begin with.
 LATE = ("late", "reply of", "reply for", "answers")
 #: Faults after which a process, or everybody if it is the router, may be late.
@@ -205,6 +207,10 @@ class Checker:
         self._stopped: dict[str, float] = {}
         self._unresponsive: dict[str, float] = {}
         self._taken: dict[str, int] = {}
+        #: Target -> when the router was last seen to call it unresponsive, and what was sent to it soon after.
+        self._seen_silent: dict[str, tuple[float, list[str]]] = {}
+        #: Id -> to whom it was sent, and at which attempt.
+        self._dispatched: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
         #: (when, id) of what ran in a process that was killed.
         self._hit: list[tuple[float, str, str]] = []
         self._returns: list[_Return] = []
@@ -270,7 +276,13 @@ class Checker:
 
     def _dispatch(self, event: Event) -> None:
         to = event.fields["to"]
-        if to in self._unresponsive:
+        self._dispatched[event.id].append((to, event.fields["attempt"]))
+        if to in self._seen_silent:
+            # How it is between two looks is known at the second; and what is sent during that one may be right.
+            seen_at, ids = self._seen_silent[to]
+            if event.at < seen_at + LOOK_SECONDS:
+                ids.append(event.id)
+        elif to in self._unresponsive:
             since = event.at - self._unresponsive[to]
             self._violated(
                 "sent to a silent process",
@@ -429,6 +441,7 @@ class Checker:
         if state == "answering":
             self._unresponsive.pop(target, None)
             self._taken.pop(target, None)
+            self._seen_silent.pop(target, None)
             return
         stopped = self._stopped.get(target)
         promised = self.bounds.lost if state in ("away", "ended") else self.bounds.unresponsive
@@ -465,6 +478,14 @@ class Checker:
                 target,
             )
             self._taken[target] = taken
+        seen_at, sent = self._seen_silent.get(target, (-_NEVER, []))
+        if event.at - seen_at < LOOK_SECONDS:
+            return  # another of its topics, at the same look
+        # It cannot have answered and be called unresponsive again so soon.
+        for id in sent if event.at - seen_at < self.bounds.unresponsive else ():
+            text = f"{id} was sent to {target} after {seen_at:.3f}, when it was unresponsive and stayed so"
+            self._violated("sent to a silent process", text, id, target)
+        self._seen_silent[target] = event.at, []
 
     def _fault(self, event: Event) -> None:
         kind, target = event.id, event.fields.get("target", "")
@@ -484,6 +505,7 @@ class Checker:
             self._returns = []
             self._unresponsive.clear()
             self._taken.clear()
+            self._seen_silent.clear()
 
     def _healed(self, event: Event) -> None:
         kind, target = event.id, event.fields.get("target", "")
@@ -526,6 +548,8 @@ class Checker:
                 self._violated("never ended", f"{work.verb} {id} of {work.caller} has never ended", id)
             if work.verb == "cast" and not work.starts:
                 self._nobody_ran(id, work, unseen)
+            if "dispatches" in self._counted:
+                self._was_dispatched(id, work)
         self._are_accounted_for(unseen)
         for at, process, id in self._hit:
             self._is_told(at, process, id)
@@ -548,6 +572,23 @@ class Checker:
             return
         else:
             unseen.append(id)
+
+    def _was_dispatched(self, id: str, work: _Work) -> None:
+        """The router's log, which is complete of its last life, has each dispatch but those that were taken back."""
+        since = work.submitted_at
+        if any(at > since for at in self._router_kills) or self._is_disturbed("router", since, self._now):
+            return
+        sent = self._dispatched.get(id, [])
+        for at, process, attempt in work.starts:
+            if (process, attempt) in sent or any(later > attempt for _, later in sent):
+                continue
+            # Of one that was gone for a while it may have been taken back, and then the log has what came of it after.
+            is_steady = process not in self._dead and process not in self._left
+            is_steady &= not self._is_disturbed(process, since, self._now)
+            if is_steady and not any(link > since for link, _ in self._links[process]):
+                others = ", ".join(to for to, _ in sent) or "nobody"
+                text = f"{id} was started by {process} at {at:.3f}; the router has sent it to {others}"
+                self._violated("not dispatched", text, id, process)
 
     def _may_be_lost(self, work: _Work, since: float, kill: float) -> bool:
         """Whether a cast that a killed router had is one that its sender did not have to offer again."""

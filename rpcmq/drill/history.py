@@ -33,7 +33,7 @@ class What(StrEnum):
     SUBMIT = "submit"
     #: The router has confirmed a cast [consumers].
     ACCEPT = "accept"
-    #: The router has sent it to a consumer [to, attempt].
+    #: The router has sent it to a consumer [to, attempt]. Of a real router written at the end, from its dispatch log.
     DISPATCH = "dispatch"
     #: A handler begins [topic, attempt].
     START = "start"

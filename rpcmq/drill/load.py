@@ -22,6 +22,7 @@ from gevent.event import Event as Flag
 
 import rpcmq
 from rpcmq.client.request import current_request
+from rpcmq.drill.dispatches import traceparent_of
 from rpcmq.drill.history import Recorder, What
 from rpcmq.drill.topology import Topology
 from rpcmq.errors import CallTimeout, LinkLost, NoConsumer, Overloaded, RemoteError, RpcError
@@ -154,14 +155,14 @@ class _Caller:
         if verb == "call":
             fields["timeout"] = topology.timeout
         self._recorder.write(What.SUBMIT, id, **fields)
-        of = None
+        of, trace = None, traceparent_of(id)
         try:
             if verb == "call":
-                of = self._client.call(None, TOPIC, message, topology.timeout, idempotent=idempotent)
+                of = self._client.call(None, TOPIC, message, topology.timeout, idempotent=idempotent, traceparent=trace)
             elif verb == "cast":
-                self._client.cast(None, TOPIC, message, confirm=confirm, timeout=topology.timeout)
+                self._client.cast(None, TOPIC, message, confirm=confirm, timeout=topology.timeout, traceparent=trace)
             elif verb == "fanout":
-                self._client.fanout_cast(None, TOPIC, message, timeout=topology.timeout)
+                self._client.fanout_cast(None, TOPIC, message, timeout=topology.timeout, traceparent=trace)
             else:
                 self._client.publish(None, f"{TOPIC}.event", id)
         except RpcError as error:
@@ -293,7 +294,7 @@ def _come_and_go(options: Options, recorder: Recorder) -> None:
             id = f"{options.name}-{number}"
             args = {"id": id, "topic": TOPIC, "seconds": 0.0, "fails": False, "hogs": False, "text": ""}
             recorder.write(What.SUBMIT, id, verb="call", topic=TOPIC, timeout=30.0)
-            of = client.call(None, TOPIC, {"method": "work", "args": args}, 30.0)
+            of = client.call(None, TOPIC, {"method": "work", "args": args}, 30.0, traceparent=traceparent_of(id))
             recorder.write(What.END, id, outcome="ok", of=of)
             if number % 4 == 0:
                 client.subscribe(f"{TOPIC}.{number}.#", lambda ctx, topic, payload: None)

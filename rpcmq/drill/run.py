@@ -30,20 +30,21 @@ import gevent
 from gevent.lock import BoundedSemaphore
 
 import rpcmq
-from rpcmq.config import load_router_config
-from rpcmq.drill.checks import Bounds, Verdict, Violation, check
-from rpcmq.drill.history import Recorder, What, merged
+from rpcmq.config import RouterConfig, load_router_config
+from rpcmq.drill.checks import LOOK_SECONDS, Bounds, Verdict, Violation, check
+from rpcmq.drill.dispatches import events_of, read_log, traceparent_of
+from rpcmq.drill.history import Recorder, What, line_of, merged
 from rpcmq.drill.load import TOPIC, Options, outcome_of
 from rpcmq.drill.proxy import FaultProxy
 from rpcmq.drill.topology import Topology
 from rpcmq.errors import RpcError
+from rpcmq.latency.record import SpoolError
 from rpcmq.testing import eventually
 from rpcmq.testing.processes import Program, RouterProcess
 
-__all__ = ["Drill", "Place", "Result", "bounds_of", "cpu_seconds", "open_files", "rss_bytes"]
+__all__ = ["Drill", "Place", "Result", "bounds_of", "config_of", "cpu_seconds", "open_files", "rss_bytes"]
 
-#: How often the router is asked what it thinks of its consumers (seconds), and how long it may take to say so.
-_LOOK_EACH = 0.2
+#: How long the router may take to say what it thinks of its consumers (seconds).
 _LOOK_TIMEOUT = 2.0
 #: How long a process may take to start, to end, and the last casts to be run (seconds).
 _START_SECONDS = 60.0
@@ -112,11 +113,16 @@ class Result:
         }
 
 
-def bounds_of(settings: Mapping[str, Any], file: str = "") -> Bounds:
-    """What a router with these settings promises."""
+def config_of(settings: Mapping[str, Any], file: str = "") -> RouterConfig:
+    """What a router with these settings goes by."""
     keys = {name.replace("_", ".", 1) if not name.startswith("dispatch") else name: v for name, v in settings.items()}
     keys = {k.replace("dispatch_log_", "dispatch_log."): v for k, v in keys.items()}
-    config = load_router_config(file or None, {}, keys)
+    return load_router_config(file or None, {}, keys)
+
+
+def bounds_of(settings: Mapping[str, Any], file: str = "") -> Bounds:
+    """What a router with these settings promises."""
+    config = config_of(settings, file)
     link = config.link
     return Bounds(
         told=1.0 if link.consumer_grace_seconds <= 0.5 else link.consumer_grace_seconds + 0.5,
@@ -162,9 +168,12 @@ class Drill:
         self.seed = seed
         self.rng = Random(seed)
         self.bounds = bounds_of(topology.router, topology.router_config)
+        config = config_of(topology.router, topology.router_config)
         self._folder = folder or Path(tempfile.mkdtemp(prefix="rpcmq-drill-"))
         self._keeps_folder = folder is not None
         self._folder.mkdir(parents=True, exist_ok=True)
+        #: Where the router writes its dispatch log; None: somewhere of its own, and somebody else may take it away.
+        self._log = None if config.dispatch_log.directory else self._folder / "dispatch-log"
         self.recorder = Recorder(self._folder / "drill.history", "drill")
         self.places: dict[str, Place] = {}
         self.proxies: dict[str, FaultProxy] = {}
@@ -183,7 +192,12 @@ class Drill:
 
     def __enter__(self) -> Self:
         try:
-            self.router = RouterProcess(file=self.topology.router_config, **self.topology.router)
+            settings = dict(self.topology.router)
+            if self._log is not None:
+                settings["dispatch_log_directory"] = str(self._log)
+                # An idle router has no file open for long, so that descriptors can be counted.
+                settings.setdefault("dispatch_log_segment_seconds", 2)
+            self.router = RouterProcess(file=self.topology.router_config, **settings)
             services = [self.add(f"s{n}", "service") for n in range(self.topology.services)]
             services += [self.add(f"e{n}", "subscriber") for n in range(self.topology.subscribers)]
             self.expect_ready(services)
@@ -344,7 +358,8 @@ class Drill:
         timeout = seconds + 30.0
         self.recorder.write(What.SUBMIT, id, verb="call", topic=TOPIC, timeout=timeout)
         try:
-            of = self._client.call(None, f"{TOPIC}.{place.name}", {"method": "work", "args": args}, timeout)
+            message = {"method": "work", "args": args}
+            of = self._client.call(None, f"{TOPIC}.{place.name}", message, timeout, traceparent=traceparent_of(id))
         except RpcError as error:
             self.recorder.write(What.END, id, outcome=outcome_of(error), text=str(error)[:200])
         else:
@@ -369,7 +384,7 @@ class Drill:
     def _observe(self) -> None:
         """Write down what the router thinks of its consumers, and how much it gives them."""
         while True:
-            gevent.sleep(_LOOK_EACH)
+            gevent.sleep(LOOK_SECONDS)
             try:
                 topics = self.router.view("topics", _LOOK_TIMEOUT)["topics"]
             except OSError:
@@ -381,11 +396,12 @@ class Drill:
         place = self.places.get(row["identity"])
         if place is None:
             return
+        # First: it says that what the next line declares was seen from outside, and when.
+        if row["state"] == "unresponsive":
+            self.recorder.write(What.TAKEN, place.life, taken=row["in_flight"] + row["settled"])
         if self._states.get(place.life, "answering") != row["state"]:
             self._states[place.life] = row["state"]
             self.recorder.write(What.DECLARED, place.life, state=row["state"])
-        if row["state"] == "unresponsive":
-            self.recorder.write(What.TAKEN, place.life, taken=row["in_flight"] + row["settled"])
 
     def _count_router(self) -> None:
         try:
@@ -437,9 +453,25 @@ class Drill:
         self.router.signal(signal.SIGTERM)
         if (code := self.router.wait(_STOP_SECONDS)) != 0:
             self._problem("router", f"it ended with {code}: {self.router.said()[-500:]}")
+        self._write_dispatches()
         verdict = check(merged(self.histories), self.bounds)
         verdict.violations += self._problems
         return Result(self.seed, seconds, verdict, dict(self.faults), dict(figures or {}))
+
+    def _write_dispatches(self) -> None:
+        """Add to the history what the router that has ended, and those that were killed before, say they have sent."""
+        if self._log is None:
+            return
+        try:
+            log = read_log(self._log)
+        except (OSError, SpoolError) as error:
+            self._problem("dispatch log", str(error))
+            return
+        events = list(events_of(log.dispatches, merged(self.histories)))
+        with open(self._folder / "dispatches.history", "ab") as file:
+            file.writelines(map(line_of, events))
+        if log.is_complete:
+            self.recorder.write(What.COUNTED, dispatches=len(events))
 
     def end_load(self) -> None:
         """Nobody sends anything new; returns when all have had their answers."""

@@ -175,8 +175,9 @@ def churn(seed: int, connects: int, processes: int = 2) -> Result:
         eventually(lambda: open_files(router.pid) <= files, 30.0, "descriptors that nobody uses any more")
         figures = {
             "connects": connects,
-            "links_left": router.varz()["links"] - 1,
+            # Before the next look.
             "files_left": open_files(router.pid) - files,
+            "links_left": router.varz()["links"] - 1,
             "rss_growth_percent": round((rss_bytes(router.pid) / rss - 1) * 100, 1),
         }
         return drill.finish(figures)

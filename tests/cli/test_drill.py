@@ -23,8 +23,8 @@ def test_a_drill(invoke, tmp_path: Path):
     row = json.loads(ended.stdout)
     assert (ended.returncode, row["violations"]) == (0, [])
     assert row["seed"] == 11 and row["faults"]["kill"] in (1, 2) and row["submitted"]["call"] > 0
-    # The drill itself, a caller, and each life of the service.
-    assert len(list((tmp_path / "kept").glob("*.history"))) == 3 + row["faults"]["kill"]
+    # The drill itself, the router, a caller, and each life of the service.
+    assert len(list((tmp_path / "kept").glob("*.history"))) == 4 + row["faults"]["kill"]
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,18 @@ def test_a_key_made_elsewhere_is_only_authorised(made: Path, invoke: Invoke) -> 
     assert not (made / "far.key").exists()
 
 
+def test_the_formats_that_a_key_may_send(made: Path, invoke: Invoke) -> None:
+    assert add(invoke, made, "web", "--format", "json", "--format", "pickle").returncode == 0
+    assert add(invoke, made, "far", "--public", new_pair()[0], "--format", "json").returncode == 0
+    rows = listed(invoke, made)
+    assert {name: row["formats"] for name, row in rows.items()} == {
+        "client": None, "web": ["json", "pickle"], "far": ["json"],
+    }  # fmt: skip
+    assert 'formats = ["json", "pickle"]' in (made / "authorized" / "web.toml").read_text()
+    assert "formats" not in (made / "authorized" / "client.toml").read_text()
+    assert "json, pickle" in " ".join(invoke("keys", "list", "--keys", str(made)).stdout.split())
+
+
 def test_a_key_made_where_it_is_used(made: Path, daemon: Daemon, invoke: Invoke, tmp_path: Path) -> None:
     router = read_key_file(made / "router.key", client=False).public
     file = tmp_path / "far.key"
@@ -127,6 +139,8 @@ def test_a_key_made_where_it_is_used(made: Path, daemon: Daemon, invoke: Invoke,
         (("x", "--allow", "call:a..b"), "none empty"),
         (("x", "--expires", "soon"), "--expires 'soon'"),
         (("x", "--public", "abc"), "--public 'abc'"),
+        (("x", "--format", "xml"), "--format: unknown payload format 'xml'"),
+        (("x", "--format", "pickle"), "--format pickle: json must be among them"),
     ],
 )
 def test_a_key_that_cannot_be_is_refused(made: Path, invoke: Invoke, arguments: Any, expected: str) -> None:

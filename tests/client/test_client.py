@@ -222,6 +222,22 @@ def test_a_trace_context_is_passed_on_by_nested_calls(client, connect, serve):
     assert traces == [trace.encode()]
 
 
+@pytest.mark.parametrize("verb", ["cast", "fanout_cast"])
+def test_casts_take_a_trace_context(client, serve, verb):
+    traces: list[bytes] = []
+
+    class Traced:
+        def note(self, ctx: Any) -> None:
+            request = rpcmq.current_request()
+            assert request is not None
+            traces.append(request.trace)
+
+    serve(Traced())
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    getattr(client, verb)(None, "compute", message("note"), traceparent=trace)
+    eventually(lambda: traces == [trace.encode()])
+
+
 # --- cast ---------------------------------------------------------------------------------------
 
 
