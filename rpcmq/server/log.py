@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import sys
 from collections import Counter
 from datetime import UTC, datetime
+from time import monotonic
 from types import TracebackType
 from typing import Any, TextIO
 
@@ -22,6 +24,7 @@ OFFENCES = 5
 _IDENTITIES = 1000
 _OTHERS = "(others)"
 
+_MINUTE = 60.0
 _LEVELS = dict.fromkeys(("offence", "denied", "key file", "link unresponsive"), logging.WARNING)
 #: What a peer can do without end.
 _LIMITED = ("offence", "denied")
@@ -121,14 +124,25 @@ class NoteLog:
 def log_hub_errors(log: logging.Logger) -> Counter[str]:
     """Log what nobody catches in this thread's hub, rather than have gevent print it.
 
+    That there are no more files to be had is no error of ours: a connection waits until there are. It is said once a
+    minute.
+
     Returns:
-        A counter of such errors by type, which grows as they happen.
+        A counter of the errors by type, which grows as they happen.
     """
     errors: Counter[str] = Counter()
+    silent_until = 0.0
 
     def print_exception(
         context: object, kind: type[BaseException], error: BaseException, traceback: TracebackType | None
     ) -> None:
+        nonlocal silent_until
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            if monotonic() >= silent_until:
+                silent_until = monotonic() + _MINUTE
+                text = f"a connection has to wait: {error.strerror}; raise LimitNOFILE= (or ulimit -n)"
+                log_event(log, logging.WARNING, "no more files", text)
+            return
         errors[kind.__qualname__] += 1
         fields = {"context": repr(context)}
         log.error(

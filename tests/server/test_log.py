@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import logging
+import os
 from collections.abc import Iterator
 
 import gevent
@@ -126,3 +128,19 @@ def test_an_error_that_nobody_catches_is_logged_and_counted(log: logging.Logger)
     records = [json.loads(line) for line in lines(stream)]
     assert [record["event"] for record in records] == ["internal error"] * 2
     assert "KeyError: 'x'" in records[0]["exception"] and "callback" in records[1]["context"]
+
+
+def test_that_no_more_files_can_be_had_is_no_internal_error_and_said_once(log: logging.Logger) -> None:
+    stream = io.StringIO()
+    start_logging("text", "info", stream)
+    hub = get_hub()
+    errors = log_hub_errors(log)
+    try:
+        for number in (errno.EMFILE, errno.ENFILE, errno.EMFILE):
+            error = OSError(number, os.strerror(number))
+            hub.handle_error("the HTTP views", type(error), error, None)
+    finally:
+        del hub.__dict__["print_exception"]
+    assert not errors
+    [line] = lines(stream)
+    assert line.endswith("WARNING a connection has to wait: Too many open files; raise LimitNOFILE= (or ulimit -n)")
