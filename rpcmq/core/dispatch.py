@@ -39,6 +39,7 @@ _unpack_reply = Struct(">5xB3xBxBI20sI").unpack_from
 _CAST, _FAULT, _ITEM = int(Kind.CAST), int(Kind.FAULT), int(Kind.ITEM)
 _DELIVERIES = (int(Kind.REQUEST), _CAST)
 _ANSWERS = (int(Kind.REPLY), _FAULT, int(Kind.END))
+_IDEMPOTENT = Flag.IDEMPOTENT
 _OK, _REMOTE_ERROR, _PROTOCOL = int(Outcome.OK), int(Outcome.REMOTE_ERROR), int(Outcome.PROTOCOL)
 #: A message that waited for less is not given a new header: its ttl is as good as right (seconds).
 _NO_TIME = 0.001
@@ -374,11 +375,13 @@ class Dispatch(Tracking):
         It runs what it has, whatever becomes of this router, and the senders of casts need not keep those. Idempotent
         ones are kept until they have ended: they may go to another process if this one is lost.
         """
+        in_flight = {tag: consumer.in_flight for tag, consumer in link.consumers.items() if consumer.in_flight}
+        if not in_flight:
+            return
         for part in parts:
-            if part[5] == _CAST and not part[7] & Flag.IDEMPOTENT:
-                consumer = link.consumers.get(part[11])
-                pending = consumer.in_flight.get(part[16:36]) if consumer is not None else None
-                if pending is not None and pending.kept:
+            if part[5] == _CAST and part[11] in in_flight:
+                pending = in_flight[part[11]].get(part[16:36])
+                if pending is not None and pending.kept and not part[7] & _IDEMPOTENT:
                     self.receipts.note(now, pending)
 
     def reply(self, now: float, link: Link, part: bytes) -> None:

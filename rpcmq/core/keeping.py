@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from operator import itemgetter
+from struct import Struct
 
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import Flag, Kind, size_of
@@ -13,6 +14,9 @@ __all__ = ["Keeping"]
 
 _CAST, _FANOUT = int(Kind.CAST), Flag.FANOUT
 _SEQUENCE_BYTES = 8
+_sequences_in = Struct("8s").iter_unpack
+#: Finding the oldest costs the more the more have gone before it: so many are let go at once, one in so many.
+_LET_GO = 100
 _sequence_of = itemgetter(slice(28, 36))
 
 
@@ -27,7 +31,7 @@ class Keeping:
     def __init__(self, messages: int, size_bytes: int) -> None:
         self._messages = messages
         self._size_bytes = size_bytes
-        self._parts: OrderedDict[bytes, bytes] = OrderedDict()
+        self._parts: dict[bytes, bytes] = {}
         #: Of all that is kept.
         self.size_bytes = 0
         #: How many were let go although no consumer may have had them, and the last of them.
@@ -57,16 +61,20 @@ class Keeping:
         """``part`` is on its way. Only casts to one consumer are kept: a fanout is for those of its moment."""
         if part[5] != _CAST or part[7] & _FANOUT:
             return
+        parts = self._parts
         sequence = part[28:36]
-        if sequence in self._parts:
+        if sequence in parts:
             self.forget(sequence)
-        self._parts[sequence] = part
-        self.size_bytes += size_of(part)
-        while len(self._parts) > self._messages or self.size_bytes > self._size_bytes:
-            oldest, gone = self._parts.popitem(last=False)
-            self.size_bytes -= size_of(gone)
-            self.let_go += 1
-            self._let_go_until = max(self._let_go_until, oldest)
+        parts[sequence] = part
+        self.size_bytes += len(part) if type(part) is bytes else size_of(part)
+        while len(parts) > self._messages or self.size_bytes > self._size_bytes:
+            self._let_go(1 + len(parts) // _LET_GO)
+
+    def _let_go(self, count: int) -> None:
+        oldest = list(islice(self._parts, count))
+        self.forget(b"".join(oldest))
+        self.let_go += len(oldest)
+        self._let_go_until = max(self._let_go_until, *oldest)
 
     def forget(self, sequences: bytes | memoryview) -> None:
         """Keep those no longer whose sequences these are, each of 8 bytes.
@@ -76,10 +84,11 @@ class Keeping:
         """
         if len(sequences) % _SEQUENCE_BYTES:
             raise ProtocolError(f"{len(sequences)} bytes of sequences are no multiple of {_SEQUENCE_BYTES}", "length")
-        for at in range(0, len(sequences), _SEQUENCE_BYTES):
-            part = self._parts.pop(bytes(sequences[at : at + _SEQUENCE_BYTES]), None)
+        pop = self._parts.pop
+        for (sequence,) in _sequences_in(sequences):
+            part = pop(sequence, None)
             if part is not None:
-                self.size_bytes -= size_of(part)
+                self.size_bytes -= len(part) if type(part) is bytes else size_of(part)
 
     def restart(self, parts: Iterable[bytes]) -> None:
         """From now on only ``parts`` are kept, in the order of their sequences."""

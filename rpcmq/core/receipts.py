@@ -13,10 +13,9 @@ from rpcmq.wire import Kind, message
 __all__ = ["RECEIPTS", "Receipts"]
 
 #: A sender is told of so many casts at once,
-RECEIPTS = 64
+RECEIPTS = 256
 #: or of fewer after so many seconds.
 _SECONDS = 0.1
-_SEQUENCE_BYTES = 8
 
 
 class Receipts:
@@ -25,21 +24,22 @@ class Receipts:
     def __init__(self, links: LinkTable) -> None:
         self._links = links
         #: Origin -> sequences that it can forget.
-        self._due: dict[bytes, bytearray] = {}
+        self._due: dict[bytes, list[bytes]] = {}
         self._tell_at = 0.0
 
     def note(self, now: float, pending: Pending) -> None:
         """The sender of ``pending`` need not keep it."""
         pending.kept = False
+        if not self._due:
+            self._tell_at = now + _SECONDS
         key = pending.key
         origin = key[:12]
         sequences = self._due.get(origin)
         if sequences is None:
-            if not self._due:
-                self._tell_at = now + _SECONDS
-            sequences = self._due[origin] = bytearray()
-        sequences += key[12:]
-        if len(sequences) == RECEIPTS * _SEQUENCE_BYTES:
+            self._due[origin] = [key[12:]]
+            return
+        sequences.append(key[12:])
+        if len(sequences) == RECEIPTS:
             del self._due[origin]
             self._tell(origin, sequences)
 
@@ -54,7 +54,7 @@ class Receipts:
             for origin, sequences in due.items():
                 self._tell(origin, sequences)
 
-    def _tell(self, origin: bytes, sequences: bytearray) -> None:
+    def _tell(self, origin: bytes, sequences: list[bytes]) -> None:
         link = self._links.by_origin(origin)
         if link is not None:
-            link.send(message(Kind.DELIVERED, bytes(sequences)))
+            link.send(message(Kind.DELIVERED, b"".join(sequences)))

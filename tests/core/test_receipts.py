@@ -11,7 +11,7 @@ from rpcmq.wire import Flag, Kind
 
 @pytest.fixture
 def net(make_net) -> Network:
-    made: Network = make_net(recovery_seconds=1.0, queue_max_messages=200)
+    made: Network = make_net(recovery_seconds=1.0, queue_max_messages=300)
     made.advance(2)
     return made
 
@@ -62,7 +62,7 @@ def test_a_sender_is_told_of_what_was_settled_before_it_was_acknowledged(net: Ne
 
 def test_many_are_told_at_once_and_without_delay(net: Network):
     api, node = sender(net), net.process("node")
-    node.register("compute", credit=200)
+    node.register("compute", credit=300)
     casts = [api.cast("compute") for _ in range(RECEIPTS + 1)]
     acknowledge(net, node)
     assert told(api) == keys_of(*casts[:RECEIPTS])
@@ -108,7 +108,7 @@ def test_a_cast_that_is_lost_with_its_consumer_need_not_be_kept(net: Network):
 
 def test_a_refused_cast_is_the_senders_affair(net: Network):
     api = sender(net)
-    casts = [api.cast("compute") for _ in range(201)]
+    casts = [api.cast("compute") for _ in range(301)]
     assert [m.kind for m in casts[-1].answers] == [Kind.ERROR]
     net.advance(0.2)
     assert told(api) == []
