@@ -216,6 +216,29 @@ def is_idle(client: Client) -> bool:
     return bool(rows and rows[0]["consumers"] and not rows[0]["queued"] and not rows[0]["in_flight"])
 
 
+@pytest.mark.parametrize("end", ["kill", "drain"])
+def test_casts_that_wait_for_a_consumer_come_back_with_their_sender(end: str):
+    with RouterProcess(router_recovery_seconds=1.0) as router, Client(router.url) as client:
+        for n in range(300):
+            client.cast(None, "compute", message("run", key=n), confirm=n % 2 == 0)
+        eventually(lambda: client.process.caller.casts_open == 0)
+        if end == "kill":
+            router.kill()
+        else:
+            router.signal(signal.SIGTERM)
+            assert router.wait() == 0
+        router.restart()
+        with node(router.url):
+            eventually(lambda: counts(client) == dict.fromkeys(range(300), 1), 30)
+            eventually(lambda: not client.process.caller.keeping)
+            router.kill()
+            router.restart()
+            eventually(lambda: consumers(client), 30)
+            # Nothing comes again when the recovery window is over.
+            eventually(lambda: router.varz()["uptime_seconds"] > 1.5, 30)
+            assert counts(client) == dict.fromkeys(range(300), 1)
+
+
 def test_a_draining_router_lets_what_runs_finish_and_its_next_life_takes_the_rest():
     with RouterProcess() as router, Client(router.url) as client, node(router.url):
         running = gevent.spawn(client.call, None, "compute", message("run", key=1, seconds=0.7), timeout=60)
