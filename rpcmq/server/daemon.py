@@ -210,9 +210,10 @@ class Daemon:
 
     def _report_leftovers(self, seconds: float) -> None:
         left = leftovers(self._router.engine)
-        for name, count, size_bytes in left.casts:
-            text = f"lost: {count} casts ({size_bytes} bytes) waiting on {name!r}"
-            log_event(log, logging.WARNING, "casts lost", text, topic=name, casts=count, bytes=size_bytes)
+        for name, count, size_bytes, kept in left.casts:
+            text = f"{count} casts ({size_bytes} bytes) wait on {name!r}; "
+            text += f"the senders of {kept} keep them for the next start, {count - kept} are lost"
+            log_event(log, logging.WARNING, "casts left", text, topic=name, casts=count, bytes=size_bytes, kept=kept)
         fields = left.totals()
         text = f"drained in {seconds:.1f} s; left behind: "
         text += ", ".join(f"{count} {what}" for what, count in fields.items() if count) or "nothing"

@@ -14,16 +14,17 @@ __all__ = ["Leftovers", "leftovers", "under_way"]
 
 @dataclass
 class Leftovers:
-    """What is lost when the router stops now.
+    """What the router does not take with it when it stops now.
 
     Attributes:
-        casts: (queue, number, bytes) of the casts that wait, by topic, server's topic or consumer.
+        casts: (queue, number, bytes, how many of them their senders keep for its next life) of the casts that wait, by
+            topic, server's topic or consumer.
         calls: calls not ended; their callers learn from the lost connection.
         events: published events that subscribers have not taken.
         unsent: messages for processes that are away or too slow, replies among them.
     """
 
-    casts: list[tuple[str, int, int]] = field(default_factory=list)
+    casts: list[tuple[str, int, int, int]] = field(default_factory=list)
     calls: int = 0
     events: int = 0
     unsent: int = 0
@@ -31,7 +32,7 @@ class Leftovers:
     def totals(self) -> dict[str, int]:
         """How many of each."""
         return {
-            "casts": sum(count for _, count, _ in self.casts),
+            "casts": sum(count for _, count, *_ in self.casts),
             "calls": self.calls,
             "events": self.events,
             "unsent messages": self.unsent,
@@ -53,9 +54,10 @@ def leftovers(router: Router) -> Leftovers:
     left = Leftovers(calls=router.in_flight)
     for topic in router.directory:
         for queue, _ in _queues(topic):
-            sizes = [size_of(pending.message) for pending in queue if pending.link is None]
-            if sizes:
-                left.casts.append((queue.name, len(sizes), sum(sizes)))
+            casts = [pending for pending in queue if pending.link is None]
+            if casts:
+                kept = sum(each.kept and router.links.by_origin(each.key[:12]) is not None for each in casts)
+                left.casts.append((queue.name, len(casts), sum(size_of(each.message) for each in casts), kept))
     for link in router.links:
         left.unsent += len(link.outbox)
         if link.window is not None:

@@ -236,8 +236,8 @@ def test_drain_names_what_it_leaves_behind(endpoint: Blocking) -> None:
         daemon.signal(signal.SIGTERM)
         assert daemon.exit_code() == 0
         call.kill()
-    lost = {record["topic"]: record["casts"] for record in daemon.records if record["event"] == "casts lost"}
-    assert lost == {"volume": 2, "network.node-3": 1}
+    left = {r["topic"]: (r["casts"], r["kept"]) for r in daemon.records if r["event"] == "casts left"}
+    assert left == {"volume": (2, 2), "network.node-3": (1, 1)}
     drained = daemon.wait_for("drained", level="warning")
     assert drained["left"] == {"casts": 3, "calls": 1, "events": 0, "unsent messages": 0}
     assert drained["message"].endswith("left behind: 3 casts, 1 calls")

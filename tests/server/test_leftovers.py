@@ -41,9 +41,19 @@ def test_casts_are_under_way_only_where_somebody_consumes_them(net: Network) -> 
         api.cast("compute", "boot")
     assert under_way(net.router)
     left = leftovers(net.router)
-    assert {name: count for name, count, _ in left.casts} == {"volume": 2, "compute.node-9": 1, "compute": 2}
-    assert all(size > 40 * count for _, count, size in left.casts)
+    assert {name: count for name, count, *_ in left.casts} == {"volume": 2, "compute.node-9": 1, "compute": 2}
+    assert all(size > 40 * count for _, count, size, _ in left.casts)
     assert left.totals()["casts"] == 5
+
+
+def test_of_casts_that_wait_it_is_known_which_their_senders_keep(net: Network) -> None:
+    api, gone, forgetful = net.process("api", keeps=True), net.process("gone", keeps=True), net.process("forgetful")
+    for process in (api, api, gone, forgetful):
+        process.cast("volume", "attach")
+    gone.uplink.close()
+    net.run()
+    [(name, count, _, kept)] = leftovers(net.router).casts
+    assert (name, count, kept) == ("volume", 4, 2)
 
 
 def test_what_cannot_be_sent_to_a_process_that_is_away_is_counted(net: Network) -> None:

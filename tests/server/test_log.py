@@ -35,7 +35,7 @@ def lines(stream: io.StringIO) -> list[str]:
 def test_json_has_the_event_and_its_fields(log: logging.Logger) -> None:
     stream = io.StringIO()
     start_logging("json", "info", stream)
-    log_event(log, logging.WARNING, "casts lost", "3 casts", topic="compute", casts=3)
+    log_event(log, logging.WARNING, "casts left", "3 casts", topic="compute", casts=3)
     [line] = lines(stream)
     record = json.loads(line)
     assert list(record) == ["time", "level", "logger", "event", "message", "topic", "casts"]
@@ -44,7 +44,7 @@ def test_json_has_the_event_and_its_fields(log: logging.Logger) -> None:
     assert record == {
         "level": "warning",
         "logger": "rpcmq.test",
-        "event": "casts lost",
+        "event": "casts left",
         "message": "3 casts",
         "topic": "compute",
         "casts": 3,

@@ -205,6 +205,7 @@ class _Outline(NamedTuple):
     methods: list[tuple[str, ...]]
     has_more_methods: bool
     callers: list[str]
+    has_more_callers: bool
     routers: list[str]
     first: int | None
     last: int | None
@@ -258,7 +259,7 @@ def _outlined(stored: DataFrame) -> _Outline:
         .select(F.array(*METHOD).alias("names"), "weight")
         .unionByName(
             callers.orderBy(F.desc("weight"), "client")
-            .limit(_CALLERS)
+            .limit(_CALLERS + 1)
             .select(F.array("client").alias("names"), "weight")
         )
         .unionByName(
@@ -271,10 +272,12 @@ def _outlined(stored: DataFrame) -> _Outline:
     named.sort(key=lambda each: -each[1])
     [row] = [row for row in found if row["names"] is None]
     names = [names for names, _ in named if len(names) == len(METHOD)]
+    clients = [names[0] for names, _ in named if len(names) == 1]
     return _Outline(
         names[:_METHODS],
         len(names) > _METHODS,
-        [names[0] for names, _ in named if len(names) == 1],
+        clients[:_CALLERS],
+        len(clients) > _CALLERS,
         row["routers"],
         row["first"],
         row["last"],
@@ -285,10 +288,13 @@ def _levels(outline: _Outline, window: int, length: int) -> dict[str, Level]:
     """What Spark is to add up; what ``_completed`` can add up of that is left out."""
     in_detail = outline.methods[: max(1, _METHOD_WINDOWS * window // length)]
     has_rest = outline.has_more_methods or len(in_detail) < len(outline.methods)
+    # Looking for a cell's names in a list takes as long as adding it up: not where all are wanted.
+    methods = _is_one_of(METHOD, outline.methods) if outline.has_more_methods else None
+    callers = F.col("client").isin(outline.callers) if outline.has_more_callers else None
     levels = {
         "method windows": Level(METHOD, window, _is_one_of(METHOD, in_detail) if has_rest else None),
-        "servers": Level((*METHOD, "server"), None, _is_one_of(METHOD, outline.methods)),
-        "callers": Level(("client",), None, F.col("client").isin(outline.callers)),
+        "servers": Level((*METHOD, "server"), None, methods),
+        "callers": Level(("client",), None, callers),
     }
     if has_rest:
         levels["windows"] = Level((), window)

@@ -23,6 +23,7 @@ from rpcmq.cli.options import State
 from rpcmq.client import Client, Service
 from rpcmq.errors import CallTimeout, UsageError
 from rpcmq.latency.analysis.series import MEASURES, METHOD, Key, Series, merged
+from rpcmq.latency.jobs import batch
 from rpcmq.latency.jobs.batch import CELLS, report, report_of_cells, window_for
 from rpcmq.latency.jobs.collect import series
 from rpcmq.latency.jobs.store import VERSION, CellsDamaged, read_cells
@@ -154,6 +155,22 @@ def test_stored_cells_make_the_same_report(spark: SparkSession, made_of_log: Mad
     assert plain([again.whole]) == plain([made.whole])
     assert (again.account.counted, again.account.in_range) == (COUNT + 3, COUNT + 3)
     assert (again.account.balances, again.slowest) == (True, [])
+
+
+def test_of_more_methods_and_callers_than_are_looked_at_those_that_matter_are_shown(
+    spark: SparkSession, made_of_log: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "_METHODS", 1)
+    monkeypatch.setattr(batch, "_CALLERS", 1)
+    whole = made_of_log.report
+    assert len(whole.methods) > 1 and len(whole.callers) > 1
+
+    made = report_of_cells(spark, Selection(made_of_log.out / CELLS))
+
+    most = max(whole.callers, key=lambda each: each.records)
+    assert plain(made.callers) == plain([most])
+    assert {name_of(each.key) for each in made.servers} == {name_of(whole.methods[0].key)}
+    assert by_name(made.methods) == by_name(whole.methods), "all methods are in the table"
 
 
 def check_single_calls(made: Report, expected: list[dict[str, Any]]) -> None:
