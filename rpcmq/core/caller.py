@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from rpcmq.core.keeping import Keeping
+from rpcmq.core.keeping import Keeping, sequence_of
 from rpcmq.core.uplink import Uplink, Welcome
 from rpcmq.core.wheel import DeadlineWheel
 from rpcmq.errors import CallError, CallTimeout, LinkLost, Outcome, error_for
@@ -309,7 +309,8 @@ class Caller:
     def _offer_again(self) -> None:
         refused, self._refused, self._retry_at = self._refused, {}, None
         for parts in refused.values():
-            for part in parts.values():
+            # One that was on its way when an earlier one came back came after those that have waited since.
+            for part in sorted(parts.values(), key=sequence_of):
                 self._uplink.send(self._ours(with_flag(part, Flag.RESENT)))
 
     # --- time --------------------------------------------------------------------------------
@@ -415,16 +416,21 @@ class Caller:
         if welcome.next_life and welcome.same_handle:
             known = unsent.union(part[16:36] for part in parts)
             for key in kept.keys() - known:
-                # Nobody waits for what is confirmed.
                 part = kept[key]
                 parts.append(part if key in self.calls else without_flag(part, Flag.CONFIRM | Flag.MANDATORY))
-        parts.sort(key=lambda part: part[28:36])
-        again = {part[16:36]: self._ours(with_flag(part, Flag.RESENT)) for part in parts}
+        parts.sort(key=sequence_of)
+        again = {part[16:36]: self._ours(with_flag(self._unwatched(part), Flag.RESENT)) for part in parts}
         self._keeps = self._uplink.tells_delivered
         # Of the others nobody would tell us when to let them go.
         first = [self._ours(part) for part in welcome.unsent]
         self.keeping.restart([*first, *again.values()] if self._keeps else [])
         return again
+
+    def _unwatched(self, part: bytes) -> bytes:
+        """``part``, not to be confirmed any more if nobody waits for that: a refusal would be the end of it."""
+        if not part[7] & Flag.CONFIRM or part[16:36] in self.calls:
+            return part
+        return without_flag(part, Flag.CONFIRM | Flag.MANDATORY)
 
     def fail_all(self, error: CallError) -> None:
         """The link is to be closed: nobody gets an answer any more, and what is queued need not run."""

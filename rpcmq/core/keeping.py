@@ -10,14 +10,15 @@ from struct import Struct
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import Flag, Kind, size_of
 
-__all__ = ["Keeping"]
+__all__ = ["Keeping", "sequence_of"]
 
 _CAST, _FANOUT = int(Kind.CAST), Flag.FANOUT
 _SEQUENCE_BYTES = 8
 _sequences_in = Struct("8s").iter_unpack
 #: Finding the oldest costs the more the more have gone before it: so many are let go at once, one in so many.
 _LET_GO = 100
-_sequence_of = itemgetter(slice(28, 36))
+#: What puts messages of one process into their order.
+sequence_of = itemgetter(slice(28, 36))
 
 
 class Keeping:
@@ -94,5 +95,5 @@ class Keeping:
         """From now on only ``parts`` are kept, in the order of their sequences."""
         self._parts.clear()
         self.size_bytes = 0
-        for part in sorted(parts, key=_sequence_of):
+        for part in sorted(parts, key=sequence_of):
             self.keep(part)

@@ -352,6 +352,18 @@ def test_what_a_full_queue_refused_is_offered_again_in_order(process):
     assert not process.caller.is_refused(COMPUTE)
 
 
+def test_one_that_was_on_its_way_when_others_came_back_keeps_its_place(process):
+    first = process.cast()
+    process.sent()
+    second = process.cast()
+    process.sent()
+    process.error(first[16:36], Outcome.OVERLOADED, now=5.0)
+    third = process.cast()
+    process.error(second[16:36], Outcome.OVERLOADED, now=5.0)
+    process.caller.tick(5.1)
+    assert [p[16:36] for p in process.sent()] == [p[16:36] for p in (first, second, third)]
+
+
 def test_a_cast_refused_for_good_is_handed_to_the_owner(process):
     part = process.cast()
     process.sent()
@@ -701,6 +713,20 @@ def test_who_waits_for_the_confirmation_is_confirmed_by_the_next_life(keeper):
     keeper.acknowledge()
     (part,) = next_life(keeper, boot=7)
     assert part[7] == Flag.RESENT, "nobody waits for it any more"
+
+
+@pytest.mark.parametrize("is_acknowledged", [True, False])
+def test_what_was_confirmed_cannot_be_refused_by_the_next_life_for_want_of_a_consumer(keeper, is_acknowledged):
+    """The acknowledgement may come 5 s after the confirmation."""
+    call = keeper.start(kind=Kind.CAST, flags=Flag.CONFIRM | Flag.MANDATORY)
+    keeper.sent()
+    keeper.router(message(Kind.CONFIRM, b"\0\0\0\1", key=call.key))
+    if is_acknowledged:
+        keeper.acknowledge()
+    (part,) = next_life(keeper)
+    assert part[7] == Flag.RESENT
+    keeper.error(part[16:36], Outcome.OVERLOADED)
+    assert keeper.caller.is_refused(COMPUTE), "it is offered again"
 
 
 @pytest.mark.parametrize("outcome", [Outcome.NO_CONSUMER, Outcome.PROTOCOL, Outcome.DENIED])
