@@ -60,8 +60,8 @@ class Dispatch(Tracking):
         self._recover_until = now + settings.recovery_seconds
         self._holding: list[Link] = []
         self._releasing = False
-        #: Casts that consumers had from the router's previous life, by the topic that they consume.
-        self._recent: dict[Address, set[bytes]] = {}
+        #: Casts that consumers had from the router's previous life, by the topic and group that they consume.
+        self._recent: dict[tuple[Address, str], set[bytes]] = {}
         self._recent_until = now + settings.mailbox_max_seconds
         #: Whether the sender's key has the right to send it there; it is told if not.
         self.allows: Callable[[Link, bytes, Destination | None], bool] = lambda link, part, destination: True
@@ -145,13 +145,19 @@ class Dispatch(Tracking):
                 self._holding.append(link)
             link.held.append(pending.message)
             return
-        if flags & Flag.RESENT and pending.key in self._recent.get(pending.destination.topic.address, ()):
+        groups = pending.destination.groups
+        if groups and not flags & Flag.FANOUT:
+            # What may be said of its queue is said of that in which it waits.
+            self._lead(pending)
+        if flags & Flag.RESENT and self._was_had(pending.key, pending.destination.topic):
             self.counters["duplicate casts dropped"] += 1
             # If others wait behind it, it has had its turn.
             self._unstall(link, pending)
             self._confirm(link, pending)
             if link.keeps:
                 self.receipts.note(now, pending)
+            if groups and not flags & Flag.FANOUT and not self.draining:
+                self._copy_to_groups(now, pending, groups.values())
             return
         if self.draining:
             self._not_taken(link, pending.key)
@@ -164,9 +170,6 @@ class Dispatch(Tracking):
         pending.kept = link.keeps
         self.last_number = pending.number = self.last_number + 1
         destination = pending.destination
-        groups = destination.groups
-        if groups:
-            destination = self._lead(pending)
         consumer = destination.pick()
         if consumer is not None and consumer.accepts >> pending.message[10] & 1:
             self._deliver(now, pending, consumer)
@@ -227,6 +230,9 @@ class Dispatch(Tracking):
             part = remade(part, part[:5] + bytes((_CAST,)) + part[6:])
         for group in groups:
             if group is pending.destination.topic:
+                continue
+            if pending.flags & Flag.RESENT and self._was_had(pending.key, group):
+                self.counters["duplicate casts dropped"] += 1
                 continue
             copy = self._copy(pending)
             copy.message, copy.link = part, None
@@ -492,8 +498,15 @@ class Dispatch(Tracking):
 
     # --- after a restart of the router -------------------------------------------------------
 
-    def seen_before(self, now: float, address: Address, keys: bytes) -> None:
+    def _was_had(self, key: bytes, topic: Topic) -> bool:
+        """Whether a consumer of ``topic``, or of the group that it is, had the cast in the router's previous life."""
+        return bool(self._recent) and key in self._recent.get((topic.address, topic.group), ())
+
+    def seen_before(self, now: float, address: Address, group: str, keys: bytes) -> None:
         """A consumer of ``address`` says which casts it had in the router's previous life (20 bytes each).
+
+        Args:
+            group: that it consumes; empty for the topic itself.
 
         Raises:
             ProtocolError: the length is not a multiple of 20, or there are too many.
@@ -507,7 +520,7 @@ class Dispatch(Tracking):
             if sum(map(len, self._recent.values())) >= _MAX_RECENT_OF_ALL:
                 self.counters["recent casts beyond the bound"] += len(keys) // 20
                 return
-            known = self._recent.setdefault(address._replace(server=""), set())
+            known = self._recent.setdefault((address._replace(server=""), group), set())
             known.update(keys[i : i + 20] for i in range(0, len(keys), 20))
 
     def let_go(self, now: float) -> list[tuple[Link, list[bytes]]]:

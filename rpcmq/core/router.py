@@ -316,7 +316,7 @@ class Router:
         if not isinstance(recent, str):
             raise ProtocolError("recent must be hexadecimal text", "body")
         try:
-            self.dispatch.seen_before(now, address, bytes.fromhex(recent))
+            self.dispatch.seen_before(now, address, group, bytes.fromhex(recent))
         except ValueError:
             raise ProtocolError("recent must be hexadecimal text", "body") from None
         consumer = self.directory.register(now, link, header.consumer, address, credit, group)

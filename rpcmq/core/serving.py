@@ -108,6 +108,7 @@ class Serving:
         self._uplink = uplink
         self._caller = caller
         self._on_refused = on_refused
+        #: Keys, each with the name of the group whose copy it was.
         self._recent: deque[bytes] = deque(maxlen=_RECENT_CASTS)
         self._settled: dict[int, list[bytes]] = {}
         self.registrations: dict[int, Registration] = {}
@@ -188,8 +189,9 @@ class Serving:
         body: dict[str, Any] = {"credit": registration.credit, "peer_url": registration.peer_url}
         if registration.group:
             body["group"] = registration.group
-        if self._recent:
-            body["recent"] = b"".join(self._recent).hex()
+        group = registration.group.encode()
+        if recent := b"".join(had[:20] for had in self._recent if had[20:] == group):
+            body["recent"] = recent.hex()
         return self._caller.start(
             now,
             call,
@@ -209,11 +211,12 @@ class Serving:
             return
         if part[5] == _CAST:
             key = part[16:36]
-            if part[7] & Flag.RESENT and key in self._recent:
+            had = key + registration.group.encode() if registration.group else key
+            if part[7] & Flag.RESENT and had in self._recent:
                 self.counters["duplicate casts dropped"] += 1
                 self._settle(tag, key, part[9], Outcome.OK, 0)
                 return
-            self._recent.append(key)
+            self._recent.append(had)
         self.accept(now, part, registration, self._uplink)
 
     def accept(self, now: float, part: bytes, registration: Registration, sender: Sender) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from rpcmq.errors import Outcome
-from rpcmq.testing.network import Network, Process
-from rpcmq.wire import Address, Flag, Kind, json_bytes
+from rpcmq.testing.network import Call, Network, Process
+from rpcmq.wire import Address, Flag, Kind, json_bytes, message
 from tests.core.tables import left_behind
 
 
@@ -238,3 +238,75 @@ def test_a_group_remembers_no_more_methods_than_have_statistics(make_net):
     (group,) = (topic for topic in net.router.directory if topic.group)
     assert 0 < len(group.copies) <= 5
     assert len(audit.got(Kind.CAST)) == 50
+
+
+# --- full, and after a restart of the router -----------------------------------------------------
+
+
+def test_casts_to_a_topic_that_only_groups_use_keep_their_order_where_its_queue_is_full(make_net):
+    net = make_net(queue_max_messages=1)
+    api, audit = net.process("api"), net.process("audit")
+    audit.register("compute", group="audit")
+    refused = [api.cast("compute", payload=b"%d" % number) for number in range(3)][2]
+    assert [m.outcome for m in refused.answers] == [Outcome.OVERLOADED]
+    audit.settle(audit.take(Kind.CAST))
+    (answer,) = api.cast("compute", payload=b"3").answers
+    assert answer.body["details"]["limit"] == "behind a refused cast"
+    resend(api, refused)
+    net.run()
+    assert not net.link(api).stalled
+
+
+def resend(process: Process, *casts: Call) -> None:
+    for cast in casts:
+        address, key = Address("compute").encode(), cast.key
+        process.uplink.send(message(Kind.CAST, b"again", flags=Flag.RESENT, format=1, key=key, address=address))
+
+
+@pytest.mark.parametrize("is_topic_first", [True, False])
+def test_what_only_a_group_had_goes_to_the_topic_after_a_restart_and_not_to_the_group_again(make_net, is_topic_first):
+    net = make_net(recovery_seconds=1.0)
+    api, plain, audit = (net.process(name) for name in ("api", "plain", "audit"))
+    plain.register("compute", credit=1)
+    audit.register("compute", group="audit", credit=10)
+    net.advance(2)
+    casts = [api.cast("compute", payload=b"%d" % number) for number in range(3)]
+    (had,), copies = plain.got(Kind.CAST), audit.got(Kind.CAST)
+    assert [m.key for m in copies] == [cast.key for cast in casts]
+    net.restart_router()
+    for process in (api, plain, audit):
+        process.connect()
+    resend(api, *casts)
+    recent = b"".join(m.key for m in copies).hex()
+    if is_topic_first:
+        plain.register("compute", credit=10, recent=had.key.hex())
+    audit.register("compute", group="audit", credit=10, recent=recent)
+    if not is_topic_first:
+        plain.register("compute", credit=10, recent=had.key.hex())
+    net.advance(1.1)
+    assert [m.key for m in plain.got(Kind.CAST)] == [cast.key for cast in casts[1:]]
+    assert audit.got(Kind.CAST) == []
+
+
+@pytest.mark.parametrize("had", ["audit", "bill"])
+@pytest.mark.parametrize("first", ["audit", "bill"])
+def test_what_one_group_had_the_other_gets_from_the_next_life_whichever_comes_back_first(
+    make_net, had: str, first: str
+):
+    net = make_net(recovery_seconds=1.0)
+    api, *processes = (net.process(name) for name in ("api", "audit", "bill"))
+    for process in processes:
+        process.register("compute", group=process.identity)
+    net.advance(2)
+    cast = api.cast("compute")
+    for process in processes:
+        assert len(process.got(Kind.CAST)) == 1
+    net.restart_router()
+    for process in (api, *processes):
+        process.connect()
+    resend(api, cast)
+    for process in sorted(processes, key=lambda p: p.identity != first):
+        recent = cast.key.hex() if process.identity == had else ""
+        process.register("compute", group=process.identity, recent=recent)
+    net.advance(1.1)
+    assert [p.identity for p in processes if p.got(Kind.CAST)] == [{"audit": "bill", "bill": "audit"}[had]]

@@ -52,8 +52,8 @@ class Process:
     def router(self, part: bytes, now: float = 0.0) -> None:
         self.uplink.receive(now, part)
 
-    def register(self, tag: int = 0, address: Address = COMPUTE, credit: int = 2) -> Registration:
-        registration = Registration(tag, address, credit, "", self.tasks.append)
+    def register(self, tag: int = 0, address: Address = COMPUTE, credit: int = 2, group: str = "") -> Registration:
+        registration = Registration(tag, address, credit, "", self.tasks.append, group)
         call = self.serving.register(0.0, registration, 5.0)
         self.sent()
         self.router(control(Kind.REGISTERED, {"topic": str(address)}, key=call.key, consumer=tag))
@@ -340,6 +340,19 @@ def test_the_router_is_told_which_casts_were_here_before_its_restart(process):
         process.deliver(Kind.CAST, key=key)
     (register,) = process.connect(2.0, boot=6)
     assert body_of(register)["recent"] == b"".join(keys).hex()
+
+
+def test_what_the_topic_had_and_what_a_group_of_it_had_are_told_apart(process):
+    """A copy has the key of the original."""
+    process.register(0, credit=10)
+    process.register(1, credit=10, group="audit")
+    keys = [bytes([n]) * 20 for n in range(3)]
+    for key, tag in ((keys[0], 0), (keys[0], 1), (keys[1], 0), (keys[2], 1)):
+        process.deliver(Kind.CAST, key=key, consumer=tag)
+    recent = [body_of(register)["recent"] for register in process.connect(2.0, boot=6)]
+    assert recent == [(keys[0] + keys[1]).hex(), (keys[0] + keys[2]).hex()]
+    assert process.deliver(Kind.CAST, key=keys[1], flags=Flag.RESENT, consumer=0) is None
+    assert process.deliver(Kind.CAST, key=keys[1], flags=Flag.RESENT, consumer=1) is not None
 
 
 def test_only_so_many_are_remembered(process):
