@@ -54,6 +54,10 @@ class Receipts:
             for origin, sequences in due.items():
                 self._tell(origin, sequences)
 
+    def tell_all(self) -> None:
+        """Tell now what waits: the router ends, and what its next life is offered again would run twice."""
+        self.tick(self._tell_at)
+
     def _tell(self, origin: bytes, sequences: list[bytes]) -> None:
         link = self._links.by_origin(origin)
         if link is not None:

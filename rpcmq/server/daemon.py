@@ -206,6 +206,9 @@ class Daemon:
                 break
             # A look costs time where there are many topics; most of the time is the router's.
             gevent.sleep(max(_POLL, 5 * (monotonic() - looked)))
+        engine.dispatch.receipts.tell_all()
+        self._router.shell.wake()
+        gevent.sleep(0)
         self._report_leftovers(monotonic() - started)
 
     def _report_leftovers(self, seconds: float) -> None:

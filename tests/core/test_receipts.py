@@ -51,6 +51,20 @@ def test_a_sender_is_told_when_the_consumer_has_the_cast(net: Network):
     assert told(api) == keys_of(cast), "and not again"
 
 
+def test_a_sender_is_told_at_once_when_the_router_ends(net: Network):
+    api, node = sender(net), net.process("node")
+    node.register("compute")
+    cast = api.cast("compute")
+    node.settle(node.take(Kind.CAST))
+    assert told(api) == []
+    net.router.dispatch.receipts.tell_all()
+    net.run()
+    assert told(api) == keys_of(cast)
+    net.router.dispatch.receipts.tell_all()
+    net.advance(1)
+    assert told(api) == keys_of(cast), "and not again"
+
+
 def test_a_sender_is_told_of_what_was_settled_before_it_was_acknowledged(net: Network):
     api, node = sender(net), net.process("node")
     node.register("compute")
