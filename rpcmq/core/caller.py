@@ -293,8 +293,10 @@ class Caller:
             self._count_cast(part)
             self._returned.append(part)
         elif outcome == Outcome.OVERLOADED:
-            self._count_cast(part)
-            self._refused.setdefault(address_of(part), {})[key] = part
+            waiting = self._refused.setdefault(address_of(part), {})
+            if key not in waiting:
+                self._count_cast(part)
+            waiting[key] = part
             self._retry_at = self._retry_at or now + _RETRY_CAST
             self.counters["casts put back"] += 1
         else:

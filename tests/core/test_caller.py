@@ -364,6 +364,18 @@ def test_one_that_was_on_its_way_when_others_came_back_keeps_its_place(process):
     assert [p[16:36] for p in process.sent()] == [p[16:36] for p in (first, second, third)]
 
 
+def test_one_that_is_said_twice_to_be_refused_counts_once(process):
+    part = process.cast()
+    process.sent()
+    for _ in range(3):
+        process.error(part[16:36], Outcome.OVERLOADED)
+    process.acknowledge()
+    process.caller.tick(1.0)
+    assert len(process.sent()) == 1
+    process.acknowledge()
+    assert (process.caller.casts_open, process.caller.cast_bytes_open) == (0, 0)
+
+
 def test_a_cast_refused_for_good_is_handed_to_the_owner(process):
     part = process.cast()
     process.sent()
