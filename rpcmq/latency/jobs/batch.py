@@ -323,7 +323,8 @@ def _coarser(window: int, length: int, most: int) -> int:
 
 
 def _is_one_of(columns: Sequence[str], values: Sequence[tuple[str, ...]]) -> Column:
-    return F.struct(*columns).isin([F.struct(*map(F.lit, value)) for value in values])
+    # Spark finds a number in a list at once, and several texts one after the other. One too many would do no harm.
+    return F.xxhash64(*columns).isin([F.xxhash64(*map(F.lit, value)) for value in values])
 
 
 # --- single calls -------------------------------------------------------------------------------

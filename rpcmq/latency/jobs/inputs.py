@@ -178,8 +178,9 @@ def _outlined(found: DataFrame, log: Log | None, reader: Reader | None, account:
 
 
 def _is_one_of(methods: Iterable[Key]) -> Any:
-    names = [F.struct(*(F.lit(key[name]).alias(name) for name in METHOD)) for key in methods]
-    return F.struct(*METHOD).isin(names) if names else F.lit(False)
+    # One too many would be one more series.
+    names = [F.xxhash64(*(F.lit(key[name]) for name in METHOD)) for key in methods]
+    return F.xxhash64(*METHOD).isin(names) if names else F.lit(False)
 
 
 def _reader(spark: SparkSession, selection: Selection) -> Reader:
