@@ -118,10 +118,12 @@ class Service(object):
                 LOG.exception(_('The connection could not be closed'))
             self.conn = None
         deadline = time.time() + FLAGS.drain_seconds
-        # What has just come in must begin, to be counted.
-        eventlet.sleep(0.05)
-        while self.busy and time.time() < deadline:
+        # What has just come in must begin, to be counted; on a busy host
+        # that takes a moment.
+        quiet = 0
+        while quiet < 6 and time.time() < deadline:
             eventlet.sleep(0.05)
+            quiet = 0 if self.busy else quiet + 1
         if self.busy:
             LOG.warn(_('%(binary)s leaves %(busy)d requests'), self.__dict__)
         LOG.audit(_('Stopped %(binary)s on %(host)s'), self.__dict__)
