@@ -66,6 +66,9 @@ class Router:
         sink: where the dispatch log goes; None: there is none.
     """
 
+    #: What tracks the calls and casts.
+    dispatch_type: type[Dispatch] = Dispatch
+
     def __init__(
         self, settings: Settings, boot: int, now: float, new_token: Callable[[], str], sink: Sink | None = None
     ) -> None:
@@ -74,7 +77,7 @@ class Router:
         self.started = now
         self.links = LinkTable(settings, boot, new_token, self._link_ended, self._link_changed)
         self.directory = Directory(settings)
-        self.dispatch = Dispatch(settings, self.links, self.directory, now)
+        self.dispatch = self.dispatch_type(settings, self.links, self.directory, now)
         self.log: DispatchLog | None = None
         if sink is not None:
             self.log = self.dispatch.log = DispatchLog(settings, sink, self.links, now, self._progress)

@@ -14,10 +14,8 @@ from typing import Any
 
 from rpcmq.drill.history import Event, What
 
-__all__ = ["LATE", "LOOK_SECONDS", "Bounds", "Checker", "Verdict", "Violation", "check"]
+__all__ = ["LATE", "Bounds", "Checker", "Verdict", "Violation", "check"]
 
-#: How often a router in a process of its own is asked what it thinks of its consumers (seconds).
-LOOK_SECONDS = 0.2
 #: What the router's counters of answers that nobody got begin with.
 LATE = ("late", "reply of", "reply for", "answers")
 #: Faults after which a process, or everybody if it is the router, may be late.
@@ -114,9 +112,9 @@ class _Work:
     """A call or cast, as far as the history has come."""
 
     __slots__ = (
-        "accepted_at",
         "caller",
         "confirm",
+        "confirmed_at",
         "ended_at",
         "finished",
         "idempotent",
@@ -138,7 +136,7 @@ class _Work:
         self.confirm: bool = fields.get("confirm", False)
         self.timeout: float | None = fields.get("timeout")
         self.submitted_at = event.at
-        self.accepted_at: float | None = None
+        self.confirmed_at: float | None = None
         self.ended_at: float | None = None
         self.outcome = ""
         #: (when, where, attempt)
@@ -206,9 +204,10 @@ class Checker:
         #: Target -> since when it is stopped.
         self._stopped: dict[str, float] = {}
         self._unresponsive: dict[str, float] = {}
-        self._taken: dict[str, int] = {}
-        #: Target -> when the router was last seen to call it unresponsive, and what was sent to it soon after.
-        self._seen_silent: dict[str, tuple[float, list[str]]] = {}
+        #: Whether the history has what the router does.
+        self._is_watched = False
+        #: What this life of the router has taken.
+        self._accepted: set[str] = set()
         #: Id -> to whom it was sent, and at which attempt.
         self._dispatched: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
         #: (when, id) of what ran in a process that was killed.
@@ -228,6 +227,7 @@ class Checker:
         self._handlers = {
             What.SUBMIT: self._submit,
             What.ACCEPT: self._accept,
+            What.CONFIRM: self._confirm,
             What.DISPATCH: self._dispatch,
             What.START: self._start,
             What.FINISH: self._finish,
@@ -235,7 +235,6 @@ class Checker:
             What.SETTLE: self._settle,
             What.LINKED: self._linked,
             What.DECLARED: self._declared,
-            What.TAKEN: self._was_given,
             What.FAULT: self._fault,
             What.HEALED: self._healed,
             What.DONE: self._is_done,
@@ -269,20 +268,29 @@ class Checker:
         self._callers[event.process] = None
         self.verdict.submitted[work.verb] += 1
 
-    def _accept(self, event: Event) -> None:
+    def _confirm(self, event: Event) -> None:
         work = self._work(event)
         if work is not None:
-            work.accepted_at = event.at
+            work.confirmed_at = event.at
+
+    def _accept(self, event: Event) -> None:
+        self._is_watched = True
+        work = self._work(event)
+        # An idempotent one is offered again by a process that has lost its session.
+        is_once = work is not None and work.verb == "call" and not work.idempotent
+        if is_once and event.id in self._accepted:
+            self._violated("accepted twice", f"the router has taken call {event.id} a second time", event.id)
+        self._accepted.add(event.id)
 
     def _dispatch(self, event: Event) -> None:
         to = event.fields["to"]
+        self._is_watched = True
         self._dispatched[event.id].append((to, event.fields["attempt"]))
-        if to in self._seen_silent:
-            # How it is between two looks is known at the second; and what is sent during that one may be right.
-            seen_at, ids = self._seen_silent[to]
-            if event.at < seen_at + LOOK_SECONDS:
-                ids.append(event.id)
-        elif to in self._unresponsive:
+        if event.id not in self._accepted:
+            self._violated(
+                "not accepted", f"{event.id} was sent to {to} by a router that has not taken it", event.id, to
+            )
+        if to in self._unresponsive:
             since = event.at - self._unresponsive[to]
             self._violated(
                 "sent to a silent process",
@@ -302,6 +310,7 @@ class Checker:
                 "misrouted", f"{event.id} is for {work.topic!r} and was run by {event.process} for {topic!r}", event.id
             )
         self._running[event.process].add(event.id)
+        self._is_dispatched(event)
         before = [s for s in work.starts if work.verb != "fanout" or s[1] == event.process]
         work.starts.append((event.at, event.process, event.fields.get("attempt", 0)))
         if before and not work.idempotent and not self._may_double(work, before[-1], event):
@@ -313,6 +322,13 @@ class Checker:
                 f"and by {event.process} at {event.at:.3f}",
                 event.id,
             )
+
+    def _is_dispatched(self, event: Event) -> None:
+        sent = self._dispatched.get(event.id, [])
+        if self._is_watched and (event.process, event.fields.get("attempt", 0)) not in sent:
+            others = ", ".join(f"{to} (attempt {attempt})" for to, attempt in sent) or "nobody"
+            text = f"{event.id} was started by {event.process}; the router has sent it to {others}"
+            self._violated("not dispatched", text, event.id, event.process)
 
     def _may_double(self, work: _Work, first: tuple[float, str, int], event: Event) -> bool:
         """The doubled casts that docs/guarantees.md allows."""
@@ -440,8 +456,6 @@ class Checker:
         target, state = event.id, event.fields["state"]
         if state == "answering":
             self._unresponsive.pop(target, None)
-            self._taken.pop(target, None)
-            self._seen_silent.pop(target, None)
             return
         stopped = self._stopped.get(target)
         promised = self.bounds.lost if state in ("away", "ended") else self.bounds.unresponsive
@@ -468,25 +482,6 @@ class Checker:
         links = self._links[process]
         return links[-1][0] if links else -_NEVER
 
-    def _was_given(self, event: Event) -> None:
-        target, taken = event.id, event.fields["taken"]
-        known = self._taken.setdefault(target, taken)
-        if target in self._unresponsive and taken > known:
-            self._violated(
-                "sent to a silent process",
-                f"{target} was given {taken - known} messages after it was declared unresponsive",
-                target,
-            )
-            self._taken[target] = taken
-        seen_at, sent = self._seen_silent.get(target, (-_NEVER, []))
-        if event.at - seen_at < LOOK_SECONDS:
-            return  # another of its topics, at the same look
-        # It cannot have answered and be called unresponsive again so soon.
-        for id in sent if event.at - seen_at < self.bounds.unresponsive else ():
-            text = f"{id} was sent to {target} after {seen_at:.3f}, when it was unresponsive and stayed so"
-            self._violated("sent to a silent process", text, id, target)
-        self._seen_silent[target] = event.at, []
-
     def _fault(self, event: Event) -> None:
         kind, target = event.id, event.fields.get("target", "")
         if kind in _DISTURBING:
@@ -504,8 +499,7 @@ class Checker:
             self._router_kills.append(event.at)
             self._returns = []
             self._unresponsive.clear()
-            self._taken.clear()
-            self._seen_silent.clear()
+            self._accepted.clear()
 
     def _healed(self, event: Event) -> None:
         kind, target = event.id, event.fields.get("target", "")
@@ -548,8 +542,6 @@ class Checker:
                 self._violated("never ended", f"{work.verb} {id} of {work.caller} has never ended", id)
             if work.verb == "cast" and not work.starts:
                 self._nobody_ran(id, work, unseen)
-            if "dispatches" in self._counted:
-                self._was_dispatched(id, work)
         self._are_accounted_for(unseen)
         for at, process, id in self._hit:
             self._is_told(at, process, id)
@@ -563,32 +555,15 @@ class Checker:
     def _nobody_ran(self, id: str, work: _Work, unseen: list[str]) -> None:
         if work.outcome not in ("", "ok") or work.settled == "refused":
             return  # its sender was told
-        since = work.submitted_at if work.accepted_at is None else work.accepted_at
+        since = work.submitted_at if work.confirmed_at is None else work.confirmed_at
         if any(kill >= since and self._may_be_lost(work, since, kill) for kill in self._router_kills):
             self.verdict.forgotten += 1
         elif work.settled:
             self.verdict.dropped += 1
-        elif work.accepted_at is None and work.caller in self._dead:
+        elif work.confirmed_at is None and work.caller in self._dead:
             return
         else:
             unseen.append(id)
-
-    def _was_dispatched(self, id: str, work: _Work) -> None:
-        """The router's log, which is complete of its last life, has each dispatch but those that were taken back."""
-        since = work.submitted_at
-        if any(at > since for at in self._router_kills) or self._is_disturbed("router", since, self._now):
-            return
-        sent = self._dispatched.get(id, [])
-        for at, process, attempt in work.starts:
-            if (process, attempt) in sent or any(later > attempt for _, later in sent):
-                continue
-            # Of one that was gone for a while it may have been taken back, and then the log has what came of it after.
-            is_steady = process not in self._dead and process not in self._left
-            is_steady &= not self._is_disturbed(process, since, self._now)
-            if is_steady and not any(link > since for link, _ in self._links[process]):
-                others = ", ".join(to for to, _ in sent) or "nobody"
-                text = f"{id} was started by {process} at {at:.3f}; the router has sent it to {others}"
-                self._violated("not dispatched", text, id, process)
 
     def _may_be_lost(self, work: _Work, since: float, kill: float) -> bool:
         """Whether a cast that a killed router had is one that its sender did not have to offer again."""
@@ -604,14 +579,14 @@ class Checker:
     def _are_accounted_for(self, unseen: list[str]) -> None:
         """Casts that nobody ran may be those that the router says it has dropped."""
         allowed = self._counted["casts dropped"]
-        confirmed = [id for id in unseen if self._works[id].accepted_at is not None]
+        confirmed = [id for id in unseen if self._works[id].confirmed_at is not None]
         if len(unseen) <= allowed:
             self.verdict.dropped += len(unseen)
             return
         self.verdict.lost += len(confirmed) if len(confirmed) > allowed else len(unseen) - allowed
         for id in unseen:
             work = self._works[id]
-            state = "confirmed" if work.accepted_at is not None else "taken"
+            state = "confirmed" if work.confirmed_at is not None else "taken"
             text = f"cast {id} of {work.caller} was {state} and nobody ran it"
             self._violated(f"{state} and lost", f"{text}; the router has counted {allowed} such", id)
 

@@ -1,7 +1,8 @@
 """An append-only history: one file a process, one JSON line an event, merged by time afterwards.
 
 Each event is one small write to a file that is open for appending, so a process that is killed loses at most
-the event that it was about to write. Times are of the system-wide monotonic clock.
+the event that it was about to write, and what it could not write because the disk was full. Times are of the
+system-wide monotonic clock.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from enum import StrEnum
 from heapq import merge
 from operator import attrgetter
@@ -31,9 +33,11 @@ class What(StrEnum):
 
     #: A caller is about to send [verb, topic, idempotent, confirm, timeout].
     SUBMIT = "submit"
-    #: The router has confirmed a cast [consumers].
+    #: The router has taken it from its sender.
     ACCEPT = "accept"
-    #: The router has sent it to a consumer [to, attempt]. Of a real router written at the end, from its dispatch log.
+    #: The sender of a cast knows that.
+    CONFIRM = "confirm"
+    #: The router gives it to a consumer [to, attempt].
     DISPATCH = "dispatch"
     #: A handler begins [topic, attempt].
     START = "start"
@@ -43,12 +47,10 @@ class What(StrEnum):
     END = "end"
     #: The router has recorded how it ended [outcome].
     SETTLE = "settle"
-    #: A process has a session with the router [resumed].
+    #: A process has a session with the router [resumed; away: seconds without; link: what a real router calls it].
     LINKED = "linked"
-    #: The router says of a process's link [state].
+    #: The router says of a process [state].
     DECLARED = "declared"
-    #: How many messages the router had given to a process by now [taken].
-    TAKEN = "taken"
     #: A fault begins; the id says which [target].
     FAULT = "fault"
     #: A fault is over; the id says which [target].
@@ -93,13 +95,22 @@ class Recorder:
     def __init__(self, path: str | Path, process: str) -> None:
         self.process = process
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        #: What there was no room for.
+        self._unwritten = bytearray()
 
     def write(self, what: What, id: str = "", /, **fields: Any) -> None:
-        """Write down that something happens now."""
-        os.write(self._file, line_of(Event(monotonic(), self.process, what, id, fields)))
+        """Write down that something happens now; if that fails, it is written together with what happens next."""
+        self._unwritten += line_of(Event(monotonic(), self.process, what, id, fields))
+        self._flush()
+
+    def _flush(self) -> None:
+        # What is watched must not fail because its observer cannot write.
+        with suppress(OSError):
+            del self._unwritten[: os.write(self._file, self._unwritten)]
 
     def close(self) -> None:
         """Nothing more is written."""
+        self._flush()
         os.close(self._file)
 
     def __enter__(self) -> Self:

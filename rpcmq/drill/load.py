@@ -22,8 +22,8 @@ from gevent.event import Event as Flag
 
 import rpcmq
 from rpcmq.client.request import current_request
-from rpcmq.drill.dispatches import traceparent_of
 from rpcmq.drill.history import Recorder, What
+from rpcmq.drill.names import traceparent_of
 from rpcmq.drill.topology import Topology
 from rpcmq.errors import CallTimeout, LinkLost, NoConsumer, Overloaded, RemoteError, RpcError
 
@@ -169,7 +169,7 @@ class _Caller:
             self._recorder.write(What.END, id, outcome=outcome_of(error), text=str(error)[:200])
             return
         if confirm:
-            self._recorder.write(What.ACCEPT, id)
+            self._recorder.write(What.CONFIRM, id)
         if verb == "call" or confirm:
             self._recorder.write(What.END, id, outcome="ok", of=of)
 
@@ -207,7 +207,8 @@ def _write_links(client: rpcmq.Client, recorder: Recorder) -> None:
 
     def ready() -> None:
         away = {"away": round(time.monotonic() - uplink.lost_at, 6)} if uplink.lost_at else {}
-        recorder.write(What.LINKED, resumed=bool(uplink.router.get("resumed")), **away)
+        resumed = bool(uplink.router.get("resumed"))
+        recorder.write(What.LINKED, resumed=resumed, link=uplink.origin.hex(), **away)
         on_ready()
 
     connection.on_ready = ready  # type: ignore[method-assign]

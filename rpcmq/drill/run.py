@@ -17,7 +17,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -31,21 +31,18 @@ from gevent.lock import BoundedSemaphore
 
 import rpcmq
 from rpcmq.config import RouterConfig, load_router_config
-from rpcmq.drill.checks import LOOK_SECONDS, Bounds, Verdict, Violation, check
-from rpcmq.drill.dispatches import events_of, read_log, traceparent_of
-from rpcmq.drill.history import Recorder, What, line_of, merged
+from rpcmq.drill.checks import Bounds, Verdict, Violation, check
+from rpcmq.drill.history import Event, Recorder, What, merged
 from rpcmq.drill.load import TOPIC, Options, outcome_of
+from rpcmq.drill.names import named, traceparent_of
 from rpcmq.drill.proxy import FaultProxy
 from rpcmq.drill.topology import Topology
 from rpcmq.errors import RpcError
-from rpcmq.latency.record import SpoolError
 from rpcmq.testing import eventually
 from rpcmq.testing.processes import Program, RouterProcess
 
 __all__ = ["Drill", "Place", "Result", "bounds_of", "config_of", "cpu_seconds", "open_files", "rss_bytes"]
 
-#: How long the router may take to say what it thinks of its consumers (seconds).
-_LOOK_TIMEOUT = 2.0
 #: How long a process may take to start, to end, and the last casts to be run (seconds).
 _START_SECONDS = 60.0
 _STOP_SECONDS = 60.0
@@ -180,8 +177,6 @@ class Drill:
         self.faults: dict[str, int] = {}
         self._lives = 0
         self._ended: list[Program] = []
-        self._observer: gevent.Greenlet[..., None] | None = None
-        self._states: dict[str, str] = {}
         self._began = monotonic()
         self._problems: list[Violation] = []
         #: Held while the router is down, stopped or starved.
@@ -197,11 +192,11 @@ class Drill:
                 settings["dispatch_log_directory"] = str(self._log)
                 # An idle router has no file open for long, so that descriptors can be counted.
                 settings.setdefault("dispatch_log_segment_seconds", 2)
-            self.router = RouterProcess(file=self.topology.router_config, **settings)
+            program = ("-m", "rpcmq.drill.router", str(self._folder))
+            self.router = RouterProcess(file=self.topology.router_config, program=program, **settings)
             services = [self.add(f"s{n}", "service") for n in range(self.topology.services)]
             services += [self.add(f"e{n}", "subscriber") for n in range(self.topology.subscribers)]
             self.expect_ready(services)
-            self._observer = gevent.spawn(self._observe)
         except BaseException:
             self.close()
             raise
@@ -214,8 +209,6 @@ class Drill:
 
     def close(self) -> None:
         """End everything at once."""
-        if self._observer is not None:
-            self._observer.kill()
         if self._client is not None:
             self._client.close(0.0)
         for place in self.places.values():
@@ -376,32 +369,9 @@ class Drill:
     def restart_router(self) -> None:
         """Start it again on the same port."""
         self.router.restart()
-        self._states.clear()
         self.healed("kill", "router")
 
     # --- what the router says ----------------------------------------------------------------
-
-    def _observe(self) -> None:
-        """Write down what the router thinks of its consumers, and how much it gives them."""
-        while True:
-            gevent.sleep(LOOK_SECONDS)
-            try:
-                topics = self.router.view("topics", _LOOK_TIMEOUT)["topics"]
-            except OSError:
-                continue  # it is down, or stopped
-            for row in (row for topic in topics for row in topic["consumers"]):
-                self._note(row)
-
-    def _note(self, row: dict[str, Any]) -> None:
-        place = self.places.get(row["identity"])
-        if place is None:
-            return
-        # First: it says that what the next line declares was seen from outside, and when.
-        if row["state"] == "unresponsive":
-            self.recorder.write(What.TAKEN, place.life, taken=row["in_flight"] + row["settled"])
-        if self._states.get(place.life, "answering") != row["state"]:
-            self._states[place.life] = row["state"]
-            self.recorder.write(What.DECLARED, place.life, state=row["state"])
 
     def _count_router(self) -> None:
         try:
@@ -447,40 +417,21 @@ class Drill:
         with suppress(AssertionError):  # then the verdict says what was not run
             eventually(lambda: self.is_idle, _SETTLE_SECONDS)
         self._count_router()
-        if self._observer is not None:
-            self._observer.kill()
         self._end([p for p in self.places.values() if p.role in ("service", "subscriber")])
         self.router.signal(signal.SIGTERM)
         if (code := self.router.wait(_STOP_SECONDS)) != 0:
             self._problem("router", f"it ended with {code}: {self.router.said()[-500:]}")
-        self._write_dispatches()
-        verdict = check(merged(self.histories), self.bounds)
+        verdict = check(self.events(), self.bounds)
         verdict.violations += self._problems
         return Result(self.seed, seconds, verdict, dict(self.faults), dict(figures or {}))
-
-    def _write_dispatches(self) -> None:
-        """Add to the history what the router that has ended, and those that were killed before, say they have sent."""
-        if self._log is None:
-            return
-        try:
-            log = read_log(self._log)
-        except (OSError, SpoolError) as error:
-            self._problem("dispatch log", str(error))
-            return
-        events = list(events_of(log.dispatches, merged(self.histories)))
-        with open(self._folder / "dispatches.history", "ab") as file:
-            file.writelines(map(line_of, events))
-        if log.is_complete:
-            self.recorder.write(What.COUNTED, dispatches=len(events))
 
     def end_load(self) -> None:
         """Nobody sends anything new; returns when all have had their answers."""
         self._end([p for p in self.places.values() if p.role in ("caller", "publisher", "churn")])
 
-    @property
-    def histories(self) -> list[Path]:
-        """The files that have been written."""
-        return sorted(self._folder.glob("*.history"))
+    def events(self) -> Iterator[Event]:
+        """What all processes have written down, by time."""
+        return named(merged(sorted(self._folder.glob("*.history"))))
 
     def _end(self, places: list[Place]) -> None:
         for place in places:

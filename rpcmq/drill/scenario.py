@@ -14,7 +14,7 @@ from typing import Any
 import gevent
 
 from rpcmq.drill.faults import FAULTS, inject
-from rpcmq.drill.history import What, merged
+from rpcmq.drill.history import What
 from rpcmq.drill.run import Drill, Result, cpu_seconds, open_files, rss_bytes
 from rpcmq.drill.topology import Topology
 from rpcmq.testing import eventually
@@ -138,7 +138,7 @@ def slow_subscriber(seed: int, seconds: float, rate: float) -> Result:
                 del drill.places["slow"]
             drill.dismiss(quick)
         result = drill.finish()
-        for event in merged(drill.histories):
+        for event in drill.events():
             if event.what == What.COUNTED and event.process.startswith("quick"):
                 name = "p99_alone_ms" if "alone" in event.process else "p99_beside_ms"
                 figures[name] = round(event.fields["p99"] * 1000, 2)

@@ -7,6 +7,7 @@ and what callers and handlers do; that is drawn from the seed by :mod:`rpcmq.dri
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
@@ -21,6 +22,7 @@ from rpcmq.core.uplink import Uplink, Welcome
 from rpcmq.drill.checks import LATE, Bounds, Checker, Verdict, Violation
 from rpcmq.drill.history import Event, What, line_of
 from rpcmq.drill.plan import Fault, Operation, Plan, plan_of
+from rpcmq.drill.watched import WatchedRouter
 from rpcmq.errors import CallError, Outcome
 from rpcmq.testing.endpoint import Endpoint
 from rpcmq.testing.invariants import check_router, left_behind
@@ -38,7 +40,6 @@ _RECONNECT_MAX = 2.0
 _MAX_ROUNDS = 120
 _TOPICS = ("compute", "network")
 _OUTCOMES = {int(outcome): outcome.name.lower() for outcome in Outcome}
-_DELIVERIES = (int(Kind.REQUEST), int(Kind.CAST))
 _ANSWER = b"answer to "
 
 
@@ -197,7 +198,7 @@ class _Peer(Endpoint):
             return
         assert call.answer is not None
         if call.answer[5] == Kind.CONFIRM:
-            record(What.ACCEPT, operation.id, {}, self.name)
+            record(What.CONFIRM, operation.id, {}, self.name)
             record(What.END, operation.id, {"outcome": "ok"}, self.name)
             return
         of = bytes(payload_of(call.answer)).removeprefix(_ANSWER).decode()
@@ -289,12 +290,10 @@ class Simulation:
                 resume=settings.resume_seconds,
             )
         )
-        self.net = Network(settings, lost_seconds=_LOST_SECONDS)
-        self.net.on_sent, self.net.on_router = self._sent, self._new_router
+        self.net = Network(settings, lost_seconds=_LOST_SECONDS, engine=partial(WatchedRouter, self))
+        self.net.on_router = self._new_router
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._number = count()
-        #: Identity -> whether the router believes that it answers.
-        self._answers: dict[str, bool] = {}
         #: Place -> the process that is there now, and all that live.
         self._peers: dict[str, _Peer] = {}
         self._everyone: list[_Peer] = []
@@ -304,7 +303,6 @@ class Simulation:
     def _new_router(self, router: Router) -> None:
         ends: Any = _Ends(self.record)
         router.dispatch.log = ends
-        self._answers.clear()
 
     # --- what happens ------------------------------------------------------------------------
 
@@ -365,11 +363,9 @@ class Simulation:
             self.net.advance(max(0.0, at - self.net.now))
             action()
             self.net.run()
-            self._look()
             if self.net.is_router_up:
                 check_router(self.net.router)
         self.net.advance(max(0.0, end - self.net.now))
-        self._look()
         check_router(self.net.router)
 
     def _begin(self, place: str, identity: str) -> None:
@@ -487,30 +483,22 @@ class Simulation:
 
     # --- what is watched ---------------------------------------------------------------------
 
-    def _sent(self, link: Link, parts: list[bytes]) -> None:
-        peer = self._peer_of(link)
-        if peer is None:
-            return
-        self._note(link, peer)
-        for part in parts:
-            if part[5] in _DELIVERIES:
-                self.record(What.DISPATCH, _id_of(part), {"to": peer.name, "attempt": part[9]})
+    def accepted(self, part: bytes) -> None:
+        """As :class:`rpcmq.drill.watched.Watch` says; this and the next two."""
+        self.record(What.ACCEPT, _id_of(part), {})
 
-    def _look(self) -> None:
-        if not self.net.is_router_up:
-            return
-        for link in self.net.router.links:
-            peer = self._peer_of(link)
-            if peer is not None:
-                self._note(link, peer)
+    def dispatched(self, part: bytes, link: Link, attempt: int) -> None:
+        """See :meth:`accepted`."""
+        if (peer := self._peer_of(link)) is not None:
+            self.record(What.DISPATCH, _id_of(part), {"to": peer.name, "attempt": attempt})
+
+    def declared(self, link: Link) -> None:
+        """See :meth:`accepted`."""
+        if (peer := self._peer_of(link)) is not None:
+            self.record(What.DECLARED, peer.name, {"state": link.state.value})
 
     def _peer_of(self, link: Link) -> _Peer | None:
         return next((p for p in self._everyone if p.uplink.origin == link.origin), None)
-
-    def _note(self, link: Link, peer: _Peer) -> None:
-        if self._answers.get(peer.name, True) != link.answering:
-            self._answers[peer.name] = link.answering
-            self.record(What.DECLARED, peer.name, {"state": link.state.value})
 
     # --- the end -----------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from gevent.event import Event
 
 from rpcmq import __version__
 from rpcmq.config import RouterConfig, apply_live, diff_live
+from rpcmq.core.router import Router
 from rpcmq.core.statistics import VIEWS, overview
 from rpcmq.errors import ConfigError
 from rpcmq.server.embedded import EmbeddedRouter
@@ -51,13 +52,15 @@ class Daemon:
 
     Args:
         load: reads the configuration; called at start and for each reload.
+        engine: makes the engine, of what :class:`Router` takes.
 
     Raises:
         ConfigError: the configuration is wrong.
     """
 
-    def __init__(self, load: Callable[[], RouterConfig]) -> None:
+    def __init__(self, load: Callable[[], RouterConfig], engine: Callable[..., Router] = Router) -> None:
         self._load = load
+        self._engine = engine
         self.config = load()
         self._notifier = Notifier(os.environ)
         self._stop = Event()
@@ -82,7 +85,7 @@ class Daemon:
         gevent.signal_handler(signal.SIGHUP, self._on_reload)
         self._max_files = raise_open_files()
         self._notes = NoteLog(log)
-        self._router = EmbeddedRouter(self.config, self._notes)
+        self._router = EmbeddedRouter(self.config, self._notes, self._engine)
         self._monitor = self._start_monitor(settings.http)
         self._say_started()
         sidecar = Sidecar(command_for(self.config)) if self._ships() else None

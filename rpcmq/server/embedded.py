@@ -25,12 +25,20 @@ _FLUSH = 5.0
 class EmbeddedRouter:
     """Engine and shell, bound and running as soon as it is made.
 
+    Args:
+        engine: makes the engine, of what :class:`Router` takes.
+
     Raises:
         ConfigError: the endpoint cannot be bound or is open to other hosts, the directory of the dispatch log cannot
             be written, or that of the keys not be used.
     """
 
-    def __init__(self, config: RouterConfig, on_note: Callable[[Note], None] = lambda note: None) -> None:
+    def __init__(
+        self,
+        config: RouterConfig,
+        on_note: Callable[[Note], None] = lambda note: None,
+        engine: Callable[..., Router] = Router,
+    ) -> None:
         self.config = config
         self.settings = settings_for(config)
         warnings = check_binds(config)
@@ -41,7 +49,7 @@ class EmbeddedRouter:
         self.spool: Spool | None = None
         if directory:
             self.spool = Spool(directory, self.settings.router_id, self.settings.router_name, boot)
-        self.engine = Router(self.settings, boot, monotonic(), lambda: secrets.token_hex(16), self.spool)
+        self.engine = engine(self.settings, boot, monotonic(), lambda: secrets.token_hex(16), self.spool)
         self.engine.warnings = warnings
         self._context = new_context(config.router.io_threads)
         try:

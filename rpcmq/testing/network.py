@@ -49,9 +49,9 @@ class Network:
         lost_seconds: when the router notices at the latest that a connection is dead, as the transport's
             heartbeats see to it.
         sink: where the router's dispatch log goes.
+        engine: makes the router, of what :class:`Router` takes.
 
     Attributes:
-        on_sent: called with (link, messages) for each batch that the router sends to one.
         on_router: called with each router that begins its life.
     """
 
@@ -61,6 +61,7 @@ class Network:
         now: float = 1000.0,
         lost_seconds: float = 60.0,
         sink: Sink | None = None,
+        engine: Callable[..., Router] = Router,
     ) -> None:
         self.settings = settings or Settings(recovery_seconds=0.0)
         self.now = now
@@ -69,10 +70,10 @@ class Network:
         #: Answers to connections that are no link, and what was worth a line in the log.
         self.answers: list[Answer] = []
         self.notes: list[Note] = []
-        self.on_sent: Callable[[Link, list[bytes]], None] | None = None
         self.on_router: Callable[[Router], None] | None = None
         self._lost_seconds = lost_seconds
         self._sink = sink
+        self._engine = engine
         self._boot = 1_700_000_000_000
         self._routes = count(1)
         self._tokens = count(1)
@@ -90,7 +91,7 @@ class Network:
         self.router = self._new_router()
 
     def _new_router(self) -> Router:
-        return Router(self.settings, self._boot, self.now, lambda: f"token-{next(self._tokens)}", self._sink)
+        return self._engine(self.settings, self._boot, self.now, lambda: f"token-{next(self._tokens)}", self._sink)
 
     def process(self, identity: str, queue_type: str = "roundrobin", user: str = "", **hello: Any) -> Process:
         """A process that has said HELLO. ``hello`` is what else HELLO may say, as ``accepts``."""
@@ -326,8 +327,6 @@ class Network:
         while ready and session.outbox:
             batch = session.batch()
             self._put(connection, way, batch)
-            if self.on_sent is not None and isinstance(session, Link):
-                self.on_sent(session, batch)
             session.sent_batch()
         for part in session.closings:
             self._put(connection, way, [part])

@@ -202,14 +202,22 @@ class RouterProcess(Program):
     Args:
         url: where; a port of 0 is chosen by the system, and kept by :meth:`restart`.
         file: TOML file with settings; what is given here goes before it.
+        program: what runs it, given to the interpreter.
         config: settings by section and name: ``queue_max_messages=10``.
     """
 
-    def __init__(self, url: str = "tcp://127.0.0.1:0", *, file: str = "", **config: Any) -> None:
+    def __init__(
+        self,
+        url: str = "tcp://127.0.0.1:0",
+        *,
+        file: str = "",
+        program: Sequence[str] = ("-m", "rpcmq.cli", "router"),
+        **config: Any,
+    ) -> None:
         settings = {"router_listen": url, "router_http": "127.0.0.1:0", **config}
         env = {f"RPCMQ_{name.upper()}": str(value) for name, value in settings.items()}
         arguments = ("--config", file) if file else ()
-        super().__init__([sys.executable, "-m", "rpcmq.cli", "router", *arguments], env, "router")
+        super().__init__([sys.executable, *program, *arguments], env, "router")
         self._listening()
 
     def _listening(self) -> None:

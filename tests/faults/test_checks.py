@@ -23,12 +23,12 @@ def cast(at: float, id: str = "c-1", process: str = "c", **fields: Any) -> Line:
     return at, process, What.SUBMIT, id, CAST | fields
 
 
-def accept(at: float, id: str = "c-1", process: str = "c") -> Line:
-    return at, process, What.ACCEPT, id, {"consumers": 1}
+def confirm(at: float, id: str = "c-1", process: str = "c") -> Line:
+    return at, process, What.CONFIRM, id, {"consumers": 1}
 
 
-def start(at: float, process: str = "s", id: str = "c-1", topic: str = "t") -> Line:
-    return at, process, What.START, id, {"topic": topic, "attempt": 0}
+def start(at: float, process: str = "s", id: str = "c-1", topic: str = "t", attempt: int = 0) -> Line:
+    return at, process, What.START, id, {"topic": topic, "attempt": attempt}
 
 
 def finish(at: float, process: str = "s", id: str = "c-1") -> Line:
@@ -51,8 +51,12 @@ def declared(at: float, state: str, target: str = "s") -> Line:
     return at, "router", What.DECLARED, target, {"state": state}
 
 
-def taken(at: float, count: int, target: str = "s") -> Line:
-    return at, "router", What.TAKEN, target, {"taken": count}
+def accept(at: float, id: str = "c-1") -> Line:
+    return at, "router", What.ACCEPT, id, {}
+
+
+def dispatch(at: float, to: str = "s", id: str = "c-1", attempt: int = 0) -> Line:
+    return at, "router", What.DISPATCH, id, {"to": to, "attempt": attempt}
 
 
 def linked(at: float, process: str, resumed: bool = False, **fields: Any) -> Line:
@@ -68,7 +72,7 @@ def verdict_on(*lines: Line, bounds: Bounds | None = None) -> Verdict:
 
 
 WELL = [submit(0), start(0.1), finish(0.2), end(0.3)]
-CONFIRMED = [cast(0), accept(0.1), end(0.1), start(0.2), finish(0.3)]
+CONFIRMED = [cast(0), confirm(0.1), end(0.1), start(0.2), finish(0.3)]
 KILLED = [submit(0), start(0.1), fault(1, "kill", "s")]
 BACK = [fault(1, "kill", "router"), healed(2, "kill", "router")]
 LATER = [submit(2.6, "c-2"), start(2.7, id="c-2"), end(2.8, id="c-2")]
@@ -101,25 +105,45 @@ HOLDS: dict[str, list[Line]] = {
         fault(1, "stop", "router"), healed(9, "stop", "router"), fault(9, "stop", "s"), declared(13, "unresponsive"),
     ],
     "work for one that answers again": [
-        *WELL, fault(1, "stop", "s"), declared(14, "unresponsive"), taken(14, 5), taken(20, 5), healed(20, "stop", "s"),
-        declared(20, "answering"), taken(21, 9),
+        fault(1, "stop", "s"), declared(14, "unresponsive"), submit(15), accept(15), healed(20, "stop", "s"),
+        declared(20, "answering"), dispatch(20), start(20.1), finish(20.2), end(20.3),
+    ],
+    "work for one that another router took for silent": [
+        declared(0.1, "unresponsive"), *BACK, submit(3), accept(3), dispatch(3), start(3.1), end(3.2),
+    ],
+    "a start that was dispatched": [submit(0), accept(0.1), dispatch(0.1), start(0.2), finish(0.3), end(0.4)],
+    "a start by the second that it was sent to": [
+        submit(0, idempotent=True), accept(0.1), dispatch(0.1, "s1"), fault(0.2, "kill", "s1"),
+        dispatch(0.3, "s", attempt=1), start(0.4, attempt=1), finish(0.5), end(0.6),
+    ],
+    "a start of what a router has sent that was killed since": [
+        submit(0), accept(0.1), dispatch(0.1), fault(0.15, "kill", "router"), start(0.2), end(0.3, "link_lost"),
+        healed(0.4, "kill", "router"), submit(1, "c-2"), accept(1, "c-2"), dispatch(1, id="c-2"), start(1.1, id="c-2"),
+        end(1.2, id="c-2"),
+    ],
+    "a fanout": [
+        submit(0, verb="fanout"), accept(0.1), dispatch(0.1), dispatch(0.1, "s2"), start(0.2), start(0.2, "s2"),
+    ],
+    "an idempotent call that the router has taken again": [
+        submit(0, idempotent=True), accept(0.1), dispatch(0.1), start(0.2), accept(0.3), dispatch(0.3), start(0.4),
+        end(0.5),
     ],
     "a cast in a router that is killed with its sender": [
-        cast(0), accept(0.1), end(0.1), fault(0.5, "kill", "c"), *BACK,
+        cast(0), confirm(0.1), end(0.1), fault(0.5, "kill", "c"), *BACK,
     ],
     "a cast in a router that is killed after its sender had ended": [
-        cast(0), accept(0.1), end(0.1), (0.9, "c", What.DONE, "", {"left": 0}), *BACK,
+        cast(0), confirm(0.1), end(0.1), (0.9, "c", What.DONE, "", {"left": 0}), *BACK,
     ],
     "a cast that a consumer had that was killed, as was the router": [
-        cast(0), accept(0.1), end(0.1), fault(0.5, "kill", "s"), *BACK,
+        cast(0), confirm(0.1), end(0.1), fault(0.5, "kill", "s"), *BACK,
     ],
     "a cast in a router that is killed after its sender had lost the session in which it sent it": [
-        linked(0, "c"), cast(0), accept(0.1), end(0.1), linked(0.9, "c", away=31), *BACK,
+        linked(0, "c"), cast(0), confirm(0.1), end(0.1), linked(0.9, "c", away=31), *BACK,
     ],
     "a cast that the router dropped and said so": [
-        cast(0), accept(0.1), end(0.1), (1.0, "router", What.SETTLE, "c-1", {"outcome": "link_lost"}),
+        cast(0), confirm(0.1), end(0.1), (1.0, "router", What.SETTLE, "c-1", {"outcome": "link_lost"}),
     ],
-    "a cast that the router counted as dropped": [cast(0), accept(0.1), end(0.1), counted(9, casts_dropped=1)],
+    "a cast that the router counted as dropped": [cast(0), confirm(0.1), end(0.1), counted(9, casts_dropped=1)],
     "a cast that was refused": [cast(0), end(0.1, "overloaded")],
     "a cast run again after its consumer died and the router restarted": [
         *CONFIRMED, fault(0.5, "kill", "s"), *BACK, start(3, "s2"),
@@ -175,7 +199,7 @@ BROKEN: dict[str, tuple[str, tuple[str, ...], list[Line]]] = {
     ),
     "a cast lost with a router's next life, in which its sender lost its session": (
         "confirmed and lost", ("c-1",),
-        [linked(0, "c"), cast(0), accept(0.1), end(0.1), *BACK, linked(2.1, "c", away=1.5), linked(40, "c", away=31)],
+        [linked(0, "c"), cast(0), confirm(0.1), end(0.1), *BACK, linked(2.1, "c", away=1.5), linked(40, "c", away=31)],
     ),
     "a fanout started twice by one": (
         "started twice", ("c-1",), [cast(0, verb="fanout", confirm=False), start(0.2, "s1"), start(0.3, "s1")],
@@ -184,17 +208,17 @@ BROKEN: dict[str, tuple[str, tuple[str, ...], list[Line]]] = {
     "the answer to another caller": ("misrouted", ("c-1",), [submit(0), start(0.1), end(0.3, process="d")]),
     "run by another topic": ("misrouted", ("c-1",), [submit(0), start(0.1, topic="u"), end(0.3)]),
     "run though nobody sent it": ("misrouted", ("c-9",), [*WELL, start(1, id="c-9")]),
-    "a confirmed cast that nobody runs": ("confirmed and lost", ("c-1",), [cast(0), accept(0.1), end(0.1)]),
+    "a confirmed cast that nobody runs": ("confirmed and lost", ("c-1",), [cast(0), confirm(0.1), end(0.1)]),
     "more casts lost than counted": (
         "confirmed and lost", ("c-2",),
-        [cast(0), accept(0.1), end(0.1), cast(0, "c-2"), accept(0.1, "c-2"), end(0.1, id="c-2"),
+        [cast(0), confirm(0.1), end(0.1), cast(0, "c-2"), confirm(0.1, "c-2"), end(0.1, id="c-2"),
          counted(9, casts_dropped=1)],
     ),
     "a cast in a router that was killed": (
-        "confirmed and lost", ("c-1",), [cast(0), accept(0.1), end(0.1), *BACK, linked(2.1, "c", away=1.5)],
+        "confirmed and lost", ("c-1",), [cast(0), confirm(0.1), end(0.1), *BACK, linked(2.1, "c", away=1.5)],
     ),
     "a cast in a router that was killed after its consumer": (
-        "confirmed and lost", ("c-1",), [fault(0, "kill", "s"), cast(0.1), accept(0.2), end(0.2), *BACK],
+        "confirmed and lost", ("c-1",), [fault(0, "kill", "s"), cast(0.1), confirm(0.2), end(0.2), *BACK],
     ),
     "a cast that is lost in silence": ("taken and lost", ("c-1",), [cast(0, confirm=False)]),
     "a cast that was given back for a while and is lost": (
@@ -223,12 +247,28 @@ BROKEN: dict[str, tuple[str, tuple[str, ...], list[Line]]] = {
     ),
     "sent to one that is unresponsive": (
         "sent to a silent process", ("c-1", "s"),
-        [submit(0), declared(1, "unresponsive"), (2.0, "router", What.DISPATCH, "c-1", {"to": "s", "attempt": 0}),
-         start(3), end(4)],
+        [submit(0), accept(0.1), declared(1, "unresponsive"), dispatch(2), start(3), end(4)],
     ),
-    "given to one that is unresponsive": (
-        "sent to a silent process", ("s",), [*WELL, declared(1, "unresponsive"), taken(1, 5), taken(2, 6)],
+    "started, and dispatched to nobody": (
+        "not dispatched", ("c-1", "s"), [submit(0), accept(0.1), start(0.2), end(0.4)],
     ),
+    "started, and dispatched to another": (
+        "not dispatched", ("c-1", "s"), [submit(0), accept(0.1), dispatch(0.1, "s2"), start(0.2), end(0.4)],
+    ),
+    "started at an attempt at which it was not dispatched": (
+        "not dispatched", ("c-1", "s"), [submit(0), accept(0.1), dispatch(0.1), start(0.2, attempt=1), end(0.4)],
+    ),
+    "started before it was dispatched": (
+        "not dispatched", ("c-1", "s"), [submit(0), accept(0.1), start(0.2), dispatch(0.3), end(0.4)],
+    ),
+    "dispatched by a router that has not taken it": (
+        "not accepted", ("c-1", "s"), [submit(0), dispatch(0.1), start(0.2), end(0.4)],
+    ),
+    "dispatched by a router of which only an earlier life has taken it": (
+        "not accepted", ("c-1", "s"), [submit(0), accept(0.1), *BACK, dispatch(3), start(3.1), end(3.2)],
+    ),
+    "taken twice": ("accepted twice", ("c-1",), [submit(0), accept(0.1), accept(0.2), dispatch(0.2), start(0.3),
+                                                 end(0.4)]),
     "a session that is not resumed": ("not resumed", ("c",), [linked(0, "c"), linked(5, "c", away=1.0)]),
     "overdue": ("overdue", ("c-1",), [submit(0, timeout=1.0), start(0.1), end(2.5, "timeout")]),
     "a late answer that nobody counted": (
@@ -256,7 +296,7 @@ def test_what_is_broken_is_found_by_name_and_ids(name: str, ids: tuple[str, ...]
 def test_figures():
     verdict = verdict_on(
         *WELL, submit(0.5, "c-2"), start(0.6, id="c-2"), fault(1, "kill", "s"), end(1.4, "link_lost", "c-2"),
-        cast(2, "d-3", "d"), accept(2.1, "d-3", "d"), end(2.1, id="d-3", process="d"), fault(2.5, "kill", "d"),
+        cast(2, "d-3", "d"), confirm(2.1, "d-3", "d"), end(2.1, id="d-3", process="d"), fault(2.5, "kill", "d"),
         fault(3, "kill", "router"), healed(4, "kill", "router"), submit(4.1, "c-4"), start(4.2, "s2", "c-4"),
         end(5.5, id="c-4"), counted(9, late_answers=2),
     )  # fmt: skip
@@ -268,7 +308,7 @@ def test_figures():
 
 
 def test_lost_doubled_and_misrouted_are_counted():
-    verdict = verdict_on(cast(0), accept(0.1), end(0.1), *([submit(1, "c-2"), start(1, id="c-2"), start(2, id="c-2"),
+    verdict = verdict_on(cast(0), confirm(0.1), end(0.1), *([submit(1, "c-2"), start(1, id="c-2"), start(2, id="c-2"),
                                                             end(3, id="c-2", of="c-1")]))  # fmt: skip
     assert (verdict.lost, verdict.doubled, verdict.misrouted) == (1, 1, 1) and not verdict.ok
 

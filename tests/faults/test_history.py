@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -42,6 +43,21 @@ def test_files_are_merged_by_time(tmp_path: Path):
 def test_a_line_that_was_not_finished_is_left_out(tmp_path: Path):
     (tmp_path / "a").write_bytes(b'[1.0,"a","done","",{}]\n[2.0,"a","do')
     assert [event.at for event in read(tmp_path / "a")] == [1.0]
+
+
+def test_what_cannot_be_written_is_written_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    write, room = os.write, [0, 10, 0, 1000]
+
+    def limited(file: int, data: bytes) -> int:
+        if not (most := room.pop(0)):
+            raise OSError(errno.ENOSPC, "no space")
+        return write(file, bytes(data[:most]))
+
+    with Recorder(tmp_path / "a", "a") as recorder, monkeypatch.context() as patched:
+        patched.setattr("rpcmq.drill.history.os.write", limited)
+        for number in range(4):
+            recorder.write(What.SUBMIT, str(number))
+    assert [event.id for event in read(tmp_path / "a")] == ["0", "1", "2", "3"]
 
 
 @pytest.mark.parametrize("line", [b"nonsense", b"[1,2]", b'{"a": 1}', b"[1.0,2.0,3.0,4.0,5.0,6.0]", b"7"])
