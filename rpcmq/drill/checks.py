@@ -76,7 +76,7 @@ class Verdict:
         violations: what must not have happened.
         submitted: how many there were of each verb.
         ended: how many calls ended with each outcome.
-        lost: confirmed casts that nobody ran, and whose loss no guarantee allows.
+        lost: casts that nobody ran, and whose loss no guarantee allows.
         forgotten: casts that were lost with a router that was killed, and with their sender or their consumer.
         dropped: casts that nobody ran, of which the router has said so.
         doubled: calls and casts that were started twice and must not.
@@ -536,13 +536,11 @@ class Checker:
 
     def finish(self) -> Verdict:
         """The history is complete: what is missing?"""
-        unseen: list[str] = []
         for id, work in self._works.items():
             if work.waits and work.ended_at is None and work.caller not in self._dead:
                 self._violated("never ended", f"{work.verb} {id} of {work.caller} has never ended", id)
             if work.verb == "cast" and not work.starts:
-                self._nobody_ran(id, work, unseen)
-        self._are_accounted_for(unseen)
+                self._nobody_ran(id, work)
         for at, process, id in self._hit:
             self._is_told(at, process, id)
         for each in self._returns:
@@ -552,43 +550,31 @@ class Checker:
         self._late_answers()
         return self.verdict
 
-    def _nobody_ran(self, id: str, work: _Work, unseen: list[str]) -> None:
+    def _nobody_ran(self, id: str, work: _Work) -> None:
         if work.outcome not in ("", "ok") or work.settled == "refused":
             return  # its sender was told
         since = work.submitted_at if work.confirmed_at is None else work.confirmed_at
-        if any(kill >= since and self._may_be_lost(work, since, kill) for kill in self._router_kills):
+        if any(kill >= since and self._may_be_lost(id, work, since, kill) for kill in self._router_kills):
             self.verdict.forgotten += 1
         elif work.settled:
             self.verdict.dropped += 1
         elif work.confirmed_at is None and work.caller in self._dead:
             return
         else:
-            unseen.append(id)
+            self.verdict.lost += 1
+            state = "confirmed" if work.confirmed_at is not None else "taken"
+            self._violated(f"{state} and lost", f"cast {id} of {work.caller} was {state} and nobody ran it", id)
 
-    def _may_be_lost(self, work: _Work, since: float, kill: float) -> bool:
+    def _may_be_lost(self, id: str, work: _Work, since: float, kill: float) -> bool:
         """Whether a cast that a killed router had is one that its sender did not have to offer again."""
         caller = work.caller
         if caller in self._dead or caller in self._left or self._done.get(caller, _NEVER) <= kill:
             return True
         # Its consumer had it, and went with it: the router that would have said so is no more.
-        if any(at >= since for at in self._dead.values()):
+        if any(to in self._dead for to, _ in self._dispatched.get(id, ())):
             return True
         # Its sender lost its session with a router that lived on, and left its casts to that, until it was killed.
         return any(since < session.after <= kill for session in self._lost_sessions[caller])
-
-    def _are_accounted_for(self, unseen: list[str]) -> None:
-        """Casts that nobody ran may be those that the router says it has dropped."""
-        allowed = self._counted["casts dropped"]
-        confirmed = [id for id in unseen if self._works[id].confirmed_at is not None]
-        if len(unseen) <= allowed:
-            self.verdict.dropped += len(unseen)
-            return
-        self.verdict.lost += len(confirmed) if len(confirmed) > allowed else len(unseen) - allowed
-        for id in unseen:
-            work = self._works[id]
-            state = "confirmed" if work.confirmed_at is not None else "taken"
-            text = f"cast {id} of {work.caller} was {state} and nobody ran it"
-            self._violated(f"{state} and lost", f"{text}; the router has counted {allowed} such", id)
 
     def _is_told(self, at: float, process: str, id: str) -> None:
         work = self._works[id]

@@ -17,6 +17,7 @@ from rpcmq.core.links import Link
 from rpcmq.drill.history import Recorder, What
 from rpcmq.drill.names import ROUTER
 from rpcmq.drill.watched import WatchedRouter
+from rpcmq.latency.schema import outcome_name
 from rpcmq.server.daemon import Daemon
 from rpcmq.wire import parse
 
@@ -36,6 +37,10 @@ class _Scribe:
     def dispatched(self, part: bytes, link: Link, attempt: int) -> None:
         if trace_id := _trace_id(part):
             self._recorder.write(What.DISPATCH, trace_id, to=link.origin.hex(), attempt=attempt)
+
+    def settled(self, part: bytes, outcome: int) -> None:
+        if trace_id := _trace_id(part):
+            self._recorder.write(What.SETTLE, trace_id, outcome=outcome_name(outcome))
 
     def declared(self, link: Link) -> None:
         self._recorder.write(What.DECLARED, link.origin.hex(), state=link.state.value)

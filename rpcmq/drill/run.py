@@ -47,8 +47,6 @@ __all__ = ["Drill", "Place", "Result", "bounds_of", "config_of", "cpu_seconds", 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 60.0
 _SETTLE_SECONDS = 60.0
-#: What the router counts that it refused, and the sender still had.
-_NOT_LOST = ("refused: full",)
 
 
 @dataclass
@@ -375,15 +373,14 @@ class Drill:
 
     def _count_router(self) -> None:
         try:
-            varz, topics = self.router.varz(), self.router.view("topics")["topics"]
+            varz = self.router.varz()
         except OSError:
             return
         counters = varz["counters"]
         late = sum(
             count for name, count in counters.items() if name.startswith(("late", "reply of", "reply for", "answers"))
         )
-        dropped = sum(n for row in topics for reason, n in row["dropped"].items() if reason not in _NOT_LOST)
-        self.recorder.write(What.COUNTED, **{"late answers": late, "casts dropped": dropped})
+        self.recorder.write(What.COUNTED, **{"late answers": late})
         process = varz["process"]
         if process["internal_errors"] or varz["refused"].get("internal error"):
             self._problem("internal error", f"the router reports {process['internal_errors']} {varz['refused']}")

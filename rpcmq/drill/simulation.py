@@ -15,9 +15,7 @@ from typing import Any
 
 from rpcmq.core.caller import Call, Caller
 from rpcmq.core.links import Link
-from rpcmq.core.router import Router
 from rpcmq.core.serving import Registration, Serving, Task
-from rpcmq.core.topics import Pending
 from rpcmq.core.uplink import Uplink, Welcome
 from rpcmq.drill.checks import LATE, Bounds, Checker, Verdict, Violation
 from rpcmq.drill.history import Event, What, line_of
@@ -41,18 +39,6 @@ _MAX_ROUNDS = 120
 _TOPICS = ("compute", "network")
 _OUTCOMES = {int(outcome): outcome.name.lower() for outcome in Outcome}
 _ANSWER = b"answer to "
-
-
-class _Ends:
-    """Stands where the dispatch log would: takes how each message ended."""
-
-    def __init__(self, record: Callable[[What, str, dict[str, Any]], None]) -> None:
-        self._record = record
-
-    def ended(self, now: float, pending: Pending, outcome: int, *rest: object, **more: object) -> None:
-        """A message has ended."""
-        if pending.message[5] == Kind.CAST:
-            self._record(What.SETTLE, _id_of(pending.message), {"outcome": _OUTCOMES[int(outcome)]})
 
 
 class _Peer(Endpoint):
@@ -291,18 +277,12 @@ class Simulation:
             )
         )
         self.net = Network(settings, lost_seconds=_LOST_SECONDS, engine=partial(WatchedRouter, self))
-        self.net.on_router = self._new_router
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._number = count()
         #: Place -> the process that is there now, and all that live.
         self._peers: dict[str, _Peer] = {}
         self._everyone: list[_Peer] = []
         self._lives = count(1)
-        self._new_router(self.net.router)
-
-    def _new_router(self, router: Router) -> None:
-        ends: Any = _Ends(self.record)
-        router.dispatch.log = ends
 
     # --- what happens ------------------------------------------------------------------------
 
@@ -484,13 +464,17 @@ class Simulation:
     # --- what is watched ---------------------------------------------------------------------
 
     def accepted(self, part: bytes) -> None:
-        """As :class:`rpcmq.drill.watched.Watch` says; this and the next two."""
+        """As :class:`rpcmq.drill.watched.Watch` says; this and the next three."""
         self.record(What.ACCEPT, _id_of(part), {})
 
     def dispatched(self, part: bytes, link: Link, attempt: int) -> None:
         """See :meth:`accepted`."""
         if (peer := self._peer_of(link)) is not None:
             self.record(What.DISPATCH, _id_of(part), {"to": peer.name, "attempt": attempt})
+
+    def settled(self, part: bytes, outcome: int) -> None:
+        """See :meth:`accepted`."""
+        self.record(What.SETTLE, _id_of(part), {"outcome": _OUTCOMES[int(outcome)]})
 
     def declared(self, link: Link) -> None:
         """See :meth:`accepted`."""

@@ -9,7 +9,7 @@ from rpcmq.core.dispatch import Dispatch
 from rpcmq.core.links import Link
 from rpcmq.core.router import Router
 from rpcmq.core.topics import Consumer, Pending
-from rpcmq.wire import Kind
+from rpcmq.wire import NO_TTL, Kind
 
 __all__ = ["Watch", "WatchedRouter"]
 
@@ -22,6 +22,9 @@ class Watch(Protocol):
 
     def dispatched(self, part: bytes, link: Link, attempt: int) -> None:
         """The call or cast ``part`` goes to the process of ``link``."""
+
+    def settled(self, part: bytes, outcome: int) -> None:
+        """The cast ``part``, or this copy of it, has ended."""
 
     def declared(self, link: Link) -> None:
         """The process of ``link`` has another ``state``."""
@@ -53,6 +56,11 @@ class _Dispatch(Dispatch):
             self.watch.dispatched(part, link, attempt)
         else:
             self._at_once.append(lambda: self.watch.dispatched(part, link, attempt))
+
+    def record(self, now: float, pending: Pending, outcome: int, handler_us: int = NO_TTL) -> None:
+        super().record(now, pending, outcome, handler_us)
+        if pending.message[5] == Kind.CAST:
+            self.watch.settled(pending.message, outcome)
 
 
 class WatchedRouter(Router):

@@ -50,9 +50,6 @@ class Network:
             heartbeats see to it.
         sink: where the router's dispatch log goes.
         engine: makes the router, of what :class:`Router` takes.
-
-    Attributes:
-        on_router: called with each router that begins its life.
     """
 
     def __init__(
@@ -70,7 +67,6 @@ class Network:
         #: Answers to connections that are no link, and what was worth a line in the log.
         self.answers: list[Answer] = []
         self.notes: list[Note] = []
-        self.on_router: Callable[[Router], None] | None = None
         self._lost_seconds = lost_seconds
         self._sink = sink
         self._engine = engine
@@ -144,8 +140,6 @@ class Network:
         self._boot += int(clock_step * 1000)
         self._is_router_down = False
         self.router = self._new_router()
-        if self.on_router is not None:
-            self.on_router(self.router)
 
     def pause_router(self) -> None:
         """The router stops, as by SIGSTOP: connections stay, and what comes waits."""

@@ -135,7 +135,7 @@ HOLDS: dict[str, list[Line]] = {
         cast(0), confirm(0.1), end(0.1), (0.9, "c", What.DONE, "", {"left": 0}), *BACK,
     ],
     "a cast that a consumer had that was killed, as was the router": [
-        cast(0), confirm(0.1), end(0.1), fault(0.5, "kill", "s"), *BACK,
+        cast(0), accept(0.1), confirm(0.1), end(0.1), dispatch(0.2), fault(0.5, "kill", "s"), *BACK,
     ],
     "a cast in a router that is killed after its sender had lost the session in which it sent it": [
         linked(0, "c"), cast(0), confirm(0.1), end(0.1), linked(0.9, "c", away=31), *BACK,
@@ -143,7 +143,6 @@ HOLDS: dict[str, list[Line]] = {
     "a cast that the router dropped and said so": [
         cast(0), confirm(0.1), end(0.1), (1.0, "router", What.SETTLE, "c-1", {"outcome": "link_lost"}),
     ],
-    "a cast that the router counted as dropped": [cast(0), confirm(0.1), end(0.1), counted(9, casts_dropped=1)],
     "a cast that was refused": [cast(0), end(0.1, "overloaded")],
     "a cast run again after its consumer died and the router restarted": [
         *CONFIRMED, fault(0.5, "kill", "s"), *BACK, start(3, "s2"),
@@ -209,10 +208,14 @@ BROKEN: dict[str, tuple[str, tuple[str, ...], list[Line]]] = {
     "run by another topic": ("misrouted", ("c-1",), [submit(0), start(0.1, topic="u"), end(0.3)]),
     "run though nobody sent it": ("misrouted", ("c-9",), [*WELL, start(1, id="c-9")]),
     "a confirmed cast that nobody runs": ("confirmed and lost", ("c-1",), [cast(0), confirm(0.1), end(0.1)]),
-    "more casts lost than counted": (
+    "one that is lost beside one that the router dropped": (
         "confirmed and lost", ("c-2",),
-        [cast(0), confirm(0.1), end(0.1), cast(0, "c-2"), confirm(0.1, "c-2"), end(0.1, id="c-2"),
-         counted(9, casts_dropped=1)],
+        [cast(0), confirm(0.1), end(0.1), (0.2, "router", What.SETTLE, "c-1", {"outcome": "link_lost"}),
+         cast(0, "c-2"), confirm(0.1, "c-2"), end(0.1, id="c-2")],
+    ),
+    "a cast in a router that was killed, beside a consumer that was killed and had it not": (
+        "confirmed and lost", ("c-1",),
+        [cast(0), accept(0.1), confirm(0.1), end(0.1), dispatch(0.2, "s2"), fault(0.5, "kill", "s"), *BACK],
     ),
     "a cast in a router that was killed": (
         "confirmed and lost", ("c-1",), [cast(0), confirm(0.1), end(0.1), *BACK, linked(2.1, "c", away=1.5)],

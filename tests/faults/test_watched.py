@@ -17,6 +17,7 @@ from rpcmq.drill.names import named, trace_id_of, traceparent_of
 from rpcmq.drill.run import Drill
 from rpcmq.drill.topology import Topology
 from rpcmq.drill.watched import WatchedRouter
+from rpcmq.errors import Outcome
 from rpcmq.testing.network import Network
 from rpcmq.wire import Flag, Kind, payload_of
 
@@ -32,6 +33,9 @@ class Seen:
 
     def dispatched(self, part: bytes, link: Link, attempt: int) -> None:
         self.events.append(("dispatched", bytes(payload_of(part)).decode(), link.identity, str(attempt)))
+
+    def settled(self, part: bytes, outcome: int) -> None:
+        self.events.append(("settled", bytes(payload_of(part)).decode(), Outcome(outcome).name))
 
     def declared(self, link: Link) -> None:
         self.events.append(("declared", link.identity, link.state.value))
@@ -76,6 +80,21 @@ def test_each_copy_of_a_fanout(net: Network, seen: Seen):
     api.cast("compute", "boot", payload=b"a", flags=Flag.FANOUT)
     assert seen.events[0] == ("accepted", "a")
     assert set(seen.events[1:]) == {("dispatched", "a", "one", "0"), ("dispatched", "a", "two", "0")}
+
+
+def test_how_casts_end(net: Network, seen: Seen):
+    api, node = net.process("api"), net.process("node")
+    node.register("compute", credit=1)
+    api.cast("compute", "boot", payload=b"a")
+    api.cast("compute", "boot", payload=b"b")
+    seen.events.clear()
+    node.settle(node.take(Kind.CAST))
+    node.lose()
+    net.advance(1.0)
+    assert seen.events == [
+        ("settled", "a", "OK"), ("dispatched", "b", "node", "0"), ("declared", "node", "away"),
+        ("settled", "b", "LINK_LOST"),
+    ]  # fmt: skip
 
 
 def test_each_consumer_that_had_it(net: Network, seen: Seen):
