@@ -418,6 +418,7 @@ class LinkTable:
                 self._next_probe = now + settings.heartbeat_seconds
             turn = min(settings.heartbeat_seconds / 4, settings.unresponsive_seconds / 4, 1.0)
             self._pause = max(0.05, turn) / max(1, ceil(len(self._unseen) / _SEEN_AT_ONCE))
+        overfull: list[tuple[Link, str]] = []
         for link in self._unseen[-_SEEN_AT_ONCE:]:
             if link.state is LinkState.ENDED:
                 continue
@@ -429,7 +430,10 @@ class LinkTable:
                 # If its connection has gone unnoticed, the send will tell.
                 link.close_with(message(Kind.HEARTBEAT))
             if (len(link.outbox) > 64 or link.unacknowledged > 1000) and (problem := self._overfull(link)):
-                self.end(now, link, problem)
+                overfull.append((link, problem))
+        # Not before it is known who is silent: what these had goes to the others.
+        for link, problem in overfull:
+            self.end(now, link, problem)
         del self._unseen[-_SEEN_AT_ONCE:]
         self._next_look = now + self._pause
 

@@ -12,15 +12,21 @@ class Table:
     """A link table by itself, with what it told its owner."""
 
     def __init__(self, **settings: float) -> None:
+        #: What was told, in that order: of links that ended the reason, of others their state.
+        self.told: list[tuple[str, str]] = []
         self.ended: list[tuple[str, str]] = []
         self.tokens = iter(range(1_000_000))
         self.links = LinkTable(
             Settings(**settings),  # type: ignore[arg-type]
             1,
             lambda: str(next(self.tokens)),
-            lambda now, link, reason: self.ended.append((link.identity, reason)),
-            lambda now, link: None,
+            self._is_ended,
+            lambda now, link: self.told.append((link.identity, link.state.value)),
         )
+
+    def _is_ended(self, now: float, link: Link, reason: str) -> None:
+        self.told.append((link.identity, reason))
+        self.ended.append((link.identity, reason))
 
     def hello(self, now: float, number: int) -> Link:
         body = {"identity": f"p{number}", "queue_type": "roundrobin", "versions": [VERSION]}
@@ -91,3 +97,17 @@ def test_a_link_that_ends_in_the_middle_of_a_turn_does_not_end_its_successor():
     table.run(0.2, 3.0)
     assert table.ended == [("p0", "said goodbye")]
     assert table.links.by_identity("p0") is successor
+
+
+def test_who_is_silent_is_known_before_the_work_of_others_is_given_away():
+    table = Table(outbox_max_messages=100, unresponsive_seconds=12.0)
+    full, silent = table.hello(0.0, 1), table.hello(0.0, 2)
+    table.run(0.0, 11.0)
+    table.told.clear()
+    full.heard = 11.0
+    for _ in range(101):
+        full.send(control(Kind.ANSWER))
+    table.links._next_look = 12.0
+    table.links.tick(12.0)
+    assert silent.state is LinkState.UNRESPONSIVE
+    assert table.told == [("p2", "unresponsive"), ("p1", "101 messages wait to be sent; 100 may")]
