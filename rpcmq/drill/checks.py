@@ -210,7 +210,9 @@ class Checker:
         self._accepted: set[str] = set()
         #: Id -> to whom it was sent, and at which attempt.
         self._dispatched: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
-        #: (when, id) of what ran in a process that was killed.
+        #: Process -> the calls that it was the last to be given, and that have not ended.
+        self._given: defaultdict[str, set[str]] = defaultdict(set)
+        #: (when, process, id) of what ran in a process that was killed, or was given to it.
         self._hit: list[tuple[float, str, str]] = []
         self._returns: list[_Return] = []
         self._router_starts: list[float] = []
@@ -285,6 +287,8 @@ class Checker:
     def _dispatch(self, event: Event) -> None:
         to = event.fields["to"]
         self._is_watched = True
+        self._take_back(event.id)
+        self._given[to].add(event.id)
         self._dispatched[event.id].append((to, event.fields["attempt"]))
         if event.id not in self._accepted:
             self._violated(
@@ -298,6 +302,10 @@ class Checker:
                 event.id,
                 to,
             )
+
+    def _take_back(self, id: str) -> None:
+        if sent := self._dispatched.get(id):
+            self._given[sent[-1][0]].discard(id)
 
     def _start(self, event: Event) -> None:
         work = self._work(event)
@@ -390,6 +398,7 @@ class Checker:
             )
             return
         work.ended_at, work.outcome = event.at, outcome
+        self._take_back(event.id)
         if work.verb == "call":
             self.verdict.ended[outcome] += 1
         if outcome == "ok":
@@ -494,7 +503,8 @@ class Checker:
             self._left.add(target)
         elif kind == "kill" and target != "router":
             self._dead[target] = event.at
-            self._hit += [(event.at, target, id) for id in self._running.pop(target, ())]
+            hit = self._running.pop(target, set()) | self._given.pop(target, set())
+            self._hit += [(event.at, target, id) for id in sorted(hit)]
         elif kind == "kill":
             self._router_kills.append(event.at)
             self._returns = []
@@ -577,9 +587,11 @@ class Checker:
         return any(since < session.after <= kill for session in self._lost_sessions[caller])
 
     def _is_told(self, at: float, process: str, id: str) -> None:
-        work = self._works[id]
-        if work.verb != "call" or work.idempotent or work.caller in self._dead:
+        work = self._works.get(id)
+        if work is None or work.verb != "call" or work.idempotent or work.caller in self._dead:
             return
+        if (sent := self._dispatched.get(id)) and sent[-1][0] != process:
+            return  # it had not left the router, and went elsewhere
         ended = work.ended_at
         if ended is not None and ended <= at:
             return

@@ -121,6 +121,9 @@ HOLDS: dict[str, list[Line]] = {
         healed(0.4, "kill", "router"), submit(1, "c-2"), accept(1, "c-2"), dispatch(1, id="c-2"), start(1.1, id="c-2"),
         end(1.2, id="c-2"),
     ],
+    "a call taken back from one that was killed before it had it": [
+        submit(0), accept(0.1), dispatch(0.2), fault(0.3, "kill", "s"), dispatch(0.5, "s2"), start(0.6, "s2"), end(5),
+    ],
     "a fanout": [
         submit(0, verb="fanout"), accept(0.1), dispatch(0.1), dispatch(0.1, "s2"), start(0.2), start(0.2, "s2"),
     ],
@@ -230,6 +233,9 @@ BROKEN: dict[str, tuple[str, tuple[str, ...], list[Line]]] = {
     ),
     "a caller that keeps casts": ("not taken", ("c",), [*WELL, (9, "c", What.DONE, "", {"left": 3})]),
     "the kill of a service is told late": ("told late", ("c-1",), [*KILLED, end(2.1, "link_lost")]),
+    "the kill of a service that had not begun is told late": (
+        "told late", ("c-1",), [submit(0), accept(0.1), dispatch(0.2), fault(1, "kill", "s"), end(2.1, "link_lost")],
+    ),
     "slow recovery": ("slow recovery", ("c",), [*WELL, *BACK, submit(2.5, "c-2"), start(5.2, id="c-2"),
                                                end(5.3, id="c-2")]),
     "no recovery": ("slow recovery", ("c",), [*WELL, *BACK, counted(9)]),
