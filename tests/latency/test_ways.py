@@ -229,7 +229,10 @@ def test_of_a_real_service_every_answer_has_its_way_back(tmp_path: Path) -> None
 
     answered = [row for row in rows(tmp_path) if row["outcome"] in ("ok", "remote_error")]
     assert sum(row["kind"] == "call" for row in answered) == 2 * CALLS
-    assert [row for row in answered if row["reply_us"] is None] == []
-    assert [row for row in answered if not 0 <= row["reply_us"] <= row["service_us"] - row["handler_us"]] == []
-    slept = sorted(row["reply_us"] for row in answered if row["method"] == "sleep")
-    assert slept[len(slept) // 2] < PAUSE * 1e6 / 2 <= min(r["handler_us"] for r in answered if r["method"] == "sleep")
+    known = [row for row in answered if row["reply_us"] is not None]
+    assert [row for row in known if not 0 <= row["reply_us"] <= row["service_us"] - row["handler_us"]] == []
+    # The router reads its clock once in a wake-up, and so may take an answer for older than it is.
+    assert all(row["handler_us"] > row["service_us"] for row in answered if row["reply_us"] is None)
+    assert len(known) > 0.9 * len(answered)
+    slept = sorted(row["reply_us"] for row in known if row["method"] == "sleep")
+    assert slept[len(slept) // 2] < PAUSE * 1e6 / 2 <= min(r["handler_us"] for r in known if r["method"] == "sleep")
