@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable
-from time import perf_counter, sleep
+from time import monotonic, perf_counter, sleep
 from typing import Any, NoReturn
 
 import zmq
@@ -178,6 +178,8 @@ class _Link:
         welcome = body_of(self._get(0))
         if "handle" not in welcome:
             raise RuntimeError(f"the router does not welcome {identity}: {welcome}")
+        #: Whether the router wants to know when answers are sent.
+        self.stamps: bool = welcome.get("stamps", False)
         self.origin: bytes = welcome["router_id"].to_bytes(4) + welcome["handle"].to_bytes(8)
 
     def send(self, batch: bytes) -> None:
@@ -240,4 +242,6 @@ def batch_echo(url: str) -> None:
         answers = [start + part[16:36] + lengths + part[skipped:] for part in link.receive() if part[5] == _REQUEST]
         if answers:
             assert len(answers[0]) == length
+            if link.stamps:
+                answers.insert(0, message(Kind.SENT, sequence=int(monotonic() * 1e6)))
             link.send(b"".join(answers))

@@ -85,6 +85,7 @@ class Kind(IntEnum):
     SETTLE = 0x1A
     CONFIRM = 0x1B
     DELIVERED = 0x1C
+    SENT = 0x1D
 
     REGISTER = 0x20
     REGISTERED = 0x21

@@ -109,7 +109,7 @@ class Process:
             self.uplink,
             (self.caller,),
             self._after_receive,
-            self.serving.flush,
+            self._before_flush,
             config.reconnect_max_seconds,
             config.connect_timeout,
             curve_for(self.keys),
@@ -131,6 +131,9 @@ class Process:
     def _refused(self, reason: str, text: str) -> None:
         log.warning("router %s: %s", self.config.router, text)
         self.connection.on_refused(reason, text)
+
+    def _before_flush(self) -> None:
+        self.serving.flush(monotonic())
 
     def _not_registered(self, registration: Registration, error: CallError) -> None:
         if self._closing:

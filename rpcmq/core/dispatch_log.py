@@ -152,18 +152,19 @@ class DispatchLog:
         """``pending`` has ended. To be said once of each."""
         part = pending.message
         link = pending.link
+        consumer = pending.consumer
         numbers = self._numbers
         try:
             target = numbers[pending.destination]
             caller = numbers[link if link is not None else part[16:28]]
-            server = numbers[pending.consumer]
+            server = numbers[consumer]
         except KeyError:
             target, caller, server = self._define(pending)
         _pack_into(
             self._records, self._end,
             part, pending.number, pending.received_at, pending.dispatched_at, now, target, caller, server,
             len(part) if type(part) is bytes else size_of(part), reply_bytes, handler_us, outcome, pending.attempt,
-            0, b"" if not part[39] else _trace_id(part),
+            0, b"" if not part[39] else _trace_id(part), consumer.link.sent_us if consumer is not None else 0,
         )  # fmt: skip
         self._end += _SIZE
         if self._end == _FULL:
@@ -284,7 +285,7 @@ class DispatchLog:
         self._in_flight.append(
             RECORD.pack(
                 part, pending.number, pending.received_at, pending.dispatched_at, now, *self._define(pending),
-                size_of(part), 0, NOT_REPORTED, 0, pending.attempt, 0, _trace_id(part),
+                size_of(part), 0, NOT_REPORTED, 0, pending.attempt, 0, _trace_id(part), 0,
             )
         )  # fmt: skip
         if len(self._in_flight) >= CHUNK_RECORDS:

@@ -53,7 +53,8 @@ class Link(Session):
     __slots__ = (
         "accepts", "answering", "calls", "claims", "consumers", "counters", "description", "granted",
         "granted_casts", "handle", "handlers", "heard", "held", "identity", "keeps", "lapsed", "origin", "patterns",
-        "permits", "queue_type", "returning", "role", "route", "since", "stalled", "state", "token", "window",
+        "permits", "queue_type", "returning", "role", "route", "sent_us", "since", "stalled", "state", "token",
+        "window",
     )  # fmt: skip
 
     def __init__(self, dirty: list[Session], identity: str, queue_type: str, handle: int, router_id: int) -> None:
@@ -74,6 +75,8 @@ class Link(Session):
         self.answering = False
         #: Whether the process keeps its casts until it is told that it need not.
         self.keeps = False
+        #: The process's monotonic clock (microseconds) as it sent the answers that come now; 0: not known.
+        self.sent_us = 0
         #: Whether the process had a session before that this router knows nothing of.
         self.returning = False
         self.heard = 0.0
@@ -145,6 +148,8 @@ class LinkTable:
         self.routes: dict[bytes, Link] = {}
         self.dirty: list[Session] = []
         self.draining = False
+        #: Whether processes are to say when they send their answers.
+        self.stamps = False
         self.counters: Counter[str] = Counter()
         #: Called with a connection that carries no link any more, and stands.
         self.on_left: Callable[[bytes], None] = lambda route: None
@@ -315,6 +320,7 @@ class LinkTable:
                 "max_message_bytes": settings.message_max_bytes,
                 "error_names": True,
                 "tells_delivered": True,
+                "stamps": self.stamps,
             },
         )
 

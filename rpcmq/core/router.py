@@ -28,7 +28,7 @@ from rpcmq.core.settings import Settings
 from rpcmq.core.statistics import overview
 from rpcmq.core.topics import Consumer
 from rpcmq.errors import Outcome, ProtocolError
-from rpcmq.wire import SESSION_KINDS, Address, Kind, body_of, control, parse, split
+from rpcmq.wire import SESSION_KINDS, Address, Flag, Kind, body_of, control, parse, split
 
 __all__ = ["Router"]
 
@@ -53,6 +53,13 @@ def _group(body: dict[str, Any], address: Address) -> str:
 
 def _not_for_a_router(now: float, link: Link, part: bytes) -> None:
     raise ProtocolError(f"kind {part[5]:#04x} is unknown or not for a router", "kind")
+
+
+def _note_sent(now: float, link: Link, part: bytes) -> None:
+    """The process's clock as it sends the answers that follow."""
+    if part[36:] != b"\0\0\0\0" or part[7] & Flag.DETACHED:
+        raise ProtocolError("SENT is a header and nothing else", "length")
+    link.sent_us = int.from_bytes(part[28:36])
 
 
 class Router:
@@ -81,6 +88,7 @@ class Router:
         self.log: DispatchLog | None = None
         if sink is not None:
             self.log = self.dispatch.log = DispatchLog(settings, sink, self.links, now, self._progress)
+            self.links.stamps = True
         self.pubsub = PubSub(settings)
         self.actions: list[Action] = []
         #: Messages not used because their sender broke the protocol, by reason.
@@ -103,6 +111,7 @@ class Router:
             Kind.GRANT: dispatch.grant,
             Kind.CANCEL: dispatch.cancel,
             Kind.SETTLE: dispatch.settle,
+            Kind.SENT: _note_sent,
             Kind.REGISTER: self._register,
             Kind.UNREGISTER: self._unregister,
             Kind.DECLARE: self._declare,

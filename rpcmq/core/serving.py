@@ -24,6 +24,9 @@ _CAST = int(Kind.CAST)
 _REQUEST = int(Kind.REQUEST)
 _SEALED = Flag.SEALED
 _ANSWERS = (int(Kind.REPLY), int(Kind.FAULT), int(Kind.END))
+_SENT = int(Kind.SENT)
+#: Of a SENT: what stands before its clock, and after.
+_SENT_HEAD, _SENT_TAIL = message(Kind.SENT)[:28], message(Kind.SENT)[36:]
 
 
 class Registration:
@@ -111,6 +114,8 @@ class Serving:
         #: Keys, each with the name of the group whose copy it was.
         self._recent: deque[bytes] = deque(maxlen=_RECENT_CASTS)
         self._settled: dict[int, list[bytes]] = {}
+        #: Something in the outbox tells how a delivery ended, and the router not yet when that was sent.
+        self._answered = False
         self.registrations: dict[int, Registration] = {}
         self.delivered: list[Task] = []
         self.changed: list[Task] = []
@@ -154,6 +159,7 @@ class Serving:
         if welcome.resumed:
             return
         self._settled.clear()
+        self._answered = False
         if void := sum(part[5] in _ANSWERS for part in (*welcome.sent, *welcome.unsent)):
             self.counters["late answers"] += void
         for registration in self.registrations.values():
@@ -298,6 +304,8 @@ class Serving:
         if not self._finish(task):
             self.counters["late answers"] += 1
             return
+        if task.sender is self._uplink:
+            self._answered = True
         task.sender.send(
             message(
                 kind,
@@ -358,14 +366,34 @@ class Serving:
         self._settled.setdefault(tag, []).append(SETTLEMENT.pack(key, attempt, outcome, spent))
         self._uplink.mark()
 
-    def flush(self) -> None:
-        """Put the casts settled in this wake-up into the outbox, one message for each registration."""
+    def flush(self, now: float | None = None) -> None:
+        """Complete the outbox, which is about to be sent.
+
+        Casts settled in this wake-up are put into it, one message for each registration. Where the router wants it, it
+        is told before all that when its answers are sent.
+
+        Args:
+            now: monotonic seconds; None: the router is not told.
+        """
         if self._settled:
+            self._answered = True
             for tag, settlements in self._settled.items():
                 for start in range(0, len(settlements), 1000):
                     payload = b"".join(settlements[start : start + 1000])
                     self._uplink.send(message(Kind.SETTLE, payload, consumer=tag))
             self._settled.clear()
+        if self._answered and self._uplink.ready:
+            self._answered = False
+            if now is not None and self._uplink.wants_stamps:
+                self._stamp(now)
+
+    def _stamp(self, now: float) -> None:
+        outbox = self._uplink.outbox
+        stamp = _SENT_HEAD + int(now * 1e6).to_bytes(8) + _SENT_TAIL
+        if outbox and outbox[0][5] == _SENT:  # the socket took nothing of it
+            outbox[0] = stamp
+        else:
+            outbox.insert(0, stamp)
 
     def serving(self, address: Address) -> Registration | None:
         """The registration that serves ``address``, which may be a server's own topic in one name."""

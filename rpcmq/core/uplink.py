@@ -118,6 +118,11 @@ class Uplink(Session):
         return self.router.get("tells_delivered") is True
 
     @property
+    def wants_stamps(self) -> bool:
+        """Whether the router wants to know when answers are sent."""
+        return self.router.get("stamps") is True
+
+    @property
     def ready(self) -> bool:
         """Whether the outbox may be sent."""
         return self.state is UplinkState.READY or self.state is UplinkState.DRAINING

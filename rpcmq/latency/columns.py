@@ -1,4 +1,4 @@
-"""From packed records to columns: what ``schema.row_of`` says of one record, for many at once."""
+"""From packed records to columns: what ``schema.rows_of`` says of them one by one, for many at once."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from rpcmq.latency.record import (
     Problem,
     SpoolError,
 )
+from rpcmq.latency.ways import DRIFT, LATEST, WINDOW_US
 from rpcmq.wire import Flag, Kind
 
 __all__ = ["ARROW", "from_rows", "table_of", "to_rows"]
@@ -62,6 +63,7 @@ def table_of(head: Head, names: dict[int, Name], pieces: Sequence[memoryview]) -
     total = _microseconds(packed["ended_at"] - packed["received_at"])
     nobody = packed["server"] == 0
     service = np.where(nobody, 0, _microseconds(packed["ended_at"] - packed["dispatched_at"]))
+    received = head.wall_us + np.rint((packed["received_at"] - head.monotonic) * 1e6).astype(np.int64)
     cast = packed["kind"] == Kind.CAST
     kinds = np.where(cast, np.where(packed["flags"] & Flag.FANOUT, 2, 1), 0)
     columns = {
@@ -84,12 +86,13 @@ def table_of(head: Head, names: dict[int, Name], pieces: Sequence[memoryview]) -
         "rep_bytes": packed["reply_bytes"],
         "attempt": packed["attempt"],
         "ttl_ms": _but(packed["ttl_ms"], packed["ttl_ms"] == NOT_REPORTED),
-        "recv_at": head.wall_us + np.rint((packed["received_at"] - head.monotonic) * 1e6).astype(np.int64),
+        "recv_at": received,
         "queue_us": total - np.minimum(service, total),
         "service_us": _but(service, nobody),
         "handler_us": _but(packed["handler_us"], packed["handler_us"] == NOT_REPORTED),
         "total_us": total,
         "error_class": _named(packed["error"], names, NameKind.ERROR, 0, nobody=None),
+        "reply_us": _replies(packed, received + total, service),
     }
     for place, column in enumerate(_TARGET):
         columns[column] = _named(packed["target"], names, NameKind.TARGET, place)
@@ -97,7 +100,7 @@ def table_of(head: Head, names: dict[int, Name], pieces: Sequence[memoryview]) -
 
 
 def from_rows(rows: Sequence[dict[str, Any]]) -> pa.Table:
-    """The rows of ``schema.row_of`` as a table."""
+    """The rows of ``schema.rows_of`` as a table."""
     return pa.Table.from_pylist(list(rows), ARROW)
 
 
@@ -106,6 +109,29 @@ def to_rows(table: pa.Table) -> list[dict[str, Any]]:
     place = table.schema.get_field_index("recv_at")
     rows: list[dict[str, Any]] = table.set_column(place, "recv_at", table["recv_at"].cast(pa.int64())).to_pylist()
     return rows
+
+
+def _replies(packed: _Numbers, ended: _Numbers, service: _Numbers) -> pa.Array:
+    """The ways back, as ``ways.replies`` finds them."""
+    handlers, sent = packed["handler_us"].astype(np.int64), packed["sent_us"]
+    known = (packed["server"] != 0) & (handlers != NOT_REPORTED) & (sent != 0) & (sent < LATEST) & (handlers <= service)
+    reply = np.zeros(len(packed), np.int64)
+    if known.any():
+        ended, handler = ended[known], handlers[known]
+        delay, gap = service[known] - handler, ended - sent[known].astype(np.int64)
+        best = _best(packed["server"][known], ended // WINDOW_US, delay + handler // DRIFT)
+        reply[known] = np.clip(gap - gap[best] + delay[best] // 2, 0, delay)
+    return _but(reply, ~known)
+
+
+def _best(server: _Numbers, window: _Numbers, delay: _Numbers) -> _Numbers:
+    """For each place, where the first of the least delays of the same server and window is."""
+    order = np.lexsort((delay, window, server))
+    server, window = server[order], window[order]
+    begins = np.concatenate(([True], (server[1:] != server[:-1]) | (window[1:] != window[:-1])))
+    best = np.empty(len(order), np.int64)
+    best[order] = order[begins][np.cumsum(begins) - 1]
+    return best
 
 
 def _microseconds(seconds: _Numbers) -> _Numbers:

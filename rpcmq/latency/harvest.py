@@ -61,7 +61,7 @@ def harvest(data: bytes, cut_off: bool) -> Harvest:
     """
     found = Harvest(read_head(data))
     try:
-        for block in blocks(data, found.head.length):
+        for block in blocks(data, found.head):
             _take(found, block)
     except SpoolError as error:
         if not cut_off:
@@ -93,7 +93,7 @@ def readable_rows(data: bytes) -> int:
     """Records in a file that is damaged, up to where it is."""
     rows = 0
     try:
-        for block in blocks(data, read_head(data).length):
+        for block in blocks(data, read_head(data)):
             rows += block.entries if block.kind is BlockKind.RECORDS else 0
     except SpoolError:
         pass

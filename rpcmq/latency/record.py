@@ -1,4 +1,4 @@
-"""The spool: what a router writes of the messages that it dispatched. Format version 2.
+"""The spool: what a router writes of the messages that it dispatched. Format version 3.
 
 A file is a *head* and then *blocks*; all numbers are big-endian, all text is UTF-8. Every file stands
 alone: what its records name by number is defined in it, in a block before them.
@@ -6,7 +6,7 @@ alone: what its records name by number is defined in it, in a block before them.
 Head: magic ``rpcmqlog``, then
 
 ====  ====  ==========================================================================================
-u16   8     version: 2
+u16   8     version: 3
 u16   10    bytes of the head
 u32   12    router_id
 u32   16    number of this file in the router's life, from 1
@@ -41,14 +41,15 @@ holds a lock (``flock``, exclusive) on a ``.part``; one that can be locked has n
 stands in it up to its last good block is all that there is of it.
 
 A reader refuses a file of a later version; a new kind of block or name or another ``RECORD`` raises the version.
-Version 1, which is read as well, had no errors: their numbers are 0 there.
+Versions 1 and 2 are read as well. Their records are 8 bytes shorter and have no ``sent_us``, and those of version 1
+no errors: both are 0 there.
 
 A file with one record in it:
 
 .. code-block:: rpcmq-spool
 
     72 70 63 6d 71 6c 6f 67                         | magic = "rpcmqlog"
-    00 02                                           | version = 2
+    00 03                                           | version = 3
     00 3a                                           | length = 58
     00 00 00 07                                     | router_id = 7
     00 00 00 01                                     | segment = 1
@@ -57,7 +58,7 @@ A file with one record in it:
     40 8f 40 00 00 00 00 00                         | monotonic = 1000.0
     00 06 0a 24 1b b1 c7 00                         | wall_us = 1700000060000000
     72 31                                           | router_name = "r1"
-    eb 2b 96 c9                                     | crc
+    48 bd be 85                                     | crc
     04 00 00 00                                     | -- MARK
     00 00 00 01                                     | count = 1
     00 00 00 18                                     | bytes = 24
@@ -90,9 +91,9 @@ A file with one record in it:
     00 0a 56 61 6c 75 65 45 72 72 6f 72             | "ValueError"
     02 00 00 00                                     | -- RECORDS
     00 00 00 01                                     | count = 1
-    00 00 00 70                                     | bytes = 112
-    1d aa 1e 9d                                     | crc of the body
-    a9 d1 1d 68                                     | crc of the frame
+    00 00 00 78                                     | bytes = 120
+    14 1f df 5f                                     | crc of the body
+    80 b7 60 4b                                     | crc of the frame
     00 00 00 71                                     | length = 113
     01                                              | version = 1
     10                                              | kind = 0x10
@@ -119,6 +120,7 @@ A file with one record in it:
     00                                              | attempt = 0
     00 04                                           | error = 4
     4b f9 2f 35 77 b3 4d a6 a3 ce 92 9d 0e 0e 47 36 | trace_id
+    00 00 00 01 2a 05 f2 00                         | sent_us = 5000000000
     05 00 00 00                                     | -- SEAL
     00 00 00 01                                     | count = 1
     00 00 00 21                                     | bytes = 33
@@ -181,7 +183,7 @@ __all__ = [
 ]
 
 MAGIC = b"rpcmqlog"
-VERSION = 2
+VERSION = 3
 _FIRST_VERSION = 1
 #: How the name of a file ends that is being written, and of one that is done.
 PART, SEALED = ".part", ".spool"
@@ -200,7 +202,9 @@ MARK = Struct(">dQQ")
 SEAL = Struct(">QQQQ?")
 #: The bytes of one message: see LAYOUT. A request's header is packed by giving the request itself, for
 #: ``36s`` takes the first bytes of what is longer.
-RECORD = Struct(">36sQdddIIIIIIBBH16s")
+RECORD = Struct(">36sQdddIIIIIIBBH16sQ")
+#: What the records of earlier versions do not have at their end.
+_SINCE_VERSION_3 = 8
 
 #: The header of a request, by docs/protocol.md, without the lengths of what follows it.
 _MESSAGE = Struct(">IBBHBBBBIIQQ")
@@ -253,6 +257,7 @@ LAYOUT = (
     Field("attempt", ">u1", 93, "servers that had it before and may have run it"),
     Field("error", ">u2", 94, "number of an ERROR: the class of what the method raised; 0: not known, or none"),
     Field("trace_id", "V16", 96, "of its W3C traceparent; zeros: none"),
+    Field("sent_us", ">u8", 112, "the service's monotonic clock when it sent the answer; 0: not known"),
 )
 
 
@@ -409,6 +414,8 @@ class Record(NamedTuple):
     trace_id: bytes | None
     #: Class of the exception that the method raised; None: none, or not known.
     error_class: str | None
+    #: The service's own monotonic clock when it sent the answer; None: not known. Means nothing without ``handler_us``.
+    sent_us: int | None
 
 
 # --- writing ------------------------------------------------------------------------------------
@@ -480,17 +487,19 @@ def read_head(data: bytes) -> Head:
         raise SpoolError(Problem.CORRUPT, "name of the router is not UTF-8", 0) from None
 
 
-_ENTRY_BYTES = {BlockKind.RECORDS: RECORD.size, BlockKind.IN_FLIGHT: RECORD.size}
+_OF_RECORDS = (BlockKind.RECORDS, BlockKind.IN_FLIGHT)
 _SINGLE = {BlockKind.MARK: MARK.size, BlockKind.SEAL: SEAL.size}
 
 
-def blocks(data: bytes, start: int) -> Iterator[Block]:
-    """The blocks from byte ``start`` on: one begins there, as at ``read_head(data).length``.
+def blocks(data: bytes, head: Head) -> Iterator[Block]:
+    """The blocks of the file ``data``, whose head is ``head``. Records of an earlier version are given as ``RECORD``.
 
     Raises:
         SpoolError: the next one is cut off or damaged; those before were given.
     """
     view = memoryview(data)
+    start = head.length
+    record_bytes = RECORD.size if head.version >= 3 else RECORD.size - _SINCE_VERSION_3
     sealed = False
     while start < len(data):
         left = len(data) - start
@@ -506,19 +515,29 @@ def blocks(data: bytes, start: int) -> Iterator[Block]:
             raise SpoolError(Problem.TRUNCATED, f"{len(body)} bytes of a block of {length}", start)
         if checksum != crc32(body):
             raise SpoolError(Problem.CORRUPT, "checksum of a block", start)
-        if not _fits(kind, count, length):
+        if not _fits(kind, count, length, record_bytes):
             raise SpoolError(Problem.CORRUPT, f"block of kind {kind} with {count} entries in {length} bytes", start)
+        if kind in _OF_RECORDS and record_bytes != RECORD.size:
+            body = _lengthened(body, record_bytes)
         yield Block(BlockKind(kind), count, body, start)
         sealed = kind == BlockKind.SEAL
         start += _FRAME_BYTES + length
 
 
-def _fits(kind: int, count: int, length: int) -> bool:
-    if kind in _ENTRY_BYTES:
-        return length == count * _ENTRY_BYTES[BlockKind(kind)]
+def _fits(kind: int, count: int, length: int, record_bytes: int) -> bool:
+    if kind in _OF_RECORDS:
+        return length == count * record_bytes
     if kind in _SINGLE:
         return count == 1 and length == _SINGLE[BlockKind(kind)]
     return kind == BlockKind.NAMES and length >= count * _NAME.size
+
+
+def _lengthened(body: memoryview, record_bytes: int) -> memoryview:
+    """Records of ``record_bytes`` each, as long as ``RECORD``."""
+    rest = bytes(RECORD.size - record_bytes)
+    return memoryview(
+        b"".join(body[at : at + record_bytes].tobytes() + rest for at in range(0, len(body), record_bytes))
+    )
 
 
 def names_in(block: Block) -> dict[int, Name]:
@@ -570,7 +589,7 @@ class Spool:
             SpoolError: it goes no further; what comes before was given.
         """
         counts = dict.fromkeys(BlockKind, 0)
-        for block in blocks(self._data, self.head.length):
+        for block in blocks(self._data, self.head):
             counts[block.kind] += block.entries
             match block.kind:
                 case BlockKind.NAMES:
@@ -597,7 +616,7 @@ class Spool:
     def _record(self, raw: memoryview, has_ended: bool) -> Record:
         (
             header, seq, received_at, dispatched_at, ended_at, target, caller, server, request_bytes, reply_bytes,
-            handler_us, outcome, attempt, error, trace_id,
+            handler_us, outcome, attempt, error, trace_id, sent_us,
         ) = RECORD.unpack(raw)  # fmt: skip
         _, _, kind, flags, hops, _, form, _, ttl_ms, origin_router, handle, sequence = _MESSAGE.unpack(header)
         total_us = microseconds(ended_at - received_at)
@@ -634,6 +653,7 @@ class Spool:
             sequence=sequence,
             trace_id=trace_id if any(trace_id) else None,
             error_class=self._texts(NameKind.ERROR, error)[0] if error else None,
+            sent_us=sent_us or None,
         )
 
     def _texts(self, kind: NameKind, number: int) -> tuple[str, ...]:

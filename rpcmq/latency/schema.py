@@ -8,11 +8,13 @@ version, any other change raises it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from rpcmq.errors import Outcome
 from rpcmq.latency.record import Head, Record
+from rpcmq.latency.ways import replies
 
 __all__ = [
     "ADDED",
@@ -24,7 +26,7 @@ __all__ = [
     "in_flight",
     "outcome_name",
     "payload_format",
-    "row_of",
+    "rows_of",
 ]
 
 VERSION = 1
@@ -86,11 +88,19 @@ COLUMNS = (
     ),
     Column("total_us", "int64", "from its coming to its end; null: outcome unknown", nullable=True, coding="plain"),
     Column("error_class", "string", "what the method raised; null: nothing, a cast, or not known", nullable=True),
+    Column(
+        "reply_us",
+        "int64",
+        "the way back: from when the service sent its answer until the router had it; null: not known",
+        nullable=True,
+        coding="plain",
+    ),
 )
 
 #: Columns that the first files of this version do not have: null there.
-ADDED = ("error_class",)
+ADDED = ("error_class", "reply_us")
 
+_DURATIONS = ("queue_us", "service_us", "handler_us", "total_us", "reply_us")
 _OUTCOMES = {int(outcome): outcome.name.lower() for outcome in Outcome}
 _FORMATS = {1: "json", 2: "pickle", 3: "dill"}
 
@@ -105,11 +115,15 @@ def payload_format(number: int) -> str:
     return _FORMATS.get(number, f"format {number}")
 
 
-def row_of(head: Head, record: Record) -> dict[str, Any]:
-    """The row of ``record``, whose file has ``head``; ``recv_at`` is microseconds since 1970.
+def rows_of(head: Head, records: Sequence[Record]) -> list[dict[str, Any]]:
+    """The rows of ``records``, all of the file that has ``head``; ``recv_at`` is microseconds since 1970.
 
-    For a call that has not ended (an entry of those in flight) see ``in_flight``.
+    For calls that have not ended (entries of those in flight) see ``in_flight``.
     """
+    return [_row_of(head, record, reply_us) for record, reply_us in zip(records, replies(records), strict=True)]
+
+
+def _row_of(head: Head, record: Record, reply_us: int | None) -> dict[str, Any]:
     row = {
         "router": head.router_name,
         "router_id": head.router_id,
@@ -141,6 +155,7 @@ def row_of(head: Head, record: Record) -> dict[str, Any]:
         "handler_us": record.handler_us,
         "total_us": record.total_us,
         "error_class": record.error_class,
+        "reply_us": reply_us,
     }
     return in_flight(row) if record.outcome is None else row
 
@@ -150,7 +165,7 @@ def in_flight(row: dict[str, Any]) -> dict[str, Any]:
 
     How long it would have taken nobody knows, so it has no durations.
     """
-    return row | {"outcome": UNKNOWN} | dict.fromkeys(("queue_us", "service_us", "handler_us", "total_us"))
+    return row | {"outcome": UNKNOWN} | dict.fromkeys(_DURATIONS)
 
 
 def as_json(row: dict[str, Any]) -> dict[str, Any]:

@@ -117,7 +117,10 @@ def metadata_of(path: Path) -> dict[bytes, bytes]:
     """
     try:
         return dict(pq.read_metadata(path).metadata or {})
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowException, OSError) as error:
+        # What Arrow itself cannot read it calls an error of the system, too, but one without a number.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
         raise Damaged(f"{path.name}: {error}") from None
 
 

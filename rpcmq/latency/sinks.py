@@ -12,8 +12,8 @@ from rpcmq.errors import NotInstalled
 from rpcmq.latency.files import write_whole
 from rpcmq.latency.harvest import Harvest
 from rpcmq.latency.manifest import File, Manifest
-from rpcmq.latency.record import Spool, SpoolError
-from rpcmq.latency.schema import as_json, row_of
+from rpcmq.latency.record import Record, Spool, SpoolError
+from rpcmq.latency.schema import as_json, rows_of
 
 __all__ = ["SINKS", "Content", "JsonLines", "Sink", "open_sink"]
 
@@ -26,7 +26,7 @@ class Content(NamedTuple):
     Attributes:
         records: in the sink's own form.
         seqs: their numbers.
-        in_flight: rows (``schema.row_of``) of calls that had not ended.
+        in_flight: rows (``schema.rows_of``) of calls that had not ended.
     """
 
     records: Any
@@ -48,7 +48,7 @@ class Sink(Protocol):
         """
 
     def of_rows(self, rows: Sequence[dict[str, Any]]) -> Any:
-        """Rows of ``schema.row_of`` in the sink's own form."""
+        """Rows of ``schema.rows_of`` in the sink's own form."""
 
     def write(self, directory: Path, path: str, records: Any, metadata: Mapping[bytes, bytes], at: float) -> File:
         """Make the file ``path`` below ``directory``; arguments and errors as those of ``segment.write``."""
@@ -67,11 +67,11 @@ class JsonLines:
 
     def content(self, data: bytes, found: Harvest) -> Content:
         """See ``Sink``."""
-        ended: list[dict[str, Any]] = []
-        in_flight: list[dict[str, Any]] = []
-        for row, has_ended in _rows(data, found):
-            (ended if has_ended else in_flight).append(row)
-        return Content(ended, [row["seq"] for row in ended], in_flight)
+        ended: list[Record] = []
+        in_flight: list[Record] = []
+        for record in _records(data, found):
+            (ended if record.outcome is not None else in_flight).append(record)
+        return Content(rows_of(found.head, ended), [record.seq for record in ended], rows_of(found.head, in_flight))
 
     def of_rows(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """See ``Sink``."""
@@ -113,10 +113,9 @@ def open_sink(name: str) -> Sink:
     return Parquet()
 
 
-def _rows(data: bytes, found: Harvest) -> Iterator[tuple[dict[str, Any], bool]]:
+def _records(data: bytes, found: Harvest) -> Iterator[Record]:
     try:
-        for record in Spool(data):
-            yield row_of(found.head, record), record.outcome is not None
+        yield from Spool(data)
     except SpoolError:
         if not found.torn_bytes:
             raise

@@ -360,11 +360,11 @@ class Connection:
         socket = self._socket
         rounds = 0
         if socket is not None:
-            now = monotonic()
             receive = self.uplink.receive
             while rounds < _ROUNDS and socket.readable():
                 _, batch, payloads = socket.receive()
-                receive(now, batch, payloads)
+                # Not once for all: a handler's time begins here, and must not begin before the message came.
+                receive(monotonic(), batch, payloads)
                 rounds += 1
         self._after_receive()
         self.flush()

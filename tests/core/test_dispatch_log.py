@@ -247,6 +247,102 @@ def test_classes_that_find_no_number_are_not_said(
     assert [r.error_class for r in ended(net, sink)] == ["A", None, "A"]
 
 
+# --- when its answer was sent -------------------------------------------------------------------
+
+
+def stamp(node: Process, sent_us: int) -> None:
+    node.send(Kind.SENT, key=bytes(12) + sent_us.to_bytes(8))
+
+
+def test_a_router_with_a_log_asks_when_answers_are_sent(api: Process, make_net: Callable[..., Network]):
+    assert api.uplink.router["stamps"] is True and api.uplink.wants_stamps
+    other = make_net().process("api")
+    assert other.uplink.router["stamps"] is False and not other.uplink.wants_stamps
+
+
+def test_an_answer_was_sent_when_its_service_said_last(net: Network, sink: Memory, api: Process, node: Process):
+    other = net.process("other")
+    node.register("compute", credit=3)
+    other.register("image")
+    for _ in range(3):
+        api.request("compute")
+    api.request("image")
+    first, second, third = node.got(Kind.REQUEST)
+    node.reply(first)
+    stamp(node, 5_000_000)
+    stamp(other, 2**64 - 1)
+    node.reply(second)
+    stamp(node, 6_000_000)
+    node.send(Kind.FAULT, b"", key=third.key, format=1, consumer=third.header.consumer, method=b"ValueError")
+    other.reply(other.take(Kind.REQUEST))
+    records = ended(net, sink)
+    assert [r.sent_us for r in records] == [None, 5_000_000, 6_000_000, 2**64 - 1]
+    assert [r.error_class for r in records] == [None, None, "ValueError", None]
+
+
+def test_so_was_a_settlement(net: Network, sink: Memory, api: Process, node: Process):
+    node.register("compute", credit=2)
+    api.cast("compute")
+    api.cast("compute")
+    stamp(node, 7)
+    node.settle(*node.got(Kind.CAST))
+    assert [r.sent_us for r in ended(net, sink)] == [7, 7]
+
+
+def test_what_nobody_has_was_sent_by_nobody(net: Network, sink: Memory, api: Process):
+    api.request("compute", flags=Flag.MANDATORY)
+    assert one(net, sink).sent_us is None
+
+
+def test_a_call_that_hangs_has_no_answer(net: Network, sink: Memory, api: Process, node: Process):
+    node.register("compute")
+    stamp(node, 7)
+    api.request("compute")
+    net.advance(3.0)
+    (entry,) = sink.entries()
+    assert (entry.outcome, entry.sent_us) == (None, None)
+
+
+def test_a_process_that_resumes_need_not_say_it_again(net: Network, sink: Memory, api: Process, node: Process):
+    node.register("compute")
+    stamp(node, 7)
+    api.request("compute")
+    node.lose()
+    node.connect()
+    assert node.welcomes[-1].resumed
+    node.reply(node.take(Kind.REQUEST))
+    assert one(net, sink).sent_us == 7
+
+
+def test_a_process_that_starts_over_has_said_nothing(net: Network, sink: Memory, api: Process, node: Process):
+    node.register("compute")
+    stamp(node, 7)
+    node.lose()
+    node.uplink.router.pop("received")
+    node.uplink.received = 10**6
+    node.connect()
+    assert not node.welcomes[-1].resumed
+    node.register("compute")
+    api.request("compute")
+    node.reply(node.take(Kind.REQUEST))
+    assert one(net, sink).sent_us is None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"payload": b"x"}, {"address": b"a"}, {"method": b"m"}, {"trace": b"t"}, {"payload": bytes(DETACH_BYTES)}],
+)
+def test_a_stamp_is_a_header_and_nothing_else(
+    net: Network, sink: Memory, api: Process, node: Process, fields: dict[str, bytes]
+):
+    node.register("compute")
+    api.request("compute")
+    node.send(Kind.SENT, key=b"k" * 20, **fields)
+    node.reply(node.take(Kind.REQUEST))
+    assert net.router.refused == {"length": 1} and net.link(node).counters["refused length"] == 1
+    assert one(net, sink).sent_us is None
+
+
 def test_a_queued_call_says_how_long_it_was_queued(net: Network, sink: Memory, api: Process, node: Process):
     api.request("compute", ttl=30)
     net.advance(0.5)

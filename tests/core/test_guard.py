@@ -157,6 +157,12 @@ def test_each_verb_needs_its_right(guarded: Network, verb: str, act: Any):
     assert [a for a in call.answers if a.kind is Kind.ERROR] == []
 
 
+def test_who_may_serve_may_say_when_it_sends_its_answers(guarded: Network):
+    node = guarded.process("node", user="NODE")
+    node.send(Kind.SENT, key=bytes(12) + (7).to_bytes(8))
+    assert guarded.link(node).sent_us == 7 and not guarded.router.refused
+
+
 def test_a_server_needs_the_right_to_its_own_topic_and_to_the_shared_one(net: Network):
     net.router.authorise(net.now, [Key("n", "N", (right("serve", "compute.node-7", "image"),)), NODE])
     other = net.process("n", user="N")

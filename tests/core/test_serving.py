@@ -40,8 +40,8 @@ class Process:
         self.router(control(Kind.WELCOME, body), now)
         return self.sent()
 
-    def sent(self) -> list[bytes]:
-        self.serving.flush()
+    def sent(self, now: float | None = None) -> list[bytes]:
+        self.serving.flush(now)
         parts: list[bytes] = []
         while self.uplink.outbox:
             parts += self.uplink.batch()
@@ -316,6 +316,127 @@ def test_after_a_resume_what_runs_is_still_wanted(process):
     process.connect(2.0, resumed=True, received=base)
     process.serving.answer(3.0, task, Kind.REPLY, 1, b"r")
     assert [p[5] for p in process.sent()] == [Kind.REPLY]
+
+
+# --- when answers are sent ----------------------------------------------------------------------
+
+
+def kinds(parts: list[bytes]) -> list[int]:
+    return [part[5] for part in parts]
+
+
+def test_a_router_that_asks_is_told_once_a_wake_up_when_its_answers_are_sent(process):
+    process.connect(stamps=True)
+    process.register(0)
+    first, second = process.deliver(), process.deliver()
+    assert first is not None and second is not None
+    process.serving.answer(12.0, first, Kind.REPLY, 1, b"r")
+    process.serving.answer(12.25, second, Kind.FAULT, 1, b"f")
+    stamp, *rest = process.sent(12.5)
+    assert kinds(rest) == [Kind.REPLY, Kind.FAULT]
+    assert parse(stamp) == parse(message(Kind.SENT, sequence=12_500_000)) and len(stamp) == 40
+    assert process.sent(13.0) == []
+
+
+def test_a_settlement_is_an_answer_and_what_else_is_sent_stands_behind_the_stamp(process):
+    process.connect(stamps=True)
+    process.register(0)
+    image = Address("image").encode()
+    process.caller.cast(message(Kind.CAST, b"p", format=1, key=process.uplink.next_key(), address=image), image)
+    task = process.deliver(Kind.CAST)
+    assert task is not None
+    process.serving.settle(1.0, task, Outcome.OK)
+    parts = process.sent(1.5)
+    assert kinds(parts) == [Kind.SENT, Kind.CAST, Kind.SETTLE]
+    assert parts[0][28:36] == (1_500_000).to_bytes(8)
+
+
+def test_the_end_of_a_stream_is_an_answer_and_its_items_are_none(process):
+    process.connect(stamps=True)
+    process.register(0)
+    task = process.deliver(flags=Flag.STREAM)
+    assert task is not None
+    process.serving.send_item(task, Kind.ITEM, 1, b"i")
+    process.serving.send_item(task, Kind.ALIVE, 1, b"")
+    assert kinds(process.sent(1.0)) == [Kind.ITEM, Kind.ALIVE]
+    process.serving.answer(1.0, task, Kind.END, 0, b"")
+    assert kinds(process.sent(2.0)) == [Kind.SENT, Kind.END]
+
+
+@pytest.mark.parametrize("welcome", [{}, {"stamps": False}, {"stamps": 1}])
+def test_a_router_that_does_not_ask_is_not_told(process, welcome: dict[str, Any]):
+    process.connect(**welcome)
+    process.register(0)
+    task = process.deliver()
+    assert task is not None
+    process.serving.answer(1.0, task, Kind.REPLY, 1, b"r")
+    assert kinds(process.sent(2.0)) == [Kind.REPLY]
+
+
+def test_an_answer_to_a_peer_is_none_to_the_router(process):
+    process.connect(stamps=True)
+    registration, peer = process.register(0), Collected()
+    part = message(Kind.REQUEST, b"p", format=1, key=b"k" * 20, address=COMPUTE.encode(), method=b"m")
+    process.serving.accept(1.0, part, registration, peer)
+    process.serving.answer(2.0, process.serving.delivered[0], Kind.REPLY, 1, b"r")
+    assert kinds(process.sent(2.0)) == [] and kinds(peer.parts) == [Kind.REPLY]
+
+
+def test_what_the_socket_has_not_taken_is_stamped_when_it_does(process):
+    process.connect(stamps=True)
+    process.register(0)
+    for now in (1.0, 2.0):
+        task = process.deliver()
+        assert task is not None
+        process.serving.answer(now, task, Kind.REPLY, 1, b"r")
+        process.serving.flush(now)
+    parts = process.sent(3.0)
+    assert kinds(parts) == [Kind.SENT, Kind.REPLY, Kind.REPLY]
+    assert parts[0][28:36] == (2_000_000).to_bytes(8)
+
+
+def test_what_waits_for_the_connection_is_stamped_when_it_is_there(process):
+    process.connect(stamps=True)
+    process.register(0)
+    task = process.deliver()
+    assert task is not None
+    received = process.uplink._sent_base + process.uplink.unacknowledged
+    process.uplink.lost(1.0)
+    process.serving.answer(1.0, task, Kind.REPLY, 1, b"r")
+    process.serving.flush(1.0)
+    assert kinds(process.uplink.outbox) == [Kind.REPLY]
+    process.uplink.connected(5.0)
+    body = {"router_id": 1, "boot": 5, "handle": 7, "token": "t", "received": received, "resumed": True, "stamps": True}
+    process.router(control(Kind.WELCOME, body), 5.0)
+    parts = process.sent(5.0)
+    assert kinds(parts) == [Kind.SENT, Kind.REPLY]
+    assert parts[0][28:36] == (5_000_000).to_bytes(8)
+
+
+def test_a_new_session_begins_without_answers(process):
+    process.connect(stamps=True)
+    process.register(0)
+    task = process.deliver()
+    assert task is not None
+    process.uplink.lost(1.0)
+    process.serving.answer(1.0, task, Kind.REPLY, 1, b"r")
+    process.uplink.connected(2.0)
+    body = {"router_id": 1, "boot": 6, "handle": 7, "token": "t", "received": 0, "resumed": False, "stamps": True}
+    process.router(control(Kind.WELCOME, body), 2.0)
+    assert kinds(process.sent(2.0)) == [Kind.REGISTER]
+
+
+def test_a_stamp_is_counted_and_kept_until_it_is_acknowledged(process):
+    process.connect(stamps=True)
+    process.register(0)
+    task = process.deliver()
+    assert task is not None
+    before = process.uplink.unacknowledged
+    process.serving.answer(1.0, task, Kind.REPLY, 1, b"r")
+    stamped = process.sent(2.0)
+    assert process.uplink.unacknowledged == before + 2
+    received = process.uplink._sent_base + before
+    assert process.connect(3.0, resumed=True, received=received, stamps=True) == stamped, "again, and unchanged"
 
 
 # --- casts that come twice ----------------------------------------------------------------------

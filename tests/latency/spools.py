@@ -33,7 +33,7 @@ BOOT = 1_700_000_000_000
 BLOCK = 100
 TOPICS, METHODS, SERVERS, ERRORS = 5, 7, 4, 3
 
-#: The example of version 1 of the format: the present one's, without an error.
+#: The example of version 1 of the format: the present one's, without an error and ``sent_us``.
 VERSION_1 = bytes.fromhex(
     "7270636d716c6f670001003a00000007000000010000018bcfe568000000000000000000408f40000000000000060a24"
     "1bb1c7007231d4e0e85c040000000000000100000018506e4e8a95b22eef4090920000000000000000000000002a0000"
@@ -45,6 +45,19 @@ VERSION_1 = bytes.fromhex(
     "d07ebd71000000000000000100000000000000000000000000000003000000000000000001"
 )
 
+#: That of version 2, which had errors and no ``sent_us``.
+VERSION_2 = bytes.fromhex(
+    "7270636d716c6f670002003a00000007000000010000018bcfe568000000000000000000408f40000000000000060a24"
+    "1bb1c7007231eb2b96c9040000000000000100000018506e4e8a95b22eef4090920000000000000000000000002a0000"
+    "000000000000010000000000000400000054de9b8a8620d62dac00000001010500000007636f6d707574650000000000"
+    "067265626f6f7400000002020100056170692d3100000003030200066e6f64652d370008776f726b65722d3100000004"
+    "0401000a56616c75654572726f720200000000000001000000701daa1e9da9d11d680000007101100000000001000000"
+    "75300000000700000000000000090000000000000005000000000000002a409091000000000040909180000000004090"
+    "920000000000000000010000000200000003000000710000008c0001d4c0010000044bf92f3577b34da6a3ce929d0e0e"
+    "4736050000000000000100000021e38d0cf6a874fa940000000000000001000000000000000000000000000000040000"
+    "00000000000001"
+)
+
 
 class Sent(NamedTuple):
     """What a record is made of; seconds after the router's start."""
@@ -54,6 +67,8 @@ class Sent(NamedTuple):
     queued: float = 0.001
     served: float = 0.010
     outcome: int = Outcome.OK
+    #: Microseconds on the clock of the service; None: as it is with clocks that are set apart, one for each server.
+    clock: int | None = None
 
 
 def many(first: int, count: int, at: float = 1.0) -> list[Sent]:
@@ -66,18 +81,22 @@ def many(first: int, count: int, at: float = 1.0) -> list[Sent]:
 
 
 def packed(sent: Sent) -> bytes:
-    seq, at, queued, served, outcome = sent
+    seq, at, queued, served, outcome, clock = sent
     kind, flags = [(Kind.REQUEST, 0), (Kind.CAST, 0), (Kind.CAST, Flag.FANOUT)][seq % 3]
     ttl_ms = 5000 if seq % 5 else NOT_REPORTED
     header = HEADER.pack(36, 1, kind, flags, seq % 2, 0, 1 + seq % 3, 0, ttl_ms, 7, 99, seq, 0, 0, 0)
     received = 1000.0 + at
     nobody = seq % 11 == 0
+    if clock is None:
+        # Some do not say it, and the way back is a fifth of what the handler leaves.
+        shown = received + queued + served * 0.98 + 3600 * (seq % SERVERS)
+        clock = max(0, int(shown * 1e6)) if seq % 7 else 0
     return RECORD.pack(
         header, seq, received, received + queued, received + queued + served,
         1 + seq % (TOPICS * METHODS), 100 if seq % 13 else 0, 0 if nobody else 200 + seq % SERVERS,
         300 + seq, 0 if nobody else 200, int(served * 9e5) if seq % 4 else NOT_REPORTED, outcome, seq % 3,
         300 + seq % ERRORS if outcome == Outcome.REMOTE_ERROR else 0,
-        seq.to_bytes(16, "little") if seq % 2 else bytes(16),
+        seq.to_bytes(16, "little") if seq % 2 else bytes(16), clock,
     )  # fmt: skip
 
 

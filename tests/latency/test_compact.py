@@ -104,6 +104,26 @@ def test_files_of_before_a_column_was_added_are_read_and_rewritten(tmp_path: Pat
     assert compacted.startswith("log/") and pq.read_schema(tmp_path / compacted).names[-1] in schema.ADDED
 
 
+def test_metadata_that_is_damaged_is_no_error_of_the_disk(tmp_path: Path) -> None:
+    """Whichever byte of it: the disk is asked again and again, and a damaged file is set aside."""
+    spooled(tmp_path, many(1, 3))
+    ship(tmp_path)
+    (file,) = read(tmp_path).live
+    path = tmp_path / file
+    content = path.read_bytes()
+    damaged = 0
+    for place in range(len(content) // 2, len(content)):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        try:
+            segments.metadata_of(path)
+        except segments.Damaged:
+            damaged += 1
+    assert damaged
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        segments.metadata_of(path)
+
+
 def test_a_file_names_the_segments_that_it_was_made_of(tmp_path: Path) -> None:
     for segment in (1, 2):
         spooled(tmp_path, many(segment * 100, 10), segment=segment)

@@ -39,7 +39,7 @@ from rpcmq.latency.record import (
     read_spool,
 )
 from rpcmq.wire import HEADER, NO_TTL, Address, Flag, Kind, message
-from tests.latency.spools import VERSION_1
+from tests.latency.spools import VERSION_1, VERSION_2
 
 HEAD = Head(VERSION, 58, 7, 1, 1_700_000_000_000, 0, 1000.0, 1_700_000_060_000_000, "r1")
 TRACE_ID = bytes.fromhex("4bf92f3577b34da6a3ce929d0e0e4736")
@@ -59,7 +59,9 @@ NAMES = (
     + name_entry(3, NameKind.SERVER, "node-7", "worker-1")
     + name_entry(4, NameKind.ERROR, "ValueError")
 )
-PACKED = RECORD.pack(REQUEST, 42, 1060.25, 1060.375, 1060.5, 1, 2, 3, 113, 140, 120_000, 1, 0, 4, TRACE_ID)
+PACKED = RECORD.pack(
+    REQUEST, 42, 1060.25, 1060.375, 1060.5, 1, 2, 3, 113, 140, 120_000, 1, 0, 4, TRACE_ID, 5_000_000_000
+)
 RESOLVED = Record(
     seq=42,
     kind=MessageKind.CALL,
@@ -89,6 +91,7 @@ RESOLVED = Record(
     sequence=5,
     trace_id=TRACE_ID,
     error_class="ValueError",
+    sent_us=5_000_000_000,
 )
 
 
@@ -146,8 +149,22 @@ def test_the_examples_record_is_annotated_field_by_field():
 
 def test_a_file_of_version_1_is_read_as_well():
     spool = Spool(VERSION_1)
-    assert list(spool) == [RESOLVED._replace(outcome=Outcome.OK, error_class=None)]
+    assert list(spool) == [RESOLVED._replace(outcome=Outcome.OK, error_class=None, sent_us=None)]
     assert spool.seal == Seal(1, 0, 3, 0, True)
+
+
+def test_a_file_of_version_2_is_read_as_well():
+    spool = Spool(VERSION_2)
+    assert list(spool) == [RESOLVED._replace(sent_us=None)]
+    assert spool.seal == Seal(1, 0, 4, 0, True)
+
+
+def test_a_record_of_another_version_does_not_fit():
+    old, new = read_head(VERSION_2), read_head(WHOLE)
+    with pytest.raises(SpoolError, match="block of kind 2 with 1 entries in 112 bytes"):
+        list(blocks(VERSION_2, new))
+    with pytest.raises(SpoolError, match="block of kind 2 with 1 entries in 120 bytes"):
+        list(blocks(WHOLE, old))
 
 
 def test_a_file_is_read_by_its_path(tmp_path: Path):
@@ -182,9 +199,10 @@ u8 = st.integers(0, 255)
     seq=st.integers(0, 2**64 - 1), times=st.tuples(moments, moments, moments), names=st.tuples(*[texts] * 8),
     sizes=st.tuples(u32, u32, u32), outcome=u8, attempt=u8, trace=st.binary(min_size=16, max_size=16),
     is_cast=st.booleans(), ttl=u32, has_server=st.booleans(), has_ended=st.booleans(), error=st.text(max_size=20),
+    sent=st.integers(0, 2**64 - 1),
 )  # fmt: skip
 def test_what_is_packed_comes_back(
-    seq, times, names, sizes, outcome, attempt, trace, is_cast, ttl, has_server, has_ended, error
+    seq, times, names, sizes, outcome, attempt, trace, is_cast, ttl, has_server, has_ended, error, sent
 ):
     received, dispatched, ended = sorted(times)
     exchange, topic, group, target_server, method, caller, server, identity = names
@@ -197,7 +215,7 @@ def test_what_is_packed_comes_back(
     header = message(Kind.CAST if is_cast else Kind.REQUEST, ttl=ttl)
     packed = RECORD.pack(
         header, seq, received, dispatched, ended, 1, 2, 3 * has_server, *sizes, outcome, attempt,
-        MAX_ERROR * bool(error), trace,
+        MAX_ERROR * bool(error), trace, sent,
     )  # fmt: skip
     kind = BlockKind.RECORDS if has_ended else BlockKind.IN_FLIGHT
     data = pack_head(HEAD) + block(BlockKind.NAMES, 4, entries) + block(kind, 1, packed)
@@ -215,6 +233,7 @@ def test_what_is_packed_comes_back(
     assert found.ttl_ms == (None if ttl == NO_TTL else ttl)
     assert found.trace_id == (trace if any(trace) else None)
     assert found.error_class == (error or None)
+    assert found.sent_us == (sent or None)
 
 
 @given(router_id=u32, segment=u32, boot=st.integers(0, 2**64 - 1), name=texts, wall=st.integers(-(2**63), 2**63 - 1))
@@ -238,7 +257,7 @@ def test_a_wall_clock_is_derived_from_the_head():
 
 
 def test_a_file_cut_at_any_byte_gives_what_is_whole_and_says_where_it_ends():
-    ends = [HEAD.length, *(b.offset for b in blocks(WHOLE, HEAD.length))]
+    ends = [HEAD.length, *(b.offset for b in blocks(WHOLE, HEAD))]
     for size in range(len(WHOLE)):
         data = WHOLE[:size]
         found: list[Record] = []

@@ -18,7 +18,7 @@ from rpcmq.latency.manifest import LogInUse, read
 from rpcmq.latency.parquet import Parquet
 from rpcmq.latency.record import read_spool
 from rpcmq.latency.retention import Limits
-from rpcmq.latency.schema import row_of
+from rpcmq.latency.schema import as_json, rows_of
 from rpcmq.latency.ship import Shipper, account
 from rpcmq.latency.sinks import JsonLines, Sink
 from tests.latency.logs import NOW, Killed, names, rows, ship, struck_after, times_seen
@@ -30,7 +30,7 @@ HOUR = 3600
 
 def test_a_segment_has_the_records_of_its_spool_file(tmp_path: Path) -> None:
     spool = read_spool(spooled(tmp_path, many(1, 1234)))
-    expected = [row_of(spool.head, record) for record in spool]
+    expected = rows_of(spool.head, list(spool))
 
     ship(tmp_path)
 
@@ -40,13 +40,15 @@ def test_a_segment_has_the_records_of_its_spool_file(tmp_path: Path) -> None:
 
 
 def test_the_same_as_json_lines(tmp_path: Path) -> None:
-    spooled(tmp_path, many(1, 250))
+    spool = read_spool(spooled(tmp_path, many(1, 250)))
+    expected = rows_of(spool.head, list(spool))
 
     state = ship(tmp_path, sink=JsonLines()).state
 
     (path,) = (tmp_path / "ready").iterdir()
     found = [json.loads(line) for line in path.read_text().splitlines()]
     assert [row["seq"] for row in found] == seqs(many(1, 250))
+    assert found == [as_json(row) for row in expected] and any(row["reply_us"] for row in found)
     assert found[0]["recv_at"] == "2023-11-14T22:13:21.001000Z"
     assert state.live[f"ready/{path.name}"].rows == 250
     ship(tmp_path, NOW + 3 * HOUR, sink=JsonLines())
