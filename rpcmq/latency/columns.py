@@ -90,6 +90,7 @@ def table_of(head: Head, names: dict[int, Name], pieces: Sequence[memoryview]) -
         "handler_us": _but(packed["handler_us"], packed["handler_us"] == NOT_REPORTED),
         "total_us": total,
         "error_class": _named(packed["error"], names, NameKind.ERROR, 0, nobody=None),
+        "reply_us": pa.nulls(len(packed), pa.int64()),
     }
     for place, column in enumerate(_TARGET):
         columns[column] = _named(packed["target"], names, NameKind.TARGET, place)

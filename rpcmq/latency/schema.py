@@ -86,10 +86,17 @@ COLUMNS = (
     ),
     Column("total_us", "int64", "from its coming to its end; null: outcome unknown", nullable=True, coding="plain"),
     Column("error_class", "string", "what the method raised; null: nothing, a cast, or not known", nullable=True),
+    Column(
+        "reply_us",
+        "int64",
+        "the way back: from when the service sent its answer until the router had it; null: not known",
+        nullable=True,
+        coding="plain",
+    ),
 )
 
 #: Columns that the first files of this version do not have: null there.
-ADDED = ("error_class",)
+ADDED = ("error_class", "reply_us")
 
 _OUTCOMES = {int(outcome): outcome.name.lower() for outcome in Outcome}
 _FORMATS = {1: "json", 2: "pickle", 3: "dill"}
@@ -141,6 +148,7 @@ def row_of(head: Head, record: Record) -> dict[str, Any]:
         "handler_us": record.handler_us,
         "total_us": record.total_us,
         "error_class": record.error_class,
+        "reply_us": None,
     }
     return in_flight(row) if record.outcome is None else row
 
@@ -150,7 +158,7 @@ def in_flight(row: dict[str, Any]) -> dict[str, Any]:
 
     How long it would have taken nobody knows, so it has no durations.
     """
-    return row | {"outcome": UNKNOWN} | dict.fromkeys(("queue_us", "service_us", "handler_us", "total_us"))
+    return row | {"outcome": UNKNOWN} | dict.fromkeys(("queue_us", "service_us", "handler_us", "total_us", "reply_us"))
 
 
 def as_json(row: dict[str, Any]) -> dict[str, Any]:
