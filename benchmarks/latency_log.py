@@ -142,6 +142,7 @@ def _records(chance: np.random.Generator, first: int, count: int) -> pa.Table:
         "handler_us": pa.array(handler, mask=nobody | timed_out),
         "total_us": total,
         "error_class": _texts(np.zeros(count), ["ValueError"], outcome != _OUTCOMES.index("remote_error")),
+        "reply_us": pa.array(network // 3, mask=nobody | timed_out),
     }
     return pa.Table.from_arrays([_column(columns[field.name], field) for field in ARROW], schema=ARROW)
 
