@@ -48,8 +48,9 @@ def trace_command(
 
     ID is a trace id of 32 hexadecimal digits, or router:link:seq of the correlation id.
 
-    A time line has . for what waited, - for the network, # for the handler; ~ stands before an offset that was put
-    where it fits, because two routers' clocks cannot be compared.
+    A time line has . for what waited, - for the network, # for the handler, < for the reply's way back; where that is
+    not known, the network is both ways. ~ stands before an offset that was put where it fits, because two routers'
+    clocks cannot be compared.
     """
     if cells is not None:
         raise click.UsageError("Cells have no single records: give the log with --log.")
@@ -81,10 +82,13 @@ def _spans(
 def _show(spans: Sequence[Span], width: int) -> None:
     from rpcmq.latency.analysis.waterfall import render
 
-    made = table("", "call", ">at", ">total", ">queue", ">network", ">handler", "server", "outcome", "time line")
+    made = table(
+        "", "call", ">at", ">total", ">queue", ">network", ">handler", ">reply", "server", "outcome", "time line"
+    )
     for bar in render(spans, width):
         span = bar.span
-        durations = [microseconds(us) for us in (span.total_us, span.queue_us, span.network_us, span.handler_us)]
+        stages = (span.total_us, span.queue_us, span.network_us, span.handler_us, span.reply_us)
+        durations = [microseconds(us) for us in stages]
         offset = ("~" if span.placed else "") + microseconds(span.offset_us)
         cells: tuple[Any, ...] = (bar.name, offset, *durations, span.row["server"], span.row["outcome"], bar.bar)
         add_row(made, cells, "" if span.row["outcome"] == "ok" else "yellow")

@@ -35,8 +35,8 @@ class Series:
         total, queue, service: durations in microseconds of the records that have them.
         handler_us: sum of the handlers' times, microseconds.
         handlers: records whose handler's time is known.
-        handled_service_us: sum of the times at the server of just those records: what is more than ``handler_us``
-            was on the network and in the service's own queue.
+        network_us, reply_us: sums over the records whose handler's time and way back are known, microseconds: the way
+            there with the wait in the service outside the method, and the way back.
         request_bytes, reply_bytes: sums.
     """
 
@@ -48,7 +48,8 @@ class Series:
     service: Histogram = field(default_factory=Histogram)
     handler_us: int = 0
     handlers: int = 0
-    handled_service_us: int = 0
+    network_us: int = 0
+    reply_us: int = 0
     request_bytes: int = 0
     reply_bytes: int = 0
 
@@ -71,7 +72,8 @@ class Series:
         self.service.merge(other.service)
         self.handler_us += other.handler_us
         self.handlers += other.handlers
-        self.handled_service_us += other.handled_service_us
+        self.network_us += other.network_us
+        self.reply_us += other.reply_us
         self.request_bytes += other.request_bytes
         self.reply_bytes += other.reply_bytes
 

@@ -11,8 +11,9 @@ nested call
 
 Clocks of two machines are never compared. Within one life of one router all offsets come from its own receive times.
 What another router recorded is known by its durations only: the network's part is the outer time at the server minus
-the inner total, and the inner record is drawn in the middle of the outer one's time at the server. Such an offset is
-*placed*, and so is what hangs on it.
+the inner total, and the inner record is drawn in the middle of the outer one's time at the server; of its time in the
+method, where that is known to be long enough and when it began is known. Such an offset is *placed*, and so is what
+hangs on it.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ class Span:
         offset_us: its beginning, after that of the first record.
         placed: whether the offset was chosen rather than measured.
         queue_us, handler_us, total_us: as recorded; None: not known.
-        network_us: time at the server that is neither the handler's nor the next router's; None: not known.
+        network_us: the way to the service, and its own queue; with the way back in it where ``reply_us`` is None. At a
+            router that sent it on, all that is not the next router's time. None: not known.
+        reply_us: the way back; None: not known, or not this router's alone.
         children: what hangs on it, in the order in which it came.
     """
 
@@ -59,6 +62,7 @@ class Span:
     queue_us: int | None = None
     network_us: int | None = None
     handler_us: int | None = None
+    reply_us: int | None = None
     total_us: int | None = None
     children: list[Span] = field(default_factory=list)
 
@@ -73,6 +77,7 @@ class Span:
             "queue_us": self.queue_us,
             "network_us": self.network_us,
             "handler_us": self.handler_us,
+            "reply_us": self.reply_us,
             "service_us": self.row["service_us"],
             "total_us": self.total_us,
         }
@@ -108,11 +113,12 @@ def waterfall(rows: Iterable[Row]) -> list[Span]:
         else:
             above[span] = parent
             parent.children.append(span)
+    for span in spans:
+        span.network_us, span.reply_us = _ways(span)
     laid_out = _lay_out(roots)
     first = min((span.offset_us for span in laid_out), default=0)
     for span in laid_out:
         span.offset_us -= first
-        span.network_us = _network(span)
     return laid_out
 
 
@@ -200,17 +206,29 @@ def _lay_out(roots: Sequence[Span]) -> list[Span]:
 
 
 def _middle(parent: Span, span: Span) -> int:
-    spare = max(0, (parent.row["service_us"] or 0) - (span.total_us or 0))
-    return parent.offset_us + (parent.queue_us or 0) + spare // 2
+    begin = parent.offset_us + (parent.queue_us or 0)
+    took, handler, network = span.total_us or 0, parent.handler_us, parent.network_us
+    if parent.reply_us is not None and handler is not None and network is not None and took <= handler:
+        # What the method called is within the method.
+        return begin + network + (handler - took) // 2
+    return begin + max(0, (parent.row["service_us"] or 0) - took) // 2
 
 
-def _network(span: Span) -> int | None:
+def _ways(span: Span) -> tuple[int | None, int | None]:
+    """The way there and the way back, or both together and None; two times None: not known."""
     service = span.row["service_us"]
     if service is None:
-        return None
+        return None, None
     hops = [child.total_us for child in span.children if child.link == "hop" and child.total_us is not None]
     inner = max(hops) if hops else span.handler_us
-    return None if inner is None else max(0, int(service) - inner)
+    if inner is None:
+        return None, None
+    both, reply = max(0, int(service) - inner), span.row["reply_us"]
+    # The service's answer passed the next router too: how much of its way was here nobody knows.
+    if reply is None or hops:
+        return both, None
+    back = min(max(0, int(reply)), both)
+    return both - back, back
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +237,8 @@ class Bar:
 
     Attributes:
         name: the method, indented by its depth.
-        bar: the time line: ``.`` queued, ``-`` network, ``#`` in the handler or at the next router.
+        bar: the time line: ``.`` queued, ``-`` network, ``#`` in the handler or at the next router, ``<`` the way
+            back where it is known.
         span: what it is of.
     """
 
@@ -251,10 +270,12 @@ def _bar(span: Span, begin: int, scale: float, width: int) -> str:
     start = min(width - 1, int((span.offset_us - begin) * scale))
     if span.total_us is None:
         return " " * start + "?"
-    # Half of the network's time is the way there; a reply's way and queue are drawn where they are known to be: inside.
-    parts = [(".", span.queue_us or 0), ("-", (span.network_us or 0) / 2)]
-    parts.append(("#", max(0, span.total_us - (span.queue_us or 0) - (span.network_us or 0))))
-    parts.append(("-", (span.network_us or 0) / 2))
+    queued, network = span.queue_us or 0, span.network_us or 0
+    inside = max(0, span.total_us - queued - network - (span.reply_us or 0))
+    # How much of both ways was the way there nobody knows: half, then.
+    back = ("-", network / 2) if span.reply_us is None else ("<", span.reply_us)
+    there = network / 2 if span.reply_us is None else network
+    parts = [(".", queued), ("-", there), ("#", inside), back]
     length = max(1, min(width - start, round(span.total_us * scale)))
     text, done = "", 0.0
     for sign, us in parts:

@@ -138,7 +138,7 @@ def report_of_cells(
 
     Raises:
         UsageError: there are no cells; or records would count twice; or the windows do not fit.
-        CellsDamaged: the cells are not of this version.
+        CellsDamaged: the cells are of a version that is not known.
     """
     timed = _Timed(step)
     directories = (selection.path, *more)

@@ -37,7 +37,7 @@ def joined(directories: Sequence[Path], window_seconds: int | None = None) -> Ru
 
     Raises:
         UsageError: records would count twice, or the windows do not fit.
-        CellsDamaged: the cells are not of this version.
+        CellsDamaged: the cells are of a version that is not known.
     """
     found = [(path, about(path)) for directory in directories for path in datasets(directory)]
     for (first, one), (second, other) in combinations(found, 2):

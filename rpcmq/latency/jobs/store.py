@@ -28,7 +28,10 @@ from rpcmq.latency.jobs.transforms import DISTRIBUTIONS, SUMS
 __all__ = ["VERSION", "About", "CellsDamaged", "about", "datasets", "read_cells", "write_cells"]
 
 #: Of the format. A new column keeps it, any other change raises it.
-VERSION = 1
+VERSION = 2
+#: Versions that are read. Cells of the first have no ``network_us`` and no ``reply_us``: zero there, nothing was known.
+_READABLE = (1, 2)
+_ADDED = ("network_us", "reply_us")
 _ABOUT = "_cells.json"
 _DISTRIBUTION = (
     "struct<zeros: bigint, sum: bigint, min: bigint, max: bigint, buckets: array<struct<b: smallint, c: bigint>>>"
@@ -107,12 +110,14 @@ def _aside(directory: Path) -> Iterator[Path]:
 def read_cells(spark: SparkSession, *directories: Path) -> DataFrame:
     """The cells of all ``directories``; several may have the same key.
 
+    Of older versions, too: what these do not tell apart is zero.
+
     Args:
         directories: each of ``write_cells``, or one with such directories below it, or that of a stream.
 
     Raises:
         UsageError: there are no cells in one of them.
-        CellsDamaged: they are not of this version.
+        CellsDamaged: they are of a version that is not known.
         JournalDamaged: of a stream's directory.
     """
     found = [path for directory in directories for path in datasets(directory)]
@@ -122,7 +127,8 @@ def read_cells(spark: SparkSession, *directories: Path) -> DataFrame:
         return spark.createDataFrame([], CELLS)
     # Files one by one: a directory may lie in another that Spark takes for a partition of a table.
     files = [as_spark(file) for path in found for file in sorted(path.glob("[!._]*.parquet"))]
-    return spark.read.schema(CELLS).parquet(*files)
+    # Spark makes nulls of columns that a file does not have; a sum is never null.
+    return spark.read.schema(CELLS).parquet(*files).fillna(0, [*_ADDED])
 
 
 def datasets(directory: Path) -> list[Path]:
@@ -147,13 +153,14 @@ def about(dataset: Path) -> About:
     """What the cells in the directory ``dataset`` were made from.
 
     Raises:
-        CellsDamaged: it does not say, or they are of another version.
+        CellsDamaged: it does not say, or they are of a version that is not known.
     """
     try:
         content: dict[str, Any] = json.loads((dataset / _ABOUT).read_bytes())
         version = content.pop("version")
-        if version != VERSION:
-            raise CellsDamaged(f"{dataset}: cells of version {version}; this rpcmq reads {VERSION}")
+        if version not in _READABLE:
+            expected = " and ".join(map(str, _READABLE))
+            raise CellsDamaged(f"{dataset}: cells of version {version}; this rpcmq reads {expected}")
         account = content.pop("account")
         if account is not None:
             aside: Sequence[dict[str, Any]] = account.pop("set_aside")

@@ -54,7 +54,15 @@ __all__ = ["Stream", "StreamFailed"]
 Note = Callable[[int, str, str, dict[str, Any]], object]
 
 #: What cells are made of; the other columns are not read.
-_NEEDED = (*DIMENSIONS, "recv_at", "handler_us", "req_bytes", "rep_bytes", *(f"{name}_us" for name in MEASURES))
+_NEEDED = (
+    *DIMENSIONS,
+    "recv_at",
+    "handler_us",
+    "reply_us",
+    "req_bytes",
+    "rep_bytes",
+    *(f"{name}_us" for name in MEASURES),
+)
 _SEGMENT = "_segment"
 #: Seconds between two looks at the manifest; when nothing is new, a look is one ``stat``.
 _LOOK = 0.2

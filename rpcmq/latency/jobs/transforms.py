@@ -11,7 +11,8 @@ total, queue, service  a histogram of these durations (microseconds), with the s
                        ``core.histogram``: ``zeros``, ``sum``, ``min``, ``max`` (null: no durations), and ``buckets``,
                        an array of ``b`` (index) and ``c`` (count), sorted by index
 handler_us, handlers   sum of the handlers' times, and of how many records that is
-handled_service_us     sum of the times at the server of just these records
+network_us, reply_us   sums over the records whose handler's time and way back are known: the way there with the
+                       wait in the service, and the way back. With the handlers' they are all of the time at the server
 request_bytes          sums
 reply_bytes
 =====================  =====================================================================================
@@ -50,7 +51,7 @@ __all__ = [
 ]
 
 #: Columns of cells that add up.
-SUMS = ("records", "handler_us", "handlers", "handled_service_us", "request_bytes", "reply_bytes")
+SUMS = ("records", "handler_us", "handlers", "network_us", "reply_us", "request_bytes", "reply_bytes")
 #: Columns of cells that are histograms.
 DISTRIBUTIONS = MEASURES
 #: What tells two records apart, and so makes an order complete.
@@ -110,6 +111,7 @@ def cells(records: DataFrame, window_seconds: int = 60) -> DataFrame:
             for name in DISTRIBUTIONS
         ),
         F.when(is_known, F.col("handler_us")).alias("handler"),
+        F.when(is_known, _reply()).alias("reply"),
         "req_bytes",
         "rep_bytes",
     )
@@ -120,13 +122,28 @@ def cells(records: DataFrame, window_seconds: int = 60) -> DataFrame:
         F.count("*").alias("records"),
         _or_0(F.sum("handler")).alias("handler_us"),
         F.count("handler").alias("handlers"),
-        _or_0(F.sum(F.when(F.col("handler").isNotNull(), F.col("service")))).alias("handled_service_us"),
+        _or_0(F.sum(F.when(F.col("reply").isNotNull(), _spare("service", "handler") - F.col("reply")))).alias(
+            "network_us"
+        ),
+        _or_0(F.sum("reply")).alias("reply_us"),
         F.sum("req_bytes").alias("request_bytes"),
         F.sum("rep_bytes").alias("reply_bytes"),
         *(each for name in DISTRIBUTIONS for each in _collected(name)),
     )
     different = {f"{name}_different": F.array_distinct(f"{name}_all") for name in DISTRIBUTIONS}
     return grouped.withColumns(different).select(*keys, *SUMS, *map(_counted, DISTRIBUTIONS))
+
+
+def _spare(service: str, handler: str) -> Column:
+    """Time at the server but not in the method; two clocks tell them, so the latter may seem to be the longer one."""
+    return F.greatest(F.col(service) - F.col(handler), F.lit(0))
+
+
+def _reply() -> Column:
+    """The way back of one record, no more than it can be; null: it cannot be told from the rest."""
+    # greatest() and least() pass over nulls.
+    are_known = F.col("reply_us").isNotNull() & F.col("handler_us").isNotNull() & F.col("service_us").isNotNull()
+    return F.when(are_known, F.least(F.greatest(F.col("reply_us"), F.lit(0)), _spare("service_us", "handler_us")))
 
 
 def _collected(name: str) -> list[Column]:

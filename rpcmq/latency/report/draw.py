@@ -206,7 +206,7 @@ def stage_bars(whole: Series, methods: Sequence[Series], width: int) -> Figure |
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f} %"))
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=4, frameon=False, borderaxespad=0.3, handlelength=1)
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=5, frameon=False, borderaxespad=0.3, handlelength=1)
     return figure
 
 

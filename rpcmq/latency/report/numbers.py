@@ -12,12 +12,16 @@ from rpcmq.latency.report.model import Report
 __all__ = ["QUANTILES", "STAGES", "Quantile", "known", "mean", "quantile", "quantile_name", "seconds_of", "stages"]
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
-#: Where the time goes, as ``stages`` has it: its name and what it is.
+#: Where the time goes, as ``stages`` has it, in the order in which it happens: its name and what it is.
 STAGES = {
     "queued": ("queued", "not at a server: waiting in routers, for a free server, between attempts"),
+    "network": (
+        "network, and service's queue",
+        "from the router to the service, and waiting there outside the method",
+    ),
     "handler": ("handler", "in the method, as the service reports"),
-    "network": ("network and service's queue", "at the server, but not in the method"),
-    "rest": ("rest", "at the server; its service did not report the method's time"),
+    "reply": ("reply", "the way back: from the service's sending of its answer to the router"),
+    "rest": ("rest", "at the server, and not told apart: the service did not report its times"),
 }
 
 
@@ -59,10 +63,15 @@ def mean(histogram: Histogram) -> float | None:
 
 def stages(series: Series) -> dict[str, float]:
     """The sum of the durations (microseconds) by stage, see ``STAGES``; they add up to the whole."""
-    network = max(0, series.handled_service_us - series.handler_us)
-    handler = series.handled_service_us - network
-    rest = max(0.0, series.service.sum - series.handled_service_us)
-    return {"queued": series.queue.sum, "handler": handler, "network": network, "rest": rest}
+    left = series.service.sum
+    found = {"queued": series.queue.sum}
+    # Of two clocks: the handlers' times, which are the service's, may seem to be more than there is. The two others are
+    # limited record by record.
+    for name, spent in (("network", series.network_us), ("reply", series.reply_us), ("handler", series.handler_us)):
+        found[name] = max(0.0, min(spent, left))
+        left -= found[name]
+    found["rest"] = left
+    return {name: found[name] for name in STAGES}
 
 
 def seconds_of(report: Report) -> float:

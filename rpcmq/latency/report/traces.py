@@ -103,8 +103,9 @@ def _line(span: Span, end: int) -> Line:
     where = f"{units.name(row['router'], 40)} → {'nobody' if server is None else units.name(server, 40)}"
     known = (
         ("queued", span.queue_us),
-        ("network and service's queue", span.network_us),
+        (f"network and service's queue{', both ways' if span.reply_us is None else ''}", span.network_us),
         ("handler", span.handler_us),
+        ("reply", span.reply_us),
         ("total", span.total_us),
     )
     words = [f"{name} {units.duration(value)}" for name, value in known if value is not None]
@@ -131,9 +132,14 @@ def _parts(span: Span) -> Iterator[tuple[str, float, float]]:
     if span.network_us is None:
         yield "rest", at, served
         return
-    # How much of it was the way there nobody knows: half, then.
-    way = min(span.network_us, served) / 2
     onward = any(child.link == "hop" for child in span.children)
-    yield "network", at, way
-    yield "rest" if onward else "handler", at + way, served - 2 * way
-    yield "network", at + served - way, way
+    there: float = min(span.network_us, served)
+    if span.reply_us is None:
+        # How much of it was the way there nobody knows: half, then.
+        there /= 2
+        back, stage = there, "network"
+    else:
+        back, stage = min(span.reply_us, served - there), "reply"
+    yield "network", at, there
+    yield "rest" if onward else "handler", at + there, served - there - back
+    yield stage, at + served - back, back

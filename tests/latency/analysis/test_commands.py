@@ -252,18 +252,20 @@ def test_a_directory_must_be_given(logs: dict[str, Any], run: Run, monkeypatch: 
 def test_trace_draws_a_waterfall(logs: dict[str, Any], run: Run) -> None:
     logs["rows"] = [
         row(1, 0, 100_000, server_process="api:7", server="api"),
-        row(2, 20_000, 30_000, client="api:7", outcome="timeout"),
+        row(2, 20_000, 30_000, client="api:7", outcome="timeout", reply_us=1500),
     ]
     code, text = run(trace_command, "ab" * 16, "--log", "a", "--width", "20")
     assert code == 0
     outer, nested = text.splitlines()[-2:]
-    assert outer.split()[:-1] == ["compute.m1", "0", "us", "100", "ms", "10", "ms", "45", "ms", "45", "ms", "api", "ok"]
+    assert " ".join(outer.split()[:-1]) == "compute.m1 0 us 100 ms 10 ms 45 ms 45 ms - api ok"
     assert outer.endswith(" ..----##########----")
     assert nested.startswith("  compute.m2")
+    assert "  3 ms  " in nested and nested.split("  3 ms  ")[1].split()[:6] == ["12", "ms", "13.5", "ms", "1.5", "ms"]
     assert "timeout" in nested
 
     spans = json.loads(run(trace_command, "ab" * 16, "--log", "a", "--json")[1])["spans"]
     assert [(span["method"], span["depth"], span["offset_us"]) for span in spans] == [("m1", 0, 0), ("m2", 1, 20_000)]
+    assert [(span["network_us"], span["reply_us"]) for span in spans] == [(45_000, None), (12_000, 1500)]
 
 
 def test_trace_says_if_there_is_none(logs: dict[str, Any], run: Run) -> None:

@@ -21,7 +21,7 @@ def row(seq: int, at: int, total: int | None, **more: Any) -> dict[str, Any]:
         "client": "api", "server": "node", "server_process": "node:1", "outcome": "ok", "format": "json",
         "req_bytes": 100, "rep_bytes": 100, "attempt": 0, "ttl_ms": None, "recv_at": _BEGIN + at,
         "queue_us": queue, "service_us": service, "handler_us": None if service is None else service // 2,
-        "total_us": total,
+        "total_us": total, "error_class": None, "reply_us": None,
     }  # fmt: skip
     return made | more
 
@@ -34,6 +34,27 @@ def test_a_call_alone_is_split_into_its_stages() -> None:
     [span] = waterfall([row(1, 0, 10_000)])
     assert (span.queue_us, span.network_us, span.handler_us, span.total_us) == (1000, 4500, 4500, 10_000)
     assert shape([span]) == [("m1", 0, "root", 0, False)]
+
+
+def test_where_the_way_back_is_known_the_way_there_is_too() -> None:
+    [span] = waterfall([row(1, 0, 10_000, reply_us=1500)])
+    assert (span.queue_us, span.network_us, span.handler_us, span.reply_us) == (1000, 3000, 4500, 1500)
+    document = span.as_json()
+    assert (document["network_us"], document["reply_us"]) == (3000, 1500)
+    # Without it they are one number.
+    [span] = waterfall([row(1, 0, 10_000)])
+    assert (span.network_us, span.reply_us) == (4500, None)
+
+
+def test_the_way_back_is_no_longer_than_it_can_be() -> None:
+    for reply, handler, expected in ((-5, 4500, (4500, 0)), (9000, 4500, (0, 4500)), (700, 9500, (0, 0))):
+        [span] = waterfall([row(1, 0, 10_000, reply_us=reply, handler_us=handler)])
+        assert (span.network_us, span.reply_us) == expected
+
+
+def test_a_way_back_without_the_handlers_time_says_nothing() -> None:
+    [span] = waterfall([row(1, 0, 10_000, reply_us=100, handler_us=None)])
+    assert (span.network_us, span.reply_us) == (None, None)
 
 
 def test_a_nested_call_hangs_on_the_call_that_its_caller_was_handling() -> None:
@@ -118,6 +139,15 @@ def test_a_hop_is_placed_by_durations_however_wrong_its_routers_clock_is() -> No
     assert (first.network_us, second.network_us) == (40_000, 22_500)
 
 
+def test_of_a_call_that_went_on_the_way_back_is_not_told_apart() -> None:
+    outer = hop(1, 0, 100_000, "r1", 0, queue_us=10_000, service_us=90_000, handler_us=40_000, reply_us=5000)
+    inner = hop(9, 1, 50_000, "r2", 10**12, reply_us=2500)
+    first, second = waterfall([inner, outer])
+    assert (first.network_us, first.reply_us) == (40_000, None)
+    assert (second.network_us, second.reply_us) == (20_000, 2500)
+    assert second.offset_us == 30_000
+
+
 def test_what_hangs_on_a_placed_record_keeps_its_distance_to_it() -> None:
     outer = hop(1, 0, 100_000, "r1", 0, queue_us=10_000, service_us=90_000)
     inner = hop(9, 1, 50_000, "r2", 10**12, server_process="api:7")
@@ -141,6 +171,22 @@ def test_a_nested_call_at_another_router_hangs_on_what_it_fits_into() -> None:
         ("far", 1, "nested"),
     ]
     assert 20_000 + 10_000 <= spans[2].offset_us <= 20_000 + 100_000 - 50_000
+
+
+def test_a_nested_call_at_another_router_is_within_the_method() -> None:
+    outer = row(1, 0, 100_000, server_process="api:7", queue_us=10_000, service_us=90_000, handler_us=40_000)
+    nested = row(1, 10**12, 30_000, router="r2", client="api:7", origin_router=2, method="far")
+
+    def offset(**changes: Any) -> int:
+        return waterfall([outer, nested | changes])[1].offset_us
+
+    assert offset() == 10_000 + (90_000 - 30_000) // 2
+    outer["reply_us"] = 45_000
+    # 10 ms in the queue, 5 ms there, and then 40 ms of which it has 30.
+    assert offset() == 10_000 + 5000 + (40_000 - 30_000) // 2
+    assert offset(total_us=40_000) == 10_000 + 5000
+    # It outlived the method: nobody knows when that began it.
+    assert offset(total_us=60_000) == 10_000 + (90_000 - 60_000) // 2
 
 
 def test_copies_of_a_fanout_stand_beside_each_other() -> None:
@@ -170,11 +216,17 @@ def test_the_text_shows_stages_in_proportion() -> None:
         ("  compute.m2", "          ####"),
         ("  compute.m3", "                  ?"),
     ]
+    rows[0]["reply_us"] = 5000
+    assert render(waterfall(rows), width=20)[0].bar == "....---############<"
 
 
 def test_every_bar_is_seen_and_stays_within_the_width() -> None:
     chance = random.Random(3)
-    rows = [row(n, chance.randrange(10**6), chance.choice([None, 0, 1, 10**3, 10**6])) for n in range(1, 200)]
+    totals, replies = [None, 0, 1, 10**3, 10**6], [None, 0, 1, 200, 10**5, 10**7]
+    rows = [
+        row(n, chance.randrange(10**6), total, reply_us=None if total is None else chance.choice(replies))
+        for n, total in enumerate(chance.choices(totals, k=199), 1)
+    ]
     bars = render(waterfall(rows), width=30)
     assert len(bars) == len(rows)
     assert all(bar.bar.strip() and len(bar.bar) <= 30 for bar in bars)

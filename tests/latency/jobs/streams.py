@@ -82,8 +82,8 @@ def expected(log: Path, without: Collection[str] = ()) -> Cells:
         for row in [] if Path(path).name in without else to_rows(segment.read(log, file)):
             known = row["outcome"] != UNKNOWN
             handler = row["handler_us"] if known else None
-            served = 0 if handler is None else row["service_us"] or 0
-            sums = [1, handler or 0, int(handler is not None), served, row["req_bytes"], row["rep_bytes"]]
+            there, back = _ways(row) if known else (0, 0)
+            sums = [1, handler or 0, int(handler is not None), there, back, row["req_bytes"], row["rep_bytes"]]
             histograms = [Histogram() for _ in MEASURES]
             for histogram, name in zip(histograms, MEASURES, strict=True):
                 if known and row[f"{name}_us"] is not None:
@@ -91,6 +91,15 @@ def expected(log: Path, without: Collection[str] = ()) -> Cells:
             window = row["recv_at"] // (WINDOW * 1_000_000) * WINDOW
             _add(found, [window, *map(row.get, DIMENSIONS)], sums, histograms)
     return _plain(found)
+
+
+def _ways(row: dict[str, Any]) -> tuple[int, int]:
+    """The way there and the way back, as far as they are known."""
+    if None in (row["service_us"], row["handler_us"], row["reply_us"]):
+        return 0, 0
+    both = max(0, row["service_us"] - row["handler_us"])
+    back = min(max(0, row["reply_us"]), both)
+    return both - back, back
 
 
 def of_the_batch_job(spark: SparkSession, log: Path) -> list[Row]:

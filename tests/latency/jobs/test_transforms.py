@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from itertools import permutations
 from math import ceil, isqrt
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from rpcmq.errors import UsageError
 from rpcmq.latency.analysis.series import DIMENSIONS, MEASURES, METHOD, Series
 from rpcmq.latency.columns import ARROW
 from rpcmq.latency.jobs.collect import by_level, series
-from rpcmq.latency.jobs.store import CELLS
+from rpcmq.latency.jobs.store import CELLS, CellsDamaged, read_cells, write_cells
 from rpcmq.latency.jobs.transforms import (
     DISTRIBUTIONS,
     SUMS,
@@ -32,6 +33,8 @@ from rpcmq.latency.jobs.transforms import (
     slowest,
     unknown,
 )
+from rpcmq.latency.report.numbers import stages
+from tests.latency.jobs.older import as_version_1
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,14 +49,14 @@ NOTHING: dict[str, Any] = {"zeros": 0, "sum": 0, "min": None, "max": None, "buck
 def record(seq: int, at: float = 0.0, **changed: Any) -> dict[str, Any]:
     """A record received ``at`` seconds since 1970; of everything else a little."""
     row: dict[str, Any] = {field.name: "" if field.type == pa.string() else 0 for field in PLAIN}
-    durations = {"total_us": 64, "queue_us": 32, "service_us": 32, "handler_us": 20}
+    durations = {"total_us": 64, "queue_us": 32, "service_us": 32, "handler_us": 20, "reply_us": 5}
     row |= {"seq": seq, "recv_at": int(at * SECOND), "kind": "call", "outcome": "ok", "server": "node-1"} | durations
     return row | {"method": "boot", "req_bytes": 100, "rep_bytes": 10, "trace_id": None} | changed
 
 
 def lost(seq: int, at: float = 0.0, **changed: Any) -> dict[str, Any]:
     """A record of a call whose end nobody knows."""
-    durations = dict.fromkeys(("total_us", "queue_us", "service_us", "handler_us"))
+    durations = dict.fromkeys(("total_us", "queue_us", "service_us", "handler_us", "reply_us"))
     return record(seq, at, outcome="unknown", rep_bytes=0, **durations, **changed)
 
 
@@ -79,6 +82,7 @@ def some_records(count: int = 400) -> list[dict[str, Any]]:
             service_us=None if nobody else served,
             total_us=queue + (0 if nobody else served),
             handler_us=None if nobody or seq % 4 == 0 else served // 2,
+            reply_us=None if nobody or seq % 5 == 0 else served // (1 + seq % 7),
         )
         found.append(lost(seq, row["recv_at"] / SECOND, method="a") if seq % 13 == 0 else row)
     return found
@@ -89,7 +93,7 @@ def plain(found: list[Series]) -> dict[tuple[Any, ...], Any]:
     made = {}
     for each in found:
         histograms = [getattr(each, name).to_dict() for name in MEASURES]
-        sums = (each.handler_us, each.handlers, each.handled_service_us, each.request_bytes, each.reply_bytes)
+        sums = [getattr(each, name) for name in SUMS if name != "records"]
         made[each.window, *each.key.items()] = [each.outcomes, sums, *histograms]
     assert len(made) == len(found)
     return made
@@ -144,13 +148,13 @@ def test_cells_of_a_few_records(spark: SparkSession) -> None:
         record(1, 60.0),
         record(2, 119.999999, total_us=65, queue_us=0, service_us=65, handler_us=None),
         # Of clocks' jitter.
-        record(3, 61.0, total_us=-3, queue_us=-3, service_us=0, handler_us=0),
+        record(3, 61.0, total_us=-3, queue_us=-3, service_us=0, handler_us=0, reply_us=-4),
         record(4, 120.0, outcome="no_consumer", server=None, total_us=1, queue_us=1, service_us=None, handler_us=None),
         lost(5, 60.0),
         lost(6, 61.0),
     ]
-    sums = {"records": 3, "handler_us": 20, "handlers": 2, "handled_service_us": 32}
-    none = dict.fromkeys(("handler_us", "handlers", "handled_service_us", "reply_bytes"), 0)
+    sums = {"records": 3, "handler_us": 20, "handlers": 2, "network_us": 7, "reply_us": 5}
+    none = dict.fromkeys(("handler_us", "handlers", "network_us", "reply_us", "reply_bytes"), 0)
     expected = [
         cell(
             60,
@@ -186,8 +190,50 @@ def test_records_of_unknown_outcome_count_as_outcomes_only(spark: SparkSession) 
     records = [record(1), lost(2), record(3, outcome="unknown")]
     (found,) = series(rollup(cells(frame(spark, records)), METHOD), METHOD)
     assert found.outcomes == {"ok": 1, "unknown": 2}
-    assert (found.records, found.handlers, found.handler_us, found.handled_service_us) == (3, 1, 20, 32)
+    assert (found.records, found.handlers, found.handler_us) == (3, 1, 20)
+    assert (found.network_us, found.reply_us) == (7, 5)
     assert [getattr(found, name).count for name in MEASURES] == [1, 1, 1]
+
+
+def test_the_way_there_and_the_way_back_are_of_records_that_tell_both(spark: SparkSession) -> None:
+    known = {"service_us": 1000, "handler_us": 600}
+    records: dict[str, tuple[dict[str, Any], int, int]] = {
+        # The way back, and what is left for the way there.
+        "all known": (known | {"reply_us": 100}, 300, 100),
+        "at once": (known | {"reply_us": 0}, 400, 0),
+        # An estimate may be out of its range.
+        "below": (known | {"reply_us": -50}, 400, 0),
+        "above": (known | {"reply_us": 5000}, 0, 400),
+        # Two clocks.
+        "long handler": (known | {"handler_us": 1200, "reply_us": 100}, 0, 0),
+        "no reply": (known | {"reply_us": None}, 0, 0),
+        "no handler": (known | {"handler_us": None, "reply_us": 100}, 0, 0),
+        "nobody": ({"service_us": None, "handler_us": None, "reply_us": 100}, 0, 0),
+        "no end": (known | {"reply_us": 100, "outcome": "unknown"}, 0, 0),
+    }
+    rows = [record(n, method=name, **changes) for n, (name, (changes, *_)) in enumerate(records.items())]
+
+    found = {each.key["method"]: each for each in series(rollup(cells(frame(spark, rows)), METHOD), METHOD)}
+
+    assert {name: (each.network_us, each.reply_us) for name, each in found.items()} == {
+        name: (there, back) for name, (_, there, back) in records.items()
+    }
+
+
+def test_stages_of_cells_add_up_to_the_whole(spark: SparkSession) -> None:
+    records = some_records()
+    made = series(rollup(cells(frame(spark, records)), METHOD), METHOD)
+    for each in made:
+        found = stages(each)
+        assert sum(found.values()) == each.total.sum
+        assert min(found.values()) > 0
+    told = [
+        (row["service_us"] - row["handler_us"], row["reply_us"])
+        for row in records
+        if row["handler_us"] is not None and row["reply_us"] is not None
+    ]
+    assert sum(each.network_us + each.reply_us for each in made) == sum(spare for spare, _ in told)
+    assert sum(each.reply_us for each in made) == sum(min(told) for told in told)
 
 
 def test_of_no_records_there_are_no_cells(spark: SparkSession) -> None:
@@ -287,6 +333,48 @@ def test_cells_are_selected_by_the_begin_of_their_windows_and_by_values(spark: S
     made = cells(frame(spark, [record(n, n * 30.0, client=f"api-{n % 2}") for n in range(6)]), 60)
     found = selected(made, since=60, until=120, where={"client": "api-1"}).collect()
     assert [(row["window"], row["client"], row["records"]) for row in found] == [(60, "api-1", 1)]
+
+
+# --- on disk ------------------------------------------------------------------------------------
+
+
+def test_cells_of_version_1_are_read_and_merged(spark: SparkSession, tmp_path: Path) -> None:
+    records = some_records()
+    whole = cells(frame(spark, records), 60)
+    old, new = tmp_path / "old", tmp_path / "new"
+    write_cells(cells(frame(spark, records[:200]), 60), old)
+    write_cells(cells(frame(spark, records[200:]), 60), new)
+    as_version_1(old)
+
+    [of_old] = series(rollup(read_cells(spark, old), ()), ())
+    [of_new] = series(rollup(read_cells(spark, new), ()), ())
+    [of_both] = series(rollup(read_cells(spark, old, new), ()), ())
+    [all_known] = series(rollup(whole, ()), ())
+
+    # Nothing was known of the ways, and all else is as it was.
+    assert (of_old.network_us, of_old.reply_us) == (0, 0)
+    assert min(of_new.network_us, of_new.reply_us) > 0
+    assert (of_both.network_us, of_both.reply_us) == (of_new.network_us, of_new.reply_us)
+    of_both.network_us, of_both.reply_us = all_known.network_us, all_known.reply_us
+    assert plain([of_both]) == plain([all_known])
+    # So what was at a server, but not in the method, is not told apart.
+    found = stages(of_old)
+    assert (found["network"], found["reply"], found["handler"]) == (0, 0, of_old.handler_us)
+    assert found["rest"] == of_old.service.sum - of_old.handler_us > 0
+    assert sum(found.values()) == of_old.total.sum
+    # Merged cells are of this version, with nothing that is null.
+    write_cells(rollup(read_cells(spark, old, new), DIMENSIONS, 60), tmp_path / "merged")
+    [again] = series(rollup(read_cells(spark, tmp_path / "merged"), ()), ())
+    assert (again.network_us, again.reply_us) == (of_new.network_us, of_new.reply_us)
+    assert [row for row in read_cells(spark, old).collect() if None in (row["network_us"], row["reply_us"])] == []
+
+
+def test_cells_of_a_version_to_come_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    write_cells(cells(frame(spark, [record(1)]), 60), tmp_path / "cells")
+    about = tmp_path / "cells" / "_cells.json"
+    about.write_text(about.read_text().replace('"version": 2', '"version": 3'))
+    with pytest.raises(CellsDamaged, match="cells of version 3; this rpcmq reads 1 and 2"):
+        read_cells(spark, tmp_path / "cells")
 
 
 # --- single calls -------------------------------------------------------------------------------

@@ -59,6 +59,7 @@ class Records:
     queue: _Ints
     service: _Ints
     handler: _Ints
+    reply: _Ints
     total: _Ints
     request_bytes: _Ints
     reply_bytes: _Ints
@@ -93,9 +94,12 @@ def records(count: int, methods: int, windows: int, seed: int = 4, servers: int 
     handler[(random.random(count) < 0.04) | (outcome >= 2)] = -1
     service[(outcome == 3) | (outcome == 4)] = -1
     server[service < 0] = _NOBODY
+    reply = ((service - handler) * random.uniform(0.1, 0.5, count)).astype(np.int64)
+    # A tenth of the services are old ones, which do not say when they sent their answers.
+    reply[(handler < 0) | (random.random(count) < 0.1)] = -1
     total = queue + np.maximum(service, 0)
     lost = outcome == OUTCOMES.index("unknown")
-    for column in (queue, service, handler, total):
+    for column in (queue, service, handler, reply, total):
         column[lost] = -1
     return Records(
         method,
@@ -107,6 +111,7 @@ def records(count: int, methods: int, windows: int, seed: int = 4, servers: int 
         queue,
         service,
         handler,
+        reply,
         total,
         random.integers(300, 4000, count),
         np.where(outcome == 0, random.integers(200, 20_000, count), 0),
@@ -143,11 +148,12 @@ def grouped(
     for name in ("total", "queue", "service"):
         for number, histogram in _histograms(group, getattr(data, name), inside).items():
             setattr(found[number], name, histogram)
-    handled = inside & (data.handler >= 0)
+    handled, told = inside & (data.handler >= 0), inside & (data.reply >= 0)
     sums = {
         "handler_us": (handled, data.handler),
         "handlers": (handled, np.ones_like(data.handler)),
-        "handled_service_us": (handled, data.service),
+        "network_us": (told, data.service - data.handler - data.reply),
+        "reply_us": (told, data.reply),
         "request_bytes": (inside, data.request_bytes),
         "reply_bytes": (inside, data.reply_bytes),
     }
@@ -298,11 +304,11 @@ def row(**changes: Any) -> dict[str, Any]:
         "group": "", "target_server": "", "method": "reboot_instance", "client": "api-01.1f3a", "server": "node-001",
         "server_process": "node-001.77", "outcome": "ok", "format": "json", "req_bytes": 812, "rep_bytes": 2120,
         "attempt": 0, "ttl_ms": 60_000, "recv_at": BEGIN * 1_000_000, "queue_us": 410, "service_us": 81_000,
-        "handler_us": 74_000, "total_us": 81_410,
+        "handler_us": 74_000, "total_us": 81_410, "error_class": None, "reply_us": None,
     }  # fmt: skip
     made |= changes
     if made["outcome"] == "unknown":
-        made |= dict.fromkeys(("queue_us", "service_us", "handler_us", "total_us"))
+        made |= dict.fromkeys(("queue_us", "service_us", "handler_us", "total_us", "reply_us"))
     return made
 
 
@@ -319,8 +325,11 @@ def slowest(traces: int, seed: int = 4) -> list[dict[str, Any]]:
         common = {"trace_id": trace, "boot": BEGIN * 1000}
         queue = int(total * 0.03)
         handler = None if ends == "timeout" else int(total * 0.9)
+        # The last service is an old one, which does not say when it sent its answer.
+        reply = None if handler is None or trace is None else total // 50
         outer = row(**common, seq=seq, origin_seq=seq, method="live_migration", recv_at=begin, queue_us=queue,
-                    outcome=ends, service_us=total - queue, handler_us=handler, total_us=total)  # fmt: skip
+                    outcome=ends, service_us=total - queue, handler_us=handler, total_us=total,
+                    reply_us=reply)  # fmt: skip
         rows.append(outer)
         if trace is None:
             continue
@@ -334,7 +343,8 @@ def slowest(traces: int, seed: int = 4) -> list[dict[str, Any]]:
             rows.append(row(**common, router="router-b", router_id=2, seq=seq + 50 + nested, origin_router=2,
                             origin_seq=seq + 50 + nested, exchange=exchange, topic=topic, method=method, recv_at=at,
                             client="node-001.77", server=f"node-{nested:03d}", queue_us=took // 9,
-                            service_us=took - took // 9, handler_us=took // 2, total_us=took))  # fmt: skip
+                            service_us=took - took // 9, handler_us=took // 2, total_us=took,
+                            reply_us=took // 10))  # fmt: skip
             at += took + 9000
         seq += 100
     return rows

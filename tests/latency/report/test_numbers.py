@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rpcmq.latency.analysis.series import Series
-from rpcmq.latency.report.numbers import QUANTILES, mean, quantile, seconds_of, stages
+from rpcmq.latency.report.colours import STAGES as COLOURED
+from rpcmq.latency.report.numbers import QUANTILES, STAGES, mean, quantile, seconds_of, stages
 from tests.latency.report import reports
 
 
@@ -27,14 +30,49 @@ def test_no_number_where_n_is_too_small(count: int, expected: int) -> None:
 def test_stages_add_up_to_the_whole() -> None:
     for each in reports.report(5_000, 6, 10).methods:
         found = stages(each)
+        assert list(found) == list(STAGES) == list(COLOURED)
         assert sum(found.values()) == each.total.sum
-        assert min(found.values()) >= 0
+        assert min(found.values()) > 0
+
+
+@given(st.lists(st.integers(0, 10**9), max_size=4), *[st.integers(0, 10**10)] * 4)
+def test_stages_add_up_whatever_two_clocks_say(
+    served: list[int], queued: int, handler: int, network: int, reply: int
+) -> None:
+    series = Series({}, queue=reports.histogram_of([queued]), service=reports.histogram_of(served))
+    series.handler_us, series.network_us, series.reply_us = handler, network, reply
+    found = stages(series)
+    assert sum(found.values()) == queued + sum(served)
+    assert min(found.values()) >= 0
+
+
+def served(*durations: int, **sums: int) -> dict[str, float]:
+    """The stages of records that were at a server for so many microseconds, and waited 7 us each."""
+    series = Series({}, queue=reports.histogram_of([7] * len(durations)), service=reports.histogram_of(durations))
+    for name, value in sums.items():
+        setattr(series, name, value)
+    return stages(series)
+
+
+def test_stages_of_records_that_tell_their_times() -> None:
+    found = served(1000, 500, handlers=2, handler_us=900, network_us=400, reply_us=200)
+    assert found == {"queued": 14, "network": 400, "handler": 900, "reply": 200, "rest": 0}
+
+
+def test_what_a_service_does_not_tell_is_rest() -> None:
+    # Of the first the handler's time only, of the second all, of the third nothing.
+    found = served(1000, 500, 300, handlers=2, handler_us=900 + 350, network_us=90, reply_us=60)
+    assert found == {"queued": 21, "network": 90, "handler": 1250, "reply": 60, "rest": 100 + 300}
 
 
 def test_a_handler_that_reports_more_than_its_service_took_is_no_negative_network() -> None:
-    series = Series({}, service=reports.histogram_of([1000]), total=reports.histogram_of([1000]))
-    series.handled_service_us, series.handler_us, series.handlers = 1000, 1300, 1
-    assert stages(series) == {"queued": 0, "handler": 1000, "network": 0, "rest": 0}
+    assert served(1000, handlers=1, handler_us=1300) == {
+        "queued": 7,
+        "network": 0,
+        "handler": 1000,
+        "reply": 0,
+        "rest": 0,
+    }
 
 
 def test_nothing() -> None:

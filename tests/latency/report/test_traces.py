@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from rpcmq.latency.report.numbers import STAGES
 from rpcmq.latency.report.traces import traces
 from tests.latency.report import reports
 
@@ -11,11 +14,16 @@ def test_the_longest_first_each_record_inside_of_it() -> None:
     made = traces(reversed(rows))
     assert [each.total for each in made] == sorted((each.total for each in made), reverse=True)
     assert sum(each.records for each in made) == len(rows)
+    stages: set[str] = set()
     for trace in made:
         for line in trace.lines:
+            stages |= {part.stage for part in line.parts}
             for part in line.parts:
                 assert part.left >= -0.001
                 assert part.left + part.width <= 100.001
+            ends = [part.left + part.width for part in line.parts]
+            assert [part.left for part in line.parts[1:]] == pytest.approx(ends[:-1])
+    assert stages == set(STAGES)
     assert made[0].outcome == "timeout"
     assert made[-1].id == ""
 
@@ -29,7 +37,21 @@ def test_parts_are_the_stages_in_their_order() -> None:
         ("handler", 30, 50),
         ("network", 80, 20),
     ]
-    assert "queued 100 µs, network and service's queue 400 µs, handler 500 µs, total 1.00 ms" in line.title
+    title = "queued 100 µs, network and service's queue, both ways 400 µs, handler 500 µs, total 1.00 ms"
+    assert title in line.title
+
+
+def test_parts_stand_where_they_were_if_the_way_back_is_known() -> None:
+    [trace] = traces([reports.row(queue_us=100, service_us=900, handler_us=500, reply_us=50, total_us=1000)])
+    [line] = trace.lines
+    assert [(part.stage, part.left, part.width) for part in line.parts] == [
+        ("queued", 0, 10),
+        ("network", 10, 35),
+        ("handler", 45, 50),
+        ("reply", 95, 5),
+    ]
+    title = "queued 100 µs, network and service's queue 350 µs, handler 500 µs, reply 50 µs, total 1.00 ms"
+    assert title in line.title
 
 
 def test_without_the_handlers_time_the_rest_is_one() -> None:
