@@ -119,7 +119,7 @@ class Dispatch(Tracking):
         self.last_number = pending.number = self.last_number + 1
         pending.link = link
         self.calls_in_flight += 1
-        known = now == self._slot_now and ttl == self._slot_ttl
+        known = now <= self._slot_until and ttl == self._slot_ttl
         pending.slot = slot = self._slot if known else self._slot_of(now, ttl)
         slot[pending] = pending
         groups = destination.groups

@@ -366,14 +366,11 @@ class Serving:
         self._settled.setdefault(tag, []).append(SETTLEMENT.pack(key, attempt, outcome, spent))
         self._uplink.mark()
 
-    def flush(self, now: float | None = None) -> None:
+    def flush(self, now: float) -> None:
         """Complete the outbox, which is about to be sent.
 
         Casts settled in this wake-up are put into it, one message for each registration. Where the router wants it, it
         is told before all that when its answers are sent.
-
-        Args:
-            now: monotonic seconds; None: the router is not told.
         """
         if self._settled:
             self._answered = True
@@ -384,7 +381,7 @@ class Serving:
             self._settled.clear()
         if self._answered and self._uplink.ready:
             self._answered = False
-            if now is not None and self._uplink.wants_stamps:
+            if self._uplink.wants_stamps:
                 self._stamp(now)
 
     def _stamp(self, now: float) -> None:

@@ -18,6 +18,8 @@ from rpcmq.wire import NO_TTL, Flag, Kind, control, message
 __all__ = ["Tracking"]
 
 _OK = int(Outcome.OK)
+#: Calls that came within so long have come together (seconds).
+_TOGETHER = 0.0005
 
 
 class Tracking:
@@ -36,14 +38,14 @@ class Tracking:
         # Calls that came together and may take equally long share a slot of the wheel. It is kept here
         # until the wheel is used for anything else, which might forget a slot that has become empty.
         self._slot: dict[Pending, Pending] = {}
-        self._slot_now = -1.0
+        self._slot_until = -1.0
         self._slot_ttl = 0
 
     # --- deadlines ---------------------------------------------------------------------------
 
     def arm(self, pending: Pending, deadline: float) -> None:
         """``pending`` expires at ``deadline``."""
-        self._slot_now = -1.0
+        self._slot_until = -1.0
         pending.slot = slot = self.wheel.slot(deadline)
         slot[pending] = pending
 
@@ -65,8 +67,9 @@ class Tracking:
             pending.slot = None
 
     def _slot_of(self, now: float, ttl: int) -> dict[Pending, Pending]:
-        self._slot = self.wheel.slot(now + self._seconds(ttl))
-        self._slot_now, self._slot_ttl = now, ttl
+        self._slot_until = until = now + _TOGETHER
+        self._slot_ttl = ttl
+        self._slot = self.wheel.slot(until + self._seconds(ttl))
         return self._slot
 
     def _seconds(self, ttl: int) -> float:
@@ -76,13 +79,13 @@ class Tracking:
 
     def next_deadline(self) -> float | None:
         """When :meth:`tick` wants to be called."""
-        self._slot_now = -1.0
+        self._slot_until = -1.0
         due = [d for d in (self.wheel.next_deadline(), self.receipts.next_deadline()) if d is not None]
         return min(due, default=None)
 
     def tick(self, now: float) -> None:
         """End what has expired."""
-        self._slot_now = -1.0
+        self._slot_until = -1.0
         self.receipts.tick(now)
         for pending in self.wheel.expire(now):
             pending.slot = None

@@ -89,7 +89,7 @@ class _Peer(Endpoint):
         self.caller.tick(now)
 
     def before_flush(self) -> None:
-        self.serving.flush()
+        self.serving.flush(self._network.now)
 
     # --- the link ----------------------------------------------------------------------------
 

@@ -152,6 +152,8 @@ class RouterShell:
         rounds = 0
         while rounds < _ROUNDS and socket.readable():
             route, batch, payloads = socket.receive()
+            # Not once for all: what waited for those before it must not seem to have come with them.
+            now = monotonic()
             if batch[5:6] == _HELLO:
                 router.receive(now, route, batch, payloads, socket.last_user() if self._has_users else "")
                 self._remember_fd(route)
