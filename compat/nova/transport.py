@@ -28,6 +28,7 @@ from rpcmq.client.consumer import ANSWERED, Consumer
 from rpcmq.core.serving import Task
 from rpcmq.errors import RemoteError
 from rpcmq.payload import Codec, Format
+from rpcmq.payload.typed_json import check_depth
 from rpcmq.wire import Address
 
 __all__ = ["WHOLE", "Answers", "Failure", "Incoming", "NovaCodec", "client", "close", "declare", "from_wire", "to_wire"]
@@ -68,13 +69,16 @@ class NovaCodec(Codec):
         """The value that a payload encodes.
 
         Raises:
-            PayloadRefused: it is malformed, or names what is not allowed.
+            PayloadRefused: it is malformed, too large or nested too deeply, or names what is not allowed.
         """
-        if format == _JSON:
+        if format == _JSON and len(data) <= self.max_bytes:
             try:
-                return primitives.loads(data)
+                text = bytes(data)
+                check_depth(text, self.max_depth)
+                return primitives.loads(text)
             except ValueError:
                 pass
+        # Says what is wrong with it, if it is not in the other form.
         return super().decode(format, data)
 
     def encode_exception(self, exc: BaseException, accepted: int = 0, host: str = "") -> tuple[int, bytes]:

@@ -62,10 +62,10 @@ class Payloads:
             PayloadRefused: it is malformed or not allowed.
         """
         if task.seal is None:
-            return self.codec.decode(task.format, task.payload)
+            return self._decode(self.codec, task.format, task.payload)
         # Who signs can be ahead of those who check.
         task.seal = None
-        return self.codec.decode(task.format, split_seal(task.payload))
+        return self._decode(self.codec, task.format, self._unsealed(task.payload))
 
     def answer(self, call: Call, part: bytes) -> Any:
         """The value of a REPLY, an ITEM or a progress to ``call``.
@@ -73,15 +73,15 @@ class Payloads:
         Raises:
             PayloadRefused: as above.
         """
-        return self.codec.decode(part[10], payload_of(part))
+        return self._decode(self.codec, part[10], payload_of(part))
 
     def failure(self, call: Call, part: bytes) -> BaseException:
         """The exception in a FAULT for ``call``.
 
         Raises:
-            NotTrusted: it was refused before it was decoded.
+            PayloadRefused: it was refused before it was decoded.
         """
-        return self.codec.decode_exception(part[10], payload_of(part))
+        return self._decode_failure(self.codec, part[10], payload_of(part))
 
     def check_end(self, call: Call, part: bytes) -> None:
         """The END of a stream has come.
@@ -100,12 +100,36 @@ class Payloads:
             PayloadRefused: as above.
         """
         payload = payload_of(part)
-        return self.codec.decode(part[10], split_seal(payload) if _is_sealed(part) else payload)
+        return self._decode(self.codec, part[10], self._unsealed(payload) if _is_sealed(part) else payload)
 
     def own(self, part: bytes) -> Any:
         """The value of a message that this process has sent itself."""
         payload = payload_of(part)
         return self.codec.decode(part[10], split_seal(payload) if _is_sealed(part) else payload)
+
+    def _decode(self, codec: Codec, format: int, payload: bytes | memoryview) -> Any:
+        try:
+            return codec.decode(format, payload)
+        except PayloadRefused:
+            self.refused["decoder"] += 1
+            raise
+
+    def _decode_failure(self, codec: Codec, format: int, payload: bytes | memoryview) -> BaseException:
+        try:
+            error = codec.decode_exception(format, payload)
+        except PayloadRefused:
+            self.refused["decoder"] += 1
+            raise
+        if isinstance(error, RemoteError) and error.exc_type == UNDECODABLE:
+            self.refused["decoder"] += 1
+        return error
+
+    def _unsealed(self, payload: bytes | memoryview) -> bytes | memoryview:
+        try:
+            return split_seal(payload)
+        except NotTrusted as error:
+            self.refused[error.reason] += 1
+            raise
 
     # --- what goes ---------------------------------------------------------------------------
 
@@ -183,7 +207,7 @@ class TrustedPayloads(Payloads):
         if opened is not None:
             payload = opened.payload
         elif part is not None:
-            payload = split_seal(payload)
+            payload = self._unsealed(payload)
         return self._decoded(where, opened, task.format, payload)
 
     def answer(self, call: Call, part: bytes) -> Any:
@@ -197,10 +221,7 @@ class TrustedPayloads(Payloads):
         where = self._where(address_of(call.message))
         opened = self._open_answer(where, call, part)
         codec = self._accepting(where, opened, part[10])
-        error = codec.decode_exception(part[10], payload_of(part) if opened is None else opened.payload)
-        if isinstance(error, RemoteError) and error.exc_type == UNDECODABLE:
-            self.refused["decoder"] += 1
-        return error
+        return self._decode_failure(codec, part[10], payload_of(part) if opened is None else opened.payload)
 
     def check_end(self, call: Call, part: bytes) -> None:
         """As :meth:`Payloads.check_end`."""
@@ -215,7 +236,7 @@ class TrustedPayloads(Payloads):
         payload = payload_of(part)
         if _is_sealed(part):
             opened = self._checked(where, self._open_event, part, again)
-            payload = split_seal(payload) if opened is None else opened.payload
+            payload = self._unsealed(payload) if opened is None else opened.payload
         return self._decoded(where, opened, part[10], payload)
 
     # --- what goes ---------------------------------------------------------------------------
@@ -354,11 +375,7 @@ class TrustedPayloads(Payloads):
 
     def _decoded(self, where: tuple[str, str], opened: Opened | None, format: int, payload: bytes | memoryview) -> Any:
         codec = self._accepting(where, opened, format)
-        try:
-            value = codec.decode(format, payload)
-        except PayloadRefused:
-            self.refused["decoder"] += 1
-            raise
+        value = self._decode(codec, format, payload)
         if self._audit is not None:
             self._audit.decoded(*where, format)
         return value

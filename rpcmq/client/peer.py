@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
+from ipaddress import ip_address
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -60,6 +61,9 @@ class DirectLinks:
             host = local_host_towards(self._process.config.router)
             most, curve = self._process.uplink.max_message_bytes, curve_for(self._process.keys)
             self._socket = PeerSocket(self._peers, host, most, self._after_receive, curve)
+            if curve is None and not ip_address(host.partition("%")[0]).is_loopback:
+                text = "other hosts can reach it, and nothing on it is encrypted; give this process a key_file"
+                log.warning("direct calls: listening on %s without CURVE: %s", self._socket.url, text)
         url: str = self._socket.url
         return url
 

@@ -33,6 +33,7 @@ import rpcmq
 from rpcmq.config import RouterConfig, load_router_config
 from rpcmq.drill.checks import Bounds, Verdict, Violation, check
 from rpcmq.drill.history import Event, Recorder, What, merged
+from rpcmq.drill.keys import make_keys
 from rpcmq.drill.load import TOPIC, Options, outcome_of
 from rpcmq.drill.names import named, traceparent_of
 from rpcmq.drill.proxy import FaultProxy
@@ -169,6 +170,12 @@ class Drill:
         self._folder.mkdir(parents=True, exist_ok=True)
         #: Where the router writes its dispatch log; None: somewhere of its own, and somebody else may take it away.
         self._log = None if config.dispatch_log.directory else self._folder / "dispatch-log"
+        #: Where the keys of this drill are, and the file of its processes' key; None and empty: its router has no keys.
+        self._keys: Path | None = None
+        self._key_file = ""
+        if config.security.keys:
+            self._keys = Path(tempfile.mkdtemp(prefix="rpcmq-drill-keys-"))
+            self._key_file = make_keys(self._keys)
         self.recorder = Recorder(self._folder / "drill.history", "drill")
         self.places: dict[str, Place] = {}
         self.proxies: dict[str, FaultProxy] = {}
@@ -190,6 +197,8 @@ class Drill:
                 settings["dispatch_log_directory"] = str(self._log)
                 # An idle router has no file open for long, so that descriptors can be counted.
                 settings.setdefault("dispatch_log_segment_seconds", 2)
+            if self._keys is not None:
+                settings["security_keys"] = str(self._keys)
             program = ("-m", "rpcmq.drill.router", str(self._folder))
             self.router = RouterProcess(file=self.topology.router_config, program=program, **settings)
             services = [self.add(f"s{n}", "service") for n in range(self.topology.services)]
@@ -218,6 +227,8 @@ class Drill:
         if hasattr(self, "router"):
             self.router.close()
         self.recorder.close()
+        if self._keys is not None:
+            shutil.rmtree(self._keys, ignore_errors=True)
         if not self._keeps_folder:
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -245,7 +256,8 @@ class Drill:
             asdict(self.topology),
             **options,
         )
-        return Program([sys.executable, "-m", "rpcmq.drill.load", role, told.to_json()], name=life)
+        env = {"RPCMQ_KEY_FILE": self._key_file} if self._key_file else {}
+        return Program([sys.executable, "-m", "rpcmq.drill.load", role, told.to_json()], env, life)
 
     def next_number(self) -> int:
         """A number that was not used before."""
@@ -343,7 +355,7 @@ class Drill:
     def hog(self, place: Place, seconds: float) -> None:
         """Call a handler of ``place`` that holds its processor for so long."""
         if self._client is None:
-            self._client = rpcmq.Client(self.router.url, "drill", timeout=seconds + 30.0)
+            self._client = rpcmq.Client(self.router.url, "drill", timeout=seconds + 30.0, key_file=self._key_file)
         id = f"drill-{self.next_number()}"
         args = {"id": id, "topic": TOPIC, "seconds": seconds, "fails": False, "hogs": True, "text": ""}
         timeout = seconds + 30.0

@@ -61,7 +61,7 @@ from rpcmq.payload.exception_registry import ExceptionRegistry, plain_args, wire
 from rpcmq.payload.paths import as_key, at_index, at_key, brief, describe
 from rpcmq.payload.tags import COLLECTIONS, READERS, SCALARS, Malformed, Unencodable
 
-__all__ = ["DEFAULT_MAX_DEPTH", "TypedJson"]
+__all__ = ["DEFAULT_MAX_DEPTH", "TypedJson", "check_depth"]
 
 DEFAULT_MAX_DEPTH: Final = 100
 """Levels of arrays and objects in the JSON text."""
@@ -105,7 +105,7 @@ class TypedJson:
             PayloadRefused: ``data`` is not typed JSON within the limits.
         """
         try:
-            _check_depth(data, self._max_depth)
+            check_depth(data, self._max_depth)
             return self._read(data.decode("utf-8"))
         except ValueError as error:
             raise PayloadRefused(f"malformed typed JSON: {str(error)[:300]}") from None
@@ -256,8 +256,12 @@ _TO_BRACKETS = bytes.maketrans(b"{}", b"[]")
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
-def _check_depth(data: bytes, limit: int) -> None:
-    """Refuses text nested deeper than ``limit``, before the recursive parser sees it."""
+def check_depth(data: bytes, limit: int) -> None:
+    """Refuses text nested deeper than ``limit``, before the recursive parser sees it.
+
+    Raises:
+        Malformed: it is.
+    """
     if data.count(b"[") + data.count(b"{") <= limit:
         return
     brackets = _STRINGS.sub(b"", data).translate(_TO_BRACKETS, _NOT_BRACKETS)

@@ -176,6 +176,8 @@ class Keyring:
         self._files: dict[str, tuple[int, ...]] = {}
         self._keys: dict[str, Authorised] = {}
         self._valid: dict[str, Key] = {}
+        #: File that was refused because another has its key -> that other one, and the key.
+        self._twins: dict[str, tuple[str, str]] = {}
         self._listed: str = ""
 
     def __len__(self) -> int:
@@ -201,11 +203,17 @@ class Keyring:
         for path in [path for path in self._files if path not in entries]:
             del self._files[path]
             self._keys.pop(path, None)
+            self._twins.pop(path, None)
+        for path, (other, public) in list(self._twins.items()):
+            if other not in self._keys or self._keys[other].key.public != public:
+                # What was in its way is gone: a file that was renamed by a copy.
+                self._files[path] = ()
         for path in sorted(entries):
             seen, written_at = _look(entries[path])
             if self._files.get(path) == seen:
                 continue
             self._files[path] = seen
+            self._twins.pop(path, None)
             try:
                 self._take(path, read_authorised(path))
             except ConfigError as error:
@@ -219,6 +227,7 @@ class Keyring:
     def _take(self, path: str, found: Authorised) -> None:
         for other, known in self._keys.items():
             if other != path and known.key.public == found.key.public:
+                self._twins[path] = other, found.key.public
                 raise ConfigError(f"{path}: public: is the key of {other}, too; each process or host needs its own")
         self._keys[path] = found
 

@@ -27,6 +27,24 @@ def test_a_drill(invoke, tmp_path: Path):
     assert len(list((tmp_path / "kept").glob("*.history"))) == 4 + row["faults"]["kill"]
 
 
+@pytest.mark.fault
+def test_a_drill_of_what_init_makes(invoke, tmp_path: Path):
+    """It has keys of its own; those of the configuration are not looked at."""
+    made = invoke("init", str(tmp_path / "keys"), "--listen", "tcp://0.0.0.0:7700")
+    assert made.returncode == 0, made.stderr
+    for file in (tmp_path / "keys").glob("**/*.key"):
+        file.write_text("not to be read")
+    (tmp_path / "t.toml").write_text("services = 1\nrate = 200\nrouter_config = 'keys/router.toml'\n")
+    ended = invoke(
+        "drill", "--topology", str(tmp_path / "t.toml"), "--faults", "kill,reset,hog", "--for", "2s", "--every",
+        "500ms", "--lasts", "100ms", "--seed", "11", "--json", "--keep", str(tmp_path / "kept"),
+    )  # fmt: skip
+    row = json.loads(ended.stdout)
+    assert (ended.returncode, row["violations"]) == (0, [])
+    assert row["submitted"]["call"] > 0 and row["ended"]["ok"] > 0
+    assert not list((tmp_path / "kept").rglob("*.key"))
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [

@@ -31,6 +31,14 @@ def test_a_direct_call_does_not_pass_the_router(router, client, serve):
     assert not client.process.direct.fallbacks
 
 
+def test_who_listens_beyond_this_host_without_keys_says_so(serve, monkeypatch, caplog):
+    serve(Compute(), direct=True)
+    assert "without CURVE" not in caplog.text
+    monkeypatch.setattr("rpcmq.client.peer.local_host_towards", lambda url: "0.0.0.0")
+    serve(Compute(), direct=True, host="node-8")
+    assert "listening on tcp://0.0.0.0:" in caplog.text and "without CURVE: other hosts can reach it" in caplog.text
+
+
 def test_many_who_call_at_once_share_one_link(client, serve):
     serve(Compute(), direct=True, concurrency=4)
     greenlets = [

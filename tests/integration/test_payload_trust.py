@@ -20,7 +20,7 @@ from rpcmq.client.consumer import ANSWERED
 from rpcmq.client.request import current_request
 from rpcmq.core.caller import Call
 from rpcmq.errors import ConfigError, PayloadRefused, RemoteError, UnknownMethod
-from rpcmq.payload import Format
+from rpcmq.payload import Codec, Format
 from rpcmq.payload.seal import MacKeys, Sealer
 from rpcmq.testing import InProcessRouter, eventually
 from rpcmq.transport.mac_files import new_mac_key, read_mac_keys, use_mac_key
@@ -140,6 +140,30 @@ def test_requests_are_refused_before_they_are_decoded(trust: Trust, serve: Any, 
         send_cast(stranger, flags | (Flag.FANOUT if verb == "fanout" else 0), form, payload)
     eventually(lambda: refused(client, reason) == 1)
     assert MARKS == [] and compute.seen == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "form", "payload", "reason"),
+    [
+        (0, Format.PICKLE, marked(), "decoder"),
+        (0, Format.JSON, b"[" * 1000 + b"]" * 1000, "decoder"),
+        (0, Format.JSON, b'"' + b"a" * 5000 + b'"', "decoder"),
+        (Flag.SEALED, Format.PICKLE, b"short", "malformed signature"),
+    ],
+    ids=["global", "depth", "size", "signature"],
+)
+def test_what_a_process_without_a_policy_refuses_is_counted_too(
+    serve: Any, connect: Callable[..., Client], flags: int, form: Format, payload: bytes, reason: str
+) -> None:
+    MARKS.clear()
+    client = connect(codec=Codec(max_bytes=4096))
+    serve(Compute(), client=client)
+    stranger = connect()
+    stranger.connect()
+    answer = send_call(stranger, flags, form, payload).answer
+    assert answer is not None and answer[5] == Kind.FAULT
+    assert client.process.payloads.refused == {reason: 1}
+    assert MARKS == []
 
 
 def test_events_are_refused_before_they_are_decoded(trust: Trust, scenario: Any) -> None:

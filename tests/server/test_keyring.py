@@ -164,6 +164,32 @@ def test_one_key_has_one_file(tmp_path: Path) -> None:
     assert "b.toml: public: is the key of" in problem
     keyring.changed(0.0)
     assert names(keyring) == {"a"}
+    assert keyring.read() == []
+
+
+def test_a_file_that_was_renamed_by_a_copy_has_its_key_when_the_other_is_gone(tmp_path: Path) -> None:
+    public = new_pair()[0]
+    old = written(tmp_path, to_toml(Key("a", public), None), "a")
+    keyring = Keyring(str(tmp_path))
+    assert keyring.read() == []
+    written(tmp_path, to_toml(Key("b", public, (EVERYTHING,)), None), "b")
+    assert len(keyring.read()) == 1 and keyring.read() == []
+    Path(old).unlink()
+    assert keyring.read() == [] and keyring.changed(0.0)
+    assert names(keyring) == {"b"}
+
+
+def test_a_key_that_was_refused_for_its_twin_comes_in_when_that_has_another(tmp_path: Path) -> None:
+    public = new_pair()[0]
+    written(tmp_path, to_toml(Key("b", public), None), "b")
+    keyring = Keyring(str(tmp_path))
+    keyring.read()
+    written(tmp_path, to_toml(Key("a", public), None), "a")
+    assert len(keyring.read()) == 1
+    written(tmp_path, to_toml(Key("b", new_pair()[0]), None), "b")
+    assert keyring.read() == [] and keyring.read() == []
+    keyring.changed(0.0)
+    assert names(keyring) == {"a", "b"}
 
 
 def test_a_folder_that_is_gone_is_said_and_changes_nothing(tmp_path: Path) -> None:
