@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from struct import Struct
+from struct import error as StructError
 from traceback import format_exc
 from typing import Any
 
@@ -33,6 +35,9 @@ from rpcmq.wire import SESSION_KINDS, Address, Flag, Kind, body_of, control, par
 __all__ = ["Router"]
 
 _MAX_GROUP = 255
+#: Of a SENT: flags, sequence, and all lengths as one.
+_unpack_sent = Struct(">7xB20xQI").unpack
+_DETACHED = Flag.DETACHED
 #: Of the messages that came in one; processes send 256. More would keep all others waiting.
 _MAX_BATCH = 4096
 #: Kinds whose ProtocolError is answered with an ERROR for that very message.
@@ -57,9 +62,13 @@ def _not_for_a_router(now: float, link: Link, part: bytes) -> None:
 
 def _note_sent(now: float, link: Link, part: bytes) -> None:
     """The process's clock as it sends the answers that follow."""
-    if part[36:] != b"\0\0\0\0" or part[7] & Flag.DETACHED:
+    try:
+        flags, sent_us, lengths = _unpack_sent(part)
+    except StructError:
+        flags = sent_us = lengths = _DETACHED
+    if flags & _DETACHED or lengths:
         raise ProtocolError("SENT is a header and nothing else", "length")
-    link.sent_us = int.from_bytes(part[28:36])
+    link.sent_us = sent_us
 
 
 class Router:
