@@ -168,8 +168,8 @@ class Drill:
         self._folder = folder or Path(tempfile.mkdtemp(prefix="rpcmq-drill-"))
         self._keeps_folder = folder is not None
         self._folder.mkdir(parents=True, exist_ok=True)
-        #: Where the router writes its dispatch log; None: somewhere of its own, and somebody else may take it away.
-        self._log = None if config.dispatch_log.directory else self._folder / "dispatch-log"
+        #: Where the router writes its dispatch log, whatever its configuration says; None: where the topology says.
+        self._log = None if "dispatch_log_directory" in topology.router else self._folder / "dispatch-log"
         #: Where the keys of this drill are, and the file of its processes' key; None and empty: its router has no keys.
         self._keys: Path | None = None
         self._key_file = ""

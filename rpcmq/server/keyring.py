@@ -208,6 +208,8 @@ class Keyring:
             if other not in self._keys or self._keys[other].key.public != public:
                 # What was in its way is gone: a file that was renamed by a copy.
                 self._files[path] = ()
+        found: dict[str, Authorised] = {}
+        young: list[str] = []
         for path in sorted(entries):
             seen, written_at = _look(entries[path])
             if self._files.get(path) == seen:
@@ -215,21 +217,43 @@ class Keyring:
             self._files[path] = seen
             self._twins.pop(path, None)
             try:
-                self._take(path, read_authorised(path))
+                found[path] = read_authorised(path)
             except ConfigError as error:
                 problems.append(str(error))
             else:
                 if time() - written_at < _SETTLED:
-                    # What is written in the same instant would not show: to be read again.
-                    self._files[path] = ()
+                    young.append(path)
+        problems += self._take(found)
+        for path in young:
+            if path not in self._twins:
+                # What is written in the same instant would not show: to be read again.
+                self._files[path] = ()
         return problems
 
-    def _take(self, path: str, found: Authorised) -> None:
-        for other, known in self._keys.items():
-            if other != path and known.key.public == found.key.public:
-                self._twins[path] = other, found.key.public
-                raise ConfigError(f"{path}: public: is the key of {other}, too; each process or host needs its own")
-        self._keys[path] = found
+    def _take(self, found: Mapping[str, Authorised]) -> list[str]:
+        """These files have these keys now; returns what is wrong with that."""
+        # All at once: two of them may have exchanged theirs.
+        owners = {
+            known.key.public: path
+            for path, known in self._keys.items()
+            if path not in found or found[path].key.public == known.key.public
+        }
+        problems: list[str] = []
+        for path, new in found.items():
+            other = owners.setdefault(new.key.public, path)
+            if other == path:
+                continue
+            self._twins[path] = other, new.key.public
+            text = f"{path}: public: is the key of {other}, too; each process or host needs its own"
+            problems.append(text)
+        for path, new in found.items():
+            before = self._keys.get(path)
+            if path not in self._twins:
+                self._keys[path] = new
+            elif before is not None and owners.setdefault(before.key.public, path) != path:
+                # Not even the key that it had: another has it now.
+                del self._keys[path]
+        return problems
 
     def changed(self, wall: float) -> bool:
         """Whether other keys are valid at the time ``wall`` than when this was asked last."""

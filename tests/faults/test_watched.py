@@ -211,6 +211,19 @@ def test_a_router_whose_disk_is_full_writes_its_part_afterwards(tmp_path: Path):
 
 @pytest.mark.integration
 @pytest.mark.fault
+def test_the_log_of_the_configuration_is_left_alone(tmp_path: Path):
+    config = tmp_path / "router.toml"
+    config.write_text(f'[dispatch_log]\ndirectory = "{tmp_path / "theirs"}"\n')
+    with Drill(Topology(services=1, rate=100.0, router_config=str(config)), 15, tmp_path / "drill") as drill:
+        drill.load(20)
+        drill.wait_sent(60.0)
+        assert drill.finish().verdict.ok
+    assert not (tmp_path / "theirs").exists()
+    assert list((tmp_path / "drill" / "dispatch-log" / "spool").iterdir())
+
+
+@pytest.mark.integration
+@pytest.mark.fault
 def test_a_router_with_a_log_of_its_own_keeps_it(tmp_path: Path):
     own = tmp_path / "own"
     topology = Topology(services=1, rate=100.0, router={"dispatch_log_directory": str(own)})

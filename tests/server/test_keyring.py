@@ -42,6 +42,12 @@ def written(folder: Path, text: str, name: str = "node-7") -> str:
     return str(path)
 
 
+def has(folder: Path, name: str, public: str) -> str:
+    """Let the file of ``name`` have the key ``public``, which is returned."""
+    written(folder, to_toml(Key(name, public), None), name)
+    return public
+
+
 def test_a_file_says_all_of_a_key(tmp_path: Path) -> None:
     found = read_authorised(written(tmp_path, FILE))
     assert found.until == datetime(2027, 1, 1, tzinfo=UTC).timestamp()
@@ -177,6 +183,29 @@ def test_a_file_that_was_renamed_by_a_copy_has_its_key_when_the_other_is_gone(tm
     Path(old).unlink()
     assert keyring.read() == [] and keyring.changed(0.0)
     assert names(keyring) == {"b"}
+
+
+def test_two_files_that_exchange_their_keys(tmp_path: Path) -> None:
+    keyring = Keyring(str(tmp_path))
+    first, second = (has(tmp_path, name, new_pair()[0]) for name in "ab")
+    assert keyring.read() == []
+    has(tmp_path, "a", second)
+    has(tmp_path, "b", first)
+    assert keyring.read() == []
+    assert {a.key.name: a.key.public for a in keyring.all.values()} == {"a": second, "b": first}
+
+
+def test_a_key_that_was_given_away_is_not_its_former_owners_any_more(tmp_path: Path) -> None:
+    keyring = Keyring(str(tmp_path))
+    _, second, third = (has(tmp_path, name, new_pair()[0]) for name in "abc")
+    assert keyring.read() == []
+    has(tmp_path, "a", second)
+    has(tmp_path, "b", third)
+    assert [problem for problem in keyring.read() if "is the key of" in problem]
+    assert {a.key.name: a.key.public for a in keyring.all.values()} == {"a": second, "c": third}
+    (tmp_path / "c.toml").unlink()
+    assert keyring.read() == []
+    assert {a.key.name: a.key.public for a in keyring.all.values()} == {"a": second, "b": third}
 
 
 def test_a_key_that_was_refused_for_its_twin_comes_in_when_that_has_another(tmp_path: Path) -> None:
