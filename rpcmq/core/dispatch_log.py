@@ -22,7 +22,18 @@ from rpcmq.core.links import Link, LinkTable
 from rpcmq.core.settings import Settings
 from rpcmq.core.topics import Pending
 from rpcmq.errors import Outcome
-from rpcmq.latency.record import LAYOUT, MARK, MAX_ERROR, NOT_REPORTED, RECORD, BlockKind, NameKind, framed, name_entry
+from rpcmq.latency.record import (
+    LAYOUT,
+    MARK,
+    MAX_ERROR,
+    NOT_REPORTED,
+    RECORD,
+    SHORT_RECORD,
+    BlockKind,
+    NameKind,
+    framed,
+    name_entry,
+)
 from rpcmq.wire import size_of
 
 __all__ = ["CHUNK_RECORDS", "Chunk", "DispatchLog", "Sink"]
@@ -31,7 +42,7 @@ __all__ = ["CHUNK_RECORDS", "Chunk", "DispatchLog", "Sink"]
 CHUNK_RECORDS = 1024
 _SIZE = RECORD.size
 _FULL = CHUNK_RECORDS * _SIZE
-_pack_into = RECORD.pack_into
+_pack_into, _pack_short_into = RECORD.pack_into, SHORT_RECORD.pack_into
 _ERROR = Struct(">H")
 _ERROR_AT = next(field.offset for field in LAYOUT if field.name == "error")
 #: A call is looked at once it is older than this; what has ended waits no longer for the sink (seconds).
@@ -160,14 +171,22 @@ class DispatchLog:
             server = numbers[consumer]
         except KeyError:
             target, caller, server = self._define(pending)
-        _pack_into(
-            self._records, self._end,
-            part, pending.number, pending.received_at, pending.dispatched_at, now, target, caller, server,
-            len(part) if type(part) is bytes else size_of(part), reply_bytes, handler_us, outcome, pending.attempt,
-            0, b"" if not part[39] else _trace_id(part), consumer.link.sent_us if consumer is not None else 0,
-        )  # fmt: skip
-        self._end += _SIZE
-        if self._end == _FULL:
+        end, sent_us = self._end, consumer.link.sent_us if consumer is not None else 0
+        if part[39] or type(part) is not bytes:
+            _pack_into(
+                self._records, end,
+                part, pending.number, pending.received_at, pending.dispatched_at, now, target, caller, server,
+                size_of(part), reply_bytes, handler_us, outcome, pending.attempt, 0, _trace_id(part), sent_us,
+            )  # fmt: skip
+        else:
+            # Most have neither a trace nor a detached payload: zeros then, which cost nothing.
+            _pack_short_into(
+                self._records, end,
+                part, pending.number, pending.received_at, pending.dispatched_at, now, target, caller, server,
+                reply_bytes, handler_us, outcome, pending.attempt, sent_us,
+            )  # fmt: skip
+        self._end = end = end + _SIZE
+        if end == _FULL:
             self._flush(now)
 
     def _define(self, pending: Pending) -> tuple[int, int, int]:

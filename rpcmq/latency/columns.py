@@ -82,7 +82,7 @@ def table_of(head: Head, names: dict[int, Name], pieces: Sequence[memoryview]) -
         "server_process": _named(packed["server"], names, NameKind.SERVER, 1, nobody=None),
         "outcome": _spelt(packed["outcome"], schema.outcome_name),
         "format": _spelt(packed["format"], schema.payload_format),
-        "req_bytes": packed["request_bytes"],
+        "req_bytes": np.where(packed["request_bytes"] == 0, packed["length"], packed["request_bytes"]),
         "rep_bytes": packed["reply_bytes"],
         "attempt": packed["attempt"],
         "ttl_ms": _but(packed["ttl_ms"], packed["ttl_ms"] == NOT_REPORTED),

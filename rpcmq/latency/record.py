@@ -158,6 +158,7 @@ __all__ = [
     "RECORD",
     "SEAL",
     "SEALED",
+    "SHORT_RECORD",
     "VERSION",
     "Block",
     "BlockKind",
@@ -203,6 +204,8 @@ SEAL = Struct(">QQQQ?")
 #: The bytes of one message: see LAYOUT. A request's header is packed by giving the request itself, for
 #: ``36s`` takes the first bytes of what is longer.
 RECORD = Struct(">36sQdddIIIIIIBBH16sQ")
+#: The same without ``request_bytes``, ``error`` and ``trace_id``: zero.
+SHORT_RECORD = Struct(">36sQdddIII4xIIBB18xQ")
 #: What the records of earlier versions do not have at their end.
 _SINCE_VERSION_3 = 8
 
@@ -250,7 +253,7 @@ LAYOUT = (
     Field("target", ">u4", 68, "number of a TARGET: what it was sent to"),
     Field("caller", ">u4", 72, "number of a CALLER: who sent it; 0: gone and forgotten"),
     Field("server", ">u4", 76, "number of a SERVER: who had it last; 0: nobody, it was queued to the end"),
-    Field("request_bytes", ">u4", 80, "the whole message with its payload"),
+    Field("request_bytes", ">u4", 80, "the whole message with its payload; 0: as length says"),
     Field("reply_bytes", ">u4", 84, "the whole message that ended it; 0: none came (casts, timeouts, ...)"),
     Field("handler_us", ">u4", 88, "microseconds in the method, as the service says; or NOT_REPORTED"),
     Field("outcome", ">u1", 92, "rpcmq.errors.Outcome; of a cast any number that its consumer said"),
@@ -618,7 +621,7 @@ class Spool:
             header, seq, received_at, dispatched_at, ended_at, target, caller, server, request_bytes, reply_bytes,
             handler_us, outcome, attempt, error, trace_id, sent_us,
         ) = RECORD.unpack(raw)  # fmt: skip
-        _, _, kind, flags, hops, _, form, _, ttl_ms, origin_router, handle, sequence = _MESSAGE.unpack(header)
+        length, _, kind, flags, hops, _, form, _, ttl_ms, origin_router, handle, sequence = _MESSAGE.unpack(header)
         total_us = microseconds(ended_at - received_at)
         service_us = microseconds(ended_at - dispatched_at) if server else None
         server_name, identity = self._texts(NameKind.SERVER, server) if server else (None, None)
@@ -641,7 +644,7 @@ class Spool:
             service_us=service_us,
             handler_us=None if handler_us == NOT_REPORTED else handler_us,
             total_us=total_us,
-            request_bytes=request_bytes,
+            request_bytes=request_bytes or length,
             reply_bytes=reply_bytes,
             attempt=attempt,
             hops=hops,

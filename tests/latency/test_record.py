@@ -227,7 +227,8 @@ def test_what_is_packed_comes_back(
     assert found.total_us == found.queued_us + (found.service_us or 0) == microseconds(ended - received)
     assert min(found.queued_us, found.total_us, found.service_us or 0) >= 0
     assert (found.request_bytes, found.reply_bytes, found.handler_us or NOT_REPORTED) == (
-        *sizes[:2],
+        sizes[0] or len(header),
+        sizes[1],
         sizes[2] or NOT_REPORTED,
     )
     assert found.ttl_ms == (None if ttl == NO_TTL else ttl)
