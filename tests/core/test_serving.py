@@ -40,7 +40,7 @@ class Process:
         self.router(control(Kind.WELCOME, body), now)
         return self.sent()
 
-    def sent(self, now: float | None = None) -> list[bytes]:
+    def sent(self, now: float = 0.0) -> list[bytes]:
         self.serving.flush(now)
         parts: list[bytes] = []
         while self.uplink.outbox:
