@@ -112,9 +112,9 @@ class DispatchLog:
     """
 
     __slots__ = (
-        "_began", "_due", "_end", "_gone", "_hanging", "_in_flight", "_last_seq", "_links", "_looked_until",
-        "_looking_until", "_name_count", "_names", "_new_names", "_next_look", "_numbers", "_progress",
-        "_records", "_segment", "_settings", "_sink", "_unseen", "_written",
+        "_began", "_due", "_end", "_gone", "_hanging", "_in_flight", "_is_begun", "_last_seq", "_links",
+        "_looked_until", "_looking_until", "_name_count", "_names", "_new_names", "_next_look", "_numbers",
+        "_progress", "_records", "_segment", "_settings", "_sink", "_unseen", "_written",
     )  # fmt: skip
 
     def __init__(
@@ -127,6 +127,8 @@ class DispatchLog:
         self._records = bytearray(_FULL)
         self._end = 0
         self._in_flight: list[bytes] = []
+        #: Something was written of this life of the router.
+        self._is_begun = False
         #: Of the mark that was written last.
         self._last_seq = 0
         #: Callers that have gone: their part of a message's key -> identity.
@@ -255,6 +257,7 @@ class DispatchLog:
             is_last,
             is_final,
         )
+        self._is_begun = True
         self._last_seq = last_seq
         self._end = self._new_names = 0
         self._names.clear()
@@ -279,7 +282,9 @@ class DispatchLog:
             self._due = now + _PAUSE
             return
         self._due = self._next_look
-        if self._end or self._in_flight or self._progress()[0] != self._last_seq or self._is_segment_due(now):
+        has_news = self._end or self._in_flight or self._progress()[0] != self._last_seq
+        # That a life has begun says that the one before is over, and what was in flight in it unknown.
+        if has_news or not self._is_begun or self._is_segment_due(now):
             self._flush(now)
 
     def _is_segment_due(self, now: float) -> bool:
@@ -319,7 +324,7 @@ class DispatchLog:
         for pending in unsettled:
             is_waiting = pending.link is None and pending.consumer is None
             self.ended(now, pending, Outcome.DRAINING if is_waiting else Outcome.LINK_LOST)
-        if self._progress()[0]:
+        if self._progress()[0] or self._is_begun:
             self._flush(now, is_final=True)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections import Counter
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import gevent
@@ -16,6 +17,7 @@ from rpcmq.errors import CallError, CallTimeout, LinkLost
 from rpcmq.testing import eventually
 from rpcmq.testing.processes import RouterProcess
 from tests.integration.cluster import QUICK, Proxy, consumers, counts, message, node, program
+from tests.latency.logs import rows, ship
 
 pytestmark = [pytest.mark.integration, pytest.mark.fault]
 
@@ -413,3 +415,22 @@ def test_calls_that_end_in_errors_end_once():
         assert sum(ends.values()) == 200
         assert set(ends) <= {"ok", "Overloaded", "CallTimeout"} and len(ends) >= 2
         eventually(lambda: client.query("summary")["calls_in_flight"] == 0)
+
+
+# --- what the dispatch log says of it ---------------------------------------------------------
+
+
+def test_a_call_in_a_killed_router_is_unknown_although_the_next_has_nothing_to_do(tmp_path: Path):
+    def shipped() -> list[dict[str, Any]]:
+        ship(tmp_path)
+        return rows(tmp_path)
+
+    with RouterProcess(dispatch_log_directory=tmp_path, dispatch_log_segment_seconds=1) as router:
+        with node(router.url), Client(router.url) as client:
+            call = gevent.spawn(client.call, None, "compute", message("run", key=1, seconds=60), timeout=60)
+            eventually(lambda: any(boot.in_flight for boot in ship(tmp_path).state.boots.values()), 20)
+            router.kill()
+            call.kill()
+        router.restart()
+        (row,) = eventually(shipped, 20)
+        assert (row["outcome"], row["method"], row["total_us"]) == ("unknown", "run", None)
