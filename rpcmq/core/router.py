@@ -64,10 +64,10 @@ def _note_sent(now: float, link: Link, part: bytes) -> None:
     """The process's clock as it sends the answers that follow."""
     try:
         flags, sent_us, lengths = _unpack_sent(part)
+        if flags & _DETACHED or lengths:
+            raise StructError
     except StructError:
-        flags = sent_us = lengths = _DETACHED
-    if flags & _DETACHED or lengths:
-        raise ProtocolError("SENT is a header and nothing else", "length")
+        raise ProtocolError("SENT is a header and nothing else", "length") from None
     link.sent_us = sent_us
 
 

@@ -287,8 +287,10 @@ class Checker:
     def _dispatch(self, event: Event) -> None:
         to = event.fields["to"]
         self._is_watched = True
-        self._take_back(event.id)
-        self._given[to].add(event.id)
+        work = self._works.get(event.id)
+        if work is not None and work.verb == "call":
+            self._take_back(event.id)
+            self._given[to].add(event.id)
         self._dispatched[event.id].append((to, event.fields["attempt"]))
         if event.id not in self._accepted:
             self._violated(
@@ -587,8 +589,8 @@ class Checker:
         return any(since < session.after <= kill for session in self._lost_sessions[caller])
 
     def _is_told(self, at: float, process: str, id: str) -> None:
-        work = self._works.get(id)
-        if work is None or work.verb != "call" or work.idempotent or work.caller in self._dead:
+        work = self._works[id]
+        if work.verb != "call" or work.idempotent or work.caller in self._dead:
             return
         if (sent := self._dispatched.get(id)) and sent[-1][0] != process:
             return  # it had not left the router, and went elsewhere

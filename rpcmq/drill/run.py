@@ -31,7 +31,7 @@ from gevent.lock import BoundedSemaphore
 
 import rpcmq
 from rpcmq.config import RouterConfig, load_router_config
-from rpcmq.drill.checks import Bounds, Verdict, Violation, check
+from rpcmq.drill.checks import LATE, Bounds, Verdict, Violation, check
 from rpcmq.drill.history import Event, Recorder, What, merged
 from rpcmq.drill.keys import make_keys
 from rpcmq.drill.load import TOPIC, Options, outcome_of
@@ -389,9 +389,7 @@ class Drill:
         except OSError:
             return
         counters = varz["counters"]
-        late = sum(
-            count for name, count in counters.items() if name.startswith(("late", "reply of", "reply for", "answers"))
-        )
+        late = sum(count for name, count in counters.items() if name.startswith(LATE))
         self.recorder.write(What.COUNTED, **{"late answers": late})
         process = varz["process"]
         if process["internal_errors"] or varz["refused"].get("internal error"):

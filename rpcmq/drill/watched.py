@@ -31,6 +31,8 @@ class Watch(Protocol):
 
 
 class _Dispatch(Dispatch):
+    """Tells its watch, first what it has taken, then what came of that at once."""
+
     watch: Watch
     #: What is dispatched while it is being accepted, which is told first.
     _at_once: list[Callable[[], None]] | None = None
