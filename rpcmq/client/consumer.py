@@ -12,6 +12,7 @@ from gevent import get_hub
 from gevent.event import Event
 
 from rpcmq.client.client import Client
+from rpcmq.client.interrupts import is_interrupt
 from rpcmq.client.request import Request, set_current_request
 from rpcmq.client.workers import Workers
 from rpcmq.core.caller import Call
@@ -171,9 +172,9 @@ class Consumer:
             elif result is not ANSWERED:
                 self.reply(task, result)
         except BaseException as error:
-            self.fail(task, error)
-            # Anything else, such as a gevent.Timeout, has been reported to the caller and ends here.
-            if isinstance(error, (SystemExit, KeyboardInterrupt)):
+            self._failed(task, error)
+            # Anything else, such as SystemExit or a gevent.Timeout, has been reported to the caller and ends here.
+            if is_interrupt(error):
                 raise
         finally:
             if keepalive is not None:
@@ -185,6 +186,19 @@ class Consumer:
                 # Not before: the router knows the tag as long as something of it runs.
                 process.serving.remove(task.registration)
                 self._idle.set()
+
+    def _failed(self, task: Task, error: BaseException) -> None:
+        """As :meth:`fail`, whatever comes of looking at ``error``."""
+        if isinstance(error, (SystemExit, KeyboardInterrupt)):
+            text = "%s on %s raised %s; that ends this request and not the service"
+            log.warning(text, task.method, self.address, type(error).__name__)
+        try:
+            self.fail(task, error)
+        except BaseException as worse:
+            text = f"{type(error).__name__}, which cannot be described: that raised {type(worse).__name__}"
+            self.fail(task, RuntimeError(text))
+            if is_interrupt(worse):
+                raise
 
     def reply(self, task: Task, value: Any) -> None:
         """The result of a call: it is done.

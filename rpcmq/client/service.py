@@ -27,7 +27,7 @@ class Service:
     """Serves the public methods of ``endpoint`` on a topic.
 
     A method is called as ``method(ctx, **args)`` in a greenlet of its own. What it returns, yields or
-    raises goes back to the caller. Names that begin with an underscore are not served.
+    raises, also ``SystemExit``, goes back to the caller. Names that begin with an underscore are not served.
 
     Args:
         topic: what is served, for example ``"compute"``.

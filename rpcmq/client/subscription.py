@@ -15,6 +15,7 @@ import gevent
 from gevent.event import Event
 
 from rpcmq import __version__
+from rpcmq.client.interrupts import is_interrupt
 from rpcmq.client.payloads import Payloads
 from rpcmq.config import ClientConfig
 from rpcmq.core.caller import Call, Caller
@@ -90,10 +91,10 @@ class Subscription:
                     pass  # counted and logged where it was refused
                 except (PayloadRefused, ProtocolError) as error:
                     log.error("event for %s not handled: %s", self.pattern, error)
-                except (SystemExit, KeyboardInterrupt):
-                    raise
-                except BaseException:  # also a gevent.Timeout, which must not end the subscription
-                    log.exception("handler of %s failed", self.pattern)
+                except BaseException as error:  # also SystemExit or a gevent.Timeout: the subscription goes on
+                    log.error("handler of %s failed", self.pattern, exc_info=error)
+                    if is_interrupt(error):
+                        raise
                 finally:
                     self._owner.handled(event)
         while self._queue:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -26,6 +27,10 @@ class Compute:
     def fail(self, ctx: Any, text: str) -> None:
         """Raise ValueError."""
         raise ValueError(text)
+
+    def end(self, ctx: Any, name: str) -> None:
+        """Raise what would end a program."""
+        raise getattr(builtins, name)("asked to")
 
     def items(self, ctx: Any, n: int) -> Iterator[int]:
         """Yield the numbers below n."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import gevent
 import pytest
 
+from rpcmq.testing.processes import Program
 from tests.server.daemons import run, started
 
 pytestmark = pytest.mark.integration
@@ -55,3 +59,42 @@ def test_a_failing_cast_is_logged(system: SimpleNamespace) -> None:
 def test_what_cannot_be_served_is_code_2(system: SimpleNamespace, path: str, complaint: str) -> None:
     ended = run("serve", path, "--topic", "x", env=system.env)
     assert ended.returncode == 2 and complaint in ended.stderr and "Traceback" not in ended.stderr
+
+
+def test_a_handler_that_exits_does_not_end_the_service_and_a_signal_does(system: SimpleNamespace) -> None:
+    with started("serve", "tests.cli.endpoints:instance", "--topic", "exits", env=system.env) as service:
+        service.wait_for("serving")
+        beside = gevent.spawn(run, "call", "exits", "sleep", "seconds=1", env=system.env)
+        for name in ("SystemExit", "KeyboardInterrupt"):
+            ended = run("call", "exits", "end", f"name={name}", env=system.env)
+            assert ended.returncode != 0 and f"{name}: asked to" in ended.stderr
+        assert beside.get(timeout=30).stdout == "1\n"
+        service.signal(signal.SIGINT)
+        assert service.exit_code() == 0
+
+
+#: Serves without waiting for signals itself, so that Python turns SIGINT into a KeyboardInterrupt.
+SERVING = """
+import gevent, signal, sys
+import rpcmq
+
+class Endpoint:
+    def compute(self, ctx):
+        print("computing", flush=True)
+        while True:
+            pass
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+with rpcmq.Service("interrupted", Endpoint()):
+    print("serving", flush=True)
+    gevent.sleep(60)
+"""
+
+
+def test_ctrl_c_ends_the_program_though_a_handler_is_what_it_interrupts(system: SimpleNamespace) -> None:
+    with Program([sys.executable, "-c", SERVING], system.env, name="serving") as program:
+        program.expect("serving")
+        assert run("cast", "interrupted", "compute", env=system.env).returncode == 0
+        program.expect("computing")
+        os.kill(program.pid, signal.SIGINT)
+        assert program.wait(30) != 0

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import sys
+import argparse
 from typing import Any
 
 import gevent
@@ -72,9 +72,6 @@ class Failing:
         yield 1
         yield lambda: 0
 
-    def exit(self, ctx: Any) -> None:
-        sys.exit(3)
-
     def time_out(self, ctx: Any) -> None:
         with gevent.Timeout(0.001):
             gevent.sleep(5)
@@ -141,14 +138,102 @@ def test_what_is_no_ordinary_exception_is_reported_and_stays_in_its_greenlet(cli
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_sys_exit_in_a_handler_is_told_to_its_caller_and_ends_the_program(client, serve):
-    serve(Failing())
-    call = gevent.spawn(client.call, None, "compute", message("exit"), timeout=5)
-    with pytest.raises(SystemExit) as raised:
-        call.join(5)
-    assert raised.value.code == 3
-    with pytest.raises(RemoteError, match="SystemExit: 3"):
-        call.get(timeout=5)
+class BadText(Exception):
+    def __str__(self) -> str:
+        raise SystemExit("no text")
+
+
+#: What a handler may raise, and what its caller reads.
+ENDINGS = [
+    (SystemExit(3), "SystemExit: 3"),
+    (KeyboardInterrupt("mine"), "KeyboardInterrupt: mine"),
+    (gevent.GreenletExit("g"), "GreenletExit: g"),
+    (gevent.Timeout(7), "Timeout: 7 seconds"),
+    (GeneratorExit("x"), "GeneratorExit: x"),
+    (StopIteration("s"), "StopIteration: s"),
+    (BaseException("b"), "BaseException: b"),
+    (BadText(), "BadText, which cannot be described: that raised SystemExit"),
+]
+
+
+class Ending:
+    """Raises the n-th of ENDINGS, in one way or another."""
+
+    def raise_(self, ctx: Any, n: int) -> None:
+        raise ENDINGS[n][0]
+
+    def raise_later(self, ctx: Any, n: int) -> None:
+        gevent.sleep(0.001)
+        raise ENDINGS[n][0]
+
+    def raise_after_an_item(self, ctx: Any, n: int) -> Any:
+        yield "item"
+        raise ENDINGS[n][0]
+
+    def parse(self, ctx: Any, arguments: list[str]) -> None:
+        argparse.ArgumentParser("tool").parse_args(arguments)
+
+
+@pytest.mark.parametrize("method", ["raise_", "raise_later", "raise_after_an_item"])
+@pytest.mark.parametrize("n", range(len(ENDINGS)), ids=lambda n: type(ENDINGS[n][0]).__name__)
+def test_whatever_a_handler_raises_ends_that_request_only(client, serve, capfd, method, n):
+    service = serve(Ending())
+    compute = Compute()
+    serve(compute, topic="beside", client=service.client)
+    beside = gevent.spawn(client.call, None, "beside", message("hold"), timeout=10)
+    assert compute.started.wait(10)
+    with pytest.raises((RemoteError, RuntimeError)) as raised:
+        client.call(None, "compute", message(method, n=n), timeout=10)
+    told = raised.value.__cause__ if isinstance(raised.value, RuntimeError) else raised.value
+    # What a generator lets out of StopIteration is Python's affair.
+    expected = "StopIteration" if method == "raise_after_an_item" and n == 5 else ENDINGS[n][1]
+    assert expected in str(told)
+    client.cast(None, "compute", message(method, n=n), confirm=True)
+    with pytest.raises((RemoteError, RuntimeError)):
+        list(client.multicall(None, "compute", message(method, n=n), timeout=10))
+    compute.go_on.set()
+    assert beside.get(timeout=10) == "held"
+    assert client.call(None, "compute", {"method": "rpcmq.ping"}, timeout=10)
+    eventually(lambda: topic_row_in_flight(client) == 0)
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def topic_row_in_flight(client: rpcmq.Client) -> int:
+    rows = client.query("topics")["topics"]
+    return sum(row["in_flight"] for row in rows if row["topic"] == "compute")
+
+
+def test_an_argparse_error_in_a_handler_is_its_callers(client, serve, caplog):
+    serve(Ending())
+    with pytest.raises(RemoteError, match="SystemExit: 2"):
+        client.call(None, "compute", message("parse", arguments=["--unknown"]))
+    assert "parse on compute.node-7 raised SystemExit; that ends this request and not the service" in caplog.text
+    assert client.call(None, "compute", message("parse", arguments=[])) is None
+
+
+def test_what_a_progress_callback_raises_ends_that_call_only(connect, serve):
+    compute = Compute()
+    service = serve(compute)
+    client = connect()
+
+    class Reporting:
+        def report(self, ctx: Any) -> None:
+            request = rpcmq.current_request()
+            assert request is not None
+            request.progress(1)
+            gevent.sleep(30)
+
+    serve(Reporting(), topic="reports", client=service.client)
+    beside = gevent.spawn(client.call, None, "compute", message("hold"), timeout=10)
+    assert compute.started.wait(10)
+
+    def give_up(value: Any) -> None:
+        raise SystemExit(value)
+
+    with pytest.raises(SystemExit):
+        client.call(None, "reports", message("report"), timeout=10, on_progress=give_up)
+    compute.go_on.set()
+    assert beside.get(timeout=10) == "held"
 
 
 def test_a_timeout_that_a_handler_forgot_hurts_no_later_request(client, serve, capfd):

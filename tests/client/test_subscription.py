@@ -240,3 +240,20 @@ def test_one_link_for_all_subscriptions_of_a_process(router, client):
     (process,) = [p for p in router.query("processes")["processes"] if p["queue_type"] == "pubsub"]
     assert len(process["patterns"]) == 50
     assert process["identity"] == client.identity
+
+
+@pytest.mark.parametrize(
+    "error", [SystemExit(2), KeyboardInterrupt(), gevent.GreenletExit(), gevent.Timeout(7)], ids=repr
+)
+def test_whatever_a_handler_of_events_raises_costs_that_event_only(client, error):
+    seen: list[Any] = []
+
+    def handle(ctx: Any, topic: str, payload: Any) -> None:
+        seen.append(payload)
+        if payload == 1:
+            raise error
+
+    client.subscribe("a", handle)
+    for n in range(3):
+        client.publish(None, "a", n)
+    eventually(lambda: seen == [0, 1, 2])
