@@ -221,7 +221,9 @@ def _stay(now: _Installed, root: Path | Literal[False] | None, era: str | None) 
 
 
 def _is_legacy(name: str) -> bool:
-    return name.partition(".")[0] in (*_OURS, "exceptions")
+    from compat.nova.finder import RENAMED
+
+    return name.partition(".")[0] in (*_OURS, *RENAMED)
 
 
 def _origin(module: ModuleType) -> str:

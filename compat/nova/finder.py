@@ -6,8 +6,10 @@
 * ``nova.openstack.common.rpc.X`` *is* ``nova.rpc.X``: one ``RemoteError``, one table of consumers. Core may
   have a file of its own for a name below it (Havana's proxy). So that ``from nova.openstack.common.rpc
   import proxy`` can give that one, the package itself is a :class:`Mirror` of ``nova.rpc``.
-* ``eventlet`` and all below it is ours, whatever is installed.
-* ``exceptions`` is ``builtins``; ``compat.nova.X`` is ``nova.X`` if the shim has no module of that name.
+* ``eventlet``, ``mox``, ``mox3``, ``stubout`` and all below them are ours, whatever is installed: what the registries
+  have under these names is for another Python.
+* ``exceptions`` and ``__builtin__`` are ``builtins``, ``unittest2`` is ``unittest``; ``compat.nova.X`` is ``nova.X`` if
+  the shim has no module of that name.
 
 Modules load under their legacy names, since legacy code compares and sends those names.
 """
@@ -27,7 +29,12 @@ from typing import Any, Literal
 
 from compat.nova.eras import of_tree
 
-__all__ = ["Fallback", "Finder", "Mirror"]
+__all__ = ["RENAMED", "Fallback", "Finder", "Mirror"]
+
+#: Packages of the time -> what they are called today.
+RENAMED = {"__builtin__": "builtins", "exceptions": "builtins", "unittest2": "unittest"}
+#: With these suites replaced what they did not test.
+_OF_TESTS = ("mox", "mox3", "stubout")
 
 _RPC = "nova.rpc"
 _COMMON_RPC = "nova.openstack.common.rpc"
@@ -79,8 +86,11 @@ class Finder(MetaPathFinder):
             ModuleNotFoundError: it is an RPC module that the shim does not have.
             ImportError: it is a legacy module under the name of its file in the shim.
         """
-        if fullname == "exceptions":
-            return _alias(fullname, "builtins")
+        package, dot, rest = fullname.partition(".")
+        if package in RENAMED:
+            return _alias(fullname, RENAMED[package] + dot + rest)
+        if package in _OF_TESTS:
+            return _merged(fullname, [self.support])
         if _within(fullname, _COMMON_RPC):
             return _required(fullname, self._common_rpc(fullname))
         if _within(fullname, _RPC):

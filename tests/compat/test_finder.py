@@ -15,9 +15,9 @@ import pytest
 
 import compat.nova
 from compat.nova.eras import ERAS, of_imports, of_tree
-from compat.nova.finder import Fallback, Finder
+from compat.nova.finder import RENAMED, Fallback, Finder
 
-LEGACY = ("nova", "eventlet", "exceptions", "oslo")
+LEGACY = ("nova", "eventlet", "oslo", "mox", "mox3", "stubout", *RENAMED)
 
 
 def write(root: Path, **files: str) -> Path:
@@ -302,6 +302,7 @@ def test_exceptions_is_builtins(find):
     find()
     exceptions: Any = importlib.import_module("exceptions")
     assert exceptions.ValueError is ValueError
+    assert importlib.import_module("__builtin__") is exceptions
     assert sys.modules["builtins"].__spec__.name == "builtins"  # type: ignore[union-attr]
 
 
@@ -314,6 +315,22 @@ def test_eventlet_is_ours_and_nothing_else(find, tmp_path):
     assert eventlet.ours  # type: ignore[attr-defined]
     with pytest.raises(ModuleNotFoundError, match=r"eventlet\.patcher"):
         importlib.import_module("eventlet.patcher")
+
+
+@pytest.mark.parametrize("name", ["mox", "mox3", "mox3.mox", "stubout"])
+def test_what_suites_replace_things_with_is_ours_though_another_is_installed(find, tmp_path, name):
+    finder = find()
+    of_tests = {"mox": "layer = 'ours'\n", "mox3__": "layer = 'ours'\n", "stubout": "layer = 'ours'\n"}
+    write(finder.support, **of_tests, mox3__mox="layer = 'ours'\n")
+    installed = "print 'the mox of the registries is in Python 2'\n"
+    sys.path.insert(0, str(write(tmp_path / "site", mox=installed, stubout=installed, mox3__="", mox3__mox=installed)))
+    assert layer(name) == "ours"
+
+
+def test_unittest2_is_unittest(find):
+    find()
+    assert importlib.import_module("unittest2") is importlib.import_module("unittest")
+    assert importlib.import_module("unittest2.case") is importlib.import_module("unittest.case")
 
 
 def test_support_for_what_the_environment_lacks(find):

@@ -37,10 +37,11 @@ def run(*arguments: str, cwd: Path, path: str = "") -> subprocess.CompletedProce
     )
 
 
-def output(*arguments: str, cwd: Path, path: str = "") -> str:
-    """What it prints; it must end well."""
+def output(*arguments: str, cwd: Path, path: str = "", stderr: str | None = "") -> str:
+    """What it prints; it must end well, with that on the standard error output (None: anything)."""
     done = run(*arguments, cwd=cwd, path=path)
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert done.returncode == 0, done.stderr
+    assert stderr is None or done.stderr == stderr
     said: str = done.stdout
     return said
 

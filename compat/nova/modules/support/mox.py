@@ -1,4 +1,4 @@
-"""``mox``: mocks that are told in advance what will be called. Stands in where no ``mox`` is installed.
+"""``mox``: mocks that are told in advance what will be called.
 
 A test makes mocks, calls on them what it expects (with results: ``mock.get(7).AndReturn('x')``), switches them over
 with ``ReplayAll``, runs the code, and has ``VerifyAll`` see to it that nothing is missing. A call that is not the

@@ -1,4 +1,4 @@
-"""``stubout``: attributes replaced for the time of a test. Stands in where no ``stubout`` is installed."""
+"""``stubout``: attributes replaced for the time of a test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``mox3``, by which suites from 2013 on import ``mox`` and ``stubout``. Stands in where it is not installed."""
+"""``mox3``, by which suites from 2013 on import ``mox`` and ``stubout``."""
 
 from __future__ import annotations
 
