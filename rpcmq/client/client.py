@@ -183,9 +183,11 @@ class Client:
         if direct and sign_of_life is not None:
             raise UsageError("sign_of_life is watched for calls through the router; leave out direct or sign_of_life")
         if direct:
-            ended = self._call_directly(ctx, topic, msg, self._timeout(timeout), on_progress)
+            deadline = monotonic() + self._timeout(timeout)
+            ended = self._call_directly(ctx, topic, msg, deadline, on_progress)
             if ended is not None:
                 return result_of(self._process.payloads, ended)
+            timeout = max(0.001, deadline - monotonic())
         flags = (Flag.IDEMPOTENT if idempotent else 0) | (Flag.MANDATORY if mandatory else 0)
         process = self.process
         progress = self._progress(on_progress)
@@ -370,8 +372,9 @@ class Client:
 
     def _ask(self, kind: Kind, address: tuple[bytes, str], body: dict[str, Any], timeout: float | None) -> bytes:
         """The answer of the router itself."""
-        self._ready(self._timeout(timeout))
-        call = Call(address[1], 0, self._timeout(timeout))
+        deadline = monotonic() + self._timeout(timeout)
+        self._ready(deadline - monotonic())
+        call = Call(address[1], 0, max(0.001, deadline - monotonic()))
         process = self.process
         process.caller.start(monotonic(), call, kind, json_bytes(body), address=address[0])
         process.connection.schedule()
@@ -579,18 +582,19 @@ class Client:
         ctx: Any,
         topic: Target,
         msg: Mapping[str, Any],
-        seconds: float,
+        deadline: float,
         on_progress: Callable[[Any], None] | None,
     ) -> Call | None:
         """A call on a direct link; None if there can be none, and the router is to be used."""
         process = self.process
         process.check_usable()
-        self._ready(seconds)
+        self._ready(deadline - monotonic())
         address, name = self._address(topic)
         method, body = request_body(ctx, msg)
-        link = process.direct.link_to(address, name, seconds)
+        link = process.direct.link_to(address, name, max(0.001, deadline - monotonic()))
         if link is None:
             return None
+        seconds = max(0.001, deadline - monotonic())
         payloads = process.payloads
         form, payload = self._codec.encode(
             body, process.direct.accepts(link) & self._codec.accepted & payloads.formats(address)

@@ -93,13 +93,15 @@ class Consumer:
             CallError: the router refuses the registration.
         """
         process = self.client.process
+        deadline = monotonic() + timeout
         self.client.connect(timeout)
         peer_url = process.direct.listen() if self._direct else ""
         tag = process.serving.free_tag()
         registration = Registration(tag, self.address, self._concurrency, peer_url, self._workers.start, self._group)
         self._registration = registration
         try:
-            self._ask(process.serving.register(monotonic(), registration, timeout))
+            left = max(0.001, deadline - monotonic())
+            self._ask(process.serving.register(monotonic(), registration, left))
         except BaseException:
             process.serving.remove(registration)
             self._registration = None

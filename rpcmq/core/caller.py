@@ -328,9 +328,9 @@ class Caller:
                 # The caller is busy with the items it has; nobody is late.
                 if self._uplink.ready:
                     self.grant(now, call, 0)
-                self._watch(now, call, timeout)
-            elif call.flags & Flag.STREAM and now - call.sign_of_life < timeout + _GRACE:
-                self._watch(now, call, timeout)
+                self._look_at(call, now + timeout / 2)
+            elif call.flags & Flag.STREAM and now < call.sign_of_life + timeout + _GRACE:
+                self._look_at(call, min(now + timeout / 2, call.sign_of_life + timeout + _GRACE))
             else:
                 self._expire(now, call, f"no answer within {timeout:g} s")
         for call in [c for c in self._watched.values() if now - c.sign_of_life >= (c.silence or 0.0)]:
@@ -340,7 +340,9 @@ class Caller:
 
     def _watch(self, now: float, call: Call, timeout: float) -> None:
         # A stream is looked at often enough to tell the router in time that its caller is busy.
-        due = now + (timeout / 2 if call.flags & Flag.STREAM else timeout + _GRACE)
+        self._look_at(call, now + (timeout / 2 if call.flags & Flag.STREAM else timeout + _GRACE))
+
+    def _look_at(self, call: Call, due: float) -> None:
         call.slot = self._wheel.slot(due)
         call.slot[call.key] = call
 

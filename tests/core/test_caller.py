@@ -299,6 +299,52 @@ def test_each_item_starts_the_time_of_the_next(process):
     assert isinstance(call.error, CallTimeout)
 
 
+def run_until(process: Process, call: Call, now: float, limit: float) -> float:
+    """Tick from ``now`` on when the engine wants it; returns when the call ended."""
+    for _ in range(10):
+        due = process.caller.next_deadline()
+        assert due is not None
+        now = max(now, due)
+        assert now < limit, "the call has not ended"
+        process.caller.tick(now)
+        if call.done:
+            return now
+    raise AssertionError("the engine spins")
+
+
+@pytest.mark.parametrize("connected", [True, False], ids=["silent router", "dead router"])
+@pytest.mark.parametrize("timeout", [0.2, 10.0, 60.0])
+def test_a_stream_ends_at_its_timeout_beside_a_router_that_says_nothing(process, connected, timeout):
+    call = process.start(now=0.0, flags=Flag.STREAM, timeout=timeout)
+    call.waiter = lambda: None
+    process.sent()
+    if not connected:
+        process.uplink.lost(0.1)
+    assert timeout <= run_until(process, call, 0.0, 100.0) <= timeout + 0.6
+    assert isinstance(call.error, CallTimeout)
+
+
+def test_a_later_item_of_a_stream_has_its_timeout_too(process):
+    call = process.start(now=0.0, flags=Flag.STREAM, timeout=10.0)
+    call.waiter = lambda: None
+    process.sent()
+    for now in (3.0, 11.0, 13.0):
+        process.caller.tick(now)
+        process.router(message(Kind.ITEM, key=call.key), now=now)
+    assert 23.0 <= run_until(process, call, 13.0, 100.0) <= 23.6
+
+
+def test_a_stream_whose_caller_has_computed_has_its_timeout_from_then_on(process):
+    call = process.start(now=0.0, flags=Flag.STREAM, timeout=10.0)
+    process.sent()
+    process.uplink.lost(0.1)
+    for now in range(0, 40, 4):
+        process.caller.tick(float(now))
+    process.caller.grant(41.0, call, 0)  # as the iteration does when it goes on after that long
+    call.waiter = lambda: None
+    assert 51.0 <= run_until(process, call, 41.0, 100.0) <= 51.6
+
+
 def test_a_stream_whose_caller_is_busy_does_not_time_out(process):
     call = process.start(now=0.0, flags=Flag.STREAM, timeout=10.0)
     process.sent()
