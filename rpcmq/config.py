@@ -311,6 +311,9 @@ class PubSubSettings:
     max_messages: int = _setting(10_000, _COUNT, "messages waiting for one subscriber", live=True)
     max_bytes: int = _setting(16 * MIB, _BYTES, "bytes waiting for one subscriber", live=True)
     max_patterns: int = _setting(1_000, _COUNT, "patterns of one subscriber", live=True)
+    max_pattern_states: int = _setting(
+        10_000, _COUNT, "states that one subscriber's patterns can add to the match of an event", live=True
+    )
 
 
 @dataclass(frozen=True)

@@ -450,6 +450,7 @@ def test_which_settings_are_live():
         "pubsub.max_messages",
         "pubsub.max_bytes",
         "pubsub.max_patterns",
+        "pubsub.max_pattern_states",
         "dispatch_log.segment_records",
         "dispatch_log.segment_seconds",
     }

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections import Counter, deque
 
+from rpcmq.core.explain import shortened
 from rpcmq.core.links import Link
 from rpcmq.core.settings import Settings
-from rpcmq.core.trie import PatternTrie
+from rpcmq.core.trie import PatternTrie, pattern_states
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import Address, Flag, Kind, body_of, control, message, parse, payload_of, size_of
 
@@ -23,12 +24,14 @@ _MAX_WINDOW = 65535
 class Subscriber:
     """What one link may be sent, and what waits for it."""
 
-    __slots__ = ("delivered", "dropped", "lost", "queue", "size_bytes", "window")
+    __slots__ = ("delivered", "dropped", "lost", "queue", "size_bytes", "states", "window")
 
     def __init__(self, window: int) -> None:
         self.window = window
         self.queue: deque[bytes] = deque()
         self.size_bytes = 0
+        #: States that its patterns can add to the match of one event.
+        self.states = 0
         self.delivered = 0
         self.dropped: Counter[str] = Counter()
         #: Lost since it was last told.
@@ -58,17 +61,34 @@ class PubSub:
         window = body_of(part).get("window", 1000)
         if not isinstance(window, int) or not 1 <= window <= _MAX_WINDOW:
             raise ProtocolError(f"window {window!r} must be an integer from 1 to {_MAX_WINDOW}", "credit")
-        if len(link.patterns) >= self._settings.pubsub_max_patterns:
-            raise ProtocolError(f"{len(link.patterns)} patterns are subscribed to; no more are allowed", "patterns")
+        if (exchange, pattern) not in link.patterns:
+            self._add(link, exchange, pattern, window)
+        link.send(control(Kind.SUBSCRIBED, {"pattern": pattern.decode()}, key=part[16:36]))
+
+    def _add(self, link: Link, exchange: bytes, pattern: bytes, window: int) -> None:
+        settings = self._settings
+        states = pattern_states(pattern)
+        used = link.window.states if link.window is not None else 0
+        if len(link.patterns) >= settings.pubsub_max_patterns:
+            text = (
+                f"{len(link.patterns)} patterns are subscribed to; pubsub.max_patterns = {settings.pubsub_max_patterns}"
+            )
+            raise ProtocolError(text, "patterns")
+        if used + states > settings.pubsub_max_pattern_states:
+            text = (
+                f"pattern {shortened(pattern.decode())!r} can add {states} states to the match of an event, and the"
+                f" {len(link.patterns)} patterns subscribed to {used} already; pubsub.max_pattern_states ="
+                f" {settings.pubsub_max_pattern_states}: use fewer words after a '#' or '*'"
+            )
+            raise ProtocolError(text, "patterns")
         trie = self._tries.get(exchange)
         if trie is None:
-            trie = PatternTrie()
+            trie = self._tries[exchange] = PatternTrie()
         trie.add(pattern, link)
-        self._tries[exchange] = trie
         if link.window is None:
             link.window = Subscriber(window)
+        link.window.states += states
         link.patterns[exchange, pattern] = None
-        link.send(control(Kind.SUBSCRIBED, {"pattern": pattern.decode()}, key=part[16:36]))
 
     def unsubscribe(self, now: float, link: Link, part: bytes) -> None:
         """A pattern is taken away.
@@ -80,6 +100,7 @@ class PubSub:
         if (exchange, pattern) in link.patterns:
             del link.patterns[exchange, pattern]
             self._remove(link, exchange, pattern)
+            link.window.states -= pattern_states(pattern)
             if not link.patterns:
                 link.window.clear()
         link.send(control(Kind.SUBSCRIBED, {"pattern": ""}, key=part[16:36]))

@@ -18,26 +18,29 @@ ALL_VERBS = ("call", "cast", "fanout", "publish", "subscribe", "serve", "admin")
 
 def _walk(pattern: Sequence[str], words: Sequence[str], wild: bool) -> bool:
     """Whether ``pattern`` stands for ``words``. If ``wild``, a word ``#`` stands for any number itself."""
-    alive = {0}
-    for word in (*words, None):
-        # A '#' may stand for no word at all.
-        for at in sorted(alive):
-            while at < len(pattern) and pattern[at] == "#":
-                at += 1
-                alive.add(at)
-        if word is None:
-            break
-        following = set()
+    alive: set[int] = set()
+    _enter(alive, pattern, 0)
+    for word in words:
+        following: set[int] = set()
         for at in alive:
             if at == len(pattern):
                 continue
+            # A literal word never stands for a wildcard, but '*' for '*' and '#' for both.
             if pattern[at] == "#":
-                following.add(at)
+                _enter(following, pattern, at)
             elif pattern[at] == word or (pattern[at] == "*" and not (wild and word == "#")):
-                following.add(at + 1)
-        # A literal word never stands for a wildcard, but '*' for '*' and '#' for both.
+                _enter(following, pattern, at + 1)
         alive = following
     return len(pattern) in alive
+
+
+def _enter(alive: set[int], pattern: Sequence[str], at: int) -> None:
+    """Make the place ``at`` alive, and those after it as far as a '#' stands for no word; each once."""
+    while at not in alive:
+        alive.add(at)
+        if at == len(pattern) or pattern[at] != "#":
+            return
+        at += 1
 
 
 def matches(pattern: str, name: str) -> bool:

@@ -36,6 +36,7 @@ class Settings:
     pubsub_max_messages: int = 10_000
     pubsub_max_bytes: int = 16 << 20
     pubsub_max_patterns: int = 1_000
+    pubsub_max_pattern_states: int = 10_000
     max_methods: int = 10_000
     segment_records: int = 50_000
     segment_seconds: float = 10.0

@@ -4,9 +4,9 @@ A pattern is words between dots, as in AMQP 0-9-1's topic exchange: ``*`` stands
 word and ``#`` for any number of words, none included. Inside a word both are ordinary characters.
 
 Matching walks the topic's words with the set of trie nodes that are still alive, as one runs a
-nondeterministic automaton (Thompson, "Regular Expression Search Algorithm", CACM 1968). A node is in
-the set once however many ways lead to it, so ``#.#.#`` costs no more than its length, and patterns
-that share no prefix with the topic are never looked at.
+nondeterministic automaton (Thompson, "Regular Expression Search Algorithm", CACM 1968). A node is visited
+at most once for each number of words, however many ways lead to it, and patterns that share no prefix with
+the topic are never looked at. What a pattern can add to a match is known beforehand: :func:`pattern_states`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 
 from rpcmq.errors import ProtocolError
 
-__all__ = ["MAX_TOPIC_BYTES", "MAX_TOPIC_WORDS", "PatternTrie", "split_words"]
+__all__ = ["MAX_TOPIC_BYTES", "MAX_TOPIC_WORDS", "PatternTrie", "pattern_states", "split_words"]
 
 MAX_TOPIC_BYTES = 255
 """Longest topic or pattern, in bytes."""
@@ -26,6 +26,9 @@ MAX_TOPIC_WORDS = 32
 
 # Bound of the remembered matches: topics and the subscribers listed for them, together.
 _CACHE_ENTRIES = 65536
+
+# States of a node that can be alive after any number of words, none included, and be what is found.
+_ANYWHERE = MAX_TOPIC_WORDS + 2
 
 _ONE_WORD = b"*"
 _ANY_WORDS = b"#"
@@ -52,21 +55,77 @@ def split_words(name: bytes, what: str = "topic") -> list[bytes]:
     return words
 
 
-class _Node(Generic[S]):
-    """What follows one word of a pattern; wildcards are children under their own sign.
+def pattern_states(pattern: bytes) -> int:
+    """How many states ``pattern`` can add to the match of one topic, whatever the topic.
 
-    A topic's word that looks like a wildcard therefore finds that wildcard's node, which it matches
-    in any case.
+    Words before the first wildcard add none: of those of all patterns together, only the ones that the topic itself
+    begins with are visited. A word from the first ``*`` on is visited once, and so is a ``#`` at the end, which decides
+    at once. A ``#`` before other words, and each word after it, can be visited after every word of the topic.
+
+    Raises:
+        ProtocolError: the pattern is malformed or beyond a limit.
+    """
+    words = split_words(pattern, "pattern")
+    states = each = 0
+    for word in words[:-1]:
+        if word == _ANY_WORDS:
+            each = _ANYWHERE
+        elif word == _ONE_WORD:
+            each = each or 1
+        states += each
+    if words[-1] == _ANY_WORDS:
+        return states + 1
+    return states + (each or int(words[-1] == _ONE_WORD))
+
+
+class _Node(Generic[S]):
+    """What follows one word of a pattern.
+
+    A topic's word that looks like a wildcard is matched by that wildcard in any case, so nobody looks for it among
+    the ordinary words.
     """
 
-    __slots__ = ("children", "repeats", "subscribers")
+    __slots__ = ("any_words", "one_word", "ordinary", "repeats", "subscribers")
 
     def __init__(self, repeats: bool = False) -> None:
-        self.children: dict[bytes, _Node[S]] = {}
+        self.ordinary: dict[bytes, _Node[S]] = {}
+        self.one_word: _Node[S] | None = None
+        self.any_words: _Node[S] | None = None
         # Used as ordered sets, so that a match comes out in the same order each time.
         self.subscribers: dict[S, None] = {}
-        # The node of a '#' stays alive over any word.
+        # The node of a '#': it stays alive over any word, and its subscribers are found once it is entered.
         self.repeats = repeats
+
+    def child(self, word: bytes) -> _Node[S] | None:
+        """What follows by ``word`` of a pattern."""
+        if word == _ANY_WORDS:
+            return self.any_words
+        return self.one_word if word == _ONE_WORD else self.ordinary.get(word)
+
+    def grow(self, word: bytes) -> _Node[S]:
+        """A new child by ``word`` of a pattern."""
+        node: _Node[S] = _Node(word == _ANY_WORDS)
+        if word == _ANY_WORDS:
+            self.any_words = node
+        elif word == _ONE_WORD:
+            self.one_word = node
+        else:
+            self.ordinary[word] = node
+        return node
+
+    def cut(self, word: bytes) -> None:
+        """Forget the child by ``word``."""
+        if word == _ANY_WORDS:
+            self.any_words = None
+        elif word == _ONE_WORD:
+            self.one_word = None
+        else:
+            del self.ordinary[word]
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether no pattern goes on from here."""
+        return self.any_words is None and self.one_word is None and not self.ordinary
 
 
 class PatternTrie(Generic[S]):
@@ -75,13 +134,15 @@ class PatternTrie(Generic[S]):
     Matches are remembered, within a bound, until any subscription changes.
     """
 
-    __slots__ = ("_cache", "_cache_entries", "_root", "_subscriptions")
+    __slots__ = ("_cache", "_cache_entries", "_root", "_subscriptions", "visited")
 
     def __init__(self) -> None:
         self._root: _Node[S] = _Node()
         self._subscriptions = 0
         self._cache: dict[bytes, tuple[S, ...]] = {}
         self._cache_entries = 0
+        #: States visited by all matches that were not remembered: what the matching has cost.
+        self.visited = 0
 
     def __len__(self) -> int:
         """Number of subscriptions: pairs of pattern and subscriber."""
@@ -96,10 +157,7 @@ class PatternTrie(Generic[S]):
         node = self._root
         words = split_words(pattern, "pattern")
         for word in words:
-            child = node.children.get(word)
-            if child is None:
-                child = node.children[word] = _Node(word == _ANY_WORDS)
-            node = child
+            node = node.child(word) or node.grow(word)
         if subscriber in node.subscribers:
             return False
         node.subscribers[subscriber] = None
@@ -116,7 +174,7 @@ class PatternTrie(Generic[S]):
         node = self._root
         steps: list[tuple[_Node[S], bytes]] = []
         for word in split_words(pattern, "pattern"):
-            child = node.children.get(word)
+            child = node.child(word)
             if child is None:
                 return False
             steps.append((node, word))
@@ -127,9 +185,9 @@ class PatternTrie(Generic[S]):
         self._subscriptions -= 1
         self._forget_matches()
         for parent, word in reversed(steps):
-            if node.subscribers or node.children:
+            if node.subscribers or not node.is_leaf:
                 break
-            del parent.children[word]
+            parent.cut(word)
             node = parent
         return True
 
@@ -149,24 +207,40 @@ class PatternTrie(Generic[S]):
         return found
 
     def _walk(self, words: list[bytes]) -> tuple[S, ...]:
+        # The nodes of each '#' that was entered: they have matched, or will by what is alive in the end.
+        reached: dict[_Node[S], None] = {}
         alive: dict[_Node[S], None] = {}
-        _enter(alive, self._root)
+        _enter(alive, reached, self._root)
+        visited = len(alive)
         for word in words:
             following: dict[_Node[S], None] = {}
             for node in alive:
-                children = node.children
                 if node.repeats:
-                    _enter(following, node)
-                if word in children:
-                    _enter(following, children[word])
-                if _ONE_WORD in children:
-                    _enter(following, children[_ONE_WORD])
-            if not following:
-                return ()
+                    # What follows it by no word was entered together with it, and repeats, too.
+                    following[node] = None
+                child = node.ordinary.get(word)
+                if child is not None:
+                    if child.any_words is None:
+                        following[child] = None
+                    else:
+                        _enter(following, reached, child)
+                child = node.one_word
+                if child is not None:
+                    if child.any_words is None:
+                        following[child] = None
+                    else:
+                        _enter(following, reached, child)
             alive = following
+            if not alive:
+                break
+            visited += len(alive)
+        self.visited += visited + len(reached)
         found: dict[S, None] = {}
-        for node in alive:
+        for node in reached:
             found.update(node.subscribers)
+        for node in alive:
+            if node.subscribers:
+                found.update(node.subscribers)
         return tuple(found)
 
     def _forget_matches(self) -> None:
@@ -175,9 +249,13 @@ class PatternTrie(Generic[S]):
             self._cache_entries = 0
 
 
-def _enter(alive: dict[_Node[S], None], node: _Node[S]) -> None:
+def _enter(alive: dict[_Node[S], None], reached: dict[_Node[S], None], node: _Node[S] | None) -> None:
     """Make ``node`` alive, and what follows it by a '#' that stands for no word."""
-    alive[node] = None
-    while _ANY_WORDS in node.children:
-        node = node.children[_ANY_WORDS]
+    while node is not None and node not in alive:
+        if node.repeats:
+            reached[node] = None
+            if not node.ordinary and node.is_leaf:
+                # A '#' at the end: nothing that comes can change that it matches.
+                return
         alive[node] = None
+        node = node.any_words

@@ -44,6 +44,7 @@ def apply(config: RouterConfig, settings: Settings) -> None:
     settings.pubsub_max_messages = config.pubsub.max_messages
     settings.pubsub_max_bytes = config.pubsub.max_bytes
     settings.pubsub_max_patterns = config.pubsub.max_patterns
+    settings.pubsub_max_pattern_states = config.pubsub.max_pattern_states
     settings.max_methods = config.stats.max_methods
     settings.segment_records = config.dispatch_log.segment_records
     settings.segment_seconds = config.dispatch_log.segment_seconds

@@ -313,7 +313,28 @@ def test_patterns_are_bounded(make_net):
     sub = net.process("sub", queue_type="pubsub")
     answers = [sub.subscribe(f"p{i}").answers[0] for i in range(5)]
     assert [a.kind for a in answers] == [Kind.SUBSCRIBED] * 3 + [Kind.ERROR] * 2
+    assert answers[3].body["text"] == "3 patterns are subscribed to; pubsub.max_patterns = 3"
     assert net.router.refused == {"patterns": 2}
+    # One that it has already is no further one.
+    assert sub.subscribe("p1").answers[0].kind is Kind.SUBSCRIBED
+
+
+def test_what_the_patterns_of_one_subscriber_can_cost_is_bounded(make_net):
+    net = make_net(pubsub_max_pattern_states=139)
+    sub = net.process("sub", queue_type="pubsub")
+    for pattern in ("#.error", "#.a.#", "a.*", "#.error"):
+        assert sub.subscribe(pattern).answers[0].kind is Kind.SUBSCRIBED, pattern
+    (answer,) = sub.subscribe("a.*.c").answers
+    assert answer.outcome is Outcome.PROTOCOL
+    text = answer.body["text"]
+    assert "'a.*.c' can add 2 states" in text and "3 patterns subscribed to 138 already" in text
+    assert "pubsub.max_pattern_states = 139" in text
+    # Patterns without wildcards, or of others, are not concerned; and what is given up makes room.
+    assert sub.subscribe("a.b.c.d.e").answers[0].kind is Kind.SUBSCRIBED
+    assert net.process("other", queue_type="pubsub").subscribe("#.b").answers[0].kind is Kind.SUBSCRIBED
+    sub.unsubscribe("a.*")
+    assert sub.subscribe("a.*.c").answers[0].kind is Kind.SUBSCRIBED
+    assert net.link(sub).window.states == 139
 
 
 def test_nobody_publishes_in_anothers_name(net: Network, sub: Process, pub: Process):

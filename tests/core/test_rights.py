@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rpcmq.core import rights as rights_module
 from rpcmq.core.rights import ALL_VERBS, EVERYTHING, Key, Right, allows_pattern, matches
 from rpcmq.core.trie import PatternTrie
 
@@ -55,6 +56,21 @@ def test_a_pattern_that_is_allowed_has_no_topic_that_is_not(pattern: str, wanted
 )  # fmt: skip
 def test_patterns_within_patterns(pattern: str, wanted: str, allowed: bool) -> None:
     assert allows_pattern(pattern, wanted) is allowed
+
+
+def test_a_place_in_a_pattern_is_visited_once_for_each_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    visited = 0
+
+    class Counting(set[int]):
+        def add(self, at: int) -> None:
+            nonlocal visited
+            visited += 1
+            super().add(at)
+
+    monkeypatch.setattr(rights_module, "set", Counting, raising=False)
+    pattern = ".".join(["#"] * 200 + ["b"])
+    assert not matches(pattern, ".".join(["a"] * 100))
+    assert visited <= 201 * 101
 
 
 def test_many_wildcards_cost_no_more_than_their_length() -> None:

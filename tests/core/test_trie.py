@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rpcmq.core import trie as trie_module
-from rpcmq.core.trie import MAX_TOPIC_BYTES, MAX_TOPIC_WORDS, PatternTrie
+from rpcmq.core.trie import MAX_TOPIC_BYTES, MAX_TOPIC_WORDS, PatternTrie, pattern_states
 from rpcmq.errors import ProtocolError
 
 
@@ -115,7 +117,7 @@ def test_churn_leaves_no_node_behind():
 def nodes(trie: PatternTrie[bytes]) -> int:
     waiting = [trie._root]
     for node in waiting:
-        waiting.extend(node.children.values())
+        waiting.extend(filter(None, (*node.ordinary.values(), node.one_word, node.any_words)))
     return len(waiting)
 
 
@@ -126,28 +128,43 @@ def test_many_any_words_signs_do_not_explode():
     assert trie.match(topic) == (b".".join([b"#"] * MAX_TOPIC_WORDS),)
 
 
-def test_unrelated_subscriptions_are_never_looked_at(monkeypatch: pytest.MonkeyPatch):
-    steps = 0
-    enter = trie_module._enter
+def test_a_state_is_visited_once_for_each_number_of_words_however_many_ways_lead_to_it():
+    # Of k signs in a row each leads to all after it: k * k / 2 steps for each word, where k are enough.
+    trie = trie_of(b".".join([b"#"] * 31 + [b"b"]))
+    topic = b".".join([b"a"] * MAX_TOPIC_WORDS)
+    assert trie.match(topic) == ()
+    nodes_alive = 31
+    assert trie.visited <= nodes_alive * (MAX_TOPIC_WORDS + 2) + 1
 
-    def counting(*arguments):
-        nonlocal steps
-        steps += 1
-        enter(*arguments)
 
-    monkeypatch.setattr(trie_module, "_enter", counting)
-
+def test_unrelated_subscriptions_are_never_looked_at():
     def cost(unrelated: int) -> int:
-        nonlocal steps
         trie = trie_of(b"instance.create.*", b"#.end", b"instance.#")
         for number in range(unrelated):
             trie.add(b"instance.create.vm-%d.*" % number, b"x")
             trie.add(b"#.other-%d" % number, b"x")
-        steps = 0
         assert len(trie.match(b"instance.create.end")) == 3
-        return steps
+        return trie.visited
 
     assert cost(10_000) == cost(10)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "states"),
+    [
+        (b"a.b.c", 0),
+        (b"a.#", 1),
+        (b"#", 1),
+        (b"a.*", 1),
+        (b"a.*.c.d", 3),
+        (b"a.*.#", 2),
+        (b"#.error", 68),
+        (b"#.compute.#", 69),
+        (b"*.a.#.b", 70),
+    ],
+)
+def test_what_a_pattern_can_add_to_a_match(pattern: bytes, states: int):
+    assert pattern_states(pattern) == states
 
 
 @pytest.mark.parametrize(
@@ -225,7 +242,7 @@ def test_matches_agree_with_brute_force(changes: list[tuple[bool, bytes, int]], 
     check()
     for pattern, who in sorted(model):
         assert trie.remove(pattern, who)
-    assert len(trie._root.children) == 0
+    assert trie._root.is_leaf
 
 
 @given(st.binary(max_size=300), st.binary(max_size=300))
@@ -240,3 +257,36 @@ def test_any_bytes_match_or_are_refused(pattern: bytes, topic: bytes):
         reason = error.reason
     assert found in ((), ("one",))
     assert reason in ("none", "bad_pattern", "bad_topic")
+
+
+FEW_WORDS = st.sampled_from([b"a", b"*", b"#"])
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(st.lists(FEW_WORDS, min_size=1, max_size=12).map(b".".join), max_size=30),
+    st.lists(st.sampled_from([b"a", b"b", b"*", b"#"]), min_size=1, max_size=MAX_TOPIC_WORDS).map(b".".join),
+)
+def test_a_match_visits_no_more_states_than_its_patterns_can_add(patterns: list[bytes], topic: bytes):
+    trie: PatternTrie[bytes] = PatternTrie()
+    for pattern in patterns:
+        trie.add(pattern, pattern)
+    trie.match(topic)
+    # And the beginning of the topic itself, which all patterns share.
+    own = 1 + MAX_TOPIC_WORDS
+    assert trie.visited <= own + sum(map(pattern_states, set(patterns)))
+
+
+def test_a_thousand_hostile_patterns_cost_what_is_allowed_for_them_and_no_more():
+    """1,000 of 32 words, of a letter and both wildcards: half a million states for one event if all were taken."""
+    random = Random(1)
+    words = [b"a", b"*", b"#"]
+    allowed, used = 10_000, 0
+    trie: PatternTrie[int] = PatternTrie()
+    for number in range(1000):
+        pattern = b".".join(random.choice(words) for _ in range(MAX_TOPIC_WORDS))
+        if used + pattern_states(pattern) <= allowed:
+            used += pattern_states(pattern)
+            trie.add(pattern, number)
+    trie.match(b".".join([b"a"] * MAX_TOPIC_WORDS))
+    assert len(trie) and trie.visited <= allowed + 1 + MAX_TOPIC_WORDS
