@@ -215,7 +215,10 @@ class Guard:
 
     def sealed(self, account: Account, handle: int, token: object) -> bool:
         """Whether ``token`` is of a link of this key with that handle, in whichever life of the router."""
-        return isinstance(token, str) and compare_digest(token[-33:].encode(), self.seal(account, handle).encode())
+        # Text that is not ASCII could not be encoded or compared, and is no token of ours.
+        if not isinstance(token, str) or not token.isascii():
+            return False
+        return compare_digest(token[-33:].encode(), self.seal(account, handle).encode())
 
     def has_room(self, account: Account) -> bool:
         """Whether the key may have one more link."""

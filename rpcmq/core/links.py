@@ -20,6 +20,7 @@ from struct import pack
 from typing import TYPE_CHECKING, Any
 
 from rpcmq.core.explain import shortened
+from rpcmq.core.faults import reraise
 from rpcmq.core.link import Session
 from rpcmq.core.settings import Settings
 from rpcmq.core.topics import Consumer, Destination, Pending, Queue
@@ -155,6 +156,8 @@ class LinkTable:
         self.on_left: Callable[[bytes], None] = lambda route: None
         #: Called with messages that the process has, by its own account.
         self.on_taken: Callable[[float, Link, list[bytes]], None] = lambda now, link, parts: None
+        #: Called in the handler of an exception that must cost one link only.
+        self.on_fault: Callable[[float, str], None] = reraise
 
     def __len__(self) -> int:
         return len(self._identities)
@@ -210,7 +213,7 @@ class LinkTable:
             link = None
         received = body.get("received")
         if link is not None and isinstance(received, int) and link.can_resume(received):
-            self._connect(now, link, route, body, received)
+            self._connect_or_end(now, link, route, body, received)
             return None
         if link is not None:
             self.end(now, link, "started over")
@@ -223,7 +226,7 @@ class LinkTable:
         if account is not None and self.guard is not None:
             account.links += 1
             self.guard.attach(link, account)
-        self._connect(now, link, route, body, None)
+        self._connect_or_end(now, link, route, body, None)
         return None
 
     def _owns(self, account: Account | None, link: Link) -> bool:
@@ -276,6 +279,14 @@ class LinkTable:
 
     def _taken(self, handle: int) -> bool:
         return pack(">IQ", self._settings.router_id, handle) in self._handles
+
+    def _connect_or_end(self, now: float, link: Link, route: bytes, body: dict[str, Any], resume: int | None) -> None:
+        try:
+            self._connect(now, link, route, body, resume)
+        except BaseException:
+            # Nobody would ever end a link that has no connection and is not away either.
+            self.end(now, link, "its handshake failed")
+            raise
 
     def _connect(self, now: float, link: Link, route: bytes, body: dict[str, Any], resume: int | None) -> None:
         if resume is not None:
@@ -404,7 +415,7 @@ class LinkTable:
         if now >= self._next_look:
             self._look(now)
         for link in self._away_since(now, self._away, self._settings.resume_seconds):
-            self.end(now, link, f"away for {now - link.since:.1f} s")
+            self._end_safely(now, link, f"away for {now - link.since:.1f} s")
         return self._away_since(now, self._spared, self._settings.consumer_grace_seconds)
 
     def _away_since(self, now: float, links: OrderedDict[Link, None], seconds: float) -> list[Link]:
@@ -424,27 +435,43 @@ class LinkTable:
                 self._next_probe = now + settings.heartbeat_seconds
             turn = min(settings.heartbeat_seconds / 4, settings.unresponsive_seconds / 4, 1.0)
             self._pause = max(0.05, turn) / max(1, ceil(len(self._unseen) / _SEEN_AT_ONCE))
-        overfull: list[tuple[Link, str]] = []
-        for link in self._unseen[-_SEEN_AT_ONCE:]:
-            if link.state is LinkState.ENDED:
-                continue
-            if link.answering:
-                if now - link.heard >= settings.unresponsive_seconds:
-                    link.counters["unresponsive"] += 1
-                    self._set_state(now, link, LinkState.UNRESPONSIVE)
-            elif self._probing and link.state is LinkState.UNRESPONSIVE:
-                # If its connection has gone unnoticed, the send will tell.
-                link.close_with(message(Kind.HEARTBEAT))
-            if (len(link.outbox) > 64 or link.unacknowledged > 1000) and (problem := self._overfull(link)):
-                overfull.append((link, problem))
-        # Not before it is known who is silent: what these had goes to the others.
-        for link, problem in overfull:
-            self.end(now, link, problem)
+        seen = self._unseen[-_SEEN_AT_ONCE:]
+        # Before they are looked at, and the next time with them: whatever fails, the others have their turn.
         del self._unseen[-_SEEN_AT_ONCE:]
         self._next_look = now + self._pause
+        overfull: list[tuple[Link, str]] = []
+        for link in seen:
+            if link.state is LinkState.ENDED:
+                continue
+            try:
+                self._look_at(now, link)
+                if problem := self._overfull(link):
+                    overfull.append((link, problem))
+            except Exception:
+                self.on_fault(now, link.identity)
+        # Not before it is known who is silent: what these had goes to the others.
+        for link, problem in overfull:
+            self._end_safely(now, link, problem)
+
+    def _look_at(self, now: float, link: Link) -> None:
+        if link.answering:
+            if now - link.heard >= self._settings.unresponsive_seconds:
+                link.counters["unresponsive"] += 1
+                self._set_state(now, link, LinkState.UNRESPONSIVE)
+        elif self._probing and link.state is LinkState.UNRESPONSIVE:
+            # If its connection has gone unnoticed, the send will tell.
+            link.close_with(message(Kind.HEARTBEAT))
+
+    def _end_safely(self, now: float, link: Link, reason: str) -> None:
+        try:
+            self.end(now, link, reason)
+        except Exception:
+            self.on_fault(now, link.identity)
 
     def _overfull(self, link: Link) -> str:
         settings = self._settings
+        if len(link.outbox) <= 64 and link.unacknowledged <= 1000:
+            return ""
         if len(link.outbox) > settings.outbox_max_messages:
             return f"{len(link.outbox)} messages wait to be sent; {settings.outbox_max_messages} may"
         if link.unacknowledged > settings.outbox_max_messages:

@@ -12,14 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from struct import Struct
 from struct import error as StructError
-from traceback import format_exc
 from typing import Any
 
-from rpcmq.core.actions import Action, Answer, Left, Note
+from rpcmq.core.actions import Action, Answer, Disconnect, Left, Note
 from rpcmq.core.directory import Directory
 from rpcmq.core.dispatch import Dispatch
 from rpcmq.core.dispatch_log import DispatchLog, Sink
 from rpcmq.core.explain import shortened
+from rpcmq.core.faults import Faults
 from rpcmq.core.guard import Guard
 from rpcmq.core.introductions import introduce
 from rpcmq.core.link import Session
@@ -102,6 +102,8 @@ class Router:
         self.actions: list[Action] = []
         #: Messages not used because their sender broke the protocol, by reason.
         self.refused: Counter[str] = Counter()
+        self.faults = Faults(self.refused, self._act, now)
+        self.links.on_fault = self.dispatch.on_fault = self.faults.report
         #: Who may connect and do what; None: everybody anything.
         self.guard: Guard | None = None
         #: What an operator must know of how it is set up.
@@ -170,20 +172,21 @@ class Router:
             parts = split(batch, payloads)
             if len(parts) > _MAX_BATCH:
                 raise ProtocolError(f"{len(parts)} messages in one batch; {_MAX_BATCH} may be", "batch")
+            if link is None or parts[0][5] < SESSION_KINDS:
+                self._about_link(now, route, link, parts, user)
+                return
+            link.heard = now
+            if not link.answering:
+                self.links.answers_again(now, link)
+            self._handle(now, link, parts, link.handlers)
+            size_bytes = len(batch)
+            if payloads:
+                size_bytes += sum(map(len, payloads))
+            link.note_received(len(parts), size_bytes)
         except ProtocolError as error:
             self._offence(now, route, link, None, error)
-            return
-        if link is None or parts[0][5] < SESSION_KINDS:
-            self._about_link(now, route, link, parts, user)
-            return
-        link.heard = now
-        if not link.answering:
-            self.links.answers_again(now, link)
-        self._handle(now, link, parts, link.handlers)
-        size_bytes = len(batch)
-        if payloads:
-            size_bytes += sum(map(len, payloads))
-        link.note_received(len(parts), size_bytes)
+        except Exception:
+            self._turn_away(now, route)
 
     def _handle(self, now: float, link: Link, parts: list[bytes], handlers: list[Handler]) -> None:
         for part in parts:
@@ -193,28 +196,55 @@ class Router:
                 self._offence(now, link.route or b"", link, part, error)
             except Exception:
                 # A fault of ours must cost this message only: the batch and its counts go on.
-                self.refused["internal error"] += 1
-                self.actions.append(Note("internal error", format_exc(), link.identity))
+                self.faults.report(now, link.identity)
+
+    def _turn_away(self, now: float, route: bytes) -> None:
+        """End the link on ``route`` and its connection: handling what came there raised an exception."""
+        link = self.links.routes.get(route)
+        self.faults.report(now, link.identity if link is not None else "")
+        text = "the router failed to handle what this connection sent; its log has the error"
+        self.actions.append(Answer(route, control(Kind.REFUSED, {"reason": "protocol", "text": text})))
+        self.actions.append(Disconnect(route))
+        if link is None:
+            return
+        try:
+            self.links.end(now, link, "internal error")
+        except Exception:
+            self.faults.report(now, link.identity)
 
     def lost(self, now: float, route: bytes) -> None:
-        """The connection ``route`` is gone."""
-        self.links.lost(now, route)
+        """The connection ``route`` is gone. Never raises."""
+        self._guarded(now, self.links.lost, route)
 
     def tick(self, now: float) -> None:
-        """Do what is due."""
-        self.dispatch.tick(now)
-        self.directory.tick(now)
+        """Do what is due. Never raises: what fails keeps nothing else from being done."""
+        self._guarded(now, self.dispatch.tick)
+        self._guarded(now, self.directory.tick)
         # First of all who is silent: nothing of what follows is for them.
+        self._guarded(now, self._tick_links)
+        self._guarded(now, self._release_held)
+        if self.log is not None:
+            self._guarded(now, self.log.tick)
+
+    def _guarded(self, now: float, step: Callable[..., None], *args: Any) -> None:
+        try:
+            step(now, *args)
+        except Exception:
+            self.faults.report(now)
+
+    def _tick_links(self, now: float) -> None:
         for link in self.links.tick(now):
             link.lapsed = [c for c in link.consumers.values() if not c.stopping]
             for consumer in list(link.consumers.values()):
-                self._consumer_gone(now, consumer, "connection lost")
-        for link, held in self.dispatch.let_go(now):
-            # Looked at when they came, and acknowledged.
-            self._handle(now, link, held, self._handlers)
-        self.dispatch.let_gone()
-        if self.log is not None:
-            self.log.tick(now)
+                self._guarded(now, self._consumer_gone, consumer, "connection lost")
+
+    def _release_held(self, now: float) -> None:
+        try:
+            for link, held in self.dispatch.let_go(now):
+                # Looked at when they came, and acknowledged.
+                self._handle(now, link, held, self._handlers)
+        finally:
+            self.dispatch.let_gone()
 
     def next_deadline(self) -> float:
         """When :meth:`tick` is to be called."""
@@ -289,8 +319,8 @@ class Router:
 
     def _link_ended(self, now: float, link: Link, reason: str) -> None:
         for consumer in list(link.consumers.values()):
-            self._consumer_gone(now, consumer, reason)
-        self.dispatch.caller_gone(now, link)
+            self._guarded(now, self._consumer_gone, consumer, reason)
+        self._guarded(now, self.dispatch.caller_gone, link)
         self.pubsub.forget(link)
         if self.log is not None:
             self.log.caller_gone(link)

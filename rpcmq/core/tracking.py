@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from rpcmq.core import explain
 from rpcmq.core.dispatch_log import DispatchLog
+from rpcmq.core.faults import reraise
 from rpcmq.core.links import Link, LinkTable
 from rpcmq.core.receipts import Receipts
 from rpcmq.core.settings import Settings
@@ -33,6 +35,8 @@ class Tracking:
         self.draining = False
         self.counters: Counter[str] = Counter()
         self.receipts = Receipts(links)
+        #: Called in the handler of an exception that must cost one message only.
+        self.on_fault: Callable[[float], None] = reraise
         #: Gets each message that has ended; None: off.
         self.log: DispatchLog | None = None
         # Calls that came together and may take equally long share a slot of the wheel. It is kept here
@@ -89,10 +93,14 @@ class Tracking:
         self.receipts.tick(now)
         for pending in self.wheel.expire(now):
             pending.slot = None
-            if pending.link is not None:
-                self._time_out(now, pending, pending.link)
-            else:
-                self._age_out(now, pending)
+            try:
+                if pending.link is not None:
+                    self._time_out(now, pending, pending.link)
+                else:
+                    self._age_out(now, pending)
+            except Exception:
+                # The others that are due are not in the wheel any more.
+                self.on_fault(now)
 
     def _time_out(self, now: float, pending: Pending, link: Link) -> None:
         text, details = explain.timed_out(now, pending)

@@ -26,8 +26,9 @@ _OTHERS = "(others)"
 
 _MINUTE = 60.0
 _LEVELS = dict.fromkeys(("offence", "denied", "key file", "link unresponsive"), logging.WARNING)
+_LEVELS["internal error"] = logging.ERROR
 #: What a peer can do without end.
-_LIMITED = ("offence", "denied")
+_LIMITED = ("offence", "denied", "internal error")
 
 
 def log_event(log: logging.Logger, level: int, event: str, text: str, **fields: Any) -> None:

@@ -17,7 +17,7 @@ import gevent
 import zmq
 from gevent import get_hub
 
-from rpcmq.core.actions import Answer, Disconnect, Left, Note
+from rpcmq.core.actions import Action, Answer, Disconnect, Left, Note
 from rpcmq.core.link import Session
 from rpcmq.core.links import Link
 from rpcmq.core.router import Router
@@ -122,7 +122,7 @@ class RouterShell:
         self._closed = False
         loop = get_hub().loop
         self._loop = loop
-        self._watch = ConnectionWatch(self._socket.socket, self._connection_event)
+        self._watch = ConnectionWatch(self._socket.socket, self._on_connection_event)
         self._io = loop.io(self._socket.fd, 1)
         self._timer = loop.timer(0.0)
         self._watchdog = Watchdog(lambda: self._socket, self._wake)
@@ -154,12 +154,12 @@ class RouterShell:
             route, batch, payloads = socket.receive()
             # Not once for all: what waited for those before it must not seem to have come with them.
             now = monotonic()
+            rounds += 1
             if batch[5:6] == _HELLO:
                 router.receive(now, route, batch, payloads, socket.last_user() if self._has_users else "")
-                self._remember_fd(route)
+                self._guarded(self._remember_fd, route)
             else:
                 router.receive(now, route, batch, payloads)
-            rounds += 1
         self._flush()
         if rounds >= _ROUNDS or socket.readable():
             self._loop.run_callback(self._wake)
@@ -173,7 +173,7 @@ class RouterShell:
             self._wake()
             return
         self.router.tick(now)
-        self._cut_strangers(now)
+        self._guarded(self._cut_strangers, now)
         self._wake()
 
     def _arm(self, now: float) -> None:
@@ -190,6 +190,15 @@ class RouterShell:
         self._timer_at = due
         self._timer = self._loop.timer(max(0.001, due - now))
         self._timer.start(self._tick)
+
+    def _guarded(self, step: Callable[..., None], *args: Any) -> bool:
+        """Whether ``step`` went well. An exception of it must not keep the rest of a wake-up from being done."""
+        try:
+            step(*args)
+        except Exception:
+            self.router.faults.report(monotonic())
+            return False
+        return True
 
     def wake(self) -> None:
         """Send what the engine has to say; after it was called from elsewhere than this shell."""
@@ -208,8 +217,16 @@ class RouterShell:
             dirty.clear()
             for session in sessions:
                 session.marked = False
-                self._flush_link(session)
+                if not self._guarded(self._flush_link, session):
+                    self._guarded(self._give_up, session)
             self._perform()
+
+    def _give_up(self, link: Session) -> None:
+        """End a link whose messages cannot be sent: they would fail again each time."""
+        assert isinstance(link, Link)
+        if link.route is not None:
+            self._disconnect(link.route)
+        self.router.links.end(monotonic(), link, "internal error while sending")
 
     def _flush_link(self, link: Session) -> None:
         assert isinstance(link, Link)
@@ -231,17 +248,20 @@ class RouterShell:
             return
         self.router.actions = []
         for action in actions:
-            match action:
-                case Answer(route, part):
-                    self._answer(route, part)
-                case Disconnect(route):
-                    self._disconnect(route)
-                case Left(route):
-                    self._estrange(route)
-                case Note():
-                    self._on_note(action)
-                case _:
-                    assert_never(action)
+            self._guarded(self._do, action)
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case Answer(route, part):
+                self._answer(route, part)
+            case Disconnect(route):
+                self._disconnect(route)
+            case Left(route):
+                self._estrange(route)
+            case Note():
+                self._on_note(action)
+            case _:
+                assert_never(action)
 
     def _answer(self, route: bytes, part: bytes) -> bool:
         """Send to a connection that may not be there any more; whether it is."""
@@ -272,6 +292,9 @@ class RouterShell:
                 self._probe_soon(route)
             if (known := _socket_of(fd)) is not None:
                 self._sockets[route] = fd, known
+
+    def _on_connection_event(self, event: int, value: int) -> None:
+        self._guarded(self._connection_event, event, value)
 
     def _connection_event(self, event: int, value: int) -> None:
         if event == zmq.EVENT_ACCEPTED:

@@ -6,6 +6,7 @@ everybody where there is none. pyzmq's own handlers want a thread or asyncio.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from time import monotonic
@@ -18,6 +19,8 @@ from zmq.utils import z85
 from rpcmq.transport.forks import abandon_after_fork
 
 __all__ = ["Decide", "ZapHandler"]
+
+log = logging.getLogger("rpcmq.security")
 
 _ENDPOINT = "inproc://zeromq.zap.01"
 #: An edge of the socket's file descriptor could be missed, as with any socket of ZeroMQ (seconds).
@@ -57,6 +60,8 @@ class ZapHandler:
         self._closed = False
         #: Requests that were no proper ones, or of an unknown domain.
         self.malformed = 0
+        #: Requests refused because deciding about them raised an exception.
+        self.failed = 0
         loop = get_hub().loop
         self._io = loop.io(int(self._socket.fd), 1)
         self._io.start(self._read)
@@ -84,9 +89,19 @@ class ZapHandler:
         for _ in range(_MOST_AT_ONCE):
             if self._closed or not int(socket.get(zmq.EVENTS)) & zmq.POLLIN:
                 return
-            self._asked(socket.recv_multipart(zmq.NOBLOCK))
+            self._handle(socket.recv_multipart(zmq.NOBLOCK))
         # A flood of strangers must not keep those waiting who are known.
         get_hub().loop.run_callback(self._read)
+
+    def _handle(self, frames: list[bytes]) -> None:
+        try:
+            self._asked(frames)
+        except Exception:
+            # Nobody may come in by an error of ours, and the handshakes behind this one go on.
+            self.failed += 1
+            log.exception("cannot decide about a handshake; it is refused")
+            if len(frames) > 3:
+                self._answer(frames[0], frames[3], "", "internal error")
 
     def _asked(self, frames: list[bytes]) -> None:
         # route, delimiter, version, request number, domain, address, routing id, mechanism, credentials
@@ -122,8 +137,13 @@ class ZapHandler:
     def _try_again(self) -> None:
         for _ in range(len(self._put_off)):
             request = self._put_off.popleft()
-            if not self._decided(request, True):
-                self._put_off.append(request)
+            try:
+                if not self._decided(request, True):
+                    self._put_off.append(request)
+            except Exception:
+                self.failed += 1
+                log.exception("cannot decide about a handshake; it is refused")
+                self._answer(request.route, request.number, "", "internal error")
         if not self._put_off:
             self._again.stop()
 

@@ -170,3 +170,14 @@ def test_who_is_gone_before_the_answer_harms_nobody(context, zap):
 def test_closing_twice_is_closing(context, zap):
     zap.close()
     zap.close()
+
+
+def test_a_decision_that_raises_refuses_that_handshake_and_no_other(zap, knock):
+    def broken(key: str, address: str) -> str:
+        raise ZeroDivisionError("a bug")
+
+    zap.register("broken", broken)
+    zap.register("open", lambda key, address: "")
+    assert not knock("broken", 5.0)
+    assert zap.failed >= 1
+    assert knock("open", 5.0)

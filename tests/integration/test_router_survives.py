@@ -1,0 +1,112 @@
+"""A running router goes on for everybody else, whatever one connection makes it raise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import gevent
+import pytest
+import zmq
+
+from rpcmq import Client, Service
+from rpcmq.core.actions import Note
+from rpcmq.testing import InProcessRouter, eventually
+from rpcmq.testing import router as run_router
+from rpcmq.transport.batches import BatchSocket, new_context
+from rpcmq.transport.key_files import curve_for, read_key_file
+from rpcmq.wire import Kind, control, message
+from tests.client.endpoints import Compute
+from tests.client.endpoints import message as message_of
+from tests.keys import Folder, right
+
+pytestmark = pytest.mark.integration
+
+
+def add(client: Client, a: int) -> Any:
+    return client.call(None, "compute", message_of("add", a=a), timeout=20)
+
+
+def test_a_flood_of_hellos_that_cannot_be_encoded_holds_up_nobody(tmp_path: Path):
+    """Each froze the router for half a second: 60 of them kept honest calls waiting for 30 s."""
+    folder = Folder(tmp_path)
+    web, own = folder.add("web"), read_key_file(folder.add("mallory", right("call", "compute")), client=True)
+    with run_router(security_keys=str(folder)) as router:
+        client = Client(router.url, key_file=web)
+        with client, Service("compute", Compute(), client=client):
+            assert add(client, 1) == 1
+            context = new_context()
+            socket = BatchSocket(context, zmq.DEALER, max_bytes=1 << 20, curve=curve_for(own))
+            socket.socket.connect(router.url)
+            body = {"identity": "mallory", "queue_type": "roundrobin", "versions": [1], "handle": 5, "token": "\ud800"}
+            for _ in range(2000):
+                socket.send(b"", [control(Kind.HELLO, body)])
+            eventually(socket.readable, 20)
+            began = monotonic()
+            for number in range(20):
+                assert add(client, number) == number
+            assert monotonic() - began < 10
+            socket.close()
+            context.destroy(linger=0)
+        router.check()
+
+
+@pytest.fixture
+def faulty() -> Iterator[InProcessRouter]:
+    """A router with a defect, and a service and a caller that must not notice."""
+    with run_router() as router, Client(router.url) as client, Service("compute", Compute(), client=client):
+        assert add(client, 1) == 1
+        yield router
+        for number in range(3):
+            assert add(client, number) == number
+        assert router._embedded.engine.refused["internal error"] > 0
+
+
+def test_a_link_whose_messages_cannot_be_sent(faulty: InProcessRouter):
+    with Client(faulty.url, identity="mallory") as mallory:
+        mallory.connect(10)
+        link = faulty._embedded.engine.links.by_identity("mallory")
+        assert link is not None
+        link.send("not bytes")  # type: ignore[arg-type]
+        faulty._embedded.shell.wake()
+        eventually(lambda: faulty._embedded.engine.refused["internal error"], 10)
+        assert faulty._embedded.engine.links.by_identity("mallory") is not link
+        # It comes back with a new link.
+        eventually(lambda: faulty._embedded.engine.links.by_identity("mallory"), 10)
+
+
+def test_an_action_that_raises_keeps_no_other_from_being_done(faulty: InProcessRouter, monkeypatch: pytest.MonkeyPatch):
+    seen: list[str] = []
+
+    def on_note(note: Note) -> None:
+        if note.text == "first":
+            raise ZeroDivisionError("a bug")
+        seen.append(note.text)
+
+    monkeypatch.setattr(faulty._embedded.shell, "_on_note", on_note)
+    faulty._embedded.engine.actions.extend([Note("test", "first", ""), Note("test", "second", "")])
+    faulty._embedded.shell.wake()
+    eventually(lambda: "second" in seen, 10)
+
+
+def test_a_message_that_raises_ends_its_own_link_only(faulty: InProcessRouter, monkeypatch: pytest.MonkeyPatch):
+    whole = faulty._embedded.engine.links.about_link
+
+    def about_link(now: float, link: Any, part: bytes) -> None:
+        if link.identity == "mallory":
+            raise ZeroDivisionError("a bug")
+        whole(now, link, part)
+
+    monkeypatch.setattr(faulty._embedded.engine.links, "about_link", about_link)
+    context = new_context()
+    socket = BatchSocket(context, zmq.DEALER, max_bytes=1 << 20)
+    socket.socket.connect(faulty.url)
+    socket.send(b"", [control(Kind.HELLO, {"identity": "mallory", "queue_type": "roundrobin", "versions": [1]})])
+    eventually(lambda: faulty._embedded.engine.links.by_identity("mallory"), 10)
+    socket.send(b"", [message(Kind.HEARTBEAT)])
+    eventually(lambda: faulty._embedded.engine.links.by_identity("mallory") is None, 10)
+    gevent.sleep(0)
+    socket.close()
+    context.destroy(linger=0)
