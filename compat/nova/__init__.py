@@ -122,7 +122,20 @@ def patch() -> None:
         # That something imported ssl before is to be told, and no reason to stop.
         warnings.simplefilter("default", monkey.MonkeyPatchWarning)
         monkey.patch_all()
+    _replace_local()
     _defer_signals()
+
+
+def _replace_local() -> None:
+    """Have ``threading.local`` be one that trees may derive their ``WeakLocal`` from."""
+    import _thread
+    import _threading_local
+    import threading
+
+    from compat.nova.greenlet_local import local
+
+    for module, name in ((threading, "local"), (_threading_local, "local"), (_thread, "_local")):
+        setattr(module, name, local)
 
 
 #: Signals by which services are told something. Others, such as SIGALRM, are meant to interrupt what runs.

@@ -98,9 +98,9 @@ result = [cmp(1, 2), cmp(u'b', u'a'), cmp([1], [1])]
     "open_file": (
         """
 with file(__file__) as opened:
-    result = opened.read(6)
+    result = opened.read(7)
 """,
-        "with f",
+        "\nwith f",
     ),
     "string_functions": (
         """

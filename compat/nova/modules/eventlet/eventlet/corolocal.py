@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from gevent.local import local
 from greenlet import getcurrent
+
+from compat.nova.greenlet_local import local
 
 __all__ = ["get_ident", "local"]
 
