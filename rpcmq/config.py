@@ -328,7 +328,9 @@ class DispatchLogSettings:
     """A record of each message that has ended, in files: docs/dispatch-log.md."""
 
     directory: str = _setting("", _OPTIONAL_PATH, "folder of the dispatch log; empty: off", flag="--dispatch-log")
-    segment_records: int = _setting(50_000, _integer(1000), "records after which a file is complete", live=True)
+    segment_records: int = _setting(
+        50_000, _integer(1000, 5_000_000), "records after which a file is complete", live=True
+    )
     segment_seconds: float = _setting(
         10.0, _seconds(0.1, 3600), "seconds after which a file is complete: how late its readers are", live=True
     )

@@ -1,12 +1,70 @@
-"""Files that are there whole or not at all."""
+"""Files that are there whole or not at all, and files of others: read only if they are files."""
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
-__all__ = ["move", "remove", "size_of", "sync", "write_whole"]
+__all__ = ["Unsuitable", "move", "open_regular", "read_regular", "remove", "size_of", "sync", "write_whole"]
+
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+class Unsuitable(OSError):
+    """The name is not that of a regular file, or the file is larger than it may be."""
+
+
+def open_regular(path: Path, *, follow: bool = False) -> BinaryIO:
+    """Open the file ``path`` for reading, without waiting for anybody: a pipe or a device is never read.
+
+    Args:
+        follow: whether it may be a symbolic link to a file.
+
+    Raises:
+        Unsuitable: it is no regular file.
+        OSError: it cannot be opened.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY | (0 if follow else os.O_NOFOLLOW)
+    try:
+        fd = os.open(path, flags)
+    except OSError as error:
+        if error.errno == errno.ELOOP and not follow:
+            raise Unsuitable(errno.ELOOP, "is a symbolic link, not a regular file", str(path)) from None
+        if error.errno == errno.ENXIO:  # a socket; a device that is not there
+            raise Unsuitable(errno.ENXIO, "is a socket or a device, not a regular file", str(path)) from None
+        raise
+    mode = os.fstat(fd).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(fd)
+        kind = _KINDS.get(stat.S_IFMT(mode), "something else")
+        raise Unsuitable(errno.EINVAL, f"is {kind}, not a regular file", str(path))
+    return open(fd, "rb")
+
+
+def read_regular(path: Path, most: int, *, follow: bool = False) -> bytes:
+    """What is in the file ``path``, which has at most ``most`` bytes.
+
+    Raises:
+        Unsuitable: it is no regular file, or has more.
+        OSError: it cannot be read.
+    """
+    with open_regular(path, follow=follow) as file:
+        size = os.fstat(file.fileno()).st_size
+        # It may grow while it is read; and what is too large is not read at all.
+        content = file.read(most + 1) if size <= most else b""
+    if max(size, len(content)) > most:
+        raise Unsuitable(errno.EFBIG, f"has {max(size, len(content))} bytes, more than {most}", str(path))
+    return content
 
 
 def write_whole(path: Path, fill: Callable[[Path], object] | bytes) -> None:
@@ -61,6 +119,6 @@ def remove(path: Path) -> None:
 def size_of(path: Path) -> int:
     """Bytes of a file; 0 if it is gone."""
     try:
-        return path.stat().st_size
+        return path.lstat().st_size
     except FileNotFoundError:
         return 0

@@ -15,7 +15,7 @@ from rpcmq.latency.harvest import Harvest
 from rpcmq.latency.manifest import File, Manifest
 from rpcmq.latency.recovery import recover
 from rpcmq.latency.schema import in_flight
-from rpcmq.latency.sinks import Content
+from rpcmq.latency.sinks import Content, Recovered
 
 __all__ = ["Parquet"]
 
@@ -39,7 +39,7 @@ class Parquet:
         """See ``Sink``."""
         return segment.write(directory, path, records, metadata, at)
 
-    def recover(self, directory: Path, manifest: Manifest, spooled: Collection[str], now: float) -> list[str]:
+    def recover(self, directory: Path, manifest: Manifest, spooled: Collection[str], now: float) -> Recovered:
         """See ``Sink``."""
         return recover(directory, manifest, spooled, now)
 

@@ -32,7 +32,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from rpcmq.latency.files import write_whole
+from rpcmq.latency.files import Unsuitable, read_regular, write_whole
 
 __all__ = ["LONGEST_US", "PERCENTILES", "VERSION", "Entry", "Policy", "PolicyRefused", "read_policy", "write_policy"]
 
@@ -143,11 +143,12 @@ def read_policy(path: Path, now: float) -> Policy:
             cannot be.
         OSError: it cannot be read.
     """
-    with path.open("rb") as file:
-        data = file.read(_LARGEST_BYTES + 1)
     try:
-        if len(data) > _LARGEST_BYTES:
-            raise _Wrong(f"larger than {_LARGEST_BYTES} bytes")
+        # A link to the policy that is valid now is an ordinary way to put another in its place.
+        data = read_regular(path, _LARGEST_BYTES, follow=True)
+    except Unsuitable as error:
+        raise PolicyRefused(f"{path}: {error.strerror}") from None
+    try:
         policy = _policy(_parsed(data))
         if policy.made_at > now + _SKEW:
             raise _Wrong(f"made_at is {policy.made_at - now:.0f} s in the future")

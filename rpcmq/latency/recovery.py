@@ -4,100 +4,173 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from rpcmq.latency import segment
 from rpcmq.latency.compact import inputs_of
-from rpcmq.latency.files import move, remove
+from rpcmq.latency.files import remove
 from rpcmq.latency.manifest import File, Manifest, Source
+from rpcmq.latency.record import Problem
+from rpcmq.latency.sinks import Recovered
+from rpcmq.latency.spooled import Reason, Trouble
 
 __all__ = ["recover"]
 
 
-def recover(directory: Path, manifest: Manifest, spooled: Collection[str], now: float) -> list[str]:
+def recover(directory: Path, manifest: Manifest, spooled: Collection[str], now: float) -> Recovered:
     """Remove or take in the Parquet files that the manifest does not name.
 
     * A segment whose spool file is still there will be made again, the same, in its place.
     * What was made of segments, or files of ``log/``, that are all there is removed: it will be made again.
-    * All else is the only place of its records and is taken in; what cannot be read goes into quarantine.
+    * What has records that another file has, whatever its name, is a copy, and no part of the log; nor is what cannot
+      be read as records of the shipper.
+    * All else is the only place of its records and is taken in.
 
     Args:
         spooled: names of the spool files that are there.
         now: seconds since 1970.
 
-    Returns:
-        Paths of the files that were taken in or set aside.
-
     Raises:
         OSError: not all of it could be done.
     """
-    taken = []
-    for inputs, paths in _compactions(directory, manifest).items():
-        if all(_is_there(directory, manifest, each, spooled) for each in inputs):
+    return _Recovery(directory, manifest, spooled, now).run()
+
+
+@dataclass
+class _Recovery:
+    directory: Path
+    manifest: Manifest
+    spooled: Collection[str]
+    now: float
+    found: Recovered = field(default_factory=Recovered)
+
+    def run(self) -> Recovered:
+        for inputs, paths in self._compactions().items():
+            self._settle_compaction(inputs, paths)
+        strays = [path for path in self._strays("ready/*.parquet") if Path(path).stem not in self.spooled]
+        sources = {path: source for path in strays if (source := self._source(path)) is not None}
+        # Of a segment and its copy the one with its own name stays.
+        for path in sorted(sources, key=lambda path: (sources[path].name != Path(path).stem, path)):
+            self._settle_segment(path, sources[path])
+        return self.found
+
+    def _strays(self, pattern: str) -> Iterator[str]:
+        state = self.manifest.state
+        for found in sorted(self.directory.glob(pattern)):
+            path = found.relative_to(self.directory).as_posix()
+            named = path in state.live or path in state.superseded or path in state.retired
+            if not named and not found.name.startswith("."):
+                yield path
+
+    # --- files of log/ ---------------------------------------------------------------------------
+
+    def _compactions(self) -> dict[tuple[str, ...], list[str]]:
+        """Files of ``log/`` by what they were made of."""
+        groups: dict[tuple[str, ...], list[str]] = {}
+        for path in self._strays("log/v1/*/*/*.parquet"):
+            try:
+                groups.setdefault(tuple(inputs_of(self.directory / path)), []).append(path)
+            except segment.Damaged as error:
+                self.found.aside[path] = Trouble(Problem.FOREIGN, str(error))
+        return groups
+
+    def _settle_compaction(self, inputs: tuple[str, ...], paths: list[str]) -> None:
+        if all(self._is_there(each) for each in inputs):
             for path in paths:
-                remove(directory / path)
-            continue
-        # One that was folded into another may have been removed meanwhile.
-        paths = [path for path in paths if (directory / path).exists()]
-        files = list(filter(None, (_entry(directory, path, now) for path in paths)))
+                remove(self.directory / path)
+            return
+        state = self.manifest.state
+        known = [each for each in inputs if each in state.live]
+        files: list[File] = []
+        for path in paths:
+            # One that was folded into another may have been removed meanwhile.
+            file = self._entry(path) if (self.directory / path).exists() else None
+            if file and self._is_new(file, [*(f for p, f in state.live.items() if p not in known), *files]):
+                files.append(file)
         if not files:
-            continue
-        known = [each for each in inputs if each in manifest.state.live]
-        manifest.append("compact", files=[asdict(file) for file in files], inputs=known, at=now)
+            return
+        self.manifest.append("compact", files=[asdict(file) for file in files], inputs=known, at=self.now)
         for each in inputs:
-            if each not in manifest.state.superseded:
-                remove(directory / each)
-        taken += paths
-    for path in _strays(directory, manifest, "ready/*.parquet"):
-        if Path(path).stem not in spooled and _take_in(directory, manifest, path, now):
-            taken.append(path)
-    return taken
+            if each not in state.superseded:
+                remove(self.directory / each)
+        self.found.taken += [file.path for file in files]
 
+    def _is_there(self, path: str) -> bool:
+        if path in self.manifest.state.superseded:
+            return False
+        return (self.directory / path).exists() or Path(path).stem in self.spooled
 
-def _strays(directory: Path, manifest: Manifest, pattern: str) -> Iterator[str]:
-    state = manifest.state
-    for found in sorted(directory.glob(pattern)):
-        path = found.relative_to(directory).as_posix()
-        named = path in state.live or path in state.superseded or path in state.retired
-        if not named and not found.name.startswith("."):
-            yield path
+    # --- segments --------------------------------------------------------------------------------
 
-
-def _compactions(directory: Path, manifest: Manifest) -> dict[tuple[str, ...], list[str]]:
-    """Files of ``log/`` by what they were made of."""
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for path in _strays(directory, manifest, "log/v1/*/*/*.parquet"):
+    def _source(self, path: str) -> Source | None:
+        """What the segment ``path`` was made of; None: it is none."""
         try:
-            groups.setdefault(tuple(inputs_of(directory / path)), []).append(path)
-        except segment.Damaged:
-            move(directory / path, directory / "quarantine")
-    return groups
-
-
-def _is_there(directory: Path, manifest: Manifest, path: str, spooled: Collection[str]) -> bool:
-    if path in manifest.state.superseded:
-        return False
-    return (directory / path).exists() or Path(path).stem in spooled
-
-
-def _entry(directory: Path, path: str, at: float) -> File | None:
-    try:
-        return segment.entry(directory, path, at)
-    except segment.Damaged:
-        move(directory / path, directory / "quarantine")
+            return _checked(Source(**json.loads(segment.metadata_of(self.directory / path)[segment.SOURCE])))
+        except segment.Damaged as error:
+            self.found.aside[path] = Trouble(Problem.FOREIGN, f"no Parquet: {error}")
+        except KeyError:
+            self.found.aside[path] = Trouble(Problem.FOREIGN, "Parquet that does not say which spool file it is of")
+        except (ValueError, TypeError) as error:
+            self.found.aside[path] = Trouble(Problem.FOREIGN, f"what it says of its spool file is wrong: {error}")
         return None
 
+    def _settle_segment(self, path: str, source: Source) -> None:
+        file = self._entry(path)
+        if file is None:
+            return
+        boot = self.manifest.state.boots.get((source.router_id, source.boot))
+        if not source.segno and boot and boot.in_flight and source.name == Path(path).stem:
+            # What is to be said of calls in flight is still to be said.
+            remove(self.directory / path)
+        elif self._is_new(file, self.manifest.state.live.values()):
+            again = bool(boot and boot.has_counted(source))
+            self.manifest.append("ship", source=asdict(source), file=asdict(file), again=again)
+            self.found.taken.append(path)
 
-def _take_in(directory: Path, manifest: Manifest, path: str, at: float) -> bool:
-    file = _entry(directory, path, at)
-    if file is None:
+    # --- both ------------------------------------------------------------------------------------
+
+    def _entry(self, path: str) -> File | None:
+        try:
+            return segment.entry(self.directory, path, self.now)
+        except segment.Damaged as error:
+            self.found.aside[path] = Trouble(Reason.DAMAGED, str(error))
+            return None
+
+    def _is_new(self, file: File, others: Collection[File]) -> bool:
+        """Whether no other file has a record of this one, which is a copy otherwise."""
+        mine: pa.Table | None = None
+        for other in others:
+            # A record's time is the same wherever it is.
+            if file.rows and other.path.endswith(".parquet") and _overlap(file, other):
+                mine = mine if mine is not None else segment.identities(self.directory, file.path)
+                try:
+                    twice = _shared(mine, segment.identities(self.directory, other.path))
+                except (segment.Damaged, FileNotFoundError):
+                    continue  # whoever reads it next sets it aside
+                if twice:
+                    text = f"has {twice} records that are in {other.path}"
+                    self.found.aside[file.path] = Trouble(Reason.DUPLICATE, text)
+                    return False
         return True
-    source = Source(**json.loads(segment.metadata_of(directory / path)[segment.SOURCE]))
-    boot = manifest.state.boot(source.router_id, source.boot)
-    if not source.segno and boot.in_flight:
-        # What is to be said of calls in flight is still to be said.
-        remove(directory / path)
-        return False
-    manifest.append("ship", source=asdict(source), file=asdict(file), again=boot.has_counted(source))
-    return True
+
+
+def _checked(source: Source) -> Source:
+    for name, sample in asdict(Source("", 0)).items():
+        value = getattr(source, name)
+        if type(value) is not type(sample):
+            raise ValueError(f"{name} = {value!r}")
+    return source
+
+
+def _overlap(one: File, other: File) -> bool:
+    return one.first_us <= other.last_us and other.first_us <= one.last_us
+
+
+def _shared(mine: pa.Table, others: pa.Table) -> int:
+    """How many of the records of ``mine`` are among ``others``."""
+    others = others.filter(pc.is_in(others["seq"], mine["seq"].combine_chunks()))
+    return int(mine.join(others, mine.column_names, join_type="left semi").num_rows) if others.num_rows else 0

@@ -12,6 +12,9 @@ from rpcmq.latency.manifest import Manifest
 
 __all__ = ["Limits", "retire", "sweep"]
 
+#: A file in quarantine that takes more than this share of the log's size is the first to go.
+_LARGE = 0.1
+
 
 class Limits(NamedTuple):
     """What a log may hold.
@@ -30,8 +33,9 @@ class Limits(NamedTuple):
 def retire(directory: Path, manifest: Manifest, limits: Limits, now: float) -> dict[str, int]:
     """Remove what is beyond ``limits`` at ``now`` (seconds since 1970).
 
-    What nobody misses goes first: segments whose records are in ``log/``. Then files by age, records and what is in
-    quarantine alike.
+    What nobody misses goes first: segments whose records are in ``log/``. Then, of what is in quarantine, that which
+    alone takes more than a tenth of the log's size: it must not cost records. Then files by age, records and quarantine
+    alike.
 
     Returns:
         Files of records that went, by why: ``age``, ``size``.
@@ -42,15 +46,23 @@ def retire(directory: Path, manifest: Manifest, limits: Limits, now: float) -> d
     sweep(directory, manifest, now - limits.ready)
     state = manifest.state
     held = [_Held(file.at, file.path, file.bytes) for file in state.live.values()]
-    held += [_Held(path.stat().st_mtime, f"quarantine/{path.name}", size_of(path)) for path in _spoilt(directory)]
-    held.sort()
+    spoilt = [_spoilt_file(path) for path in _spoilt(directory)]
+    held += [each for each in spoilt if each.bytes <= limits.bytes * _LARGE]
+    large = [each for each in spoilt if each.bytes > limits.bytes * _LARGE]
     spare = {path: size_of(directory / path) for path in sorted(state.superseded, key=state.superseded.__getitem__)}
-    excess = sum(each.bytes for each in held) + sum(spare.values()) - limits.bytes
+    excess = sum(each.bytes for each in [*held, *large]) + sum(spare.values()) - limits.bytes
     for path, size in spare.items():
         if excess > 0:
             _drop(directory, manifest, path)
             excess -= size
     gone: dict[str, list[str]] = {"age": [], "size": []}
+    for each in large:
+        if excess > 0:
+            gone["size"].append(each.path)
+            excess -= each.bytes
+        else:
+            held.append(each)
+    held.sort()
     for each in held:
         if each.at < now - limits.age:
             gone["age"].append(each.path)
@@ -82,7 +94,15 @@ class _Held(NamedTuple):
 
 
 def _spoilt(directory: Path) -> Iterator[Path]:
-    return (path for path in (directory / "quarantine").glob("*") if not path.name.startswith("."))
+    # A directory that somebody put into the spool is theirs to remove.
+    found = (directory / "quarantine").glob("[!.]*")
+    return (path for path in found if path.is_symlink() or not path.is_dir())
+
+
+def _spoilt_file(path: Path) -> _Held:
+    status = path.lstat()
+    # What it takes of the disk: a file may say that it is larger than that is.
+    return _Held(status.st_mtime, f"quarantine/{path.name}", status.st_blocks * 512)
 
 
 def _retire(directory: Path, manifest: Manifest, paths: list[str], why: str, now: float) -> None:

@@ -14,14 +14,17 @@ import pyarrow.parquet as pq
 from rpcmq.errors import RpcError
 from rpcmq.latency import schema
 from rpcmq.latency.columns import ARROW
-from rpcmq.latency.files import write_whole
+from rpcmq.latency.files import Unsuitable, open_regular, read_regular, write_whole
 from rpcmq.latency.manifest import File
 
-__all__ = ["SOURCE", "Damaged", "entry", "is_segment", "metadata_of", "read", "write"]
+__all__ = ["SOURCE", "Damaged", "entry", "identities", "is_segment", "metadata_of", "read", "write"]
 
 _SCHEMA = b"rpcmq:schema"
 #: Key of a segment's metadata that has its ``manifest.Source``.
 SOURCE = b"rpcmq:source"
+_IDENTITY = ("router_id", "boot", "seq")
+#: Of a file that is read whole: it has at most 5 million records, of 16 bytes in most logs.
+_MAX_BYTES = 2 << 30
 #: A query of one topic and method reads a group or two of a sorted file.
 _ROWS_OF_A_GROUP = 1 << 18
 _REPEATED = [each.name for each in schema.COLUMNS if each.coding == "dictionary"]
@@ -82,7 +85,7 @@ def entry(directory: Path, path: str, at: float) -> File:
         Damaged: it cannot be read as records.
         OSError: it cannot be read.
     """
-    content = (directory / path).read_bytes()
+    content = _content(directory, path)
     return _file(path, _parsed(content, path), content, at)
 
 
@@ -100,7 +103,7 @@ def read(directory: Path, file: File) -> pa.Table:
         OSError: it cannot be read.
     """
     try:
-        content = (directory / file.path).read_bytes()
+        content = _content(directory, file.path)
     except FileNotFoundError:
         raise Damaged(f"{file.path}: is gone") from None
     if zlib.crc32(content) != file.crc32:
@@ -116,12 +119,40 @@ def metadata_of(path: Path) -> dict[bytes, bytes]:
         OSError: it cannot be read.
     """
     try:
-        return dict(pq.read_metadata(path).metadata or {})
+        with open_regular(path) as file:
+            return dict(pq.read_metadata(file).metadata or {})
+    except Unsuitable as error:
+        raise Damaged(f"{path.name}: {error.strerror}") from None
     except (pa.ArrowException, OSError) as error:
         # What Arrow itself cannot read it calls an error of the system, too, but one without a number.
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise Damaged(f"{path.name}: {error}") from None
+
+
+def identities(directory: Path, path: str) -> pa.Table:
+    """What names the records of the file ``path``: ``router_id``, ``boot`` and ``seq``.
+
+    Raises:
+        Damaged: it cannot be read as records.
+        OSError: it cannot be read.
+    """
+    try:
+        with open_regular(directory / path) as file:
+            return pq.read_table(file, columns=list(_IDENTITY))
+    except Unsuitable as error:
+        raise Damaged(f"{path}: {error.strerror}") from None
+    except (pa.ArrowException, OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise Damaged(f"{path}: {error}") from None
+
+
+def _content(directory: Path, path: str) -> bytes:
+    try:
+        return read_regular(directory / path, _MAX_BYTES)
+    except Unsuitable as error:
+        raise Damaged(f"{path}: {error.strerror}") from None
 
 
 def _compare(content: bytes, table: pa.Table, path: str) -> None:

@@ -15,44 +15,28 @@ known to be over, because it said so or because there is a later one.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
-import os
-import zlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from enum import StrEnum
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from time import time
-from typing import Any, NamedTuple
+from typing import Any
 
-from rpcmq.latency.files import move, remove, write_whole
+from rpcmq.latency.files import move, remove, size_of, write_whole
 from rpcmq.latency.harvest import Harvest, harvest, readable_rows
 from rpcmq.latency.manifest import NAME as MANIFEST
 from rpcmq.latency.manifest import Manifest, ManifestDamaged, Source, State
-from rpcmq.latency.record import PART, Head, Problem, SpoolError, file_name, read_head
+from rpcmq.latency.record import PART, Problem, SpoolError
 from rpcmq.latency.retention import Limits, retire
 from rpcmq.latency.sinks import Sink
+from rpcmq.latency.spooled import Reason, Spooled, Trouble, spooled_files, trouble_of
 
-__all__ = ["Reason", "Shipper", "account"]
+__all__ = ["Shipper", "account"]
 
-#: Where the head of a spool file must be.
-_HEAD_BYTES = 1 << 16
 NO_LIMITS = Limits()
 
 Note = Callable[[int, str, str, dict[str, Any]], object]
-
-
-class Reason(StrEnum):
-    """Why a file is in quarantine, beside what ``record.Problem`` says of its bytes."""
-
-    #: The system does not let us read it.
-    UNREADABLE = "unreadable"
-    #: Another file of the same router, boot and number was shipped before.
-    DUPLICATE = "duplicate"
-    #: A segment is no longer what was written.
-    DAMAGED = "damaged"
 
 
 def _silent(level: int, event: str, text: str, fields: dict[str, Any]) -> None:
@@ -94,32 +78,6 @@ def account(state: State) -> dict[str, Any]:
         "bytes": {"live": sum(file.bytes for file in state.live.values()), "torn": state.bytes_torn},
         "boots": boots,
     }
-
-
-class _Problem(NamedTuple):
-    reason: str
-    text: str
-
-
-@dataclass(frozen=True)
-class _Spooled:
-    """A spool file: what its head says, or why that cannot be known."""
-
-    path: Path
-    head: Head | None
-    problem: _Problem | None = None
-    #: The router that writes it is alive.
-    is_open: bool = False
-
-    @property
-    def name(self) -> str:
-        """What its segment is called."""
-        return file_name(self.head.router_id, self.head.boot, self.head.segment) if self.head else self.path.name
-
-    @property
-    def order(self) -> tuple[int, int, int]:
-        """A router's lives, and the files of each, one after the other."""
-        return (self.head.router_id, self.head.boot, self.head.segment) if self.head else (0, 0, 0)
 
 
 class Shipper:
@@ -174,13 +132,11 @@ class Shipper:
             Damaged: a segment does not read as it was written, and was not kept.
         """
         before = self.state.rows_written
-        spooled = sorted(self._look(), key=lambda each: each.order)
+        spooled = sorted(spooled_files(self._directory / "spool"), key=lambda each: each.order)
         if not self._recovered:
             self._recover(spooled)
-        for each in spooled:
-            if not each.is_open:
-                self._settle(each)
-        self._end_lives(spooled)
+        failed = self._settle_all(spooled)
+        self._end_lives(spooled, set(failed))
         _, damaged = self._sink.compact(self._directory, self._manifest, self._clock())
         for path in damaged:
             self._set_aside(path)
@@ -190,6 +146,8 @@ class Shipper:
             self._note(logging.INFO, "retired", text, retired)
         self._manifest.tidy({each.name for each in spooled})
         self._manifest.keep_totals()
+        for error in failed.values():
+            raise error
         return self.state.rows_written - before
 
     # --- the start ---------------------------------------------------------------------------
@@ -204,43 +162,45 @@ class Shipper:
             self._note(logging.ERROR, "manifest", f"{error}; set aside, and made anew from the files", {})
             return Manifest(self._directory)
 
-    def _recover(self, spooled: Sequence[_Spooled]) -> None:
+    def _recover(self, spooled: Sequence[Spooled]) -> None:
         for place in ("ready", "log", "quarantine"):
             for partial in (self._directory / place).rglob(".*"):
-                remove(partial)
+                if partial.is_symlink() or not partial.is_dir():
+                    remove(partial)
         names = {each.name for each in spooled}
-        for path in self._sink.recover(self._directory, self._manifest, names, self._clock()):
-            self._note(
-                logging.WARNING, "taken in", f"{path}: not in the manifest, taken in from the file", {"path": path}
-            )
+        found = self._sink.recover(self._directory, self._manifest, names, self._clock())
+        for path in found.taken:
+            text = f"{path}: not in the manifest, taken in from the file"
+            self._note(logging.WARNING, "taken in", text, {"path": path})
+        for path, trouble in found.aside.items():
+            # The manifest has not counted it, and no record is missing because of it.
+            size = size_of(self._directory / path)
+            self._explain(Path(path).name, *trouble, {"path": path, "rows": 0, "bytes": size})
+            move(self._directory / path, self._quarantine)
         self._recovered = True
 
     # --- the spool ---------------------------------------------------------------------------
 
-    def _look(self) -> Iterator[_Spooled]:
-        for path in sorted((self._directory / "spool").glob("[!.]*")):
-            try:
-                is_open = path.suffix == PART and _has_writer(path)
-                with path.open("rb") as file:
-                    data = file.read(_HEAD_BYTES)
-            except FileNotFoundError:
-                continue  # just sealed, and so renamed
-            except OSError as error:
-                yield _Spooled(path, None, _Problem(Reason.UNREADABLE, f"cannot be read: {error.strerror}"))
-                continue
-            try:
-                yield _Spooled(path, read_head(data), is_open=is_open)
-            except SpoolError as error:
-                if not is_open:
-                    yield _Spooled(path, None, _Problem(error.problem, str(error)))
+    def _settle_all(self, spooled: Sequence[Spooled]) -> dict[tuple[int, int] | str, OSError]:
+        """Ship or set aside what is complete; what could not be done, which holds up nothing but its own life."""
+        failed: dict[tuple[int, int] | str, OSError] = {}
+        for each in spooled:
+            if not each.is_open and each.life not in failed:
+                try:
+                    self._settle(each)
+                except OSError as error:
+                    failed[each.life] = error
+        return failed
 
-    def _settle(self, spooled: _Spooled) -> None:
+    def _settle(self, spooled: Spooled) -> None:
+        trouble = spooled.trouble
         try:
-            data = spooled.path.read_bytes()
+            data, crc32 = spooled.content()
+        except FileNotFoundError:
+            return  # somebody has removed it
         except OSError as error:
-            data = b""
-            spooled = replace(spooled, problem=_Problem(Reason.UNREADABLE, f"cannot be read: {error.strerror}"))
-        source = Source(spooled.name, zlib.crc32(data))
+            data, crc32, trouble = b"", 0, trouble_of(error)
+        source = Source(spooled.name, crc32)
         if spooled.head:
             head = spooled.head
             source = replace(
@@ -258,10 +218,9 @@ class Shipper:
             move(spooled.path, self._quarantine)
         elif was is not None:
             other = replace(source, name=spooled.path.name, segno=0)
-            problem = _Problem(Reason.DUPLICATE, f"another {source.name} was here before")
-            self._refuse(spooled.path, data, other, problem)
-        elif spooled.problem is not None:
-            self._refuse(spooled.path, data, source, spooled.problem)
+            self._refuse(spooled.path, data, other, Trouble(Reason.DUPLICATE, f"another {source.name} was here before"))
+        elif trouble is not None:
+            self._refuse(spooled.path, data, source, trouble)
         else:
             self._ship(spooled.path, data, source)
 
@@ -272,7 +231,7 @@ class Shipper:
             if len(set(content.seqs)) != len(content.seqs):
                 raise SpoolError(Problem.CORRUPT, "two records with one number", 0)
         except SpoolError as error:
-            self._refuse(path, data, source, _Problem(error.problem, str(error)))
+            self._refuse(path, data, source, Trouble(error.problem, str(error)))
             return
         seqs = set(content.seqs)
         boot = self.state.boot(source.router_id, source.boot)
@@ -291,7 +250,7 @@ class Shipper:
         metadata = {b"rpcmq:source": json.dumps(asdict(source)).encode()}
         return asdict(self._sink.write(self._directory, path, records, metadata, self._clock()))
 
-    def _end_lives(self, spooled: Sequence[_Spooled]) -> None:
+    def _end_lives(self, spooled: Sequence[Spooled], unsettled: Collection[object]) -> None:
         """Say ``unknown`` of what was in flight in those lives of routers that are over."""
         open_lives = {each.order[:2] for each in spooled if each.is_open}
         latest: dict[int, int] = {}
@@ -299,16 +258,27 @@ class Shipper:
             latest[router_id] = max(latest.get(router_id, 0), number)
         for (router_id, number), boot in self.state.boots.items():
             over = boot.final or number < latest[router_id]
-            if not boot.in_flight or not over or (router_id, number) in open_lives:
+            life = (router_id, number)
+            if not boot.in_flight or not over or life in open_lives or life in unsettled:
                 continue
             rows = list(boot.in_flight.values())
             seqs = list(boot.in_flight)
             name = f"{router_id}-{number}-unknown"
+            fields = {"router": boot.router, "boot": number, "records": len(rows)}
+            if boot.final:
+                # Each of its messages has ended. What has no record was dropped, or is in a file that was set aside.
+                ended = Source(name, 0, boot.router, router_id, number)
+                self._manifest.append("ship", source=asdict(ended), ended=seqs)
+                text = f"{boot.router}: {len(rows)} long calls have no record: it was dropped, or its file set aside"
+                self._note(logging.WARNING, "no record", text, fields)
+                continue
             source = Source(name, 0, boot.router, router_id, number, first_seq=min(seqs), last_seq=max(seqs))
             file = self._write(source, self._sink.of_rows(rows))
             self._manifest.append("ship", source=asdict(source), file=file, ended=seqs)
             text = f"{boot.router}: {len(rows)} calls were in flight when it died: unknown"
-            self._note(logging.WARNING, "unknown", text, {"router": boot.router, "boot": number, "records": len(rows)})
+            if boot.dropped:
+                text += f" (or ended before: {boot.dropped} records of that life were dropped)"
+            self._note(logging.WARNING, "unknown", text, fields)
 
     # --- quarantine --------------------------------------------------------------------------
 
@@ -316,13 +286,13 @@ class Shipper:
     def _quarantine(self) -> Path:
         return self._directory / "quarantine"
 
-    def _refuse(self, path: Path, data: bytes, source: Source, problem: _Problem) -> None:
+    def _refuse(self, path: Path, data: bytes, source: Source, trouble: Trouble) -> None:
         """Set a spool file aside: the reason, then the manifest's line, then the file itself."""
         rows = readable_rows(data)
-        reason = {"rows": rows, "bytes": len(data), "crc32": source.crc32}
-        self._explain(path.name, *problem, reason)
+        size = size_of(path)
+        self._explain(path.name, *trouble, {"rows": rows, "bytes": size, "crc32": source.crc32})
         at = self._clock()
-        line = {"source": asdict(source), "reason": problem.reason, "rows": rows, "bytes": len(data), "at": at}
+        line = {"source": asdict(source), "reason": trouble.reason, "rows": rows, "bytes": size, "at": at}
         self._manifest.append("quarantine", **line)
         move(path, self._quarantine)
 
@@ -339,25 +309,6 @@ class Shipper:
         why = {"file": name, "reason": reason, "text": text, "at": self._clock()} | fields
         write_whole(self._quarantine / f"{name}.json", json.dumps(why, indent=2).encode() + b"\n")
         self._note(logging.WARNING, "quarantine", f"{name}: {reason}: {text}", why)
-
-
-def _has_writer(path: Path) -> bool:
-    """Whether the router that made this file is alive.
-
-    Raises:
-        FileNotFoundError: it is gone, or was renamed.
-    """
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    else:
-        # It may have been sealed, and renamed, since it was opened.
-        os.stat(path)
-        return False
-    finally:
-        os.close(fd)
 
 
 def _completed(source: Source, found: Harvest, seqs: set[int]) -> Source:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -14,8 +15,9 @@ from rpcmq.latency.harvest import Harvest
 from rpcmq.latency.manifest import File, Manifest
 from rpcmq.latency.record import Record, Spool, SpoolError
 from rpcmq.latency.schema import as_json, rows_of
+from rpcmq.latency.spooled import Trouble
 
-__all__ = ["SINKS", "Content", "JsonLines", "Sink", "open_sink"]
+__all__ = ["SINKS", "Content", "JsonLines", "Recovered", "Sink", "open_sink"]
 
 SINKS = ("parquet", "jsonl")
 
@@ -32,6 +34,19 @@ class Content(NamedTuple):
     records: Any
     seqs: list[int]
     in_flight: list[dict[str, Any]]
+
+
+@dataclass
+class Recovered:
+    """What became of files that the manifest did not name, by their paths.
+
+    Attributes:
+        taken: they count now.
+        aside: they are no part of the log, and why.
+    """
+
+    taken: list[str] = field(default_factory=list)
+    aside: dict[str, Trouble] = field(default_factory=dict)
 
 
 class Sink(Protocol):
@@ -53,7 +68,7 @@ class Sink(Protocol):
     def write(self, directory: Path, path: str, records: Any, metadata: Mapping[bytes, bytes], at: float) -> File:
         """Make the file ``path`` below ``directory``; arguments and errors as those of ``segment.write``."""
 
-    def recover(self, directory: Path, manifest: Manifest, spooled: Collection[str], now: float) -> list[str]:
+    def recover(self, directory: Path, manifest: Manifest, spooled: Collection[str], now: float) -> Recovered:
         """See ``recovery.recover``."""
 
     def compact(self, directory: Path, manifest: Manifest, now: float) -> tuple[int, list[str]]:
@@ -86,9 +101,9 @@ class JsonLines:
         times = [row["recv_at"] for row in records]
         return File(path, len(records), len(text), zlib.crc32(text), min(times), max(times), at)
 
-    def recover(self, directory: Path, manifest: Manifest, spooled: Collection[str], now: float) -> list[str]:
+    def recover(self, directory: Path, manifest: Manifest, spooled: Collection[str], now: float) -> Recovered:
         """Nothing: these files are no archive."""
-        return []
+        return Recovered()
 
     def compact(self, directory: Path, manifest: Manifest, now: float) -> tuple[int, list[str]]:
         """Nothing."""

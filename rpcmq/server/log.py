@@ -31,8 +31,8 @@ _LEVELS["internal error"] = logging.ERROR
 _LIMITED = ("offence", "denied", "internal error")
 
 
-def log_event(log: logging.Logger, level: int, event: str, text: str, **fields: Any) -> None:
-    """Write a record: what kind of event, the sentence, and the same as ``fields`` for machines."""
+def log_event(log: logging.Logger, level: int, event: str, text: str, /, **fields: Any) -> None:
+    """Write a record: what kind of event, the sentence, and the same as ``fields``, of any names, for machines."""
     log.log(level, "%s", text, extra={"event": event, "fields": fields})
 
 
@@ -63,8 +63,9 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "event": getattr(record, "event", record.name),
             "message": record.getMessage(),
-            **getattr(record, "fields", {}),
         }
+        # A field never takes the place of what each record has.
+        entry |= {name: value for name, value in getattr(record, "fields", {}).items() if name not in entry}
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
         return json.dumps(entry, default=str)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +21,7 @@ from rpcmq.latency.ship import Shipper
 from rpcmq.server.sidecar import HOPELESS
 from tests.latency.logs import names
 from tests.latency.spools import BOOT, many, spooled
-from tests.server.daemons import eventually, started
+from tests.server.daemons import COMMAND, environment, eventually, started
 
 Invoke = Callable[..., SimpleNamespace]
 
@@ -130,3 +131,128 @@ def test_it_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
 
 def test_the_router_knows_which_ends_are_for_good() -> None:
     assert HOPELESS == (ExitCode.USAGE, ExitCode.NOT_INSTALLED)
+
+
+# --- what does not belong in a spool ------------------------------------------------------------
+
+
+def ship_once(directory: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    command = [*COMMAND, "ship", "--log", str(directory), "--once", *flags]
+    # A process of its own: a shipper that waits for a pipe, or reads a device, could not be stopped here.
+    return subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=20, check=False)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_one_corrupt_file_is_set_aside_and_all_behind_it_are_shipped(tmp_path: Path, log_format: str) -> None:
+    bad = spooled(tmp_path, many(1, 400))
+    spooled(tmp_path, many(401, 100), segment=2)
+    data = bytearray(bad.read_bytes())
+    data[len(data) // 2] ^= 1
+    bad.write_bytes(data)
+
+    done = ship_once(tmp_path, "--log-format", log_format)
+
+    assert done.returncode == 0, done.stderr
+    assert "100 written" in done.stdout and "1 spool file" not in done.stdout
+    (line,) = done.stderr.splitlines()
+    reason = json.loads((tmp_path / "quarantine" / f"{bad.name}.json").read_text())
+    assert f"{bad.name}: corrupt: {reason['text']}" in line
+    if log_format == "json":
+        said = json.loads(line)
+        assert (said["event"], said["file"], said["reason"]) == ("quarantine", bad.name, "corrupt")
+        assert said["text"] == reason["text"] and said["level"] == "warning"
+    assert names(tmp_path, "spool") == []
+    again = ship_once(tmp_path)
+    assert (again.returncode, again.stderr) == (0, "")
+
+
+def _fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _endless_device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def _dangling_link(path: Path) -> None:
+    path.symlink_to("nowhere")
+
+
+def _directory(path: Path) -> None:
+    path.mkdir()
+    (path / "file").touch()
+
+
+def _socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(os.path.relpath(path))
+
+
+def _endless_file(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+
+
+def _endless_spool_file(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.truncate(1 << 40)
+
+
+FOREIGN = (_fifo, _endless_device, _dangling_link, _directory, _socket, _endless_file)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("suffix", ["spool", "part"])
+def test_what_is_no_spool_file_is_set_aside_unread(tmp_path: Path, suffix: str) -> None:
+    endless = spooled(tmp_path, many(1, 20))
+    _endless_spool_file(endless)
+    aside = [endless.rename(endless.with_suffix(f".{suffix}"))]
+    for segment, make in enumerate(FOREIGN, 2):
+        aside.append(tmp_path / "spool" / f"7-{BOOT}-{segment:08}.{suffix}")
+        make(aside[-1])
+    spooled(tmp_path, many(21, 20), segment=9)
+
+    done = ship_once(tmp_path, "--json")
+
+    assert done.returncode == 0, done.stderr
+    account = json.loads(done.stdout)
+    assert (account["records"]["written"], account["files"]["quarantined"]) == (20, len(aside))
+    for path in aside:
+        reason = json.loads((tmp_path / "quarantine" / f"{path.name}.json").read_text())
+        assert reason["reason"] == "foreign" and f"{path.name}: foreign: {reason['text']}" in done.stderr
+    assert not list((tmp_path / "spool").iterdir())
+    again = ship_once(tmp_path, "--keep-bytes", "1MiB", "--json")
+    assert again.returncode == 0, again.stderr
+    # What is foreign costs no records, however large it says that it is.
+    assert json.loads(again.stdout)["records"]["live"] == 20
+
+
+@pytest.mark.integration
+def test_what_cannot_be_set_aside_holds_up_no_other(tmp_path: Path) -> None:
+    spooled(tmp_path, many(1, 20), segment=2)
+    (tmp_path / "spool" / "notes").mkdir()
+    (tmp_path / "quarantine" / "notes").mkdir(parents=True)
+    (tmp_path / "quarantine" / "notes" / "file").touch()
+
+    done = ship_once(tmp_path)
+
+    assert done.returncode == ExitCode.FAILED
+    assert "notes: Directory not empty" in done.stderr.splitlines()[-1]
+    assert read(tmp_path).rows_written == 20
+
+
+@pytest.mark.integration
+def test_a_start_reads_no_segment_that_is_no_file(tmp_path: Path) -> None:
+    spooled(tmp_path, many(1, 20))
+    assert ship_once(tmp_path).returncode == 0
+    paths = [tmp_path / "ready" / f"7-{BOOT}-{number:08}.parquet" for number in range(2, 2 + len(FOREIGN))]
+    for path, make in zip(paths, FOREIGN, strict=True):
+        make(path)
+
+    done = ship_once(tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert all(f"{path.name}: foreign: " in done.stderr for path in paths)
+    assert read(tmp_path).rows_written == 20
+    assert ship_once(tmp_path).stderr == ""

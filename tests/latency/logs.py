@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,15 @@ from rpcmq.latency.sinks import Sink
 NOW = 1_700_000_000.0
 
 
-def ship(directory: Path, now: float = NOW, limits: Limits | None = None, sink: Sink | None = None) -> Shipper:
+def ship(
+    directory: Path,
+    now: float = NOW,
+    limits: Limits | None = None,
+    sink: Sink | None = None,
+    note: Callable[[int, str, str, dict[str, Any]], object] = lambda *_: None,
+) -> Shipper:
     """One run of a shipper; what it knows at the end."""
-    shipper = Shipper(directory, sink or Parquet(), limits or Limits(), clock=lambda: now)
+    shipper = Shipper(directory, sink or Parquet(), limits or Limits(), note, clock=lambda: now)
     try:
         shipper.run_once()
     finally:

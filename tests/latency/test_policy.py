@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -134,9 +135,20 @@ def test_every_cut_of_the_file_is_refused(path: Path) -> None:
             read_policy(path, NOW)
 
 
+def test_a_pipe_is_no_policy_and_a_link_to_one_is(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(PolicyRefused, match="is a named pipe, not a regular file"):
+        read_policy(path, 0)
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    with pytest.raises(PolicyRefused, match="is a device, not a regular file"):
+        read_policy(path, 0)
+
+
 def test_a_file_that_is_far_too_large_is_not_parsed(path: Path) -> None:
     path.write_bytes(b" " * (17 << 20))
-    with pytest.raises(PolicyRefused, match="larger than"):
+    with pytest.raises(PolicyRefused, match="more than"):
         read_policy(path, NOW)
 
 

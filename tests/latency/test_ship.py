@@ -5,12 +5,16 @@ from __future__ import annotations
 import errno
 import json
 import random
+import shutil
 from collections import Counter
 from functools import partial
 from pathlib import Path
 from time import time
+from typing import Any
 
 import gevent
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from gevent import subprocess
 
@@ -161,6 +165,39 @@ def test_routers_of_one_name_are_told_apart_by_their_number(tmp_path: Path) -> N
     assert ship(tmp_path).state.rows_written == 21
 
 
+@pytest.mark.parametrize("sink", [Parquet(), JsonLines()], ids=["parquet", "jsonl"])
+def test_a_completion_that_was_dropped_is_not_in_flight_when_the_router_died(tmp_path: Path, sink: Sink) -> None:
+    """The disk was full when the call ended, and its router ended later, in good order."""
+    spooled(tmp_path, many(1, 10), [Sent(901), Sent(902)], given=902)
+    spooled(tmp_path, [Sent(902)], segment=2, dropped=1, final=True)
+    spooled(tmp_path, many(1, 5), boot=BOOT + 1)
+    noted: list[tuple[str, str]] = []
+
+    def note(level: int, event: str, text: str, fields: dict[str, Any]) -> None:
+        noted.append((event, text))
+
+    state = ship(tmp_path, sink=sink, note=note).state
+
+    assert state.rows_written == 10 + 1 + 5
+    assert not list((tmp_path / "ready").glob("*unknown*"))
+    assert noted == [("no record", "r1: 1 long calls have no record: it was dropped, or its file set aside")]
+    assert not state.boots[7, BOOT].in_flight and state.boots[7, BOOT].dropped == 1
+    assert ship(tmp_path, sink=sink, note=note).state.rows_written == state.rows_written
+    assert len(noted) == 1
+
+
+def test_in_a_life_that_had_to_drop_records_unknown_says_so(tmp_path: Path) -> None:
+    spooled(tmp_path, many(1, 10), [Sent(901)], dropped=3)
+    spooled(tmp_path, many(1, 5), boot=BOOT + 1)
+    noted: list[str] = []
+
+    ship(tmp_path, note=lambda level, event, text, fields: noted.append(text))
+
+    assert noted == [
+        "r1: 1 calls were in flight when it died: unknown (or ended before: 3 records of that life were dropped)"
+    ]
+
+
 # --- files that cannot be trusted ---------------------------------------------------------------
 
 
@@ -245,6 +282,68 @@ def test_a_segment_that_is_not_what_was_written_is_set_aside_before_it_is_compac
     assert names(tmp_path, "quarantine") == [path.name, f"{path.name}.json"]
     assert state.rows_damaged == 100
     assert len(rows(tmp_path)) == 50
+
+
+def test_a_segment_copied_under_another_number_is_counted_once(tmp_path: Path) -> None:
+    spooled(tmp_path, many(1, 100))
+    ship(tmp_path)
+    original = tmp_path / "ready" / names(tmp_path, "ready")[0]
+    for number in (0, 99):
+        shutil.copyfile(original, original.with_name(f"7-{BOOT}-{number:08}.parquet"))
+    (tmp_path / "log/v1/dt=2023-11-14/hour=22").mkdir(parents=True)
+    shutil.copyfile(original, tmp_path / f"log/v1/dt=2023-11-14/hour=22/7-{BOOT}-00000099.parquet")
+    noted: list[tuple[str, dict[str, Any]]] = []
+
+    state = ship(tmp_path, note=lambda level, event, text, fields: noted.append((event, fields))).state
+
+    assert (state.rows_written, state.boots[7, BOOT].rows) == (100, 100)
+    assert set(times_seen(tmp_path).values()) == {1}
+    assert [event for event, _ in noted] == ["quarantine"] * 3
+    assert sorted(fields["reason"] for _, fields in noted) == ["duplicate", "duplicate", "foreign"]
+    reason = json.loads((tmp_path / "quarantine" / f"7-{BOOT}-00000000.parquet.json").read_text())
+    assert reason["text"] == f"has 100 records that are in ready/{original.name}"
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_a_copy_is_no_record_where_the_manifest_is_lost(tmp_path: Path, compacted: bool) -> None:
+    spooled(tmp_path, many(1, 100))
+    ship(tmp_path)
+    if compacted:
+        ship(tmp_path, NOW + 30 * HOUR)
+        ship(tmp_path, NOW + 60 * HOUR, Limits(ready=0))
+    (original,) = tmp_path.rglob("*.parquet")
+    shutil.copyfile(original, original.with_name("0-copy.parquet"))
+    for name in ("manifest.jsonl", "totals.json"):
+        (tmp_path / name).unlink()
+
+    state = ship(tmp_path, NOW + 60 * HOUR).state
+
+    assert set(times_seen(tmp_path).values()) == {1}
+    assert len(rows(tmp_path)) == 100 == state.rows_written
+    (aside,) = (tmp_path / "quarantine").glob("*.json")
+    assert json.loads(aside.read_text())["reason"] == "duplicate"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [None, "", "[]", '{"name": 1}', '{"name": "a", "crc32": "b"}'],
+    ids=["no Parquet", "foreign", "no source", "another source", "source of wrong types"],
+)
+def test_foreign_parquet_is_set_aside_with_the_reason(tmp_path: Path, source: str | None) -> None:
+    spooled(tmp_path, many(1, 100))
+    ship(tmp_path)
+    path = tmp_path / "ready" / "export.parquet"
+    if source is None:
+        path.write_text("PAR1, more or less")
+    else:
+        pq.write_table(pa.table({"a": [1, 2]}, metadata={"rpcmq:source": source} if source else None), path)
+    noted: list[str] = []
+
+    state = ship(tmp_path, note=lambda level, event, text, fields: noted.append(event)).state
+
+    assert noted == ["quarantine"]
+    assert json.loads((tmp_path / "quarantine" / "export.parquet.json").read_text())["reason"] == "foreign"
+    assert state.rows_written == 100 == len(rows(tmp_path))
 
 
 # --- kills --------------------------------------------------------------------------------------

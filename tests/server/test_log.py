@@ -51,6 +51,16 @@ def test_json_has_the_event_and_its_fields(log: logging.Logger) -> None:
     }
 
 
+def test_a_field_may_have_any_name(log: logging.Logger) -> None:
+    stream = io.StringIO()
+    start_logging("json", "info", stream)
+    clashing = {"log": 1, "level": "mine", "event": "mine", "text": "of a file", "time": 0, "message": "mine"}
+    log_event(log, logging.WARNING, "quarantine", "set aside", **clashing)
+    record = json.loads(stream.getvalue())
+    assert (record["level"], record["event"], record["message"]) == ("warning", "quarantine", "set aside")
+    assert (record["log"], record["text"]) == (1, "of a file") and record["time"]
+
+
 def test_less_severe_records_than_asked_for_are_not_written(log: logging.Logger) -> None:
     stream = io.StringIO()
     start_logging("text", "warning", stream)

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rpcmq.latency.analysis.account import SetAside
-from rpcmq.latency.files import remove, sync
+from rpcmq.latency.files import Unsuitable, open_regular, remove, sync
 from rpcmq.latency.jobs.follower import Follower, Named
 from rpcmq.latency.jobs.gate import Problem, problem_of
 from rpcmq.latency.jobs.journal import Journal
@@ -175,6 +175,8 @@ class Admission:
                 found = _unreadable(hidden)
         except FileNotFoundError:
             return SetAside(named.path, MISSING, self._why_gone(named.path), rows)
+        except Unsuitable as error:
+            found = Problem("foreign", str(error.strerror))
         except OSError as error:
             if error.errno not in _UNREADABLE:
                 raise
@@ -276,7 +278,8 @@ def _link(source: Path, target: Path) -> None:
     except OSError as error:
         if error.errno not in _CANNOT_LINK:
             raise
-        shutil.copyfile(source, target)
+        with open_regular(source) as file, target.open("wb") as copy:
+            shutil.copyfileobj(file, copy)
         sync(target)
 
 

@@ -40,6 +40,7 @@ from rpcmq.latency import manifest, schema
 from rpcmq.latency.analysis.account import Account, SetAside
 from rpcmq.latency.columns import ARROW
 from rpcmq.latency.compact import inputs_of
+from rpcmq.latency.files import Unsuitable, open_regular, read_regular
 from rpcmq.latency.manifest import File, State
 from rpcmq.latency.segment import Damaged
 
@@ -140,7 +141,7 @@ def problem_of(path: Path, file: File | None) -> Problem | None:
     try:
         if file is None:
             return _problem_inside(path, None)
-        size, crc32 = _size_and_crc32(path)
+        size, crc32 = _size_and_crc32(path, file.bytes)
         if size < file.bytes:
             return Problem("truncated", f"has {size} of {file.bytes} bytes")
         if (size, crc32) != (file.bytes, file.crc32):
@@ -148,14 +149,17 @@ def problem_of(path: Path, file: File | None) -> Problem | None:
         return _problem_inside(path, file.rows)
     except FileNotFoundError:
         return Problem("missing", "is in the manifest and not in the directory")
+    except Unsuitable as error:
+        return Problem("foreign", str(error.strerror))
     except OSError as error:
         return Problem("unreadable", f"cannot be read: {error.strerror or error}")
 
 
-def _size_and_crc32(path: Path) -> tuple[int, int]:
+def _size_and_crc32(path: Path, most: int) -> tuple[int, int]:
+    """Of the first ``most`` bytes; the size is more than that if the file is larger."""
     size = crc32 = 0
-    with path.open("rb") as file:
-        while piece := file.read(_PIECE):
+    with open_regular(path) as file:
+        while size <= most and (piece := file.read(_PIECE)):
             size += len(piece)
             crc32 = zlib.crc32(piece, crc32)
     return size, crc32
@@ -164,7 +168,7 @@ def _size_and_crc32(path: Path) -> tuple[int, int]:
 def _problem_inside(path: Path, rows: int | None) -> Problem | None:
     """What is wrong with the Parquet file ``path``, which has so many records."""
     try:
-        with pq.ParquetFile(path) as parquet:
+        with open_regular(path) as file, pq.ParquetFile(file) as parquet:
             metadata, columns = parquet.metadata, parquet.schema_arrow
     except (pa.ArrowException, ValueError) as error:
         return Problem("corrupt", f"no Parquet: {str(error).splitlines()[0]}")
@@ -252,6 +256,8 @@ def _problem_of_stray(directory: Path, path: str) -> Problem | None:
         return None
     except Damaged:
         problem = Problem("foreign", "does not say which segments it was made of")
+    except Unsuitable as error:
+        return Problem("foreign", str(error.strerror))
     except OSError as error:
         return Problem("unreadable", f"cannot be read: {error.strerror or error}")
     if problem is not None and problem.reason == "corrupt":
@@ -276,7 +282,7 @@ def _quarantined(directory: Path) -> Iterator[SetAside]:
         reason, text, rows = "quarantined", "set aside before; nothing says why", None
         if explained:
             try:
-                why = json.loads(path.read_bytes())
+                why = json.loads(read_regular(path, _PIECE))
                 reason, text, rows = str(why["reason"]), str(why["text"]), int(why["rows"])
             except (OSError, ValueError, TypeError, KeyError):
                 text = "set aside before; what says why cannot be read"

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import time
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -73,6 +74,26 @@ def test_what_is_in_the_manifest_is_admitted_once(log: Log, out: Path) -> None:
         assert journal.state.waiting[paths[0].name] == 10
     with admitting(log, out) as (admission, _):
         assert admission.look(100).segments == 0
+
+
+def test_what_is_no_file_is_neither_opened_nor_copied(log: Log, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    good, device = log.grow(10), log.grow(20)
+    os.mkfifo(good.with_name("pipe.parquet"))
+    device.unlink()
+    device.symlink_to("/dev/zero")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EXDEV, "no links here")
+
+    monkeypatch.setattr(os, "link", refuse)
+    with admitting(log, out, time() + 3600) as (admission, _):
+        looked = admission.look(100)
+        assert (looked.segments, looked.records) == (1, 10)
+        aside = {each.path: (each.reason, each.text) for each in looked.aside}
+    assert aside == {
+        f"ready/{device.name}": ("foreign", "is a symbolic link, not a regular file"),
+        "ready/pipe.parquet": ("foreign", "not in the manifest: is a named pipe, not a regular file"),
+    }
 
 
 def test_the_account_has_what_only_the_manifest_knows(tmp_path: Path, out: Path) -> None:
@@ -146,7 +167,7 @@ def spoil(path: Path, what: str) -> None:
             path.write_bytes(data)
         case "foreign":
             path.write_bytes(b"PK\x03\x04" + data[4:])
-        case "unreadable":
+        case "a directory":
             path.unlink()
             path.mkdir()
         case "version" | "foreign Parquet" | "column" | "missing column":
@@ -175,7 +196,7 @@ WRONG = {
     "empty": "truncated",
     "corrupt": "corrupt",
     "foreign": "corrupt",
-    "unreadable": "unreadable",
+    "a directory": "foreign",
     "version": "version",
     "foreign Parquet": "foreign",
     "column": "columns",

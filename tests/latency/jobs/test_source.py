@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import zlib
@@ -69,6 +70,14 @@ def spoil(path: Path, how: str) -> None:
         case "a directory":
             path.unlink()
             path.mkdir()
+        case "a pipe":
+            path.unlink()
+            os.mkfifo(path)
+        case "an endless device":
+            path.unlink()
+            path.symlink_to("/dev/zero")
+        case "an endless file":
+            os.truncate(path, 1 << 40)
         case _:
             write_another(path, how)
 
@@ -105,7 +114,10 @@ WRONG = {
     "random bytes": ("corrupt", "is not what the shipper wrote: its checksum is another"),
     "flipped byte": ("corrupt", "is not what the shipper wrote: its checksum is another"),
     "gone": ("missing", "is in the manifest and not in the directory"),
-    "a directory": ("unreadable", "cannot be read: Is a directory"),
+    "a directory": ("foreign", "is a directory, not a regular file"),
+    "a pipe": ("foreign", "is a named pipe, not a regular file"),
+    "an endless device": ("foreign", "is a symbolic link, not a regular file"),
+    "an endless file": ("corrupt", "is not what the shipper wrote: its checksum is another"),
     "later version": ("version", "schema version 2; this rpcmq reads 1"),
     "other Parquet": ("foreign", "Parquet, but no records of a dispatch log"),
     "wrong type": ("columns", "column total_us is string, not int64"),

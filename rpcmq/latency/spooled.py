@@ -1,0 +1,131 @@
+"""The files in the spool: whose they are, and whether their router is still writing them.
+
+Anything may lie there. Only regular files are opened, and never waited for: a named pipe, a device or a symbolic link
+is a foreign file like any other.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from rpcmq.latency.files import Unsuitable, open_regular, read_regular
+from rpcmq.latency.record import PART, Head, Problem, SpoolError, file_name, read_head
+
+__all__ = ["MAX_BYTES", "Reason", "Spooled", "Trouble", "spooled_files", "trouble_of"]
+
+#: Of a spool file: more than 5 million records, the greatest ``dispatch_log.segment_records``, with their names.
+MAX_BYTES = 2 << 30
+#: Where the head of a spool file must be.
+_HEAD_BYTES = 1 << 16
+_PIECE = 1 << 20
+
+
+class Reason(StrEnum):
+    """Why a file is in quarantine, beside what ``record.Problem`` says of its bytes."""
+
+    #: The system does not let us read it.
+    UNREADABLE = "unreadable"
+    #: What it has in it was shipped before.
+    DUPLICATE = "duplicate"
+    #: A segment is no longer what was written.
+    DAMAGED = "damaged"
+
+
+class Trouble(NamedTuple):
+    """Why a file is set aside: a word and a sentence."""
+
+    reason: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Spooled:
+    """A spool file: what its head says, or why that cannot be known."""
+
+    path: Path
+    head: Head | None
+    trouble: Trouble | None = None
+    #: The router that writes it is alive.
+    is_open: bool = False
+
+    @property
+    def name(self) -> str:
+        """What its segment is called."""
+        return file_name(self.head.router_id, self.head.boot, self.head.segment) if self.head else self.path.name
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """A router's lives, and the files of each, one after the other."""
+        return (self.head.router_id, self.head.boot, self.head.segment) if self.head else (0, 0, 0)
+
+    @property
+    def life(self) -> tuple[int, int] | str:
+        """What it has to be settled in the order of: the life of a router, or nothing but itself."""
+        return self.order[:2] if self.head else self.path.name
+
+    def content(self) -> tuple[bytes, int]:
+        """Its bytes and their checksum; no bytes of what is no spool file.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        if self.head is not None:
+            data = read_regular(self.path, MAX_BYTES)
+            return data, zlib.crc32(data)
+        crc32 = left = 0
+        with open_regular(self.path) as file:
+            left = min(os.fstat(file.fileno()).st_size, MAX_BYTES)
+            while left > 0 and (piece := file.read(min(left, _PIECE))):
+                crc32 = zlib.crc32(piece, crc32)
+                left -= len(piece)
+        return b"", crc32
+
+
+def spooled_files(directory: Path) -> Iterator[Spooled]:
+    """What lies in ``directory``, the spool. Of what a living router has only begun nothing is said."""
+    for path in sorted(directory.glob("[!.]*")):
+        try:
+            with open_regular(path) as file:
+                is_open = path.suffix == PART and _has_writer(file, path)
+                data = file.read(_HEAD_BYTES)
+        except FileNotFoundError:
+            continue  # just sealed, and so renamed
+        except OSError as error:
+            # Whether a router is still writing what cannot be opened cannot be known.
+            is_open = path.suffix == PART and not isinstance(error, Unsuitable)
+            yield Spooled(path, None, trouble_of(error), is_open)
+            continue
+        try:
+            yield Spooled(path, read_head(data), is_open=is_open)
+        except SpoolError as error:
+            if not is_open:
+                yield Spooled(path, None, Trouble(error.problem, str(error)))
+
+
+def trouble_of(error: OSError) -> Trouble:
+    """Why a file is set aside that could not be read."""
+    if isinstance(error, Unsuitable):
+        return Trouble(Problem.FOREIGN, str(error.strerror))
+    return Trouble(Reason.UNREADABLE, f"cannot be read: {error.strerror}")
+
+
+def _has_writer(file: BinaryIO, path: Path) -> bool:
+    """Whether the router that made this file is alive.
+
+    Raises:
+        FileNotFoundError: it is gone, or was renamed.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    # It may have been sealed, and renamed, since it was opened.
+    os.stat(path)
+    return False
