@@ -6,14 +6,14 @@
 * ``ProtocolError``: the peer sent something that the protocol does not allow.
 * ``CallError``: a call ended without a result. Each subclass is one of the closed set of ends
   (``Outcome``) and says *why*, as text and as ``details``.
-* ``RemoteError``: the endpoint's method raised.
+* ``RemoteError``: the endpoint's method raised; ``NestedCallError``: because of a call that it made itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = [
     "AccessDenied",
@@ -21,8 +21,10 @@ __all__ = [
     "CallError",
     "CallTimeout",
     "ConfigError",
+    "Hop",
     "IdentityTaken",
     "LinkLost",
+    "NestedCallError",
     "NoConsumer",
     "NotInstalled",
     "Outcome",
@@ -149,6 +151,28 @@ class CallCancelled(CallError):
     outcome = Outcome.CANCELLED
 
 
+class Hop(NamedTuple):
+    """One call of a chain of nested calls.
+
+    Attributes:
+        topic, method: what was called; empty where that is not known.
+        server: identity of the process that ran it; empty where none is known.
+        error: qualified name of the class of what came of it.
+        text: its text; empty where a later hop of the chain has it.
+        details: of the error that ended the call without a result.
+    """
+
+    topic: str
+    method: str
+    server: str
+    error: str
+    text: str
+    details: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        return f"{self.topic!r} {self.method}".rstrip() + (f" on {self.server}" if self.server else "")
+
+
 class RemoteError(RpcError):
     """The endpoint raised an exception that is not rebuilt here.
 
@@ -158,7 +182,17 @@ class RemoteError(RpcError):
         traceback: the remote traceback as text.
         host: identity of the process that raised it.
         args: the remote exception's args, as far as they could be carried.
+
+    Attributes:
+        remote_traceback, remote_host: as ``traceback`` and ``host``; other exceptions from elsewhere have them, too.
+        remote_causes: ``("module:Name", text)`` of what it was raised from, nearest first.
+        remote_hops: the calls, the caller's own first, the one that failed first last (:class:`Hop`).
     """
+
+    remote_traceback: str = ""
+    remote_host: str = ""
+    remote_causes: tuple[tuple[str, str], ...] = ()
+    remote_hops: tuple[Hop, ...] = ()
 
     def __init__(
         self,
@@ -174,6 +208,23 @@ class RemoteError(RpcError):
         self.traceback = traceback
         self.host = host
         self.remote_args = args
+
+
+class NestedCallError(RemoteError):
+    """The method ran, and ended with the ``CallError`` of a call: one that it made itself, as a rule.
+
+    So it is no ``NoConsumer``, ``Overloaded``, ``LinkLost`` or ``CallTimeout``, which are about the caller's own call.
+    ``exc_type`` and ``value`` are those of the call that failed first, the last of ``remote_hops``.
+    """
+
+    @property
+    def details(self) -> Mapping[str, Any]:
+        """The details of the call that failed first."""
+        return self.remote_hops[-1].details if self.remote_hops else {}
+
+    def __str__(self) -> str:
+        chain = " -> ".join(str(hop) for hop in self.remote_hops if hop.topic)
+        return f"{self.exc_type}: {self.value}" + (f" (in the chain of calls {chain})" if chain else "")
 
 
 _ERRORS: dict[Outcome, type[CallError]] = {

@@ -38,6 +38,7 @@ __all__ = [
     "json_bytes",
     "key_of",
     "message",
+    "method_of",
     "parse",
     "payload_of",
     "remade",
@@ -362,6 +363,12 @@ def payload_of(part: bytes) -> bytes | memoryview:
 def address_of(part: bytes) -> bytes:
     """The address block. The header must have been checked by :func:`parse`."""
     return part[40 : 40 + (part[36] << 8) + part[37]]
+
+
+def method_of(part: bytes) -> str:
+    """The method's name. As for :func:`address_of`."""
+    begin = 40 + (part[36] << 8) + part[37]
+    return part[begin : begin + part[38]].decode("utf-8", "replace")
 
 
 def remade(part: bytes, head: bytes) -> bytes:

@@ -10,7 +10,8 @@ from rpcmq.client.payloads import Payloads
 from rpcmq.client.process import Process
 from rpcmq.core.caller import STREAM_WINDOW, Call
 from rpcmq.errors import PayloadRefused, RemoteError
-from rpcmq.wire import Kind
+from rpcmq.payload.remote_exception import answered_by
+from rpcmq.wire import Kind, method_of
 
 __all__ = ["Stream", "result_of"]
 
@@ -44,8 +45,10 @@ def result_of(payloads: Payloads, call: Call) -> Any:
     Raises:
         CallError: it ended without an answer.
         RemoteError: the method raised; a registered exception class is raised as itself.
+        NestedCallError: the method raised the CallError of a call that it made.
     """
     if call.error is not None:
+        answered_by(call.error, call.address, method_of(call.message))
         raise call.error
     part = call.answer
     assert part is not None
@@ -54,6 +57,7 @@ def result_of(payloads: Payloads, call: Call) -> Any:
             failure = payloads.failure(call, part)
         except PayloadRefused as error:
             raise _undecoded(call, error) from error
+        answered_by(failure, call.address, method_of(call.message))
         raise failure
     if part[5] == Kind.END:
         _check_end(payloads, call, part)

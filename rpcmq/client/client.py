@@ -16,7 +16,7 @@ from rpcmq.client.answers import Stream, result_of
 from rpcmq.client.arguments import check_seconds, context_dict, request_body, trace_context
 from rpcmq.client.process import Process, codec_for
 from rpcmq.client.request import current_request
-from rpcmq.client.retry import Retry, RetryBudget
+from rpcmq.client.retry import Retry, RetryBudget, guarded
 from rpcmq.client.subscription import Subscriptions
 from rpcmq.config import ClientConfig, load_client_config
 from rpcmq.core.caller import Call
@@ -174,6 +174,7 @@ class Client:
         Raises:
             CallError: one of CallTimeout, NoConsumer, Overloaded, LinkLost: why there is no answer.
             RemoteError: the method raised; a registered exception class is raised as itself.
+            NestedCallError: a RemoteError: a call that the method made itself ended with a CallError.
             PayloadError: ``ctx`` or ``msg`` cannot be encoded.
             RouterUnreachable: there is no router.
             UsageError: a wrong argument.
@@ -509,6 +510,8 @@ class Client:
     ) -> Any:
         policy = Retry.of(retry)
         deadline = monotonic() + self._timeout(timeout)
+        if on_progress is not None:
+            on_progress = guarded(on_progress)
 
         def attempt() -> Any:
             return self.call(

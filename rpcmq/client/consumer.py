@@ -17,7 +17,7 @@ from rpcmq.client.request import Request, set_current_request
 from rpcmq.client.workers import Workers
 from rpcmq.core.caller import Call
 from rpcmq.core.serving import Registration, Task
-from rpcmq.errors import CallError, Outcome, PayloadError, UsageError
+from rpcmq.errors import CallError, Outcome, PayloadError, PayloadRefused, UsageError
 from rpcmq.payload import Format
 from rpcmq.payload.seal import NotTrusted
 from rpcmq.wire import Address, Flag, Kind, error_name
@@ -163,7 +163,7 @@ class Consumer:
         try:
             body = process.payloads.request(task)
             if type(body) is not dict:
-                raise UsageError(f"the payload must be a mapping with context and args, not {type(body).__name__}")
+                raise PayloadRefused(f"the payload must be a mapping with context and args, not {type(body).__name__}")
             if task.is_call and "keepalive" in body:
                 keepalive = self._keep_alive(task, float(body["keepalive"]))
             result = self._invoke(task, body)

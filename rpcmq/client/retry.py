@@ -6,16 +6,36 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 from time import monotonic
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import gevent
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
 
 from rpcmq.errors import LinkLost, Overloaded, UsageError
 
-__all__ = ["Retry", "RetryBudget"]
+__all__ = ["Retry", "RetryBudget", "guarded"]
 
 T = TypeVar("T")
+
+
+class _CallbackRaised(Exception):
+    """A callback of the caller's raised ``error``: that is not how the call ended, so nothing is tried again."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+def guarded(callback: Callable[[Any], None]) -> Callable[[Any], None]:
+    """``callback`` for use within :meth:`Retry.run`: whatever it raises ends the attempts."""
+
+    def call(value: Any) -> None:
+        try:
+            callback(value)
+        except Exception as error:
+            raise _CallbackRaised(error) from error
+
+    return call
 
 
 class RetryBudget:
@@ -98,4 +118,8 @@ class Retry:
             stop=enough,
             reraise=True,
         )
-        return retrying(attempt)
+        try:
+            return retrying(attempt)
+        except _CallbackRaised as raised:
+            error = raised.error
+        raise error

@@ -11,10 +11,16 @@ A mapping that typed JSON (and any other format) carries; all members but ``type
     traceback    the formatted traceback
     host         identity of the process that raised it
     causes       [[type, text], ...]: what it was raised from, nearest first
+    hops         [[topic, method, server, type, text, details], ...]: if it is the end of a call that the
+                 method made itself: that call, and those that were made for it, outermost first
 
 Only a class in the receiver's registry is rebuilt, and only if its constructor takes the args;
 otherwise the receiver gets ``RemoteError``. Either way the exception has ``remote_traceback``,
-``remote_host`` and ``remote_causes``, and a printed traceback shows the remote one.
+``remote_host``, ``remote_causes`` and ``remote_hops``, and a printed traceback shows the remote one.
+
+What says how a call ended (``CallError`` and its kin) is never rebuilt: the receiver would take it for the end of
+its own call. It gets ``NestedCallError``. Nor is what says that the receiver itself has made a mistake
+(``UsageError``): it gets ``RemoteError``.
 
 Sizes are bounded, so that an exception that drags a large object along can still be reported.
 """
@@ -25,11 +31,30 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from rpcmq.errors import RemoteError
+from rpcmq.errors import (
+    CallError,
+    Hop,
+    IdentityTaken,
+    NestedCallError,
+    NotInstalled,
+    PayloadRefused,
+    ProtocolError,
+    RemoteError,
+    RouterUnreachable,
+    UnknownMethod,
+    UsageError,
+)
 from rpcmq.payload.exception_registry import ExceptionRegistry, plain_args, wire_name
 from rpcmq.payload.paths import brief
 
-__all__ = ["UNDECODABLE", "brief_record", "describe_exception", "rebuild_exception", "undecodable"]
+__all__ = [
+    "UNDECODABLE",
+    "answered_by",
+    "brief_record",
+    "describe_exception",
+    "rebuild_exception",
+    "undecodable",
+]
 
 UNDECODABLE: Final = "unknown"
 """The class that stands for an exception that could not be decoded."""
@@ -44,7 +69,19 @@ _MAX_CAUSES = 8
 _MAX_ARGS = 32
 _MAX_ATTRIBUTES = 32
 _MAX_REPR = 1000
-_OWN_ATTRIBUTES = frozenset({"remote_traceback", "remote_host", "remote_causes"})
+_MAX_HOPS = 8
+_MAX_NAME = 300
+_MAX_DETAILS = 16
+#: Under which a call's own error knows what was called: see ``answered_by``.
+CALLED: Final = "_rpcmq_called"
+_OWN_ATTRIBUTES = frozenset({"remote_traceback", "remote_host", "remote_causes", "remote_hops", CALLED})
+
+#: How a call of somebody ended; in a FAULT that is never the receiver's own call.
+_CALL_ENDS = (CallError, RouterUnreachable, IdentityTaken, NestedCallError)
+#: A service refuses the receiver's own request with these, so they are a nested call's only if the record has hops.
+_REFUSALS = (UnknownMethod, PayloadRefused)
+#: Say that whoever gets them has made a mistake; in a FAULT that was the method.
+_FAULTS_OF_THE_METHOD = (UsageError, ProtocolError, NotInstalled)
 
 Carries = Callable[[Any], bool]
 """Whether a value can be carried as it is."""
@@ -66,6 +103,7 @@ def describe_exception(exc: BaseException, host: str, carries: Carries) -> dict[
         "traceback": _cut(_traceback(exc), MAX_TRACEBACK),
         "host": host,
         "causes": _causes(exc),
+        "hops": [list(hop) for hop in _hops_of(exc)],
     }
 
 
@@ -86,15 +124,25 @@ def rebuild_exception(record: object, registry: ExceptionRegistry) -> Exception:
         for cause in _list(record, "causes")
         if isinstance(cause, list) and len(cause) == 2
     )
-    remote = RemoteError(_displayed(name), _string(record, "text"), traceback=remote_traceback, host=host, args=args)
+    hops = _hops(record)
+    cls = registry.get(name) or Exception
+    text, kind = _string(record, "text"), RemoteError
+    if issubclass(cls, _CALL_ENDS) or (hops and issubclass(cls, _REFUSALS)):
+        kind = NestedCallError
+        if issubclass(cls, NestedCallError) and hops:
+            name, text = hops[-1].error, hops[-1].text
+    remote = kind(_displayed(name), text, traceback=remote_traceback, host=host, args=args)
     if remote_traceback:
         remote.add_note(f"Remote traceback (on {host or 'unknown host'}):\n{remote_traceback}")
     marks = {
         "remote_traceback": remote_traceback,
         "remote_host": host,
         "remote_causes": causes,
+        "remote_hops": hops,
     }
     vars(remote).update(marks)
+    if kind is NestedCallError or issubclass(cls, _FAULTS_OF_THE_METHOD):
+        return remote
     rebuilt = registry.rebuild(name, args)
     if rebuilt is None:
         return remote
@@ -110,8 +158,61 @@ def rebuild_exception(record: object, registry: ExceptionRegistry) -> Exception:
 def undecodable(reason: str) -> RemoteError:
     """What a caller gets when an exception was received but cannot be read."""
     error = RemoteError(UNDECODABLE, f"the remote method raised, but its exception cannot be decoded: {reason}")
-    vars(error).update(remote_traceback="", remote_host="", remote_causes=())
+    vars(error).update(remote_traceback="", remote_host="", remote_causes=(), remote_hops=())
     return error
+
+
+def answered_by(error: BaseException, topic: str, method: str) -> None:
+    """Notes on what a call of ``method`` on ``topic`` has ended with which call that was.
+
+    Where that leaves a method that made the call, the caller of the method is told.
+    """
+    noted = vars(error)
+    hops: tuple[Hop, ...] | None = noted.get("remote_hops")
+    if hops is None:
+        noted[CALLED] = topic, method
+        return
+    kind, text = _type_and_text(error)
+    noted["remote_hops"] = Hop(topic, method, noted["remote_host"], kind, "" if hops else text, {}), *hops
+
+
+def _type_and_text(error: BaseException) -> tuple[str, str]:
+    if isinstance(error, RemoteError):
+        return error.exc_type, error.value
+    return _displayed(_type_name(error)), _cut(_text(error), MAX_TEXT // 8)
+
+
+def _hops_of(exc: BaseException) -> tuple[Hop, ...]:
+    """The calls that the method has made, if ``exc`` is what came of one."""
+    noted = vars(exc)
+    hops: tuple[Hop, ...] = noted.get("remote_hops", ())
+    if hops:
+        return hops if len(hops) <= _MAX_HOPS else (*hops[: _MAX_HOPS - 1], hops[-1])
+    if not isinstance(exc, _CALL_ENDS):
+        return ()
+    known = getattr(exc, "details", {})
+    details = {key: value for key, value in known.items() if type(key) is str and _is_short(value)}
+    topic, method = noted.get(CALLED) or (details.get("topic", ""), details.get("method", ""))
+    kind, text = _type_and_text(exc)
+    return (Hop(str(topic), str(method), str(details.get("server", "")), kind, text, details),)
+
+
+def _is_short(value: object) -> bool:
+    return value is None or type(value) in (bool, int, float) or (type(value) is str and len(value) <= _MAX_NAME)
+
+
+def _hops(record: Mapping[str, Any]) -> tuple[Hop, ...]:
+    """The hops of a record, as far as they are what they should be."""
+    hops = []
+    for hop in _list(record, "hops")[: 2 * _MAX_HOPS]:
+        if type(hop) is not list or len(hop) != 6 or type(hop[5]) is not dict:
+            continue
+        if not all(type(part) is str for part in hop[:5]):
+            continue
+        topic, method, server, kind = (part[:_MAX_NAME] for part in hop[:4])
+        details = {key: value for key, value in [*hop[5].items()][:_MAX_DETAILS] if _is_short(value)}
+        hops.append(Hop(topic, method, server, kind, _cut(hop[4], MAX_TEXT // 8), details))
+    return tuple(hops)
 
 
 def _displayed(name: str) -> str:

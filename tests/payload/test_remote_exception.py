@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from rpcmq.errors import CallTimeout, RemoteError
+from rpcmq.errors import CallTimeout, NestedCallError, RemoteError
 from rpcmq.payload.exception_registry import ExceptionRegistry
 from rpcmq.payload.remote_exception import (
     MAX_TEXT,
     MAX_TRACEBACK,
+    answered_by,
     brief_record,
     describe_exception,
     rebuild_exception,
@@ -79,10 +80,31 @@ def test_what_steers_control_flow_is_never_raised_here(exc: BaseException) -> No
     assert type(carried(exc)) is RemoteError
 
 
-def test_rpcmq_error_keeps_its_details() -> None:
+def test_the_end_of_a_call_comes_back_as_that_of_a_nested_call() -> None:
     back = carried(CallTimeout("queued 60.0 s", {"topic": "compute"}))
-    assert kind(back) is CallTimeout
-    assert (str(back), back.details) == ("queued 60.0 s", {"topic": "compute"})
+    assert kind(back) is NestedCallError
+    assert (back.exc_type, back.value) == ("rpcmq.errors.CallTimeout", "queued 60.0 s")
+    assert back.details == {"topic": "compute"}
+
+
+@pytest.mark.parametrize(
+    "hops",
+    [7, [7], [[]], [["a", "b", "c", "d", 7, {}]], [["a", "b", "c", "d", "e", []]], [["a"] * 5 + [{"k": []}]] * 99],
+)
+def test_hops_of_any_shape_are_survived(hops: Any) -> None:
+    back: Any = rebuild_exception({"type": "rpcmq.errors:LinkLost", "text": "t", "hops": hops}, REGISTRY)
+    assert kind(back) is NestedCallError
+    assert len(back.remote_hops) <= 16 and all(not hop.details for hop in back.remote_hops)
+    assert str(back).startswith("rpcmq.errors.LinkLost: t")
+
+
+def test_a_chain_of_many_hops_is_bounded_and_keeps_its_ends() -> None:
+    error = carried(CallTimeout("first", {"topic": "last"}))
+    for n in range(30):
+        answered_by(error, f"topic{n}", "run")
+        error = carried(error)
+    assert len(error.remote_hops) == 8
+    assert (error.remote_hops[0].topic, error.remote_hops[-1].topic) == ("topic29", "last")
 
 
 def test_os_error_keeps_class_and_file() -> None:

@@ -440,3 +440,66 @@ def test_the_context_of_one_message_is_cleared_before_the_next(site):
 def test_the_context_of_the_handler_is_the_callers(site):
     sent, received = site.run("ctxt.to_dict(), call('who', topic)")
     assert received == sent
+
+
+# --- failures of calls that a handler makes ------------------------------------------------------
+
+NESTED = """
+runs = []
+def nested(context, topic="nobody"):
+    runs.append(topic)
+    return rpc.call(context, topic, {"method": "run", "args": {}}, 0.2)
+manager.nested = nested
+"""
+
+
+def test_a_timeout_of_a_handlers_own_call_is_not_the_callers(site):
+    site.service.run(NESTED)
+    error = site.error("call('nested', topic)")
+    assert error.kind == "RemoteError" and error.attributes["exc_type"] == "Timeout"
+    assert not any(kind.endswith(".Timeout") for kind in error.kinds)
+    assert site.service.run("runs") == ["nobody"]
+
+
+def test_who_allows_the_module_of_timeout_gets_it_rebuilt_as_nova_did(site):
+    if site.era != "folsom":
+        pytest.skip("to Essex nothing was rebuilt; Havana's rebuilding does not fit the constructor of Timeout")
+    site.service.run(NESTED)
+    site.run(
+        """
+        from compat.nova import options
+        before = options.value
+        def allowing(name, conf=None):
+            return ["nova.rpc.common"] if name == "allowed_rpc_exception_modules" else before(name, conf)
+        options.value = allowing
+        """
+    )
+    try:
+        error = site.error("call('nested', topic)")
+    finally:
+        site.run("options.value = before")
+    assert error.kind == "Timeout_Remote"
+
+
+def test_a_native_caller_of_a_legacy_service_runs_it_once(site, router):
+    from rpcmq import Address, Client, Retry
+    from rpcmq.errors import RemoteError
+
+    site.service.run(NESTED)
+    to = Address(site.topic, "", "nova")
+    with Client(router) as client, pytest.raises(RemoteError) as raised:
+        client.call({}, to, {"method": "nested", "args": {}}, timeout=10, retry=Retry(3, base=0.001))
+    assert raised.value.exc_type.endswith("rpc.common.Timeout")
+    assert site.service.run("runs") == ["nobody"]
+
+
+def test_a_legacy_caller_of_a_native_service_gets_a_remote_error(site, router):
+    from rpcmq import Address, Client, Service
+
+    class Scheduler:
+        def forward(self, ctx: Any) -> Any:
+            return client.call(ctx, Address("nobody", "", "nova"), {"method": "run", "args": {}}, mandatory=True)
+
+    with Client(router) as client, Service(f"{site.topic}-native", Scheduler(), client=client, exchange="nova"):
+        error = site.error("call('forward', topic + '-native')")
+    assert (error.kind, error.attributes["exc_type"]) == ("RemoteError", "NoConsumer")
