@@ -87,6 +87,7 @@ class Kind(IntEnum):
     CONFIRM = 0x1B
     DELIVERED = 0x1C
     SENT = 0x1D
+    DROPPED = 0x1E
 
     REGISTER = 0x20
     REGISTERED = 0x21

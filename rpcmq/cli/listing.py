@@ -14,12 +14,15 @@ from rpcmq.cli.text import microseconds, plain
 
 __all__ = ["describe_command", "ls_command"]
 
-_VIEWS = ("overview", "summary", "processes", "topics", "calls", "methods", "keys", "stuck")
+_VIEWS = (
+    "overview", "summary", "processes", "topics", "calls", "methods", "dropped", "stats", "keys", "stuck",
+)  # fmt: skip
 
 
 @click.command("ls")
 @click.option("--view", type=click.Choice(_VIEWS), default="overview", show_default=True, help="What to list.")
 @click.option("--stuck", is_flag=True, help="List only what has made no progress for over 10 s.")
+@click.option("--dropped", is_flag=True, help="List what was dropped since the router's start: where, why, whose.")
 @click.option(
     "--mark-after", type=positive, default=30.0, show_default=True, help="Seconds after which work in flight is marked."
 )
@@ -27,14 +30,16 @@ _VIEWS = ("overview", "summary", "processes", "topics", "calls", "methods", "key
 @json_option
 @connects
 @click.pass_obj
-def ls_command(state: State, view: str, stuck: bool, mark_after: float, timeout: float) -> None:
+def ls_command(state: State, view: str, stuck: bool, dropped: bool, mark_after: float, timeout: float) -> None:
     """List processes, topics, consumers, their credit, and what is in flight.
 
     Marked are processes that do not answer or are slow to take events, consumers whose work has been
     in flight for long, and topics where messages wait with nobody to take them.
     """
+    if stuck and dropped:
+        raise click.UsageError("--stuck and --dropped do not go together")
     with make_client(state, timeout) as client:
-        answer = client.query("stuck" if stuck else view, timeout)
+        answer = client.query("stuck" if stuck else "dropped" if dropped else view, timeout)
     if state.json:
         print_json(answer)
         return
@@ -53,6 +58,13 @@ def _tables(answer: dict[str, Any], stuck: float) -> Iterator[Table | str]:
             yield f"WARNING: {plain(warning)}"
         if answer.get("refused"):
             yield "refused: " + ", ".join(f"{count} {plain(what)}" for what, count in answer["refused"].items())
+    if isinstance(answer.get("dropped"), list):
+        yield _dropped(answer["dropped"])
+        yield _totals(answer["totals"]) or "nothing was dropped"
+    elif totals := _totals(answer.get("dropped", {})):
+        yield f"{totals}; rpcmq ls --dropped says where"
+    if "outcomes" in answer:
+        yield from _stats(answer)
     if "processes" in answer:
         yield _processes(answer["processes"])
     if "topics" in answer and isinstance(answer["topics"], list):
@@ -66,6 +78,34 @@ def _tables(answer: dict[str, Any], stuck: float) -> Iterator[Table | str]:
         yield _methods(answer["methods"])
     if isinstance(answer.get("stuck"), list):
         yield _stuck(answer["stuck"])
+
+
+def _totals(totals: dict[str, dict[str, int]]) -> str:
+    """Verb -> reason -> count, as a line; empty if nothing was dropped."""
+    counts = [
+        f"{count} {plain(verb)} {plain(reason)}"
+        for verb, reasons in totals.items()
+        for reason, count in reasons.items()
+    ]
+    return f"dropped: {', '.join(counts)}" if counts else ""
+
+
+def _dropped(rows: list[dict[str, Any]]) -> Table:
+    made = table("Dropped", "topic", "method", "verb", "reason", ">count", ">last s ago", "sender", "consumer")
+    for row in rows:
+        cells = (row["topic"], row["method"], row["verb"], row["reason"], row["count"], f"{row['last_seconds']:.0f}")
+        add_row(made, (*cells, row["sender"], row["consumer"]))
+    return made
+
+
+def _stats(answer: dict[str, Any]) -> Iterator[Table]:
+    made = table("Totals", "what", ">count")
+    add_row(made, ("calls", answer["calls"]))
+    add_row(made, ("casts", answer["casts"]))
+    for group in ("outcomes", "published", "refused", "counters"):
+        for name, count in answer[group].items():
+            add_row(made, (f"{group}: {name}", count))
+    yield made
 
 
 def _summary(answer: dict[str, Any]) -> Table:

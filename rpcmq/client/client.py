@@ -352,13 +352,36 @@ class Client:
         self._ask(Kind.DECLARE, self._address(topic), {"group": group} if group else {}, timeout)
 
     def query(self, view: str = "overview", timeout: float | None = None) -> dict[str, Any]:
-        """The router's own state: ``overview``, ``summary``, ``processes``, ``topics``, ``calls``, ``methods``.
+        """The router's own state: ``overview``, ``summary``, ``processes``, ``topics``, ``calls``, ``methods``,
+        ``keys``, ``stuck``, ``dropped``, ``stats``.
 
         Raises:
             RouterUnreachable, CallTimeout: there is no answer.
             CallError: there is no such view.
         """
         return body_of(self._ask(Kind.QUERY, (b"", "router"), {"what": view}, timeout))
+
+    def statistics(self) -> dict[str, Any]:
+        """What became of the casts and events of this process, as far as it knows; the counts never go back.
+
+        Returns:
+            ``casts_open``: not yet acknowledged by the router. ``casts_kept``: the router has them, and no consumer
+            yet; they are offered to its next life if it is killed. ``casts_let_go``: kept no longer, because
+            ``cast_kept`` or ``cast_kept_bytes`` was reached. ``dropped``: verb -> reason -> count, of what the router
+            has dropped or refused; ``dropped_topics``: the same as rows with ``topic``, ``verb``, ``reason`` and
+            ``count``.
+        """
+        caller = self.process.caller
+        return {
+            "casts_open": caller.casts_open,
+            "casts_kept": len(caller.keeping),
+            "casts_let_go": caller.keeping.let_go,
+            "dropped": caller.drops.totals,
+            "dropped_topics": [
+                {name: row[name] for name in ("topic", "verb", "reason", "count")}
+                for row in caller.drops.rows(monotonic())
+            ],
+        }
 
     def describe(self, topic: Target, timeout: float | None = None) -> dict[str, Any]:
         """What is served on ``topic``: methods with signatures and docstrings.

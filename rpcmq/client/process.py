@@ -9,6 +9,7 @@ import socket
 import sys
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from time import monotonic
 from typing import cast
 
@@ -100,9 +101,11 @@ class Process:
             "program": os.path.basename(sys.argv[0] or "python"),
             "library": f"rpcmq {__version__}",
             "keeps": True,
+            "wants_drops": True,
         }
         self.uplink = Uplink(hello, self._welcomed, self._refused)
         self.caller = Caller(self.uplink, self._cast_refused, config.cast_kept, config.cast_kept_bytes)
+        self.caller.on_loss = partial(log.warning, "%s")
         self.serving = Serving(self.uplink, self.caller, self._not_registered)
         self.connection = Connection(
             config.router,
@@ -350,6 +353,7 @@ class Process:
         # Those who wait are woken by the hub: this greenlet must come to its end.
         self.connection.schedule()
         self.connection.close(linger_seconds)
+        self.caller.close(monotonic())
 
 
 def closed_error() -> CallError:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 __all__ = ["Action", "Answer", "Disconnect", "Left", "Note"]
 
@@ -22,6 +24,8 @@ class Note:
     event: str
     text: str
     identity: str
+    #: The same for machines.
+    fields: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
+from rpcmq.core.drops import Drop, Drops, drop_text
 from rpcmq.core.keeping import Keeping, sequence_of
+from rpcmq.core.log_limit import LogLimit
 from rpcmq.core.uplink import Uplink, Welcome
 from rpcmq.core.wheel import DeadlineWheel
-from rpcmq.errors import CallError, CallTimeout, LinkLost, Outcome, error_for
+from rpcmq.errors import CallError, CallTimeout, LinkLost, Outcome, ProtocolError, error_for
 from rpcmq.wire import (
     NO_TTL,
+    Address,
     Flag,
     Kind,
     address_of,
@@ -32,6 +36,9 @@ STREAM_WINDOW = 16
 _GRACE = 0.5
 #: Pause before a refused cast is offered again (seconds).
 _RETRY_CAST = 0.1
+#: Memory of the table of what was dropped (bytes), and characters of a name in it.
+_MAX_DROPS_BYTES = 256 << 10
+_MAX_NAME = 600
 #: Kinds that the sender keeps until the router has them.
 _KEPT = (Kind.CAST, Kind.PUBLISH)
 #: Why a cast is refused that will be taken later.
@@ -113,11 +120,19 @@ class Caller:
         self.casts_open = 0
         self.cast_bytes_open = 0
         self.counters: Counter[str] = Counter()
+        #: What was dropped of what this process has sent, as far as the router says it.
+        self.drops = Drops(_MAX_DROPS_BYTES)
+        #: Of casts that the keeping let go: how many were counted here, and when to log them.
+        self._let_go_counted = 0
+        self._let_go_log: LogLimit[str] = LogLimit()
+        #: The shell's: called with a sentence for the log.
+        self.on_loss: Callable[[str], None] = lambda text: None
         uplink.on_acknowledged = self._acknowledged
         for kind in (Kind.REPLY, Kind.FAULT, Kind.END, Kind.CONFIRM):
             uplink.handle(kind, self.ended)
         uplink.handle(Kind.ERROR, self._failed)
         uplink.handle(Kind.DELIVERED, self._delivered)
+        uplink.handle(Kind.DROPPED, self._told_drops)
         uplink.handle(Kind.ITEM, self._item)
         uplink.handle(Kind.ALIVE, self._alive)
         uplink.handle(Kind.ANSWER, self.ended)
@@ -228,6 +243,18 @@ class Caller:
     def _delivered(self, now: float, part: bytes) -> None:
         self.keeping.forget(payload_of(part))
 
+    def _told_drops(self, now: float, part: bytes) -> None:
+        rows = body_of(part).get("dropped")
+        for row in rows if isinstance(rows, list) else ():
+            try:
+                topic, verb, reason, count = row
+                known = int(count) > 0
+            except (TypeError, ValueError):
+                known = False
+            if not known:
+                raise ProtocolError(f"DROPPED names {row!r:.100}, not topic, verb, reason and count", "body")
+            self.drops.add(now, Drop(*(str(name)[:_MAX_NAME] for name in (topic, verb, reason))), int(count))
+
     def _fail(self, call: Call, error: CallError) -> None:
         call.error = error
         self._forget(call)
@@ -307,6 +334,10 @@ class Caller:
                 self._uplink.send(other)
             else:
                 self.counters["casts refused"] += 1
+                verb = "event" if part[5] == Kind.PUBLISH else "fanout" if part[7] & Flag.FANOUT else "cast"
+                name = str(Address.decode(address_of(part)))
+                # The shell has logged it, with its reason.
+                self.drops.add(now, Drop(name, verb, error.outcome.name.lower().replace("_", " ")), log=False)
 
     def _offer_again(self) -> None:
         refused, self._refused, self._retry_at = self._refused, {}, None
@@ -337,6 +368,25 @@ class Caller:
             self._expire(now, call, f"no sign of life for {call.silence:g} s")
         if self._retry_at is not None and now >= self._retry_at and self._uplink.ready:
             self._offer_again()
+        self._report_losses(now)
+
+    def _report_losses(self, now: float) -> None:
+        let_go = self.keeping.let_go
+        if let_go > self._let_go_counted:
+            self._let_go_log.add(now, "", let_go - self._let_go_counted)
+            self._let_go_counted = let_go
+        for drop, count in self.drops.due(now):
+            self.on_loss(drop_text(drop, count))
+        for _, count in self._let_go_log.due(now):
+            self.on_loss(
+                f"{count} casts that wait for a consumer are kept by the router only, and are lost if it is killed: "
+                "this process keeps as many as cast_kept and cast_kept_bytes allow"
+            )
+
+    def close(self, now: float) -> None:
+        """The end: say what of the losses has not been said."""
+        self._report_losses(now)
+        self._report_losses(inf)
 
     def _watch(self, now: float, call: Call, timeout: float) -> None:
         # A stream is looked at often enough to tell the router in time that its caller is busy.
@@ -363,7 +413,10 @@ class Caller:
         """When :meth:`tick` wants to be called."""
         due = [c.sign_of_life + (c.silence or 0.0) for c in self._watched.values()]
         retry_at = self._retry_at if self._uplink.ready else None
-        due.extend(d for d in (self._wheel.next_deadline(), retry_at) if d is not None)
+        losses = self.drops.next_deadline(), self._let_go_log.next_deadline()
+        due.extend(d for d in (self._wheel.next_deadline(), retry_at, *losses) if d is not None)
+        if self.keeping.let_go > self._let_go_counted:
+            due.append(self._uplink.heard)
         return min(due, default=None)
 
     # --- the link comes back -----------------------------------------------------------------

@@ -6,7 +6,9 @@ consumed it, and nothing has waited in it, for ``mailbox_max_seconds``.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 from rpcmq.core.links import Link
 from rpcmq.core.settings import Settings
@@ -39,6 +41,9 @@ class Directory:
         self._servers = self._unclaimed = 0
         self._next_sweep = 0.0
         self._unswept: list[Topic] = []
+        #: What was counted for methods that are forgotten since.
+        self._forgotten_calls = self._forgotten_casts = 0
+        self._forgotten_outcomes: Counter[int] = Counter()
         #: (address block + method) as on the wire -> where it goes. A cache.
         self.destinations: dict[bytes, Destination] = {}
 
@@ -52,6 +57,16 @@ class Directory:
     def statistics(self) -> Iterator[Statistics]:
         """What became of the messages, for each address and method."""
         return iter(self._statistics.values())
+
+    def totals(self) -> dict[str, Any]:
+        """Calls and casts since the start, and how many messages ended with each outcome, by its number."""
+        calls, casts = self._forgotten_calls, self._forgotten_casts
+        outcomes = Counter(self._forgotten_outcomes)
+        for statistics in self._statistics.values():
+            calls += statistics.calls
+            casts += statistics.casts
+            outcomes.update(statistics.outcomes)
+        return {"calls": calls, "casts": casts, "outcomes": outcomes}
 
     # --- addresses ---------------------------------------------------------------------------
 
@@ -270,7 +285,7 @@ class Directory:
         if topic.group:
             del self._topics[exchange, name, ""].groups[topic.group]
             for method in topic.copies:
-                self._statistics.pop((topic.queue.name, method), None)
+                self._forget_statistics_of(topic.queue.name, method)
         if not topic.registered:
             self._unclaimed -= 1
 
@@ -304,4 +319,11 @@ class Directory:
         for key in targets:
             statistics = self.destinations[key].statistics
             if statistics.name != _OTHER:
-                self._statistics.pop((statistics.name, statistics.method), None)
+                self._forget_statistics_of(statistics.name, statistics.method)
+
+    def _forget_statistics_of(self, name: str, method: str) -> None:
+        statistics = self._statistics.pop((name, method), None)
+        if statistics is not None:
+            self._forgotten_calls += statistics.calls
+            self._forgotten_casts += statistics.casts
+            self._forgotten_outcomes.update(statistics.outcomes)

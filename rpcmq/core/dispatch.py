@@ -18,6 +18,7 @@ from struct import Struct
 
 from rpcmq.core import explain
 from rpcmq.core.directory import Directory
+from rpcmq.core.drops import Drop
 from rpcmq.core.links import Link, LinkTable
 from rpcmq.core.settings import Settings
 from rpcmq.core.topics import ALONE, Consumer, Destination, Pending, Queue, Topic
@@ -114,6 +115,8 @@ class Dispatch(Tracking):
             self._not_taken(link, key)
             if not self.draining:
                 destination.statistics.calls += 1
+                drop = Drop(destination.name, "call", "too many calls")
+                self.drops.add(now, drop, method=destination.method, sender=link.identity, log=False)
                 self.record(now, self._copy(pending), Outcome.OVERLOADED)
             return
         self.last_number = pending.number = self.last_number + 1
@@ -274,7 +277,7 @@ class Dispatch(Tracking):
         for consumer in list(destination.consumers):
             copy = self._copy(pending)
             if not consumer.accepts >> form & 1:
-                consumer.backlog.count_dropped("format not accepted")
+                self.drop(now, copy, consumer.backlog, "format not accepted")
                 self.record(now, copy, Outcome.PROTOCOL)
             elif consumer.ready:
                 self._deliver(now, copy, consumer)
@@ -284,12 +287,12 @@ class Dispatch(Tracking):
                 consumer.backlog.append(copy)
                 reached += 1
             else:
-                consumer.backlog.count_dropped("full")
+                self.drop(now, copy, consumer.backlog, "queue full")
                 self.record(now, copy, Outcome.OVERLOADED)
-        if not reached:
-            destination.queue.count_dropped("fanout: no consumer")
-            if not destination.consumers:
-                self.record(now, self._copy(pending), Outcome.NO_CONSUMER)
+        if not destination.consumers:
+            copy = self._copy(pending)
+            self.drop(now, copy, destination.queue, "no consumer")
+            self.record(now, copy, Outcome.NO_CONSUMER)
         if flags & Flag.CONFIRM:
             self._confirm(link, pending, reached)
 
@@ -567,15 +570,16 @@ class Dispatch(Tracking):
                 again.append(pending)
             elif pending.link is not None:
                 text, details = explain.consumer_lost(now, pending, reason)
+                self.count_drop(now, pending, "consumer lost")
                 self.finish(now, pending, Outcome.LINK_LOST)
                 self.tell(pending.link, pending.key, Outcome.LINK_LOST, text, details)
             else:
-                pending.destination.queue.count_dropped("consumer lost")
+                self.drop(now, pending, pending.destination.queue, "consumer lost")
                 self.record(now, pending, Outcome.LINK_LOST)
         for pending in list(consumer.backlog):
             consumer.backlog.remove(pending)
             self.disarm(pending)
-            pending.destination.queue.count_dropped("fanout: consumer left")
+            self.drop(now, pending, pending.destination.queue, "consumer left")
             self.record(now, pending, Outcome.NO_CONSUMER)
         waiting: list[Pending] = []
         for pending in reversed(again):

@@ -55,7 +55,7 @@ class Link(Session):
         "accepts", "answering", "calls", "claims", "consumers", "counters", "description", "granted",
         "granted_casts", "handle", "handlers", "heard", "held", "identity", "keeps", "lapsed", "origin", "patterns",
         "permits", "queue_type", "returning", "role", "route", "sent_us", "since", "stalled", "state", "token",
-        "window",
+        "wants_drops", "window",
     )  # fmt: skip
 
     def __init__(self, dirty: list[Session], identity: str, queue_type: str, handle: int, router_id: int) -> None:
@@ -76,6 +76,8 @@ class Link(Session):
         self.answering = False
         #: Whether the process keeps its casts until it is told that it need not.
         self.keeps = False
+        #: Whether the process wants to be told what was dropped of its casts.
+        self.wants_drops = False
         #: The process's monotonic clock (microseconds) as it sent the answers that come now; 0: not known.
         self.sent_us = 0
         #: Whether the process had a session before that this router knows nothing of.
@@ -302,6 +304,7 @@ class LinkTable:
         link.accepts = 1 << 1 | sum({1 << _FORMATS[n] for n in names if isinstance(n, str) and n in _FORMATS})
         link.role = str(body.get("role", ""))[:64]
         link.keeps = body.get("keeps") is True
+        link.wants_drops = body.get("wants_drops") is True
         link.description = {k: str(body.get(k, ""))[:255] for k in ("host", "pid", "program", "library")}
         link.route = route
         self.routes[route] = link

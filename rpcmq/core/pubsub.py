@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import Counter, deque
 
+from rpcmq.core.drops import Drop, Drops
 from rpcmq.core.explain import shortened
 from rpcmq.core.links import Link
 from rpcmq.core.settings import Settings
 from rpcmq.core.trie import PatternTrie, pattern_states
 from rpcmq.errors import ProtocolError
-from rpcmq.wire import Address, Flag, Kind, body_of, control, message, parse, payload_of, size_of
+from rpcmq.wire import Address, Flag, Kind, address_of, body_of, control, message, parse, payload_of, size_of
 
 __all__ = ["PubSub", "Subscriber"]
 
@@ -46,8 +47,9 @@ class Subscriber:
 class PubSub:
     """Subscriptions and events of all exchanges."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, drops: Drops) -> None:
         self._settings = settings
+        self._drops = drops
         self._tries: dict[bytes, PatternTrie[Link]] = {}
         self.published: Counter[str] = Counter()
 
@@ -118,7 +120,7 @@ class PubSub:
         reached = 0
         if trie is not None:
             for subscriber in trie.match(topic):
-                reached += self._offer(subscriber, part)
+                reached += self._offer(now, subscriber, part)
         self.published["events"] += 1
         self.published["copies"] += reached
         if part[7] & Flag.CONFIRM:
@@ -143,12 +145,16 @@ class PubSub:
         if link.answering and link.window is not None:
             self._flow(link, link.window)
 
-    def forget(self, link: Link) -> None:
+    def forget(self, now: float, link: Link) -> None:
         """The link has ended."""
         for exchange, pattern in link.patterns:
             self._remove(link, exchange, pattern)
         link.patterns.clear()
-        link.window = None
+        subscriber, link.window = link.window, None
+        if subscriber is not None:
+            unsent = (part for part in link.outbox if part[5] == Kind.PUBLISH)
+            for topic, count in Counter(_topic_of(part) for part in (*unsent, *subscriber.queue)).items():
+                self._drops.add(now, Drop(topic, "event", "subscriber left"), count, consumer=link.identity)
 
     def _address(self, part: bytes) -> tuple[bytes, bytes]:
         header = parse(part)
@@ -161,10 +167,14 @@ class PubSub:
         if not len(trie):
             del self._tries[exchange]
 
-    def _offer(self, link: Link, part: bytes) -> bool:
+    def _drop(self, now: float, link: Link, part: bytes, reason: str) -> None:
+        link.window.dropped[reason] += 1
+        self._drops.add(now, Drop(_topic_of(part), "event", reason), consumer=link.identity)
+
+    def _offer(self, now: float, link: Link, part: bytes) -> bool:
         subscriber: Subscriber = link.window
         if not link.accepts >> part[10] & 1:
-            subscriber.dropped["format not accepted"] += 1
+            self._drop(now, link, part, "format not accepted")
             return False
         if subscriber.delivered < subscriber.window and link.answering and not subscriber.queue:
             subscriber.delivered += 1
@@ -174,8 +184,9 @@ class PubSub:
         subscriber.queue.append(part)
         subscriber.size_bytes += size_of(part)
         while len(subscriber.queue) > settings.pubsub_max_messages or subscriber.size_bytes > settings.pubsub_max_bytes:
-            subscriber.size_bytes -= size_of(subscriber.queue.popleft())
-            subscriber.dropped["slow subscriber"] += 1
+            oldest = subscriber.queue.popleft()
+            subscriber.size_bytes -= size_of(oldest)
+            self._drop(now, link, oldest, "slow subscriber")
             subscriber.lost += 1
         return True
 
@@ -188,3 +199,7 @@ class PubSub:
             subscriber.size_bytes -= size_of(part)
             subscriber.delivered += 1
             link.send(part)
+
+
+def _topic_of(part: bytes) -> str:
+    return Address.decode(address_of(part)).topic

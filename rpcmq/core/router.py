@@ -18,6 +18,7 @@ from rpcmq.core.actions import Action, Answer, Disconnect, Left, Note
 from rpcmq.core.directory import Directory
 from rpcmq.core.dispatch import Dispatch
 from rpcmq.core.dispatch_log import DispatchLog, Sink
+from rpcmq.core.drops import drop_text
 from rpcmq.core.explain import shortened
 from rpcmq.core.faults import Faults
 from rpcmq.core.guard import Guard
@@ -98,7 +99,7 @@ class Router:
         if sink is not None:
             self.log = self.dispatch.log = DispatchLog(settings, sink, self.links, now, self._progress)
             self.links.stamps = True
-        self.pubsub = PubSub(settings)
+        self.pubsub = PubSub(settings, self.dispatch.drops)
         self.actions: list[Action] = []
         #: Messages not used because their sender broke the protocol, by reason.
         self.refused: Counter[str] = Counter()
@@ -223,6 +224,7 @@ class Router:
         # First of all who is silent: nothing of what follows is for them.
         self._guarded(now, self._tick_links)
         self._guarded(now, self._release_held)
+        self._guarded(now, self._log_drops)
         if self.log is not None:
             self._guarded(now, self.log.tick)
 
@@ -245,6 +247,11 @@ class Router:
                 self._handle(now, link, held, self._handlers)
         finally:
             self.dispatch.let_gone()
+
+    def _log_drops(self, now: float) -> None:
+        for drop, count in self.dispatch.drops.due(now):
+            fields = {**drop._asdict(), "count": count} if drop is not None else {"count": count}
+            self.actions.append(Note("dropped", drop_text(drop, count), "", fields))
 
     def next_deadline(self) -> float:
         """When :meth:`tick` is to be called."""
@@ -321,7 +328,7 @@ class Router:
         for consumer in list(link.consumers.values()):
             self._guarded(now, self._consumer_gone, consumer, reason)
         self._guarded(now, self.dispatch.caller_gone, link)
-        self.pubsub.forget(link)
+        self._guarded(now, self.pubsub.forget, link)
         if self.log is not None:
             self.log.caller_gone(link)
         self.actions.append(Note("link ended", f"{link.identity} ({link.queue_type}): {reason}", link.identity))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rpcmq.core.links import Link
@@ -46,6 +47,7 @@ def _summary(router: Router, now: float) -> dict[str, Any]:
         "topics": len(router.directory),
         "calls_in_flight": dispatch.calls_in_flight,
         "stuck": count_stuck(router.directory, now),
+        "dropped": dispatch.drops.totals,
         "published": dict(router.pubsub.published),
         "refused": dict(router.refused),
         "counters": dict(dispatch.counters + router.links.counters),
@@ -72,6 +74,27 @@ def _keys(router: Router, now: float) -> dict[str, Any]:
 
 def _stuck(router: Router, now: float) -> dict[str, Any]:
     return _rows("stuck", stuck_rows(router.directory, router.links, now))
+
+
+def _dropped(router: Router, now: float) -> dict[str, Any]:
+    drops = router.dispatch.drops
+    rows = _rows("dropped", drops.rows(now))
+    rows["truncated"] += drops.rows_forgotten
+    return rows | {"totals": drops.totals}
+
+
+def _stats(router: Router, now: float) -> dict[str, Any]:
+    """Totals since the start: none of them ever goes back, whatever becomes of the topics they are from."""
+    totals = router.directory.totals()
+    return {
+        "uptime_seconds": round(now - router.started, 3),
+        **totals,
+        "outcomes": _named(totals["outcomes"]),
+        "dropped": router.dispatch.drops.totals,
+        "published": dict(router.pubsub.published),
+        "refused": dict(router.refused),
+        "counters": dict(router.dispatch.counters + router.links.counters),
+    }
 
 
 def _rows(name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -173,7 +196,7 @@ def _methods(router: Router, now: float) -> dict[str, Any]:
     rows = []
     for statistics in router.directory.statistics:
         histogram = statistics.latency
-        outcomes = {_OUTCOMES.get(k, f"outcome {k}"): v for k, v in statistics.outcomes.items()}
+        outcomes = _named(statistics.outcomes)
         rows.append(
             {
                 "topic": statistics.name,
@@ -192,6 +215,10 @@ def _methods(router: Router, now: float) -> dict[str, Any]:
     return _rows("methods", rows)
 
 
+def _named(outcomes: Mapping[int, int]) -> dict[str, int]:
+    return {_OUTCOMES.get(number, f"outcome {number}"): count for number, count in outcomes.items()}
+
+
 def _everything(router: Router, now: float) -> dict[str, Any]:
     return _summary(router, now) | _processes(router, now) | _topics(router, now)
 
@@ -203,6 +230,8 @@ VIEWS = {
     "topics": _topics,
     "calls": _calls,
     "methods": _methods,
+    "dropped": _dropped,
+    "stats": _stats,
     "keys": _keys,
     "stuck": _stuck,
 }

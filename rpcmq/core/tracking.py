@@ -8,11 +8,12 @@ from typing import Any
 
 from rpcmq.core import explain
 from rpcmq.core.dispatch_log import DispatchLog
+from rpcmq.core.drops import Drop, DropNotices, Drops
 from rpcmq.core.faults import reraise
 from rpcmq.core.links import Link, LinkTable
 from rpcmq.core.receipts import Receipts
 from rpcmq.core.settings import Settings
-from rpcmq.core.topics import Pending
+from rpcmq.core.topics import Pending, Queue
 from rpcmq.core.wheel import DeadlineWheel
 from rpcmq.errors import Outcome
 from rpcmq.wire import NO_TTL, Flag, Kind, control, message
@@ -20,6 +21,12 @@ from rpcmq.wire import NO_TTL, Flag, Kind, control, message
 __all__ = ["Tracking"]
 
 _OK = int(Outcome.OK)
+#: Why a message is dropped that is refused with this outcome.
+_REFUSED = {
+    Outcome.OVERLOADED: "queue full",
+    Outcome.NO_CONSUMER: "no consumer",
+    Outcome.PROTOCOL: "format not accepted",
+}
 #: Calls that came within so long have come together (seconds).
 _TOGETHER = 0.0005
 
@@ -37,6 +44,8 @@ class Tracking:
         self.receipts = Receipts(links)
         #: Called in the handler of an exception that must cost one message only.
         self.on_fault: Callable[[float], None] = reraise
+        self.drops = Drops()
+        self._notices = DropNotices()
         #: Gets each message that has ended; None: off.
         self.log: DispatchLog | None = None
         # Calls that came together and may take equally long share a slot of the wheel. It is kept here
@@ -84,8 +93,11 @@ class Tracking:
     def next_deadline(self) -> float | None:
         """When :meth:`tick` wants to be called."""
         self._slot_until = -1.0
-        due = [d for d in (self.wheel.next_deadline(), self.receipts.next_deadline()) if d is not None]
-        return min(due, default=None)
+        due = (
+            self.wheel.next_deadline(), self.receipts.next_deadline(), self.drops.next_deadline(),
+            self._notices.next_deadline(),
+        )  # fmt: skip
+        return min((d for d in due if d is not None), default=None)
 
     def tick(self, now: float) -> None:
         """End what has expired."""
@@ -101,9 +113,13 @@ class Tracking:
             except Exception:
                 # The others that are due are not in the wheel any more.
                 self.on_fault(now)
+        for origin, rows in self._notices.due(now).items():
+            self._tell_drops(origin, rows)
 
     def _time_out(self, now: float, pending: Pending, link: Link) -> None:
         text, details = explain.timed_out(now, pending)
+        if pending.consumer is None:
+            self.count_drop(now, pending, "expired")
         self.finish(now, pending, Outcome.TIMEOUT)
         self.withdraw(pending)
         self.tell(link, pending.key, Outcome.TIMEOUT, text, details)
@@ -117,8 +133,44 @@ class Tracking:
             self.arm_cast(now, pending)  # its consumers are busy, not away
             return
         queue.remove(pending)
-        queue.count_dropped("expired" if own_limit else "too old")
+        self.drop(now, pending, queue, "expired" if own_limit else "aged out")
         self.record(now, pending, Outcome.TIMEOUT if own_limit else Outcome.NO_CONSUMER)
+
+    # --- drops -------------------------------------------------------------------------------
+
+    def drop(self, now: float, pending: Pending, queue: Queue, reason: str) -> None:
+        """``pending``, a cast, is dropped from ``queue``: count it, and have its sender told."""
+        queue.count_dropped(reason)
+        self.count_drop(now, pending, reason, told=False)
+
+    def count_drop(self, now: float, pending: Pending, reason: str, told: bool = True) -> None:
+        """Count ``pending`` among what was dropped.
+
+        Args:
+            told: whether its sender is told with an ERROR of its own, as all callers are.
+        """
+        verb = "call" if pending.link is not None else "fanout" if pending.flags & Flag.FANOUT else "cast"
+        destination = pending.destination
+        drop = Drop(destination.name, verb, reason)
+        sender = self._links.by_origin(pending.key[:12])
+        # A fanout is for those who listen at that moment; that there is nobody is no fault.
+        loud = not told and reason != "no consumer"
+        self.drops.add(
+            now,
+            drop,
+            method=destination.method,
+            sender=sender.identity if sender is not None else "",
+            consumer=pending.consumer.link.identity if pending.consumer is not None else "",
+            log=loud,
+        )
+        if loud:
+            self._notices.add(now, pending.key[:12], drop)
+
+    def _tell_drops(self, origin: bytes, rows: dict[Drop, int]) -> None:
+        link = self._links.by_origin(origin)
+        if link is not None and link.wants_drops:
+            told = [[drop.topic, drop.verb, drop.reason, count] for drop, count in rows.items()]
+            link.send(control(Kind.DROPPED, {"dropped": told}))
 
     # --- ends --------------------------------------------------------------------------------
 
@@ -158,6 +210,11 @@ class Tracking:
         self, now: float, pending: Pending, caster: Link | None, outcome: Outcome, why: explain.Explanation
     ) -> bool:
         text, details = why
+        waits = caster is not None and outcome is Outcome.OVERLOADED and not pending.flags & Flag.CONFIRM
+        told = pending.link is not None or caster is not None
+        # In another format it may still be taken.
+        if not (waits or (told and outcome is Outcome.PROTOCOL)):
+            self.count_drop(now, pending, _REFUSED[outcome], told)
         if pending.link is not None:
             self.finish(now, pending, outcome)
             self.tell(pending.link, pending.key, outcome, text, details)
@@ -166,7 +223,7 @@ class Tracking:
         pending.kept = pending.kept and caster is None
         self.record(now, pending, outcome)
         if caster is not None:
-            if outcome is Outcome.OVERLOADED and not pending.flags & Flag.CONFIRM:
+            if waits:
                 # The order of this sender's casts to the queue is kept: later ones are refused too,
                 # until it starts again with this one.
                 caster.stalled[pending.destination.queue] = int.from_bytes(pending.key[12:])

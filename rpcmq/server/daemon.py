@@ -29,6 +29,7 @@ from rpcmq.server.embedded import EmbeddedRouter
 from rpcmq.server.leftovers import leftovers, under_way
 from rpcmq.server.limits import raise_open_files, tune_gc
 from rpcmq.server.log import NoteLog, log_event, log_hub_errors, start_logging
+from rpcmq.server.metrics import metrics_text
 from rpcmq.server.monitor import Monitor, Page
 from rpcmq.server.sd_notify import Notifier
 from rpcmq.server.sidecar import Sidecar, command_for
@@ -233,7 +234,11 @@ class Daemon:
         for view in VIEWS:
             if view not in ("overview", "summary"):
                 pages[f"/{view}"] = partial(self._view, view)
+        pages["/metrics"] = self._metrics
         return pages
+
+    def _metrics(self) -> tuple[int, Any]:
+        return 200, metrics_text(overview(self._router.engine, monotonic(), "stats"), self._variables()[1])
 
     def _view(self, name: str) -> tuple[int, Any]:
         return 200, overview(self._router.engine, monotonic(), name)

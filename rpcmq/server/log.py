@@ -25,7 +25,7 @@ _IDENTITIES = 1000
 _OTHERS = "(others)"
 
 _MINUTE = 60.0
-_LEVELS = dict.fromkeys(("offence", "denied", "key file", "link unresponsive"), logging.WARNING)
+_LEVELS = dict.fromkeys(("offence", "denied", "dropped", "key file", "link unresponsive"), logging.WARNING)
 _LEVELS["internal error"] = logging.ERROR
 #: What a peer can do without end.
 _LIMITED = ("offence", "denied", "internal error")
@@ -112,7 +112,8 @@ class NoteLog:
             if self._seen[identity] > self._most:
                 return
         level = _LEVELS.get(note.event, logging.INFO)
-        log_event(self._log, level, note.event, note.text, identity=note.identity)
+        about = {"identity": note.identity} if note.identity else {}
+        log_event(self._log, level, note.event, note.text, **about, **note.fields)
 
     def sweep(self) -> None:
         """Report what was only counted. To be called about once a second."""

@@ -1,4 +1,4 @@
-"""The router's state over HTTP: JSON, read-only."""
+"""The router's state over HTTP: JSON, and text for Prometheus; read-only."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ __all__ = ["Monitor"]
 #: Requests served at once, and how long a client may take to send one or take the answer (seconds).
 _CONNECTIONS = 64
 _IDLE_SECONDS = 10.0
+_PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 _STATUS = {200: "200 OK", 404: "404 Not Found", 405: "405 Method Not Allowed", 503: "503 Service Unavailable"}
 
-#: What a page gives: a status, and a value for JSON.
+#: What a page gives: a status, and a value for JSON, or text in the format of Prometheus.
 Page = Callable[[], tuple[int, Any]]
 
 
@@ -85,7 +86,8 @@ class Monitor:
 
     def _answer(self, environ: Mapping[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         path, method = str(environ["PATH_INFO"]), str(environ["REQUEST_METHOD"])
-        headers = [("Content-Type", "application/json"), ("Cache-Control", "no-store")]
+        headers = [("Cache-Control", "no-store")]
+        value: Any
         page = self._pages.get(path)
         if method not in ("GET", "HEAD"):
             headers.append(("Allow", "GET, HEAD"))
@@ -94,7 +96,8 @@ class Monitor:
             status, value = 404, {"error": f"no page {path[:200]}", **self._index()[1]}
         else:
             status, value = page()
-        body = json.dumps(value).encode() + b"\n"
+        body = value.encode() if isinstance(value, str) else json.dumps(value).encode() + b"\n"
+        headers.append(("Content-Type", _PROMETHEUS if isinstance(value, str) else "application/json"))
         headers.append(("Content-Length", str(len(body))))
         start_response(_STATUS[status], headers)
         return [] if method == "HEAD" else [body]

@@ -11,8 +11,8 @@ from rpcmq.core.wheel import DeadlineWheel
 
 __all__ = ["check_router", "left_behind"]
 
-#: Tables of fixed content.
-_FIXED = {"_handlers", "handlers"}
+#: Tables of fixed content, and the one that is there to outlive what it is about.
+_FIXED = {"_handlers", "handlers", "drops", "_drops"}
 
 
 def check_router(router: Router) -> None:

@@ -10,7 +10,7 @@ import pytest
 from rpcmq.core.links import LinkState
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Message, Network
-from rpcmq.wire import VERSION, Flag, Kind, control, message
+from rpcmq.wire import VERSION, Address, Flag, Kind, control, message
 from tests.core.tables import left_behind
 
 
@@ -512,7 +512,7 @@ def test_a_link_with_too_many_bytes_to_send_is_ended(make_net):
     link = net.link(sub)
     sub.lose()
     for _ in range(70):
-        link.send(message(Kind.PUBLISH, b"x" * 100))
+        link.send(message(Kind.PUBLISH, b"x" * 100, address=Address("a").encode()))
     net.advance(2)
     assert net.router.links.by_identity("sub", "pubsub") is None
     assert any("bytes wait to be sent; 1000 may" in note.text for note in net.notes)

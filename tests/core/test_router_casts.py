@@ -209,7 +209,7 @@ def test_a_mailbox_is_bounded_in_age_and_says_what_it_dropped(make_net):
     api.cast("compute", payload=b"young")
     net.advance(41)
     assert queued(api, "compute") == 1
-    assert dropped(api, "compute") == {"too old": 1}
+    assert dropped(api, "compute") == {"aged out": 1}
     node = net.process("node")
     node.register("compute", credit=2)
     assert payloads(node.got(Kind.CAST)) == [b"young"]
@@ -233,7 +233,7 @@ def test_an_unclaimed_topic_keeps_casts_for_a_shorter_time(make_net):
     net.advance(9)
     assert queued(api, "compute") == 1
     net.advance(2)
-    assert queued(api, "compute") == 0 and dropped(api, "compute") == {"too old": 1}
+    assert queued(api, "compute") == 0 and dropped(api, "compute") == {"aged out": 1}
     node.register("compute")
     assert node.got(Kind.CAST) == []
 
@@ -431,7 +431,7 @@ def test_a_fanout_copy_keeps_its_place_among_the_senders_casts(api: Process, nod
 
 def test_a_fanout_without_consumers_is_counted(api: Process):
     api.cast("compute", flags=Flag.FANOUT)
-    assert dropped(api, "compute") == {"fanout: no consumer": 1}
+    assert dropped(api, "compute") == {"no consumer": 1}
 
 
 def test_a_mandatory_fanout_without_consumers_is_refused(api: Process):
@@ -447,7 +447,7 @@ def test_a_slow_consumers_fanout_backlog_is_bounded_and_its_own(make_net):
     for i in range(5):
         api.cast("compute", payload=b"%d" % i, flags=Flag.FANOUT)
     assert len(fast.got(Kind.CAST)) == 5
-    assert dropped(api, "compute") == {"full": 2}
+    assert dropped(api, "compute") == {"queue full": 2}
     seen = []
     while casts := slow.got(Kind.CAST):
         seen += payloads(casts)
@@ -470,7 +470,7 @@ def test_the_fanout_backlog_of_a_dead_consumer_is_counted_as_dropped(net: Networ
         api.cast("compute", flags=Flag.FANOUT)
     node.die()
     net.advance(1)
-    assert dropped(api, "compute") == {"consumer lost": 1, "fanout: consumer left": 2}
+    assert dropped(api, "compute") == {"consumer lost": 1, "consumer left": 2}
 
 
 def test_the_fanout_backlog_of_a_stopping_consumer_is_counted_as_dropped(net: Network, api: Process, node: Process):
@@ -481,7 +481,7 @@ def test_the_fanout_backlog_of_a_stopping_consumer_is_counted_as_dropped(net: Ne
     node.unregister(tag)
     node.settle(running)
     assert node.got(Kind.CAST) == []
-    assert dropped(api, "compute") == {"fanout: consumer left": 2}
+    assert dropped(api, "compute") == {"consumer left": 2}
 
 
 def test_what_a_stopping_consumer_leaves_behind_does_not_stay(make_net):

@@ -1,0 +1,76 @@
+"""When to log what can happen any number of times: one line for each key and minute, with how often it happened."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+__all__ = ["LogLimit"]
+
+K = TypeVar("K", bound=Hashable)
+
+#: A key's first line comes so long after its first occurrence (seconds): what happens together is one line.
+_GATHER = 1.0
+#: Its next line tells what has happened in so many seconds.
+_PERIOD = 60.0
+#: Keys that have a line of their own in a period; the others share one at its end.
+_KEYS = 50
+
+
+class LogLimit(Generic[K]):
+    """Counts occurrences by key and says when a line is due.
+
+    The first line of a key is due a second after its first occurrence; while there are more, one follows a minute. In
+    a minute 50 keys have lines of their own.
+    """
+
+    def __init__(self) -> None:
+        #: Occurrences that no line has told.
+        self._untold: dict[K, int] = {}
+        self._others = 0
+        #: Keys with a line of their own in this period, and those of them whose first line is still to come.
+        self._own: set[K] = set()
+        self._fresh: list[K] = []
+        self._first_at: float | None = None
+        self._period_ends: float | None = None
+
+    def add(self, now: float, key: K, count: int = 1) -> None:
+        """``key`` has occurred ``count`` times more."""
+        if self._period_ends is None:
+            self._period_ends = now + _PERIOD
+        if key not in self._own:
+            if len(self._own) >= _KEYS:
+                self._others += count
+                return
+            self._own.add(key)
+            self._fresh.append(key)
+            if self._first_at is None:
+                self._first_at = now + _GATHER
+        self._untold[key] = self._untold.get(key, 0) + count
+
+    def next_deadline(self) -> float | None:
+        """When :meth:`due` wants to be asked; None: there is nothing to tell."""
+        return self._period_ends if self._first_at is None else self._first_at
+
+    def due(self, now: float) -> list[tuple[K | None, int]]:
+        """The keys that a line is due for, and how many occurrences it tells; None stands for all other keys."""
+        if self._period_ends is not None and now >= self._period_ends:
+            return self._end_period(now)
+        if self._first_at is None or now < self._first_at:
+            return []
+        self._first_at = None
+        fresh, self._fresh = self._fresh, []
+        return [(key, self._untold.pop(key)) for key in fresh]
+
+    def _end_period(self, now: float) -> list[tuple[K | None, int]]:
+        lines: list[tuple[K | None, int]] = list(self._untold.items())
+        if self._others:
+            lines.append((None, self._others))
+        # Those that go on have their next line at the end of the next period.
+        self._own = set(self._untold)
+        self._untold = {}
+        self._others = 0
+        self._fresh.clear()
+        self._first_at = None
+        self._period_ends = now + _PERIOD if lines else None
+        return lines

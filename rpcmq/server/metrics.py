@@ -1,0 +1,58 @@
+"""The router's totals and gauges in the text format of Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+__all__ = ["metrics_text"]
+
+_Labels = Mapping[str, str]
+
+
+def metrics_text(stats: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
+    """What is scraped.
+
+    Args:
+        stats: the view ``stats``: totals that never go back while the router runs.
+        summary: the view ``summary`` with ``process``, as ``/varz`` has it: the gauges.
+    """
+    process = summary["process"]
+    dropped = [
+        ({"verb": verb, "reason": reason}, count)
+        for verb, reasons in stats["dropped"].items()
+        for reason, count in reasons.items()
+    ]
+    published = stats["published"]
+    lines = [
+        *_metric("calls_total", "counter", "Calls that came in.", [({}, stats["calls"])]),
+        *_metric("casts_total", "counter", "Casts and fanouts that came in.", [({}, stats["casts"])]),
+        *_metric("ended_total", "counter", "Messages that have ended.", _labelled("outcome", stats["outcomes"])),
+        *_metric("dropped_total", "counter", "Messages that no consumer has completed.", dropped),
+        *_metric("events_total", "counter", "Events that were published.", [({}, published.get("events", 0))]),
+        *_metric("event_copies_total", "counter", "Copies for subscribers.", [({}, published.get("copies", 0))]),
+        *_metric("refused_total", "counter", "Messages and links refused.", _labelled("reason", stats["refused"])),
+        *_metric("notable_total", "counter", "Other things counted.", _labelled("what", stats["counters"])),
+        *_metric("uptime_seconds", "gauge", "Since the start.", [({}, stats["uptime_seconds"])]),
+        *_metric("cpu_seconds_total", "counter", "Of the process.", [({}, process["cpu_seconds"])]),
+        *_metric("max_rss_bytes", "gauge", "Most memory it ever had.", [({}, process["max_rss_bytes"])]),
+    ]
+    for name in ("links", "topics", "calls_in_flight", "stuck"):
+        lines += _metric(name, "gauge", f"{name.replace('_', ' ').capitalize()}, now.", [({}, summary[name])])
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _labelled(label: str, counts: Mapping[str, int]) -> list[tuple[_Labels, float]]:
+    return [({label: name}, count) for name, count in counts.items()]
+
+
+def _metric(name: str, kind: str, help: str, samples: Iterable[tuple[_Labels, float]]) -> list[str]:
+    lines = [f"# HELP rpcmq_{name} {help}", f"# TYPE rpcmq_{name} {kind}"]
+    for labels, value in samples:
+        shown = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+        lines.append(f"rpcmq_{name}{{{shown}}} {value}" if shown else f"rpcmq_{name} {value}")
+    return lines
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
