@@ -65,6 +65,61 @@ def test_a_direct_send_reaches_who_waits_for_the_id(sender, receiver, topic):
     assert receiver.run("conn.consume(limit=1); seen") == [{"result": 7}]
 
 
+def test_what_was_sent_to_an_id_ends_with_its_consumer(sender, receiver, topic):
+    receiver.run("conn.declare_direct_consumer(topic, seen.append)", topic=topic)
+    sender.run("[conn.direct_send(topic, {'result': n}) for n in range(3)]", topic=topic)
+    receiver.run("conn.consume(limit=1); conn.close(); conn = impl_kombu.Connection(*conf)")
+    receiver.run("conn.declare_direct_consumer(topic, seen.append)", topic=topic)
+    sender.run("conn.direct_send(topic, {'result': 'new'})", topic=topic)
+    assert receiver.run("conn.consume(limit=1); seen") == [{"result": 0}, {"result": "new"}]
+    with pytest.raises(Raised, match="no message"):
+        receiver.run("list(conn.iterconsume(limit=1, timeout=0.2))")
+
+
+def test_what_is_sent_to_an_id_that_nobody_waits_for_is_dropped(sender, receiver, topic):
+    sender.run("conn.direct_send(topic, {'result': 'nobody waits'})", topic=topic)
+    receiver.run("conn.declare_direct_consumer(topic, seen.append)", topic=topic)
+    sender.run("conn.direct_send(topic, {'result': 1})", topic=topic)
+    assert receiver.run("conn.consume(limit=1); seen") == [{"result": 1}]
+
+
+@pytest.mark.parametrize("kind", ["direct", "fanout"])
+def test_what_waits_for_one_consumer_only_waits_in_order_and_is_consumed_within_limits(sender, receiver, topic, kind):
+    receiver.run(f"conn.declare_{kind}_consumer(topic, seen.append)", topic=topic)
+    sender.run(f"[conn.{kind}_send(topic, {{'n': n}}) for n in range(7)]", topic=topic)
+    counts = []
+    for limit in (1, 2, 1, 3):
+        receiver.run("list(conn.iterconsume(limit=limit, timeout=10))", limit=limit)
+        counts.append(receiver.run("[each['n'] for each in seen]"))
+    assert counts == [[0], [0, 1, 2], [0, 1, 2, 3], [0, 1, 2, 3, 4, 5, 6]]
+
+
+def test_what_waits_for_one_consumer_only_is_dropped_when_that_is_closed(sender, receiver, topic):
+    receiver.run(
+        """
+        from compat.nova import transport
+        invoke, running = transport.Incoming._invoke, []
+
+        def counted(self, task, body):
+            running.append(task)
+            try:
+                return invoke(self, task, body)
+            finally:
+                running.remove(task)
+
+        transport.Incoming._invoke = counted
+        conn.declare_direct_consumer(topic, seen.append)
+        """,
+        topic=topic,
+    )
+    sender.run("[conn.direct_send(topic, {'n': n}) for n in range(4)]", topic=topic)
+    receiver.run("conn.consume(limit=1)")
+    receiver.until("len(running)", 3)
+    receiver.run("conn.close()")
+    receiver.until("len(running)", 0)
+    assert receiver.run("transport.Incoming._invoke = invoke; seen") == [{"n": 0}]
+
+
 def test_notify_send_needs_no_consumer_before(sender, receiver, topic):
     sender.run("conn.notify_send(topic, {'event_type': 'early'})", topic=topic)
     receiver.run("conn.declare_topic_consumer(topic, seen.append); conn.consume(limit=1)", topic=topic)

@@ -417,14 +417,18 @@ def send(
     client = transport.client(conf, server_params)
     with _nova_errors(conf, topic, message.get("method")):
         if fanout:
-            client.fanout_cast(ctx, fanout_address(conf, topic), message)
+            client.fanout_cast(ctx, fanout_address(conf, topic, where), message)
         else:
             client.cast(ctx, _address(topic, exchange(conf, where)), message, ttl=ttl or None)
 
 
-def fanout_address(conf: Any, topic: str) -> Address:
-    """Where those listen who were made with ``fanout=True``: apart from the topic's own consumers."""
-    return Address(f"{topic}_fanout", "", exchange(conf))
+def fanout_address(conf: Any, topic: str, where: str | None = None) -> Address:
+    """Where those listen who were made with ``fanout=True``: apart from the topic's own consumers.
+
+    Args:
+        where: the exchange; None is that of topics.
+    """
+    return Address(f"{topic}_fanout", "", exchange(conf, where))
 
 
 @optional_conf(topic_at=1)

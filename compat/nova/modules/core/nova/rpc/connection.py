@@ -48,6 +48,8 @@ class _Source:
         self.fanout = fanout
         #: Its messages run in green threads of their own even if somebody iterates over them.
         self.threaded = False
+        #: The consumer is no more: what still waits for it is dropped.
+        self.ended = False
         self.incoming: transport.Incoming | None = None
 
 
@@ -149,8 +151,9 @@ class Connection(common.Connection):
         self._add(Address(topic, "", amqp.exchange(self.conf, exchange_name)), callback, group)
 
     def declare_direct_consumer(self, topic: str, callback: Callable[[Any], Any]) -> None:
-        """Have ``callback`` get what is sent to the message id ``topic`` directly."""
-        self._add(Address(topic, "", _DIRECT), callback)
+        """Have ``callback`` get what is sent to the message id ``topic`` directly, from now until it is closed."""
+        # Such a queue is its consumer's own and ends with it, as one for what is fanned out does.
+        self._add(amqp.fanout_address(self.conf, topic, _DIRECT), callback, fanout=True)
 
     def declare_fanout_consumer(self, topic: str, callback: Callable[[Any], Any]) -> None:
         """Have ``callback`` get each message that is fanned out to ``topic``."""
@@ -223,6 +226,8 @@ class Connection(common.Connection):
         def handle(message: Any) -> None:
             if not self._consuming.is_set():
                 self._consuming.wait()
+            if source.ended:
+                return
             if self._in_thread:
                 _process(source.callback, message)
                 return
@@ -243,6 +248,8 @@ class Connection(common.Connection):
         """
         self._in_thread = True
         self._consuming.set()
+        for _, _, left_to_them in self._take_handed():
+            left_to_them.set(True)
         for source in self._sources:
             self._start(source, self._pool_size)
         if self.thread is None:
@@ -285,9 +292,22 @@ class Connection(common.Connection):
                 yield
         finally:
             self._leave()
-            while not self._handed.empty():
-                self._run(self._handed.get())
+            self._run_handed()
             self._stop()
+            self._run_handed()
+
+    def _take_handed(self) -> list[_Handed]:
+        return [self._handed.get() for _ in range(self._handed.qsize())]
+
+    def _run_handed(self) -> None:
+        """Run what was handed to us, but what is fanned out: that waits for whoever consumes next."""
+        handed = self._take_handed()
+        for each in handed:
+            if each[0].fanout:
+                self._handed.put(each)
+        for each in handed:
+            if not each[0].fanout:
+                self._run(each)
 
     def _next(self, timeout: float | None) -> _Handed | None:
         deadline = gevent.Timeout.start_new(timeout)
@@ -338,9 +358,16 @@ class Connection(common.Connection):
         self._stop()
 
     def reset(self) -> None:
-        """Forget the consumers."""
+        """Forget the consumers, and drop what waits here for them alone."""
         self._stop(everything=True)
+        for source in self._sources:
+            source.ended = source.fanout
         self._sources.clear()
+        for source, _, left_to_them in self._take_handed():
+            left_to_them.set(not source.fanout)
+        # Whoever waits for us to consume sees that the consumer has ended.
+        self._consuming.set()
+        self._consuming.clear()
 
     def close(self) -> None:
         """Stop consuming; handlers that run finish by themselves."""
@@ -364,10 +391,13 @@ class Connection(common.Connection):
         self._send(topic, msg)
 
     def direct_send(self, msg_id: str, msg: Any) -> None:
-        """Send to who waits for the message id: the caller of a call that runs here, or a direct consumer."""
+        """Send to whoever waits for the message id: the caller of a call that runs here, or a direct consumer.
+
+        Where nobody does, it is dropped.
+        """
         answers = transport.answers.get(msg_id)
         if answers is None:
-            self._send(msg_id, msg, where=_DIRECT)
+            self._send(msg_id, msg, fanout=True, where=_DIRECT)
         elif msg.get("failure"):
             answers.fail(common.exception_from(self.conf, msg["failure"]))
         elif msg.get("ending"):
