@@ -3,7 +3,8 @@
 Invariants (``Dispatch.check``):
 
 * A call is in its link's ``calls`` until it has ended for the caller, which happens exactly once.
-* A pending message is in exactly one place: a queue, or a consumer's ``in_flight``.
+* A pending message is in exactly one place: a queue, or a consumer's ``in_flight``; each has a key at most once. A
+  message that repeats a key is refused, and never takes the place of the one that has it: credit counts each.
 * If a consumer is ready, nothing waits that it could take.
 
 ``accept`` and ``reply`` are the router's hot path: what they do for each message is written out in
@@ -66,6 +67,8 @@ class Dispatch(Tracking):
         self._recent_until = now + settings.mailbox_max_seconds
         #: Whether the sender's key has the right to send it there; it is told if not.
         self.allows: Callable[[Link, bytes, Destination | None], bool] = lambda link, part, destination: True
+        #: Called with (now, link, message, error) where a message is refused after it was taken in.
+        self.on_offence: Callable[[float, Link, bytes, ProtocolError], None] = lambda now, link, part, error: None
         #: The last that a message got, and so how many there were. Each number ends in one record of the log.
         self.last_number = 0
 
@@ -131,7 +134,8 @@ class Dispatch(Tracking):
         destination.statistics.calls += 1
         consumer = destination.pick()
         if consumer is not None and consumer.accepts >> form & 1:
-            self._deliver(now, pending, consumer)
+            if not self._deliver(now, pending, consumer):
+                return
         elif not self._route(now, pending):
             return
         if groups:
@@ -153,14 +157,7 @@ class Dispatch(Tracking):
             # What may be said of its queue is said of that in which it waits.
             self._lead(pending)
         if flags & Flag.RESENT and self._was_had(pending.key, pending.destination.topic):
-            self.counters["duplicate casts dropped"] += 1
-            # If others wait behind it, it has had its turn.
-            self._unstall(link, pending)
-            self._confirm(link, pending)
-            if link.keeps:
-                self.receipts.note(now, pending)
-            if groups and not flags & Flag.FANOUT and not self.draining:
-                self._copy_to_groups(now, pending, groups.values())
+            self._had_before(now, link, pending, groups)
             return
         if self.draining:
             self._not_taken(link, pending.key)
@@ -175,7 +172,8 @@ class Dispatch(Tracking):
         destination = pending.destination
         consumer = destination.pick()
         if consumer is not None and consumer.accepts >> pending.message[10] & 1:
-            self._deliver(now, pending, consumer)
+            if not self._deliver(now, pending, consumer, link):
+                return
         elif not self._route(now, pending, link):
             return
         destination.statistics.casts += 1
@@ -183,6 +181,17 @@ class Dispatch(Tracking):
             self._copy_to_groups(now, pending, groups.values())
         if flags & Flag.CONFIRM:
             self._confirm(link, pending)
+
+    def _had_before(self, now: float, link: Link, pending: Pending, groups: dict[str, Topic]) -> None:
+        """A consumer had the cast from the router's previous life: confirm it, and do not deliver it."""
+        self.counters["duplicate casts dropped"] += 1
+        # If others wait behind it, it has had its turn.
+        self._unstall(link, pending)
+        self._confirm(link, pending)
+        if link.keeps:
+            self.receipts.note(now, pending)
+        if groups and not pending.flags & Flag.FANOUT and not self.draining:
+            self._copy_to_groups(now, pending, groups.values())
 
     def _copy(self, pending: Pending) -> Pending:
         """``pending`` as a message in its own right."""
@@ -199,14 +208,16 @@ class Dispatch(Tracking):
             for consumer in consumers:
                 accepts &= consumer.accepts
                 if consumer.ready and consumer.accepts >> form & 1:
-                    self._deliver(now, pending, consumer)
-                    return True
+                    return self._deliver(now, pending, consumer, caster)
             text = f"{destination.name!r} has no free consumer that accepts payload format {form}"
             return self._refuse(now, pending, caster, Outcome.PROTOCOL, (text, {"accepts": accepts}))
         if pending.flags & Flag.MANDATORY and not any(c.link.route is not None for c in consumers):
             return self._refuse(now, pending, caster, Outcome.NO_CONSUMER, explain.no_consumer(now, destination))
         settings = self._settings
         queue = destination.queue
+        first = queue.get(pending.key)
+        if first is not None:
+            return self._repeated(now, pending, first, caster)
         # What was held after a restart was acknowledged to its sender: it is not refused any more.
         has_room = queue.has_room(pending.size, settings.queue_max_messages, settings.queue_max_bytes)
         if not has_room and not self._releasing:
@@ -234,14 +245,15 @@ class Dispatch(Tracking):
         for group in groups:
             if group is pending.destination.topic:
                 continue
-            if pending.flags & Flag.RESENT and self._was_had(pending.key, group):
+            to = self._directory.in_group(group, pending.destination.method)
+            consumer = to.pick()
+            is_there = pending.key in to.queue or (consumer is not None and pending.key in consumer.in_flight)
+            if is_there or (pending.flags & Flag.RESENT and self._was_had(pending.key, group)):
                 self.counters["duplicate casts dropped"] += 1
                 continue
             copy = self._copy(pending)
-            copy.message, copy.link = part, None
-            copy.destination = to = self._directory.in_group(group, pending.destination.method)
+            copy.message, copy.link, copy.destination = part, None, to
             to.statistics.casts += 1
-            consumer = to.pick()
             if consumer is not None and consumer.accepts >> part[10] & 1:
                 self._deliver(now, copy, consumer)
             else:
@@ -273,8 +285,11 @@ class Dispatch(Tracking):
             refused = explain.no_consumer(now, destination)
             self._refuse(now, self._copy(pending), link, Outcome.NO_CONSUMER, refused)
             return
-        reached = 0
+        reached = repeated = 0
         for consumer in list(destination.consumers):
+            if pending.key in consumer.in_flight or pending.key in consumer.backlog:
+                repeated += 1
+                continue
             copy = self._copy(pending)
             if not consumer.accepts >> form & 1:
                 self.drop(now, copy, consumer.backlog, "format not accepted")
@@ -293,6 +308,8 @@ class Dispatch(Tracking):
             copy = self._copy(pending)
             self.drop(now, copy, destination.queue, "no consumer")
             self.record(now, copy, Outcome.NO_CONSUMER)
+        if repeated:
+            self._note_repeated(now, link, pending)
         if flags & Flag.CONFIRM:
             self._confirm(link, pending, reached)
 
@@ -324,10 +341,14 @@ class Dispatch(Tracking):
 
     # --- to consumers ------------------------------------------------------------------------
 
-    def _deliver(self, now: float, pending: Pending, consumer: Consumer) -> None:
+    def _deliver(self, now: float, pending: Pending, consumer: Consumer, caster: Link | None = None) -> bool:
+        """Whether ``consumer`` got it; False if it has a message with that key already, and ``pending`` has ended."""
+        key, in_flight = pending.key, consumer.in_flight
+        if key in in_flight and not self._takes_over(pending, in_flight[key]):
+            return self._repeated(now, pending, in_flight[key], caster)
+        in_flight[key] = pending
         pending.consumer = consumer
         pending.dispatched_at = now
-        consumer.in_flight[pending.key] = pending
         if consumer.level != ALONE:
             consumer.topic.ready.move(consumer)
         part = pending.message
@@ -338,6 +359,42 @@ class Dispatch(Tracking):
         link.outbox.append(part)
         if not link.marked:
             link.mark()
+        return True
+
+    def _takes_over(self, pending: Pending, old: Pending) -> bool:
+        """Whether ``pending`` replaces ``old``: a caller whose link had ended has come back and asks again."""
+        if not old.abandoned or pending.link is None or pending.link is old.link:
+            return False
+        # What the consumer still says of the earlier one is not about this one.
+        pending.attempt = (old.attempt + 1) % 256
+        return True
+
+    def _repeated(self, now: float, pending: Pending, first: Pending, caster: Link | None) -> bool:
+        """End ``pending``, which has the key of ``first`` in the same place; returns False."""
+        link = pending.link
+        if link is not None:
+            self.finish(now, pending, Outcome.PROTOCOL)
+            self._note_repeated(now, link, pending)
+            return False
+        if pending.kept and not first.kept and first.consumer is not None:
+            self.receipts.note(now, pending)
+        first.kept, pending.kept = first.kept or pending.kept, False
+        self.record(now, pending, Outcome.PROTOCOL)
+        if caster is not None:
+            self._unstall(caster, pending)
+            self._note_repeated(now, caster, pending)
+        else:
+            self.counters["duplicate casts dropped"] += 1
+        return False
+
+    def _note_repeated(self, now: float, link: Link, pending: Pending) -> None:
+        """Tell ``link`` that it has used a sequence twice; where it came back, it may not know better."""
+        if pending.link is None and pending.flags & Flag.RESENT:
+            self.counters["duplicate casts dropped"] += 1
+            if not pending.flags & Flag.FANOUT:
+                self._confirm(link, pending)
+            return
+        self.on_offence(now, link, pending.message, ProtocolError("sequence of a message in flight", "duplicate"))
 
     def _readdressed(self, pending: Pending, consumer: Consumer, waited: float) -> bytes:
         part = pending.message
@@ -594,9 +651,14 @@ class Dispatch(Tracking):
             else:
                 self._route(now, pending, self._links.by_origin(pending.key[:12]))
         for pending in reversed(waiting):
+            queue = pending.destination.queue
+            first = queue.get(pending.key)
+            if first is not None:
+                self._repeated(now, pending, first, None)
+                continue
             if pending.link is None:
                 self.arm_cast(now, pending)
-            pending.destination.queue.append_left(pending)
+            queue.append_left(pending)
 
     def caller_gone(self, now: float, link: Link) -> None:
         """Nobody waits for the calls of ``link`` any more. Its casts go on, also those that are held."""

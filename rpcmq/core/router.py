@@ -138,6 +138,7 @@ class Router:
             self._handlers[kind] = handler
         self.links.handlers = self._handlers
         self.links.on_taken = dispatch.taken
+        dispatch.on_offence = self._offence_of
         self.links.on_left = lambda route: self._act(Left(route))
 
     @property
@@ -323,6 +324,9 @@ class Router:
         elif part[5] in _ANSWERED:
             body = {"outcome": Outcome.PROTOCOL, "text": text, "details": {"reason": error.reason}}
             link.send(control(Kind.ERROR, body, key=part[16:36]))
+
+    def _offence_of(self, now: float, link: Link, part: bytes, error: ProtocolError) -> None:
+        self._offence(now, link.route or b"", link, part, error)
 
     def _link_ended(self, now: float, link: Link, reason: str) -> None:
         for consumer in list(link.consumers.values()):

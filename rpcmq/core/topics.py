@@ -106,14 +106,22 @@ class Queue:
         #: Of all that wait; 0 only if nothing does, since no message is empty.
         self.size_bytes = 0
         self.dropped: dict[str, int] = {}
-        # By the message itself, not its key: a sender may, wrongly, use a sequence twice.
-        self._waiting: OrderedDict[Pending, None] = OrderedDict()
+        # By key; by itself where that is taken: two queues may become one.
+        self._waiting: OrderedDict[bytes | Pending, Pending] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def __iter__(self) -> Iterator[Pending]:
-        return iter(self._waiting)
+        return iter(self._waiting.values())
+
+    def __contains__(self, key: bytes) -> bool:
+        """Whether a message with ``key`` waits here."""
+        return key in self._waiting
+
+    def get(self, key: bytes) -> Pending | None:
+        """The message with ``key`` that waits here."""
+        return self._waiting.get(key)
 
     def has_room(self, size: int, max_messages: int, max_bytes: int) -> bool:
         """Whether a message of ``size`` bytes fits under both bounds."""
@@ -122,34 +130,37 @@ class Queue:
     def append(self, pending: Pending) -> None:
         """Let ``pending`` wait at the end."""
         pending.queue = self
-        self._waiting[pending] = None
+        self._waiting[pending if pending.key in self._waiting else pending.key] = pending
         self.size_bytes += pending.size
 
     def append_left(self, pending: Pending) -> None:
         """Put ``pending`` back to the front: it had its turn and could not be delivered."""
         self.append(pending)
-        self._waiting.move_to_end(pending, last=False)
+        self._waiting.move_to_end(self._name(pending), last=False)
 
     def head_number(self) -> int | None:
         """Arrival number of the oldest, None when empty."""
-        for pending in self._waiting:
+        for pending in self._waiting.values():
             return pending.number
         return None
 
     def popleft(self) -> Pending:
         """Remove and return the oldest."""
-        pending, _ = self._waiting.popitem(last=False)
+        _, pending = self._waiting.popitem(last=False)
         self._taken(pending)
         return pending
 
     def remove(self, pending: Pending) -> None:
         """Remove ``pending``, wherever it stands."""
-        del self._waiting[pending]
+        del self._waiting[self._name(pending)]
         self._taken(pending)
 
     def count_dropped(self, reason: str) -> None:
         """Remember that a message was lost here, and why."""
         self.dropped[reason] = self.dropped.get(reason, 0) + 1
+
+    def _name(self, pending: Pending) -> bytes | Pending:
+        return pending.key if self._waiting.get(pending.key) is pending else pending
 
     def _taken(self, pending: Pending) -> None:
         pending.queue = None

@@ -51,13 +51,15 @@ class _Dispatch(Dispatch):
             for tell in at_once:
                 tell()
 
-    def _deliver(self, now: float, pending: Pending, consumer: Consumer) -> None:
-        super()._deliver(now, pending, consumer)
+    def _deliver(self, now: float, pending: Pending, consumer: Consumer, caster: Link | None = None) -> bool:
+        if not super()._deliver(now, pending, consumer, caster):
+            return False
         part, link, attempt = pending.message, consumer.link, pending.attempt
         if self._at_once is None:
             self.watch.dispatched(part, link, attempt)
         else:
             self._at_once.append(lambda: self.watch.dispatched(part, link, attempt))
+        return True
 
     def record(self, now: float, pending: Pending, outcome: int, handler_us: int = NO_TTL) -> None:
         super().record(now, pending, outcome, handler_us)
