@@ -172,7 +172,7 @@ class Process:
         changes, self.serving.changed = self.serving.changed, []
         for task in changes:
             if task.on_change is not None:
-                task.on_change()
+                self.switch(task.on_change)
         tasks, self.serving.delivered = self.serving.delivered, []
         flush_at = monotonic() + _FLUSH_AFTER
         outbox = self.uplink.outbox
@@ -186,7 +186,7 @@ class Process:
                 flush_at = monotonic() + _FLUSH_AFTER
 
     def switch(self, switch: Callable[[], object]) -> None:
-        """Resume a waiting greenlet from the hub."""
+        """Resume a waiting greenlet from the hub; whatever it raises, those after it have their turn."""
         try:
             switch()
         except BaseException:

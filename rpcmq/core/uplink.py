@@ -95,6 +95,8 @@ class Uplink(Session):
         self._next_heartbeat = 0.0
         self._heartbeat_seconds = 5.0
         self.on_acknowledged: Callable[[list[bytes]], None] = lambda parts: None
+        #: Called with an exception that a message has led to; it was not used.
+        self.on_error: Callable[[Exception], None] = lambda error: None
         self.state = UplinkState.DOWN
         #: What WELCOME said; empty until the first one.
         self.router: dict[str, Any] = {}
@@ -180,7 +182,7 @@ class Uplink(Session):
             self.close_with(message(Kind.GOODBYE))
 
     def receive(self, now: float, batch: bytes, payloads: Sequence[bytes | memoryview] = ()) -> None:
-        """What came in one ZeroMQ message. Never raises on bad input."""
+        """What came in one ZeroMQ message. Never raises, whatever came."""
         try:
             parts = split(batch, payloads)
             self.heard = now
@@ -189,6 +191,10 @@ class Uplink(Session):
                 return
         except ProtocolError as error:
             self.refused[error.reason] += 1
+            return
+        except Exception as error:
+            self.refused["internal error"] += 1
+            self.on_error(error)
             return
         handlers = self._handlers
         for part in parts:
@@ -199,6 +205,10 @@ class Uplink(Session):
                 handler(now, part)
             except ProtocolError as error:
                 self.refused[error.reason] += 1
+            except Exception as error:
+                # One message is lost, and no more: those after it in the batch, and the count of both sides, hold.
+                self.refused["internal error"] += 1
+                self.on_error(error)
         self.note_received(len(parts), len(batch) + sum(map(len, payloads)))
 
     def tick(self, now: float) -> bool:

@@ -35,6 +35,8 @@ log = logging.getLogger("rpcmq.client")
 
 _ROUNDS = 64
 _RETRY = 0.005
+#: After exceptions the pause doubles with each, up to this (seconds).
+_RETRY_MOST = 1.0
 _HAND_OVER_POLL = 0.002
 _EXIT_LINGER_MS = 500
 #: A connection that lasted less (seconds) is not followed by the next one at once.
@@ -174,6 +176,9 @@ class Connection:
         self._waking = False
         self._scheduled = False
         self._blocked = False
+        #: Whether there was an exception in this wake-up, and how many wake-ups in a row have had one.
+        self._failing = False
+        self._failures = 0
         self._closing = False
         self._closed = False
         self._fatal: RpcError | None = None
@@ -181,6 +186,7 @@ class Connection:
         #: Set while there is no connection and none is being made.
         self._down = Event()
         self._keeper: gevent.Greenlet[..., None] | None = None
+        uplink.on_error = self._show
         _connections.add(self)
         abandon_after_fork(self)
 
@@ -267,7 +273,10 @@ class Connection:
     def flush(self) -> None:
         """Send what is queued now; for those who are busy in the hub for long."""
         socket, uplink = self._socket, self.uplink
-        self._before_flush()
+        try:
+            self._before_flush()
+        except Exception as error:
+            self._failed(error)
         uplink.dirty.clear()
         uplink.marked = False
         if socket is None:
@@ -281,6 +290,8 @@ class Connection:
             self._blocked = False
         except zmq.Again:
             self._blocked = True
+        except Exception as error:
+            self._broken(error)
 
     def close(self, linger_seconds: float = 3.0) -> None:
         """Say goodbye and close.
@@ -348,48 +359,81 @@ class Connection:
             return
         self._waking = True
         self._watchdog.wakes += 1
+        more = True
         try:
             more = self._turn()
         finally:
             self._waking = False
-        if more and not self._closed:
-            self.schedule()
-        self._arm()
+            self._failures = self._failures + 1 if self._failing else 0
+            # After an exception the timer wakes us, when a pause is over.
+            if more and not self._closed and not self._failing:
+                self.schedule()
+            self._failing = False
+            self._arm()
 
     def _turn(self) -> bool:
-        socket = self._socket
+        rounds = self._receive()
+        try:
+            self._after_receive()
+        except Exception as error:
+            self._failed(error)
+        self.flush()
+        return rounds >= _ROUNDS or self._readable()
+
+    def _readable(self) -> bool:
+        try:
+            return self._socket is not None and self._socket.readable()
+        except Exception as error:
+            self._broken(error)
+            return False
+
+    def _receive(self) -> int:
+        socket, receive = self._socket, self.uplink.receive
         rounds = 0
-        if socket is not None:
-            receive = self.uplink.receive
-            while rounds < _ROUNDS and socket.readable():
+        try:
+            while socket is not None and rounds < _ROUNDS and socket.readable():
                 _, batch, payloads = socket.receive()
                 # Not once for all: a handler's time begins here, and must not begin before the message came.
                 receive(monotonic(), batch, payloads)
                 rounds += 1
-        self._after_receive()
-        self.flush()
-        socket = self._socket
-        return rounds >= _ROUNDS or (socket is not None and socket.readable())
+        except Exception as error:
+            self._broken(error)
+        return rounds
 
     def _tick(self) -> None:
         self._timer_at = 0.0
         now = monotonic()
-        self.uplink.tick(now)
-        for engine in self._engines:
-            engine.tick(now)
+        ticks: list[Callable[[float], object]] = [self.uplink.tick, *(engine.tick for engine in self._engines)]
+        for tick in ticks:
+            try:
+                tick(now)
+            except Exception as error:
+                self._failed(error)
         self._wake()
+
+    def _failed(self, error: Exception) -> None:
+        """Show an exception; what it has interrupted is tried again after a pause."""
+        self._failing = True
+        self._show(error)
+
+    def _show(self, error: Exception) -> None:
+        self._hub.handle_error(self, type(error), error, error.__traceback__)
+
+    def _broken(self, error: Exception) -> None:
+        """The socket has raised. Nothing more is sent on it: only a new connection is in a known state."""
+        self._failed(error)
+        self.problem = "an internal error has broken the connection"
+        self._end_connection()
 
     def _arm(self) -> None:
         if self._closed:
             return
-        due = self.uplink.next_deadline()
-        for engine in self._engines:
-            deadline = engine.next_deadline()
-            if deadline is not None and (due is None or deadline < due):
-                due = deadline
+        due = self._next_deadline()
         now = monotonic()
         if self._blocked:
             due = now + _RETRY
+        if self._failures:
+            due = now + min(_RETRY * 2 ** min(self._failures, 10), _RETRY_MOST)
         if due is None or (self._timer_at and self._timer_at <= due):
             return
         if self._timer is not None:
@@ -398,6 +442,18 @@ class Connection:
         self._timer_at = due
         self._timer = self._loop.timer(max(0.001, due - now))
         self._timer.start(self._tick)
+
+    def _next_deadline(self) -> float | None:
+        due = self.uplink.next_deadline()
+        try:
+            for engine in self._engines:
+                deadline = engine.next_deadline()
+                if deadline is not None and (due is None or deadline < due):
+                    due = deadline
+        except Exception as error:
+            self._failures += 1
+            self._show(error)
+        return due
 
     # --- connecting --------------------------------------------------------------------------
 
@@ -496,14 +552,17 @@ class Connection:
         # What came before the connection broke is still used.
         if self._socket is not None and self.uplink.ready:
             self._turn()
-        was_ready = self.uplink.ready
+        if self.uplink.ready:
+            self.problem = "the connection was lost"
+        self._end_connection()
+
+    def _end_connection(self) -> None:
+        if self.uplink.ready:
+            self.reconnects += 1
         self.uplink.lost(monotonic())
         self._drop_socket()
         self._ready.clear()
         self._down.set()
-        if was_ready:
-            self.reconnects += 1
-            self.problem = "the connection was lost"
 
     def on_ready(self) -> None:
         """The uplink was welcomed. Called by the owner's welcome handler."""

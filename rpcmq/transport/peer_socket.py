@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import secrets
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
 from time import monotonic
@@ -20,6 +21,7 @@ from rpcmq.transport.connection import process_context, process_zap, release_zap
 from rpcmq.transport.curve import Curve
 from rpcmq.transport.forks import abandon_after_fork
 from rpcmq.transport.watch import ConnectionWatch, Watchdog
+from rpcmq.wire import Kind, control
 
 __all__ = ["PeerSocket", "local_host_towards"]
 
@@ -168,25 +170,40 @@ class PeerSocket:
             return
         self._waking = True
         self._watchdog.wakes += 1
+        rounds = _ROUNDS
         try:
-            socket = self._socket
-            rounds = 0
-            while rounds < _ROUNDS and socket.readable():
-                route, batch, payloads = socket.receive()
-                user = ""
-                if len(batch) > 5 and batch[5] < _CONTROL:
-                    self._routes_by_fd[socket.last_fd()] = route
-                    # Where we are the client, the other side could say anything of its user.
-                    if self._curve is not None and batch[5] == _HELLO and route not in self._urls:
-                        user = socket.last_user()
-                self._peers.receive(monotonic(), route, batch, tuple(payloads), user)
-                rounds += 1
-            self._after_receive()
-            self._flush()
+            rounds = self._turn()
         finally:
+            # Also after an exception: there may be more to receive, which would give no second sign.
             self._waking = False
-        if self._more(rounds):
-            self.schedule()
+            if self._more(rounds):
+                self.schedule()
+
+    def _turn(self) -> int:
+        socket = self._socket
+        rounds = 0
+        while rounds < _ROUNDS and socket.readable():
+            rounds += 1
+            try:
+                self._take(*socket.receive())
+            except Exception:
+                self._failed()
+        self._after_receive()
+        self._flush()
+        return rounds
+
+    def _take(self, route: bytes, batch: bytes, payloads: Sequence[bytes | memoryview]) -> None:
+        user = ""
+        if len(batch) > 5 and batch[5] < _CONTROL:
+            self._routes_by_fd[self._socket.last_fd()] = route
+            # Where we are the client, the other side could say anything of its user.
+            if self._curve is not None and batch[5] == _HELLO and route not in self._urls:
+                user = self._socket.last_user()
+        self._peers.receive(monotonic(), route, batch, tuple(payloads), user)
+
+    def _failed(self) -> None:
+        """Show the exception that is being handled: it ends one link at most, not the others'."""
+        get_hub().handle_error(self, *sys.exc_info())
 
     def _more(self, rounds: int) -> bool:
         return not self._closed and (rounds >= _ROUNDS or self._socket.readable())
@@ -201,10 +218,21 @@ class PeerSocket:
                 self._peers.lost(link.route, "does not take what is sent", parts)
             except zmq.ZMQError as error:
                 if error.errno != errno.EHOSTUNREACH:
-                    raise
+                    self._failed()
                 self._peers.lost(link.route, "connection lost", parts)
+            except Exception as error:
+                self._failed()
+                self._peers.lost(link.route, f"internal error: {error}")
+                self._refuse(link.route)
         if dirty:
             self._after_receive()
+
+    def _refuse(self, route: bytes) -> None:
+        """Tell the peer that its link has ended."""
+        try:
+            self._socket.send(route, [control(Kind.REFUSED, {"reason": "internal", "text": "an internal error there"})])
+        except Exception:
+            self._failed()
 
     def _connection_event(self, event: int, value: int) -> None:
         if event == zmq.EVENT_DISCONNECTED:

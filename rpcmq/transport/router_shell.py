@@ -119,6 +119,8 @@ class RouterShell:
         #: Of each link's connection: file descriptor, and which socket that is.
         self._sockets: dict[bytes, tuple[int, int]] = {}
         self._blocked: set[Link] = set()
+        #: Origins of the links to which sending has raised since it last went well.
+        self._suspects: set[bytes] = set()
         self._closed = False
         loop = get_hub().loop
         self._loop = loop
@@ -147,8 +149,17 @@ class RouterShell:
         if self._closed:
             return
         self._watchdog.wakes += 1
+        rounds = _ROUNDS
+        try:
+            rounds = self._turn()
+        finally:
+            # Also after an exception: what else came gives no second sign, and what is due is still due.
+            if rounds >= _ROUNDS or self._socket.readable():
+                self._loop.run_callback(self._wake)
+            self._arm(monotonic())
+
+    def _turn(self) -> int:
         socket, router = self._socket, self.router
-        now = monotonic()
         rounds = 0
         while rounds < _ROUNDS and socket.readable():
             route, batch, payloads = socket.receive()
@@ -161,9 +172,7 @@ class RouterShell:
             else:
                 router.receive(now, route, batch, payloads)
         self._flush()
-        if rounds >= _ROUNDS or socket.readable():
-            self._loop.run_callback(self._wake)
-        self._arm(now)
+        return rounds
 
     def _tick(self) -> None:
         now, due, self._timer_at = monotonic(), self._timer_at, 0.0
@@ -222,11 +231,22 @@ class RouterShell:
             self._perform()
 
     def _give_up(self, link: Session) -> None:
-        """End a link whose messages cannot be sent: they would fail again each time."""
+        """Break the connection of a link whose messages could not be sent: its process resumes the session.
+
+        The second time in a row the link ends, because its messages would fail again each time.
+        """
         assert isinstance(link, Link)
-        if link.route is not None:
-            self._disconnect(link.route)
-        self.router.links.end(monotonic(), link, "internal error while sending")
+        route, again = link.route, link.origin in self._suspects
+        if route is not None:
+            # Nothing more is sent on it: of the batch that failed some may have been.
+            self._disconnect(route)
+            self._sockets.pop(route, None)
+            self.router.lost(monotonic(), route)
+        if again:
+            self._suspects.discard(link.origin)
+            self.router.links.end(monotonic(), link, "internal error while sending")
+        else:
+            self._suspects.add(link.origin)
 
     def _flush_link(self, link: Session) -> None:
         assert isinstance(link, Link)
@@ -235,6 +255,8 @@ class RouterShell:
             return
         try:
             flush_session(self._socket, link, route)
+            if self._suspects:
+                self._suspects.discard(link.origin)
         except zmq.Again:
             self._blocked.add(link)
         except zmq.ZMQError as error:

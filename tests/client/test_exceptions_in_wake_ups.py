@@ -1,0 +1,120 @@
+"""An exception in a wake-up of a process, a peer socket or the router costs nothing but what raised it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gevent
+import pytest
+
+from rpcmq.client import Client, Service
+from rpcmq.testing import InProcessRouter, eventually
+from rpcmq.transport.batches import BatchSocket
+from rpcmq.transport.router_shell import RouterShell
+from tests.client.endpoints import Compute, message
+
+Raise = Callable[..., Any]
+
+
+@pytest.fixture
+def fail_once(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, str], list[int]]:
+    """Has a method of an object raise when it is called next; gives the list in which that is noted."""
+
+    def fail_once(owner: Any, name: str) -> list[int]:
+        original, raised = getattr(owner, name), list[int]()
+
+        def failing(*args: Any, **options: Any) -> Any:
+            if raised:
+                return original(*args, **options)
+            raised.append(1)
+            raise RuntimeError("on purpose")
+
+        monkeypatch.setattr(owner, name, failing)
+        return raised
+
+    return fail_once
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        ("uplink", "tick"),
+        ("caller", "tick"),
+        ("caller", "next_deadline"),
+        ("serving", "flush"),
+        ("connection", "_after_receive"),
+        ("connection._socket", "send"),
+        ("connection._socket", "receive"),
+        ("connection._socket", "readable"),
+    ],
+    ids="-".join,
+)
+def test_of_a_process(client: Client, serve: Callable[..., Service], fail_once: Any, where: tuple[str, str]) -> None:
+    compute = Compute()
+    serve(compute)
+    add = message("add", a=1, b=2)
+    assert client.call(None, "compute", add, timeout=5) == 3
+    owner: Any = client.process
+    for name in where[0].split("."):
+        owner = getattr(owner, name)
+    raised = fail_once(owner, where[1])
+    calls = [gevent.spawn(client.call, None, "compute", add, 5) for _ in range(20)]
+    for n in range(20):
+        client.cast(None, "compute", message("note", value=n))
+    if where[1] == "tick":
+        client.process.connection._tick()
+    # No call waits for its deadline, and each cast runs once and in its place.
+    assert [call.get(timeout=3) for call in calls] == [3] * 20
+    eventually(lambda: len(compute.seen) == 20)
+    assert compute.seen == list(range(20))
+    assert raised
+    assert client.call(None, "compute", add, timeout=5) == 3
+
+
+def test_of_the_router_s_socket_costs_one_connection_and_no_message(
+    router: InProcessRouter, client: Client, serve: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compute = Compute()
+    serve(compute)
+    add = message("add", a=1, b=2)
+    assert client.call(None, "compute", add) == 3
+    shell = shell_of(router)
+    original, raised = shell._socket.send, list[bytes]()
+
+    def send(route: bytes, parts: Any) -> None:
+        # When all but the last frame has left.
+        if not raised and len(parts[0]) > 60:
+            raised.append(route)
+            shell._socket._send(route, 3)
+            shell._socket._torn = 1
+            shell._socket._complete_torn()
+            raise RuntimeError("on purpose")
+        original(route, parts)
+
+    monkeypatch.setattr(shell._socket, "send", send)
+    calls = [gevent.spawn(client.call, None, "compute", add, 5) for _ in range(20)]
+    for n in range(20):
+        client.cast(None, "compute", message("note", value=n))
+    assert [call.get(timeout=5) for call in calls] == [3] * 20
+    eventually(lambda: len(compute.seen) == 20)
+    assert compute.seen == list(range(20)) and raised
+    shell.router.refused.pop("internal error")
+
+
+def test_of_a_peer_socket(client: Client, serve: Callable[..., Service], fail_once: Any) -> None:
+    serve(Compute(), direct=True)
+    add = message("add", a=1, b=2)
+    eventually(lambda: client.call(None, "compute.node-7", add, direct=True) == 3)
+    socket: Any = client.process.direct._socket
+    raised = fail_once(socket._peers, "receive")
+    with pytest.raises(Exception, match="direct"):
+        client.call(None, "compute.node-7", add, timeout=0.3, direct=True)
+    assert raised
+    assert client.call(None, "compute.node-7", add, timeout=3, direct=True) == 3
+
+
+def shell_of(router: InProcessRouter) -> RouterShell:
+    shell = router._embedded.shell
+    assert isinstance(shell, RouterShell) and isinstance(shell._socket, BatchSocket)
+    return shell
