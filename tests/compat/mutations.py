@@ -105,8 +105,8 @@ MUTATIONS = (
     Mutation(
         "a fan-out reaches one consumer",
         f"{RPC}/amqp.py",
-        "client.fanout_cast(ctx, fanout_address(conf, topic), message)",
-        "client.cast(ctx, fanout_address(conf, topic), message)",
+        "client.fanout_cast(ctx, fanout_address(conf, topic, where), message)",
+        "client.cast(ctx, fanout_address(conf, topic, where), message)",
         "test_a_fanout_reaches_every_consumer",
     ),
     Mutation(
