@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Answer", "why_command"]
 
-#: Methods that are looked at window by window, those that take the most time.
-_IN_WINDOWS = 200
 _FIRST = 3
 #: What objectives call a minute (seconds).
 _MINUTE = 60
@@ -123,20 +121,16 @@ def _answer(selection: Selection, objectives: Sequence[Objective], top: int, mas
 
         with opened(session, selection) as found:
             promised = [key for key in found.methods if any(matches(each.pattern, key) for each in objectives)]
-            window = found.coarse_window
             minute = found.window_seconds * max(1, _MINUTE // found.window_seconds)
-            wanted = {
-                "methods": Figures(METHOD),
-                "windows": Figures((), window),
-                "method windows": Figures(METHOD, window, found.methods[:_IN_WINDOWS]),
-                "servers": Figures((*METHOD, "server")),
-                "promised": Figures((*METHOD, "outcome"), minute, promised),
-            }
-            answered = found.series(wanted)
+            asked = {"promised": Figures((*METHOD, "outcome"), minute, promised)}
+            answered = found.series(found.for_findings() | asked)
             methods, servers = answered["methods"], answered["servers"]
             lost = [each for each in methods if UNKNOWN in each.outcomes]
             unknown = found.unknown(top) if lost else []
     whole = next(iter(merged(methods, ())), Series({}))
+    if not selection.is_log:
+        # Stored cells have the account of all of them.
+        found.account.in_range, found.account.unknown = whole.records, whole.outcomes.get(UNKNOWN, 0)
     return Answer(
         found.account,
         whole.records,

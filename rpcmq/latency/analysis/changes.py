@@ -1,28 +1,52 @@
-"""Sudden changes over windows of time: where a quantile rose and stayed, or rose for a while."""
+"""Changes over windows of time: where a quantile rose and stayed, or rose for a while; where errors came in a burst.
+
+A log of sixty windows and twenty methods has more than thirty thousand runs of windows, and the most conspicuous of
+them looks like a change even if nothing changed. So:
+
+1. The run of windows that stands out most is looked for: more records above the quantile than elsewhere, by the
+   likelihood ratio that scan statistics use (Kulldorff). One of each length is a candidate.
+2. A candidate is a rise if the quantile inside is higher than outside for certain: the intervals of both by order
+   statistics (``intervals``) do not overlap, at a confidence that is corrected for every run of windows of every
+   series, and each of its quantiles, that might have been the candidate (Bonferroni). So at most one of a hundred logs
+   in which nothing changes has a false one, whatever the distribution of its durations is.
+3. It has to matter: at least a quarter higher, and more than windows outside usually differ from one another. Real
+   traffic does, and intervals that take it for independent draws know nothing of that.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import exp, log
+from itertools import pairwise
+from math import ceil, log, sqrt
 
 import numpy as np
+from scipy.special import bdtrc, xlogy
 
-from rpcmq.latency.analysis.buckets import Floats
+from rpcmq.latency.analysis.buckets import Floats, Ints, middle, on_one_grid
+from rpcmq.latency.analysis.intervals import rank_above, rank_below
 from rpcmq.latency.analysis.series import Series
 
-__all__ = ["Rise", "rise"]
+__all__ = ["Burst", "Rise", "burst", "rise"]
 
-#: A window needs so many records to have a p99 worth the name, a series so many windows.
-_FEWEST_RECORDS = 300
+#: False changes in a log in which nothing changes.
+_FALSE = 0.01
+#: What is asked for a rise, one after the other.
+_QUANTILES = (0.99, 0.9, 0.5)
 _FEWEST_WINDOWS = 10
-#: A rise is at least by half, and so many times what windows usually differ by.
-_SMALLEST = log(1.5)
+#: A step leaves so many windows before it; what comes back is in less than half of them.
+_FEWEST_BEFORE = 3
+#: A rise is at least by a quarter, and so many times what windows usually differ by; the more windows, the less.
+_SMALLEST = log(1.25)
 _SMALLEST_DEVIATIONS = 5
 #: The least that windows usually differ by: two buckets. Constant series have no deviation of their own.
 _LEAST_DEVIATION = 0.045
 #: Of a normal distribution's deviation over its median absolute deviation.
 _MAD = 1.4826
+_FEWEST_BURST_WINDOWS = 5
+#: A burst has at least so many errors in a window, and so many times and so much more of them than is usual.
+_FEWEST_ERRORS = 10
+_ERRORS_TIMES, _ERRORS_MORE = 3, 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +54,13 @@ class Rise:
     """A time in which a quantile was higher than in the rest.
 
     Attributes:
-        since, until: begins of the first and of the last window in it, seconds since 1970.
+        quantile: which.
+        since, until: when its first window begins and its last one ends, seconds since 1970.
         lasts: whether it goes on to the end.
-        before, during: the quantile's median over the windows outside and inside, microseconds.
+        before, during: the quantile outside and inside, microseconds.
     """
 
+    quantile: float
     since: int
     until: int
     lasts: bool
@@ -47,59 +73,142 @@ class Rise:
         return self.during / self.before
 
 
-def rise(windows: Sequence[Series], quantile: float = 0.99) -> Rise | None:
-    """The largest rise of the total duration's ``quantile``; None: there is none, or too little to tell.
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """Windows in which more failed than chance makes of the usual share.
 
-    A step that lasts to the end is looked for first, then the longest run of windows far above the usual.
+    Attributes:
+        windows: those.
+        usual: the share of errors in the median window.
+    """
+
+    windows: list[Series]
+    usual: float
+
+
+def rise(windows: Sequence[Series], of_series: int = 1) -> Rise | None:
+    """A rise of the total duration's p99, or else of its p90 or median; None: there is none that chance does not make.
+
+    A p99 needs some hundreds of records; when all got slower, the median tells it from fewer.
 
     Args:
         windows: of one series, in the order of time.
+        of_series: how many series of the log are asked for a rise, this one included.
     """
-    usable = [each for each in windows if each.total.count >= _FEWEST_RECORDS and each.window is not None]
+    usable = [each for each in windows if each.total.count and each.window is not None]
     if len(usable) < _FEWEST_WINDOWS:
         return None
-    values = np.log([max(each.total.quantile(quantile) or 0.0, 0.5) for each in usable])
-    inside = _step(values)
-    if inside is None:
-        inside = _peak(values)
-    if inside is None:
-        return None
-    first, last = int(inside[0]), int(inside[-1])
-    outside = np.delete(values, inside)
-    return Rise(
-        usable[first].window or 0,
-        usable[last].window or 0,
-        last == len(values) - 1,
-        exp(float(np.median(outside))),
-        exp(float(np.median(values[inside]))),
-    )
+    runs = len(usable) * (len(usable) + 1) // 2
+    missed = _FALSE / (runs * len(_QUANTILES) * of_series)
+    begins = [each.window or 0 for each in usable]
+    length = min(later - earlier for earlier, later in pairwise(begins))
+    grid, counts = on_one_grid(each.total for each in usable)
+    for quantile in _QUANTILES:
+        table = _Table(grid, counts, quantile)
+        for first, end in table.candidates():
+            found = table.judged(first, end, missed)
+            if found is not None:
+                return Rise(quantile, begins[first], begins[end - 1] + length, end == len(usable), *found)
+    return None
 
 
-def _step(values: Floats) -> np.ndarray[tuple[int], np.dtype[np.int64]] | None:
-    """The windows from the place on that parts low from high best; at least three on either side."""
-    places = range(3, len(values) - 2)
-    place = min(places, key=lambda k: float(np.sum(np.abs(_around(values[:k]))) + np.sum(np.abs(_around(values[k:])))))
-    before, after = values[:place], values[place:]
-    height = float(np.median(after) - np.median(before))
-    usual = _deviation(np.concatenate([_around(before), _around(after)]))
-    return np.arange(place, len(values)) if height >= max(_SMALLEST, _SMALLEST_DEVIATIONS * usual) else None
+class _Table:
+    """What is in each window and each bucket, and a quantile of that."""
+
+    def __init__(self, grid: Ints, counts: Ints, quantile: float) -> None:
+        self._grid, self._counts, self._quantile = grid, counts, quantile
+        self._whole: Ints = counts.sum(axis=0)
+        #: The quantile's logarithm in each window.
+        self._values = np.log([self._value(counts) for counts in self._counts])
+
+    def candidates(self) -> Iterator[tuple[int, int]]:
+        """Of the runs of each length the one that stands out most; as its first window and the one after its last.
+
+        Those that stand out most come first.
+        """
+        windows = len(self._counts)
+        slow, records = (_up_to(self._counts[:, place:]) for place in (self._bucket(self._whole) + 1, 0))
+        best = []
+        for length in range(1, windows - _FEWEST_BEFORE + 1):
+            # A run that is longer than the rest is no rise but at the end.
+            first = np.arange(0 if 2 * length < windows else windows - length, windows - length + 1)
+            parts = (slow[first + length] - slow[first], records[first + length] - records[first])
+            ratios = _likelihood_ratio(*parts, int(slow[-1]), int(records[-1]))
+            place = int(np.argmax(ratios))
+            if ratios[place] > 0:
+                best.append((float(ratios[place]), int(first[place]), length))
+        for _, begin, length in sorted(best, reverse=True):
+            yield begin, begin + length
+
+    def judged(self, first: int, end: int, missed: float) -> tuple[float, float] | None:
+        """The quantile outside and inside of a run of windows, microseconds; None: it is no rise.
+
+        Args:
+            missed: the probability with which the intervals, both together, may miss the truth.
+        """
+        inside: Ints = self._counts[first:end].sum(axis=0)
+        outside = self._whole - inside
+        low = rank_below(int(inside.sum()), self._quantile, missed / 2)
+        high = rank_above(int(outside.sum()), self._quantile, missed / 2)
+        if not low or high is None or _at(inside, low) <= _at(outside, high):
+            return None
+        before, during = self._value(outside), self._value(inside)
+        usual = _deviation(np.delete(self._values, np.s_[first:end]))
+        height = log(during / before)
+        return None if height < max(_SMALLEST, _SMALLEST_DEVIATIONS * usual / sqrt(end - first)) else (before, during)
+
+    def _bucket(self, counts: Ints) -> int:
+        return _at(counts, max(1, ceil(round(self._quantile * int(counts.sum()), 6))))
+
+    def _value(self, counts: Ints) -> float:
+        return max(middle(int(self._grid[self._bucket(counts)])), 0.5)
 
 
-def _around(values: Floats) -> Floats:
-    """Distances from the median."""
-    distances: Floats = values - np.median(values)
-    return distances
+def _at(counts: Ints, rank: int) -> int:
+    """The bucket of the record at ``rank``."""
+    return int(np.searchsorted(np.cumsum(counts), rank))
 
 
-def _peak(values: Floats) -> np.ndarray[tuple[int], np.dtype[np.int64]] | None:
-    """The longest run of windows that are far above the median."""
-    distances = _around(values)
-    above = np.flatnonzero(distances > max(_SMALLEST, _SMALLEST_DEVIATIONS * _deviation(distances)))
-    if not len(above):
-        return None
-    runs = np.split(above, np.flatnonzero(np.diff(above) > 1) + 1)
-    return max(runs, key=lambda run: (len(run), float(values[run].max())))
+def _up_to(counts: Ints) -> Ints:
+    """For each window what is in those before it, and last for all."""
+    sums: Ints = np.concatenate([[0], np.cumsum(counts.sum(axis=1))])
+    return sums
+
+
+def _likelihood_ratio(some: Ints, of: Ints, whole: int, of_whole: int) -> Floats:
+    """How much better two shares explain ``some`` of ``of`` and the rest of ``whole`` than one does; 0: not higher."""
+    rest, of_rest = whole - some, of_whole - of
+    higher = some * of_rest > rest * of
+    found = _likelihood(some, of) + _likelihood(rest, of_rest) - _likelihood(np.array([whole]), np.array([of_whole]))
+    ratio: Floats = np.where(higher, found, 0.0)
+    return ratio
+
+
+def _likelihood(some: Ints, of: Ints) -> Floats:
+    """The logarithm of the greatest likelihood of ``some`` out of ``of``."""
+    found: Floats = xlogy(some, some) + xlogy(of - some, of - some) - xlogy(of, of)
+    return found
 
 
 def _deviation(values: Floats) -> float:
-    return max(_LEAST_DEVIATION, _MAD * float(np.median(np.abs(values))))
+    return max(_LEAST_DEVIATION, _MAD * float(np.median(np.abs(values - np.median(values)))))
+
+
+def burst(windows: Sequence[Series]) -> Burst | None:
+    """The windows in which more records did not end well than usually; None: chance may make all of them.
+
+    Args:
+        windows: of all records, in the order of time.
+    """
+    if len(windows) < _FEWEST_BURST_WINDOWS:
+        return None
+    errors, records = (np.array(each) for each in zip(*((each.errors, each.records) for each in windows), strict=True))
+    shares = errors / np.maximum(1, records)
+    usual = float(np.median(shares))
+    # Against all the others: the median of small windows, most of them without errors, says nothing of chance.
+    others = (errors.sum() - errors) / np.maximum(1, records.sum() - records)
+    chance = bdtrc(errors - 1, records, others)
+    is_high = (errors >= _FEWEST_ERRORS) & (shares >= np.maximum(_ERRORS_TIMES * usual, usual + _ERRORS_MORE))
+    is_certain = is_high & (chance <= _FALSE / len(windows))
+    found = [each for each, certain in zip(windows, is_certain.tolist(), strict=True) if certain]
+    return Burst(found, usual) if found else None

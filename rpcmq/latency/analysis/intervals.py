@@ -17,7 +17,7 @@ from scipy.special import bdtr, bdtrik, ndtri
 from rpcmq.core.histogram import Histogram
 from rpcmq.latency.analysis.buckets import Buckets
 
-__all__ = ["interval", "share_interval", "smallest_count"]
+__all__ = ["interval", "rank_above", "rank_below", "share_interval", "smallest_count"]
 
 
 def interval(histogram: Histogram, q: float, confidence: float = 0.95) -> tuple[float, float] | None:
@@ -66,6 +66,27 @@ def smallest_count(q: float, confidence: float = 0.95) -> int:
         middle = (low + count) // 2
         low, count = (middle, count) if q**middle > missed else (low, middle)
     return count
+
+
+@lru_cache(maxsize=100_000)
+def rank_below(count: int, q: float, missed: float) -> int:
+    """The rank of the largest of ``count`` sorted records that is not above the quantile ``q``; 0: none is.
+
+    Args:
+        missed: the probability with which it is above it all the same, at most.
+    """
+    return _first_reaching(missed, count, q)
+
+
+@lru_cache(maxsize=100_000)
+def rank_above(count: int, q: float, missed: float) -> int | None:
+    """The rank of the smallest of ``count`` sorted records that is not below the quantile ``q``; None: none is.
+
+    Args:
+        missed: the probability with which it is below it all the same, at most.
+    """
+    rank = _first_reaching(1 - missed, count, q) + 1
+    return rank if rank <= count else None
 
 
 def share_interval(some: int, of: int, confidence: float = 0.95) -> tuple[float, float]:

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-import numpy as np
-
 from rpcmq.latency.analysis.account import Account
-from rpcmq.latency.analysis.changes import Rise, rise
+from rpcmq.latency.analysis.changes import Rise, burst, rise
 from rpcmq.latency.analysis.finding import Finding
 from rpcmq.latency.analysis.intervals import smallest_count
 from rpcmq.latency.analysis.names import method_name
@@ -35,7 +33,7 @@ def findings(
     servers: Sequence[Series],
     account: Account,
 ) -> list[Finding]:
-    """What to look at, the most important first.
+    """What to look at, the most important first; the same of the same series, in whatever order they come.
 
     Args:
         whole: all records.
@@ -45,6 +43,7 @@ def findings(
         servers: by exchange, topic, method and server.
         account: of the log that was read.
     """
+    methods, servers = sorted(methods, key=_order), sorted(servers, key=_order)
     found = [*_of_account(account, whole)]
     if whole.records:
         found += _of_errors(whole, methods)
@@ -58,6 +57,11 @@ def findings(
         text = "Nothing was received in the time and with the filters asked for, or nothing was shipped yet."
         found.append(Finding("The log has no records", text, 0.5))
     return sorted(found, key=lambda each: -each.weight)
+
+
+def _order(series: Series) -> tuple[float, list[str]]:
+    """Those that take the most time first."""
+    return -series.total.sum, [str(name) for name in series.key.values()]
 
 
 def _between(low: float, high: float, value: float, full: float) -> float:
@@ -94,10 +98,10 @@ def _of_account(account: Account, whole: Series) -> Iterator[Finding]:
         )
         weight = _between(0.3, 0.9, lost / max(1, account.counted + lost), 0.01)
         yield Finding(f"{count(lost, 'message')} without a record", text, weight)
-    if account.unknown:
+    if unknown := whole.outcomes.get("unknown", 0):
         text = "They were under way when a router died, and may or may not have run. The callers saw the link break."
-        weight = _between(0.4, 0.9, account.unknown / max(1, whole.records), 0.01)
-        yield Finding(f"Nobody knows how {count(account.unknown, 'call')} ended", text, weight)
+        weight = _between(0.4, 0.9, unknown / max(1, whole.records), 0.01)
+        yield Finding(f"Nobody knows how {count(unknown, 'call')} ended", text, weight)
 
 
 def _of_errors(whole: Series, methods: Sequence[Series]) -> Iterator[Finding]:
@@ -119,24 +123,16 @@ def _outcomes(series: Series) -> str:
 
 
 def _of_error_bursts(windows: Sequence[Series]) -> Iterator[Finding]:
-    if len(windows) < 5:
+    found = burst(windows)
+    if found is None:
         return
-    shares = np.array([each.errors / max(1, each.records) for each in windows])
-    usual = float(np.median(shares))
-    burst = [
-        each
-        for each, part in zip(windows, shares, strict=True)
-        if each.errors >= 10 and part >= max(3 * usual, usual + 0.01)
-    ]
-    if not burst:
-        return
-    failed = sum(each.errors for each in burst)
-    worst = max(burst, key=lambda each: each.errors)
+    failed = sum(each.errors for each in found.windows)
+    worst = max(found.windows, key=lambda each: each.errors)
     of_all = failed / sum(each.errors for each in windows)
-    what = f"{share(of_all)} of all errors came in {count(len(burst), 'window')} out of {len(windows)}"
+    what = f"{share(of_all)} of all errors came in {count(len(found.windows), 'window')} out of {len(windows)}"
     why = (
         f"Worst from {clock(worst.window or 0)} UTC, when {share(worst.errors / worst.records)} did not end well "
-        f"({_outcomes(worst)}); usual are {share(usual)}. Look for what was changed or restarted then."
+        f"({_outcomes(worst)}); usual are {share(found.usual)}. Look for what was changed or restarted then."
     )
     yield Finding(what, why, _between(0.45, 0.85, failed / sum(each.records for each in windows), 0.02))
 
@@ -202,26 +198,32 @@ def _of_rises(
     for each in method_windows:
         by_method.setdefault(_name(each), []).append(each)
     time = {_name(each): each.total.sum for each in methods}
+    # One of them is everything together.
+    asked = len(by_method) + 1
     risen: list[tuple[float, Key, Rise]] = []
     for name, series in by_method.items():
-        found = rise(series)
+        found = rise(series, asked)
         if found is not None:
             part = time.get(name, 0.0) / whole.total.sum if whole.total.sum else 0.0
             risen.append((part, series[0].key, found))
     for part, key, found in sorted(risen, key=lambda each: -each[0] * (each[2].times - 1))[:_OF_A_KIND]:
         yield _risen(method_name(key), found, _between(0.3, 0.78, part * (found.times - 1), 0.5), key)
     if not risen:
-        found = rise(windows)
+        found = rise(windows, asked)
         if found is not None:
             yield _risen("everything together", found, _between(0.3, 0.7, found.times - 1, 4), {})
 
 
 def _risen(name: str, found: Rise, weight: float, key: Key) -> Finding:
     when = f"from {clock(found.since)}" + ("" if found.lasts else f" to {clock(found.until)}")
-    what = f"p99 of {name} rose {found.times:.2g} times {when} UTC"
+    which = "the median" if found.quantile == 0.5 else f"p{found.quantile * 100:g}"
+    what = f"{which} of {name} rose {found.times:.2g} times {when} UTC"
     after = "and stayed there" if found.lasts else "and came back"
-    why = f"From {duration(found.before)} to {duration(found.during)}, {after}. Look for what changed at that time."
-    return Finding(what, why, weight, dict(key))
+    why = (
+        f"From {duration(found.before)} to {duration(found.during)}, {after}; chance does not make that. "
+        "Look for what changed at that time."
+    )
+    return Finding(what[0].upper() + what[1:] if found.quantile == 0.5 else what, why, weight, dict(key))
 
 
 def _name(series: Series) -> tuple[str | None, ...]:

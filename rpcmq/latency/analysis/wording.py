@@ -33,5 +33,5 @@ def count(number: int, what: str) -> str:
 
 
 def clock(seconds: float) -> str:
-    """A time of day, UTC: ``2026-03-02 06:00``."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
+    """A time of day, UTC: ``2026-03-02 06:00:30``; windows may be seconds."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")

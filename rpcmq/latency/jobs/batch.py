@@ -30,7 +30,7 @@ from rpcmq.latency.jobs.transforms import Level, cells, rollups, selected, slowe
 from rpcmq.latency.report.model import Report
 from rpcmq.latency.selection import Selection
 
-__all__ = ["CELLS", "report", "report_of_cells", "window_for"]
+__all__ = ["CELLS", "METHODS", "coarser", "in_detail", "report", "report_of_cells", "window_for"]
 
 #: Directory of the cells, in that of the report.
 CELLS = "cells"
@@ -40,7 +40,7 @@ _TIMES = (1, 2, 5, 10, 15, 30, 60, 120, 240, 360, 720, 1440)
 #: Windows that a report has, about; and at most, where their length was asked for.
 _WINDOWS, _WINDOWS_ASKED_FOR = 120, 1000
 #: Methods whose servers are looked at, those with the most total time; callers, those with the most records.
-_METHODS, _CALLERS = 200, 200
+METHODS, _CALLERS = 200, 200
 #: Windows of all methods together: as many methods as fit in have theirs looked at.
 _METHOD_WINDOWS = 6000
 #: Records of the traces of the slowest calls.
@@ -218,7 +218,7 @@ def _report(timed: _Timed, stored: DataFrame, window: int, is_asked_for: bool, a
     if outline.first is None or outline.last is None:
         return Report("", None, None, window, account, Series({}))
     length = outline.last - outline.first + window
-    window = _coarser(window, length, _WINDOWS_ASKED_FOR if is_asked_for else _WINDOWS)
+    window = coarser(window, length, _WINDOWS_ASKED_FOR if is_asked_for else _WINDOWS)
     levels = _levels(outline, window, length)
     with timed("figures"):
         rolled = rollups(stored, levels).toArrow()
@@ -255,7 +255,7 @@ def _outlined(stored: DataFrame) -> _Outline:
     ends = (F.min("window"), F.max("window"), F.array_distinct(F.array(F.min("router"), F.max("router"))))
     found = (
         methods.orderBy(F.desc("weight"), *METHOD)
-        .limit(_METHODS + 1)
+        .limit(METHODS + 1)
         .select(F.array(*METHOD).alias("names"), "weight")
         .unionByName(
             callers.orderBy(F.desc("weight"), "client")
@@ -274,8 +274,8 @@ def _outlined(stored: DataFrame) -> _Outline:
     names = [names for names, _ in named if len(names) == len(METHOD)]
     clients = [names[0] for names, _ in named if len(names) == 1]
     return _Outline(
-        names[:_METHODS],
-        len(names) > _METHODS,
+        names[:METHODS],
+        len(names) > METHODS,
         clients[:_CALLERS],
         len(clients) > _CALLERS,
         row["routers"],
@@ -286,13 +286,13 @@ def _outlined(stored: DataFrame) -> _Outline:
 
 def _levels(outline: _Outline, window: int, length: int) -> dict[str, Level]:
     """What Spark is to add up; what ``_completed`` can add up of that is left out."""
-    in_detail = outline.methods[: max(1, _METHOD_WINDOWS * window // length)]
-    has_rest = outline.has_more_methods or len(in_detail) < len(outline.methods)
+    detailed = outline.methods[: in_detail(window, length)]
+    has_rest = outline.has_more_methods or len(detailed) < len(outline.methods)
     # Looking for a cell's names in a list takes as long as adding it up: not where all are wanted.
     methods = _is_one_of(METHOD, outline.methods) if outline.has_more_methods else None
     callers = F.col("client").isin(outline.callers) if outline.has_more_callers else None
     levels = {
-        "method windows": Level(METHOD, window, _is_one_of(METHOD, in_detail) if has_rest else None),
+        "method windows": Level(METHOD, window, _is_one_of(METHOD, detailed) if has_rest else None),
         "servers": Level((*METHOD, "server"), None, methods),
         "callers": Level(("client",), None, callers),
     }
@@ -317,7 +317,12 @@ def _completed(found: dict[str, list[Series]], outline: _Outline) -> Series:
     return whole
 
 
-def _coarser(window: int, length: int, most: int) -> int:
+def in_detail(window: int, length: int) -> int:
+    """How many methods are looked at in windows of ``window`` in a range of ``length`` seconds."""
+    return max(1, _METHOD_WINDOWS * window // length)
+
+
+def coarser(window: int, length: int, most: int = _WINDOWS) -> int:
     """A multiple of ``window`` of which there are at most so many in ``length``, about."""
     return window * next((times for times in _TIMES if length <= times * window * most), length // (window * most) + 1)
 

@@ -18,7 +18,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from rpcmq.latency.analysis.account import Account
 from rpcmq.latency.analysis.series import METHOD, Key, Series
-from rpcmq.latency.jobs.batch import window_for
+from rpcmq.latency.jobs.batch import METHODS, coarser, in_detail, window_for
 from rpcmq.latency.jobs.collect import series, series_of
 from rpcmq.latency.jobs.runs import joined
 from rpcmq.latency.jobs.source import TRIES, Changed, Log, Reader
@@ -75,6 +75,18 @@ class Input:
     def coarse_window(self) -> int:
         """Length of windows (seconds) of which there are about 60, a multiple of ``window_seconds``."""
         return self.window_seconds * max(1, -(-(self.end - self.begin) // (self.window_seconds * _WINDOWS)))
+
+    def for_findings(self) -> dict[str, Figures]:
+        """What a report's findings are made from: the same windows and methods, so that the same is found."""
+        length = max(1, self.end - self.begin)
+        window = coarser(self.window_seconds, length)
+        served = self.methods[:METHODS] if len(self.methods) > METHODS else None
+        return {
+            "methods": Figures(METHOD),
+            "windows": Figures((), window),
+            "method windows": Figures(METHOD, window, self.methods[:METHODS][: in_detail(window, length)]),
+            "servers": Figures((*METHOD, "server"), methods=served),
+        }
 
     def series(self, wanted: Mapping[str, Figures]) -> dict[str, list[Series]]:
         """All that is wanted, by its name, at once; windows in the order of time."""
@@ -170,7 +182,7 @@ def _outlined(found: DataFrame, log: Log | None, reader: Reader | None, account:
     except BaseException:
         found.unpersist()
         raise
-    rows.sort(key=lambda row: -row[3])
+    rows.sort(key=lambda row: (-row[3], row[:3]))
     methods: list[Key] = [{name: row[name] for name in METHOD} for row in rows]
     begin = min((row[4] for row in rows), default=0)
     end = max((row[5] + window for row in rows), default=0)

@@ -54,6 +54,14 @@ class FakeInput:
     def series(self, wanted: Mapping[str, Any]) -> dict[str, list[Series]]:
         return {name: self._of(each.by, each.window_seconds, each.methods) for name, each in wanted.items()}
 
+    def for_findings(self) -> dict[str, Figures]:
+        return {
+            "methods": Figures(METHOD),
+            "windows": Figures((), 60),
+            "method windows": Figures(METHOD, 60),
+            "servers": Figures((*METHOD, "server")),
+        }
+
     def _of(self, by: Sequence[str], window_seconds: int | None, methods: list[Any] | None) -> list[Series]:
         cells = [e for e in self._cells if methods is None or {name: e.key[name] for name in METHOD} in methods]
         return merged(cells, by, windows=window_seconds is not None)

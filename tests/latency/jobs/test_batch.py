@@ -23,9 +23,11 @@ from rpcmq.cli.options import State
 from rpcmq.client import Client, Service
 from rpcmq.errors import CallTimeout, UsageError
 from rpcmq.latency.analysis.series import MEASURES, METHOD, Key, Series, merged
+from rpcmq.latency.analysis.slow import findings
 from rpcmq.latency.jobs import batch
 from rpcmq.latency.jobs.batch import CELLS, report, report_of_cells, window_for
 from rpcmq.latency.jobs.collect import series
+from rpcmq.latency.jobs.inputs import opened
 from rpcmq.latency.jobs.store import VERSION, CellsDamaged, read_cells
 from rpcmq.latency.jobs.transforms import rollup
 from rpcmq.latency.manifest import read
@@ -68,7 +70,9 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     third = COUNT // 3
     for segment in range(3):
         spooled(directory, many(1 + segment * third, third, at=60.0 * segment), segment=1 + segment)
-    spooled(directory, many(9001, 1), [Sent(9002, 170.0), Sent(9003, 171.0)], segment=4, final=True)
+    spooled(directory, many(9001, 1), [Sent(9002, 170.0), Sent(9003, 171.0)], segment=4)
+    # Its next life: what was in flight in this one is unknown.
+    spooled(directory, boot=BOOT + 1)
     ship(directory)
     return directory
 
@@ -157,10 +161,23 @@ def test_stored_cells_make_the_same_report(spark: SparkSession, made_of_log: Mad
     assert (again.account.balances, again.slowest) == (True, [])
 
 
+def test_why_and_the_report_find_the_same_in_one_log(spark: SparkSession, log: Path, made_of_log: Made) -> None:
+    for selection in (Selection(log), Selection(made_of_log.out / CELLS)):
+        with opened(spark, selection) as found:
+            answered = found.series(found.for_findings())
+            report = made_of_log.report
+            assert by_name(answered["windows"]) == by_name(report.windows)
+            assert by_name(answered["method windows"]) == by_name(report.method_windows)
+            [whole] = merged(answered["methods"], ())
+            methods, servers = answered["methods"], answered["servers"]
+            windows, method_windows = answered["windows"], answered["method windows"]
+            assert findings(whole, windows, methods, method_windows, servers, found.account) == report.findings
+
+
 def test_of_more_methods_and_callers_than_are_looked_at_those_that_matter_are_shown(
     spark: SparkSession, made_of_log: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch, "_METHODS", 1)
+    monkeypatch.setattr(batch, "METHODS", 1)
     monkeypatch.setattr(batch, "_CALLERS", 1)
     whole = made_of_log.report
     assert len(whole.methods) > 1 and len(whole.callers) > 1
