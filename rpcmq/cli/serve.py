@@ -73,20 +73,27 @@ def serve_command(
 ) -> None:
     """Serve the public methods of MODULE:OBJECT, which is found from the current directory.
 
-    OBJECT is a class, which is made without arguments, or any object; without it, the module's own
-    functions are served. A method gets the request context first. SIGTERM and SIGINT stop it: what
-    runs may finish.
+    OBJECT is a class, which is made without arguments, or any object. Without it, the module's own
+    functions are served, not those that it imports; where it has __all__, that says which. Names that
+    begin with an underscore are not served, async methods are refused. A method gets the request
+    context first. SIGTERM and SIGINT stop it: what runs may finish.
     """
     import logging
 
     from rpcmq.client import Service
+    from rpcmq.client.methods import public_methods
     from rpcmq.server.log import log_event, start_logging
 
+    served = load_endpoint(endpoint)
+    if not any(public_methods(served)):
+        raise click.UsageError(
+            f"{endpoint!r}: there is nothing to serve: it has no public function or method of its own"
+        )
     start_logging(log_format, log_level)
     log = logging.getLogger("rpcmq.serve")
     service = Service(
         topic,
-        load_endpoint(endpoint),
+        served,
         host=host,
         client=make_client(state, timeout),
         concurrency=concurrency,

@@ -169,7 +169,8 @@ class Client:
             traceparent: W3C Trace Context of the caller; default: that of the request being handled.
 
         Returns:
-            What the method returned; of a generator, the last item.
+            What the method returned. One that yields its result, or returns an iterator, is asked with
+            :meth:`multicall`: here it raises, and makes none of its items.
 
         Raises:
             CallError: one of CallTimeout, NoConsumer, Overloaded, LinkLost: why there is no answer.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import monotonic
 from typing import Any
 
@@ -13,6 +13,7 @@ from gevent.event import Event
 
 from rpcmq.client.client import Client
 from rpcmq.client.interrupts import is_interrupt
+from rpcmq.client.methods import ASYNC
 from rpcmq.client.request import Request, set_current_request
 from rpcmq.client.workers import Workers
 from rpcmq.core.caller import Call
@@ -167,8 +168,10 @@ class Consumer:
             if task.is_call and "keepalive" in body:
                 keepalive = self._keep_alive(task, float(body["keepalive"]))
             result = self._invoke(task, body)
-            if isinstance(result, types.GeneratorType):
+            if getattr(type(result), "__next__", None) is not None:
                 self._stream(task, result)
+            elif type(result) in _ASYNC:
+                raise _not_awaited(task, result)
             elif not task.is_call:
                 process.serving.settle(monotonic(), task, Outcome.OK)
             elif result is not ANSWERED:
@@ -234,23 +237,24 @@ class Consumer:
         process.serving.answer(monotonic(), task, Kind.FAULT, form, payload, error_name(error), flags)
         process.schedule()
 
-    def _stream(self, task: Task, items: types.GeneratorType[Any, None, None]) -> None:
-        process = self.client.process
-        last: Any = None
+    def _stream(self, task: Task, items: Iterator[Any]) -> None:
         try:
+            if task.is_call and not streams(task):
+                raise UsageError(
+                    f"{task.method!r} on {str(self.address)!r} gives its result item by item: ask for it with "
+                    "multicall (rpcmq call --multi); no item was made"
+                )
             for item in items:
-                if not streams(task):
-                    last = item
-                elif not self.send(task, item):
+                if task.is_call and not self.send(task, item):
                     break
         finally:
-            items.close()
-        if streams(task):
+            close = getattr(items, "close", None)
+            if close is not None:
+                close()
+        if task.is_call:
             self.end(task)
-        elif task.is_call:
-            self.reply(task, last)
         else:
-            process.serving.settle(monotonic(), task, Outcome.OK)
+            self.client.process.serving.settle(monotonic(), task, Outcome.OK)
 
     def send(self, task: Task, item: Any) -> bool:
         """Send one item of a stream when the caller takes it; False if it takes no more.
@@ -318,6 +322,18 @@ class Consumer:
         timer = get_hub().loop.timer(max(0.05, seconds), max(0.05, seconds))
         timer.start(beat)
         return timer
+
+
+#: What a method returns that is async, or hands on what is.
+_ASYNC = (types.CoroutineType, types.AsyncGeneratorType)
+
+
+def _not_awaited(task: Task, result: Any) -> UsageError:
+    is_coroutine = isinstance(result, types.CoroutineType)
+    if is_coroutine:
+        # Python need not complain as well that it was never awaited.
+        result.close()
+    return UsageError(f"{task.method!r} returned {'a coroutine' if is_coroutine else 'an async generator'}: {ASYNC}")
 
 
 _JSON = Format.JSON.bit

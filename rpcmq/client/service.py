@@ -14,6 +14,7 @@ from gevent.event import Event
 
 from rpcmq.client.client import Client
 from rpcmq.client.consumer import Consumer
+from rpcmq.client.methods import check_endpoint, find_method, public_methods
 from rpcmq.core.serving import Task
 from rpcmq.errors import UnknownMethod, UsageError
 from rpcmq.wire import Address
@@ -29,9 +30,13 @@ class Service:
     A method is called as ``method(ctx, **args)`` in a greenlet of its own. What it returns, yields or
     raises, also ``SystemExit``, goes back to the caller. Names that begin with an underscore are not served.
 
+    A method that yields, or returns an iterator, is a stream: callers ask for it with ``multicall``. A ``call`` of it
+    raises, and makes none of its items; a cast runs it to its end. ``async`` methods are refused.
+
     Args:
         topic: what is served, for example ``"compute"``.
-        endpoint: any object with methods.
+        endpoint: any object with methods. Of a module: its own functions, not those it imports, or what its
+            ``__all__`` names.
         host: name of this server: ``"<topic>.<host>"`` is its own topic. Default: the host's name.
         router: url of the router; default as for :class:`Client`.
         identity: name of this process; default as for :class:`Client`.
@@ -69,6 +74,7 @@ class Service:
     ) -> None:
         if context is not None and not callable(getattr(context, "from_dict", None)):
             raise UsageError(f"context {context!r} has no from_dict()")
+        check_endpoint(endpoint)
         self._own_client = client is None
         self.client = client or Client(router, identity, **settings)
         self.endpoint = endpoint
@@ -151,10 +157,8 @@ class Service:
     def _method(self, name: str) -> Callable[..., Any]:
         builtin = {"rpcmq.describe": self._describe, "rpcmq.ping": self._ping}
         method = builtin.get(name) if name.startswith(_BUILTIN) else None
-        if method is None and not name.startswith("_"):
-            found = getattr(self.endpoint, name, None)
-            if callable(found) and not isinstance(found, type):
-                method = found
+        if method is None:
+            method = find_method(self.endpoint, name)
         if method is None:
             raise UnknownMethod(f"{self.address.topic!r} has no public method {name!r} (on {self.address})")
         self._methods[name] = method
@@ -165,10 +169,7 @@ class Service:
 
     def _describe(self, ctx: Any) -> dict[str, Any]:
         methods = []
-        for name in sorted(dir(self.endpoint)):
-            found = getattr(self.endpoint, name, None)
-            if name.startswith("_") or not callable(found) or isinstance(found, type):
-                continue
+        for name, found in public_methods(self.endpoint):
             try:
                 signature = str(inspect.signature(found))
             except (TypeError, ValueError):

@@ -31,6 +31,36 @@ def test_a_module_of_the_current_directory_is_served_until_sigterm(system: Simpl
     assert service.records[-1]["event"] == "stopped"
 
 
+def test_what_a_module_imports_is_not_served(system: SimpleNamespace, tmp_path: Path) -> None:
+    text = "from os import listdir\nfrom sys import exit\ndef items(ctx):\n    return iter([1, 2])\n"
+    (tmp_path / "importer.py").write_text(text)
+    with started("serve", "importer", "--topic", "imported", env=system.env, cwd=tmp_path) as service:
+        service.wait_for("serving")
+        described = run("describe", "imported", env=system.env).stdout
+        assert "items(ctx)" in described and "listdir" not in described and "exit" not in described
+        for method in ("listdir", "exit"):
+            ended = run("call", "imported", method, env=system.env)
+            assert ended.returncode == 6 and f"has no public method {method!r}" in ended.stderr
+        assert run("call", "imported", "items", "--multi", env=system.env).stdout == "1\n2\n"
+        ended = run("call", "imported", "items", env=system.env)
+        assert ended.returncode == 6 and "ask for it with multicall (rpcmq call --multi)" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("async def greet(ctx): pass\n", "refused: method 'greet' cannot be served: it is async"),
+        ("from os import listdir\ndef _hidden(ctx): pass\n", "there is nothing to serve"),
+    ],
+)
+def test_what_could_not_be_run_is_refused_at_start(
+    system: SimpleNamespace, tmp_path: Path, text: str, complaint: str
+) -> None:
+    (tmp_path / "refused.py").write_text(text)
+    ended = run("serve", "refused", "--topic", "refused", env=system.env, cwd=tmp_path)
+    assert ended.returncode == 2 and complaint in ended.stderr and "Traceback" not in ended.stderr
+
+
 @pytest.mark.parametrize("path", ["tests.cli.endpoints:instance", "tests.cli.endpoints:Compute"])
 def test_an_instance_or_a_class_is_served(system: SimpleNamespace, path: str) -> None:
     with started("serve", path, "--topic", "objects", env=system.env) as service:

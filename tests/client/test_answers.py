@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import gevent
@@ -73,10 +74,68 @@ def test_a_method_that_is_no_generator_gives_one_item(client, serve):
     assert list(client.multicall(None, "compute", message("add", a=1, b=2))) == [3]
 
 
-def test_a_call_of_a_generator_gives_its_last_item(client, serve):
-    serve(Compute())
-    assert client.call(None, "compute", message("count", n=100)) == 99
-    assert client.call(None, "compute", message("count", n=0)) is None
+def test_a_call_of_a_generator_says_to_use_multicall_and_runs_nothing(client, serve):
+    compute = Compute()
+    serve(compute)
+    for n in (100, 0):
+        with pytest.raises(RemoteError, match=r"'count' on 'compute\..*' gives its result item by item.* multicall"):
+            client.call(None, "compute", message("count", n=n))
+    assert compute.seen == [] and compute.ended == []
+
+
+class Iterators:
+    """Returns iterators that are no generators."""
+
+    def __init__(self) -> None:
+        self.taken: list[int] = []
+
+    def numbers(self, ctx: Any, n: int) -> Iterator[int]:
+        return map(self._taken, range(n))
+
+    def _taken(self, number: int) -> int:
+        self.taken.append(number)
+        return number
+
+    def listed(self, ctx: Any) -> list[int]:
+        return [1, 2]
+
+
+def test_any_iterator_that_a_method_returns_is_a_stream(client, serve):
+    iterators = Iterators()
+    serve(iterators)
+    assert list(client.multicall(None, "compute", message("numbers", n=100))) == list(range(100))
+    iterators.taken.clear()
+    with pytest.raises(RemoteError, match="ask for it with multicall"):
+        client.call(None, "compute", message("numbers", n=100))
+    assert iterators.taken == []
+    client.cast(None, "compute", message("numbers", n=3))
+    eventually(lambda: iterators.taken == [0, 1, 2])
+    assert client.call(None, "compute", message("listed")) == [1, 2], "a list is a value like any other"
+
+
+class Async:
+    """Hands on what is async; that cannot be known before it is called."""
+
+    def coroutine(self, ctx: Any) -> Any:
+        async def later() -> int:
+            return 1
+
+        return later()
+
+    def generator(self, ctx: Any) -> Any:
+        async def later() -> AsyncIterator[int]:
+            yield 1
+
+        return later()
+
+
+@pytest.mark.parametrize(("method", "text"), [("coroutine", "a coroutine"), ("generator", "an async generator")])
+def test_what_is_async_is_an_error_that_says_so(client, serve, recwarn, method: str, text: str):
+    serve(Async())
+    for ask in (client.call, lambda *args: list(client.multicall(*args))):
+        with pytest.raises(RemoteError, match=f"{method!r} returned {text}: it is async, .* Write it with plain 'def'"):
+            ask(None, "compute", message(method))
+    assert not [w for w in recwarn if "never awaited" in str(w.message)]
 
 
 def test_a_cast_to_a_generator_runs_it(client, serve):

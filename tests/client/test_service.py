@@ -184,8 +184,9 @@ def test_whatever_a_handler_raises_ends_that_request_only(client, serve, capfd, 
     serve(compute, topic="beside", client=service.client)
     beside = gevent.spawn(client.call, None, "beside", message("hold"), timeout=10)
     assert compute.started.wait(10)
+    ask = (lambda *args: list(client.multicall(*args))) if method == "raise_after_an_item" else client.call
     with pytest.raises((RemoteError, RuntimeError)) as raised:
-        client.call(None, "compute", message(method, n=n), timeout=10)
+        ask(None, "compute", message(method, n=n), 10)
     told = raised.value.__cause__ if isinstance(raised.value, RuntimeError) else raised.value
     # What a generator lets out of StopIteration is Python's affair.
     expected = "StopIteration" if method == "raise_after_an_item" and n == 5 else ENDINGS[n][1]

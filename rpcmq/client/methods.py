@@ -1,0 +1,80 @@
+"""Which methods of an endpoint are served, and which of them cannot be."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+from rpcmq.errors import UsageError
+
+__all__ = ["ASYNC", "check_endpoint", "find_method", "public_methods"]
+
+
+def find_method(endpoint: Any, name: str) -> Callable[..., Any] | None:
+    """The public method ``name`` of ``endpoint``; None if there is none.
+
+    Of a module that is each name in its ``__all__`` or, without one, each function that it defines itself: what it has
+    imported is not served. Of any other object it is each callable attribute but classes. Names that begin with an
+    underscore are not public.
+    """
+    if name.startswith("_"):
+        return None
+    found: Any = getattr(endpoint, name, None)
+    if not callable(found) or isinstance(found, type):
+        return None
+    if isinstance(endpoint, ModuleType):
+        exported = getattr(endpoint, "__all__", None)
+        own = name in exported if exported is not None else getattr(found, "__module__", "") == endpoint.__name__
+        if not own:
+            return None
+    method: Callable[..., Any] = found
+    return method
+
+
+def public_methods(endpoint: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Name and method of all that is served, in the order of the names."""
+    for name in sorted(dir(endpoint)):
+        method = find_method(endpoint, name)
+        if method is not None:
+            yield name, method
+
+
+def check_endpoint(endpoint: Any) -> None:
+    """Refuse an endpoint with methods that could not be run.
+
+    Raises:
+        UsageError: one is ``async``.
+    """
+    for name in dir(endpoint):
+        # A property is not to be computed for this.
+        method = inspect.getattr_static(endpoint, name, None)
+        if name.startswith("_") or not _is_async(method):
+            continue
+        if isinstance(endpoint, ModuleType) and find_method(endpoint, name) is None:
+            continue
+        raise UsageError(f"{_name_of(endpoint)}: method {name!r} cannot be served: {ASYNC}")
+
+
+#: Why nothing ``async`` can be served, and what to do.
+ASYNC = (
+    "it is async, and methods run in greenlets, with no asyncio event loop. Write it with plain 'def': what waits "
+    "there (sockets, sleep, other calls) waits for this request only; or use asyncio.run() in a thread of its own"
+)
+
+
+def _is_async(method: Any) -> bool:
+    if isinstance(method, (staticmethod, classmethod)):
+        method = method.__func__
+    while isinstance(method, partial):
+        method = method.func
+    if not (inspect.isroutine(method) or inspect.isfunction(method)):
+        return False
+    method = inspect.unwrap(method)
+    return inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method)
+
+
+def _name_of(endpoint: Any) -> str:
+    return endpoint.__name__ if isinstance(endpoint, ModuleType) else type(endpoint).__qualname__
