@@ -438,6 +438,7 @@ def test_which_settings_are_live():
         "link.max_handshakes",
         "security.max_links_per_key",
         "security.messages_per_second",
+        "link.inbox_max_bytes",
         "link.outbox_max_bytes",
         "link.outbox_max_messages",
         "queue.max_messages",

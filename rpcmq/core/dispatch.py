@@ -24,6 +24,7 @@ from rpcmq.core.links import Link, LinkTable
 from rpcmq.core.settings import Settings
 from rpcmq.core.topics import ALONE, Consumer, Destination, Pending, Queue, Topic
 from rpcmq.core.tracking import Tracking
+from rpcmq.core.turns import Turns
 from rpcmq.errors import Outcome, ProtocolError
 from rpcmq.wire import NO_TTL, Address, Flag, Kind, control, message, payload_of, remade, size_of, without_error
 
@@ -59,6 +60,8 @@ class Dispatch(Tracking):
         super().__init__(settings, links)
         self._directory = directory
         self._destinations = directory.destinations
+        #: Where the work of a message that goes to many is counted.
+        self.turns = Turns()
         self._recover_until = now + settings.recovery_seconds
         self._holding: list[Link] = []
         self._releasing = False
@@ -203,6 +206,7 @@ class Dispatch(Tracking):
         destination = pending.destination
         consumers = destination.consumers
         form = pending.message[10]
+        self.turns.spent += len(consumers) >> 4
         if consumers and not all(c.accepts >> form & 1 for c in consumers):
             accepts = 0xFF
             for consumer in consumers:
@@ -286,6 +290,7 @@ class Dispatch(Tracking):
             self._refuse(now, self._copy(pending), link, Outcome.NO_CONSUMER, refused)
             return
         reached = repeated = 0
+        self.turns.spent += 4 * len(destination.consumers)
         for consumer in list(destination.consumers):
             if pending.key in consumer.in_flight or pending.key in consumer.backlog:
                 repeated += 1

@@ -12,7 +12,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator
 from enum import Enum
 from math import ceil
@@ -52,10 +52,10 @@ class Link(Session):
     """A process's connection of one queue type, which outlives the ZeroMQ connection under it."""
 
     __slots__ = (
-        "accepts", "answering", "calls", "claims", "consumers", "counters", "description", "granted",
-        "granted_casts", "handle", "handlers", "heard", "held", "identity", "keeps", "lapsed", "origin", "patterns",
-        "permits", "queue_type", "returning", "role", "route", "sent_us", "since", "stalled", "state", "token",
-        "wants_drops", "window",
+        "accepts", "answering", "calls", "claims", "consumers", "counters", "description", "granted", "granted_casts",
+        "handle", "handlers", "heard", "held", "identity", "inbox", "inbox_bytes", "keeps", "lapsed", "leaves",
+        "origin", "patterns", "permits", "queue_type", "returning", "role", "route", "sent_us", "since", "stalled",
+        "state", "token", "wants_drops", "window",
     )  # fmt: skip
 
     def __init__(self, dirty: list[Session], identity: str, queue_type: str, handle: int, router_id: int) -> None:
@@ -90,6 +90,11 @@ class Link(Session):
         self.lapsed: list[Consumer] = []
         #: Casts that wait for the end of the recovery window after a restart of the router.
         self.held: list[bytes] = []
+        #: Messages that came and wait for the link's next turn, and about how many bytes they are.
+        self.inbox: deque[bytes] = deque()
+        self.inbox_bytes = 0
+        #: It has said goodbye, and ends when they were handled.
+        self.leaves = False
         #: Queues that refused a cast of this link -> sequence with which it may go on.
         self.stalled: dict[Queue, int] = {}
         #: PubSub: (exchange, pattern) subscribed to, deliveries that may still be sent.
@@ -103,6 +108,12 @@ class Link(Session):
         #: Where it may send calls, and casts to one consumer, as far as that was decided; None: anywhere.
         self.granted: set[Destination] | None = None
         self.granted_casts: set[Destination] | None = None
+
+    def forget_inbox(self) -> None:
+        """What waits there is not handled: it was not counted as received either, and is sent again."""
+        self.inbox.clear()
+        self.inbox_bytes = 0
+        self.leaves = False
 
 
 #: Takes one message of a link.
@@ -292,6 +303,7 @@ class LinkTable:
 
     def _connect(self, now: float, link: Link, route: bytes, body: dict[str, Any], resume: int | None) -> None:
         if resume is not None:
+            link.forget_inbox()
             self.on_taken(now, link, link.resume(resume))
         if link.route == route:
             del self.routes[route]
@@ -376,6 +388,7 @@ class LinkTable:
         self._handles.pop(link.origin, None)
         self._present(link)
         link.state = LinkState.ENDED
+        link.forget_inbox()
         link.answering = False
         self.counters["links ended"] += 1
         if self.guard is not None:

@@ -14,6 +14,7 @@ from rpcmq.core.explain import shortened
 from rpcmq.core.links import Link
 from rpcmq.core.settings import Settings
 from rpcmq.core.trie import PatternTrie, pattern_states
+from rpcmq.core.turns import Turns
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import Address, Flag, Kind, address_of, body_of, control, message, parse, payload_of, size_of
 
@@ -47,9 +48,10 @@ class Subscriber:
 class PubSub:
     """Subscriptions and events of all exchanges."""
 
-    def __init__(self, settings: Settings, drops: Drops) -> None:
+    def __init__(self, settings: Settings, drops: Drops, turns: Turns) -> None:
         self._settings = settings
         self._drops = drops
+        self._turns = turns
         self._tries: dict[bytes, PatternTrie[Link]] = {}
         self.published: Counter[str] = Counter()
 
@@ -119,7 +121,10 @@ class PubSub:
         trie = self._tries.get(exchange)
         reached = 0
         if trie is not None:
-            for subscriber in trie.match(topic):
+            visited = trie.visited
+            matching = trie.match(topic)
+            self._turns.spent += len(matching) + ((trie.visited - visited) >> 3)
+            for subscriber in matching:
                 reached += self._offer(now, subscriber, part)
         self.published["events"] += 1
         self.published["copies"] += reached

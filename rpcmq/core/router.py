@@ -2,7 +2,8 @@
 
 The shell calls :meth:`Router.receive` with what came on a connection, :meth:`Router.lost` when a
 connection is gone and :meth:`Router.tick` at :meth:`Router.next_deadline`. After each wake-up it
-sends what ``dirty`` links have in their outboxes, one batch a link, and performs ``actions``.
+sends what ``dirty`` links have in their outboxes, one batch a link, and performs ``actions``. While
+``turns.is_anybody_waiting`` it calls :meth:`Router.proceed` in each further wake-up.
 ``now`` is monotonic seconds, never decreasing.
 """
 
@@ -30,8 +31,9 @@ from rpcmq.core.rights import Key
 from rpcmq.core.settings import Settings
 from rpcmq.core.statistics import overview
 from rpcmq.core.topics import Consumer
+from rpcmq.core.turns import TURN_STEPS, Turns
 from rpcmq.errors import Outcome, ProtocolError
-from rpcmq.wire import SESSION_KINDS, Address, Flag, Kind, body_of, control, parse, split
+from rpcmq.wire import SESSION_KINDS, Address, Flag, Kind, body_of, control, parse, size_of, split
 
 __all__ = ["Router"]
 
@@ -99,7 +101,8 @@ class Router:
         if sink is not None:
             self.log = self.dispatch.log = DispatchLog(settings, sink, self.links, now, self._progress)
             self.links.stamps = True
-        self.pubsub = PubSub(settings, self.dispatch.drops)
+        self.turns = self.dispatch.turns = Turns()
+        self.pubsub = PubSub(settings, self.dispatch.drops, self.turns)
         self.actions: list[Action] = []
         #: Messages not used because their sender broke the protocol, by reason.
         self.refused: Counter[str] = Counter()
@@ -180,18 +183,28 @@ class Router:
             link.heard = now
             if not link.answering:
                 self.links.answers_again(now, link)
-            self._handle(now, link, parts, link.handlers)
+            if link.inbox:
+                self._put_off(now, link, parts)
+                return
+            handled = self._handle(now, link, parts, link.handlers)
+            if handled < len(parts):
+                self.turns.put_off(link, parts[handled:])
+                link.note_received(handled, sum(map(size_of, parts[:handled])))
+                return
             size_bytes = len(batch)
             if payloads:
                 size_bytes += sum(map(len, payloads))
-            link.note_received(len(parts), size_bytes)
+            link.note_received(handled, size_bytes)
         except ProtocolError as error:
             self._offence(now, route, link, None, error)
         except Exception:
             self._turn_away(now, route)
 
-    def _handle(self, now: float, link: Link, parts: list[bytes], handlers: list[Handler]) -> None:
+    def _handle(self, now: float, link: Link, parts: Sequence[bytes], handlers: list[Handler]) -> int:
+        """How many of ``parts`` were handled before the turn was over; at least one."""
+        turns, handled = self.turns, 0
         for part in parts:
+            handled += 1
             try:
                 handlers[part[5]](now, link, part)
             except ProtocolError as error:
@@ -199,6 +212,39 @@ class Router:
             except Exception:
                 # A fault of ours must cost this message only: the batch and its counts go on.
                 self.faults.report(now, link.identity)
+            if turns.spent > TURN_STEPS:
+                break
+        return handled
+
+    def proceed(self, now: float) -> None:
+        """Give the link that has waited longest its next turn, and begin a new one for what comes. Never raises."""
+        link = self.turns.next_link()
+        if link is not None:
+            self._guarded(now, self._take_turn, link)
+        self.turns.spent = 0
+
+    def _take_turn(self, now: float, link: Link) -> None:
+        turns = self.turns
+        handled: list[bytes] = []
+        try:
+            while link.inbox and not turns.is_over:
+                part = turns.take(link)
+                handled.append(part)
+                self._handle(now, link, (part,), link.handlers)
+        finally:
+            turns.end(link, handled)
+        if link.leaves and not link.inbox:
+            self.links.end(now, link, "said goodbye")
+
+    def _put_off(self, now: float, link: Link, parts: list[bytes]) -> None:
+        """``parts`` come after messages that still wait for their turn."""
+        self.turns.put_off(link, parts)
+        most = self.settings.inbox_max_bytes
+        if link.inbox_bytes > most and (route := link.route) is not None:
+            text = f"{link.inbox_bytes} bytes came and wait for their turn; link.inbox_max_bytes = {most}"
+            self.links.end(now, link, text)
+            self.actions.append(Answer(route, control(Kind.REFUSED, {"reason": "protocol", "text": text})))
+            self.actions.append(Disconnect(route))
 
     def _turn_away(self, now: float, route: bytes) -> None:
         """End the link on ``route`` and its connection: handling what came there raised an exception."""
@@ -245,7 +291,8 @@ class Router:
         try:
             for link, held in self.dispatch.let_go(now):
                 # Looked at when they came, and acknowledged.
-                self._handle(now, link, held, self._handlers)
+                while held := held[self._handle(now, link, held, self._handlers) :]:
+                    self.turns.spent = 0
         finally:
             self.dispatch.let_gone()
 
@@ -305,7 +352,10 @@ class Router:
                 link.heard = now
                 if not link.answering:
                     self.links.answers_again(now, link)
-                self.links.about_link(now, link, part)
+                if link.inbox and part[5] == Kind.GOODBYE:
+                    link.leaves = True
+                else:
+                    self.links.about_link(now, link, part)
         except ProtocolError as error:
             self._offence(now, route, link, None, error)
 
@@ -375,6 +425,7 @@ class Router:
             raise ProtocolError(f"credit {credit!r} must be an integer from 1 to 65535", "credit")
         group = _group(body, address)
         recent = body.get("recent", "")
+        self.turns.spend(size_of(part) >> 5)
         if not isinstance(recent, str):
             raise ProtocolError("recent must be hexadecimal text", "body")
         try:
@@ -412,6 +463,7 @@ class Router:
 
     def _introduce(self, now: float, link: Link, part: bytes) -> None:
         destination = self.directory.resolve(now, part)
+        self.turns.spend(len(destination.consumers))
         target = introduce(link, part[16:36], destination, self._new_token())
         if target is not None and self.guard is not None:
             self.guard.introduced(link, target)
@@ -419,4 +471,6 @@ class Router:
     def _query(self, now: float, link: Link, part: bytes) -> None:
         what = str(body_of(part).get("what", "overview"))
         answer: dict[str, Any] = overview(self, now, what)
+        # Each row of it is some steps, and so is each that was only looked at.
+        self.turns.spend(TURN_STEPS + 1)
         link.send(control(Kind.ANSWER, answer, key=part[16:36]))

@@ -120,6 +120,7 @@ def _process(link: Link, now: float) -> dict[str, Any]:
         "consumers": [c.backlog.name.removesuffix(" (fanout)") for c in link.consumers.values()],
         "in_flight": sum(len(c.in_flight) for c in link.consumers.values()),
         "to_send": len(link.outbox),
+        "to_handle": len(link.inbox),
         "counters": dict(link.counters),
         **link.description,
     }

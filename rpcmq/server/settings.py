@@ -29,6 +29,7 @@ def apply(config: RouterConfig, settings: Settings) -> None:
     settings.max_links = config.link.max_links
     settings.max_links_per_key = config.security.max_links_per_key
     settings.messages_per_second = config.security.messages_per_second
+    settings.inbox_max_bytes = config.link.inbox_max_bytes
     settings.outbox_max_bytes = config.link.outbox_max_bytes
     settings.outbox_max_messages = config.link.outbox_max_messages
     settings.queue_max_messages = config.queue.max_messages

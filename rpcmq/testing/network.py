@@ -348,6 +348,9 @@ class Network:
                 process.after_receive(self.now)
             if not connection.to_router and not connection.to_process:
                 self._under_way.pop(connection, None)
+        if self.is_router_up and self.router.turns.is_anybody_waiting:
+            self.router.proceed(self.now)
+            moved = True
         return moved
 
     def _arrived(self, way: Way) -> Iterator[tuple[bytes, list[bytes]]]:

@@ -154,14 +154,16 @@ class RouterShell:
             rounds = self._turn()
         finally:
             # Also after an exception: what else came gives no second sign, and what is due is still due.
-            if rounds >= _ROUNDS or self._socket.readable():
+            if rounds >= _ROUNDS or self.router.turns.is_anybody_waiting or self._socket.readable():
                 self._loop.run_callback(self._wake)
             self._arm(monotonic())
 
     def _turn(self) -> int:
         socket, router = self._socket, self.router
         rounds = 0
-        while rounds < _ROUNDS and socket.readable():
+        turns = router.turns
+        router.proceed(monotonic())
+        while rounds < _ROUNDS and not turns.is_over and socket.readable():
             route, batch, payloads = socket.receive()
             # Not once for all: what waited for those before it must not seem to have come with them.
             now = monotonic()

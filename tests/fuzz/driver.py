@@ -85,6 +85,8 @@ class Driver:
 
     def _receive(self, route: bytes, batch: bytes, payloads: list[bytes] | None = None) -> None:
         self.router.receive(self.now, route, batch, payloads or [])
+        while self.router.turns.is_anybody_waiting:
+            self.router.proceed(self.now)
 
     def _counts(self, link: Link) -> list[int]:
         base = link._sent_base

@@ -6,8 +6,14 @@ import os
 import socket
 
 import pytest
+import zmq
 
+from rpcmq import Client, Service
+from rpcmq.testing import eventually
+from rpcmq.transport.batches import BatchSocket, new_context
 from rpcmq.transport.router_shell import _break, _socket_of
+from rpcmq.wire import Kind, control
+from tests.client.endpoints import Compute
 
 
 @pytest.fixture
@@ -53,3 +59,24 @@ def test_another_socket_under_the_same_number_is_left_alone(pair):
 def test_a_number_that_is_nobody_s_does_no_harm():
     assert _socket_of(-1) is None
     _break(-1, 1)
+
+
+def test_a_batch_that_costs_much_does_not_make_the_router_deaf(rpcmq_router):
+    """A thousand views in one batch: somebody else is answered long before the last of them."""
+    url, links = rpcmq_router.url, rpcmq_router._embedded.engine.links
+    context = new_context()
+    greedy = BatchSocket(context, zmq.DEALER, max_bytes=1 << 26)
+    with Client(url) as client, Service("other", Compute(), client=client), Client(url) as honest:
+        greedy.socket.connect(url)
+        greedy.send(b"", [control(Kind.HELLO, {"identity": "greedy", "queue_type": "roundrobin", "versions": [1]})])
+        queries = [control(Kind.QUERY, {"what": "topics"}, sequence=number) for number in range(1, 1001)]
+        honest.connect(10)
+        greedy.send(b"", queries)
+        eventually(lambda: any(link.inbox for link in links), 10)
+        assert honest.call(None, "other", {"method": "add", "args": {"a": 1}}, timeout=20) == 1
+        link = links.by_identity("greedy")
+        assert link.inbox
+        eventually(lambda: not link.inbox, 30)
+        assert link.received == 1000
+    greedy.close()
+    context.destroy(linger=0)
