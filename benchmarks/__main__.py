@@ -84,6 +84,10 @@ def _main() -> int:
             console.print(f"[red]{benchmark.name} failed:[/] {error}")
             failed = 1
             continue
+        except ModuleNotFoundError as error:
+            console.print(f"[red]{benchmark.name} needs {error.name}:[/] `make bench` installs it")
+            failed = 1
+            continue
         show(console, benchmark, rows)
         console.print(f"kept in {keep(folder, benchmark, rows, options, load)}")
         drawn = draw(folder, benchmark, rows)

@@ -15,9 +15,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import psutil
-
-from benchmarks import latency_log
 from benchmarks.children import ChildFailed, child, say
 from benchmarks.report import Benchmark, Options, Row
 
@@ -122,6 +119,9 @@ class _Memory:
     """The most that a process and its children have had in memory, looked at ten times a second."""
 
     def __init__(self, pid: int) -> None:
+        import psutil
+
+        self._gone = psutil.NoSuchProcess
         self._process = psutil.Process(pid)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -140,13 +140,16 @@ class _Memory:
             try:
                 family = [self._process, *self._process.children(recursive=True)]
                 self.most = max(self.most, sum(each.memory_info().rss for each in family))
-            except psutil.NoSuchProcess:
+            except self._gone:
                 # One of them has ended while it was looked at.
                 continue
 
 
 def run(options: Options) -> list[Row]:
     """Seconds, CPU seconds and memory for logs of a million records and more."""
+    # Here and below: what it needs may not be installed, and is not needed to list the benchmarks.
+    import psutil  # noqa: F401
+
     rows: list[Row] = []
     for millions in _MILLIONS if options.seconds >= _THOROUGH else _MILLIONS[:1]:
         with TemporaryDirectory(prefix="rpcmq-bench-") as folder:
@@ -155,6 +158,8 @@ def run(options: Options) -> list[Row]:
 
 
 def _of_log(options: Options, millions: int, folder: Path) -> list[Row]:
+    from benchmarks import latency_log
+
     patience = _PATIENCE * (1 + millions)
     log = str(folder / "log")
     with child(latency_log.write, directory=log, records=millions * 1_000_000) as writer:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+from gevent import subprocess
 
 from rpcmq import errors
 from rpcmq.config import ClientConfig, describe_fields
@@ -131,6 +133,19 @@ def test_times_in_the_guarantees_are_the_defaults() -> None:
     assert len(stated) >= 6
     for key, value, unit in stated:
         assert float(value) * (60 if unit == "min" else 1) == defaults[key], key
+
+
+def test_the_benchmarks_can_be_listed_without_what_they_need() -> None:
+    """What is imported may not be installed: only `make bench` does that."""
+    program = (
+        "import runpy, sys\n"
+        "sys.modules.update(dict.fromkeys(['psutil', 'duckdb', 'zerorpc', 'Pyro5', 'nats', 'pyarrow', 'numpy']))\n"
+        "sys.argv = ['benchmarks', '--help']\n"
+        "runpy.run_module('benchmarks', run_name='__main__')\n"
+    )
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "") and "whole-calls" in ended.stdout
 
 
 def test_glossary_is_in_order_and_defines_each_word_once() -> None:

@@ -16,6 +16,7 @@ import click
 from rpcmq.cli.exit_codes import EXIT_CODES_HELP, ExitCode, code_of, report
 from rpcmq.cli.lazy import LazyGroup
 from rpcmq.cli.options import State
+from rpcmq.errors import UsageError
 
 __all__ = ["main"]
 
@@ -76,11 +77,16 @@ def _group(ctx: click.Context, router: str | None) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command that ``arguments`` (default: those of the process) name, and exit."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        code = _group.main(arguments, prog_name="rpcmq", standalone_mode=False)
+        code = _group.main(words, prog_name="rpcmq", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
         code = error.exit_code
+        # The arguments may be wrong before the command knows that it is to print JSON.
+        if "--json" in words[: words.index("--") if "--" in words else None]:
+            report(UsageError(error.format_message()), ExitCode(code), True)
+        else:
+            error.show()
     except (click.Abort, KeyboardInterrupt):
         code = ExitCode.INTERRUPTED
     sys.exit(code or 0)

@@ -77,6 +77,29 @@ def test_wrong_usage_is_code_2(invoke: Invoke, system: SimpleNamespace, argument
     assert complaint in ended.stderr and "Traceback" not in ended.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["call", "compute", "--json"], "Missing argument 'METHOD'"),
+        (["call", "--json", "compute", "add", "--timeout", "0"], "0.0 is not in the range"),
+        (["call", "compute", "add", "--nope", "--json"], "No such option"),
+        (["ls", "--json", "--view", "nope"], "'nope' is not one of"),
+        (["nope", "--json"], "No such command 'nope'"),
+        (["call", "compute", "add", "--json", "--args", "[1]"], "expected a JSON object"),
+    ],
+)
+def test_wrong_arguments_are_json_for_programs(invoke: Invoke, arguments: list[str], text: str) -> None:
+    ended = invoke(*arguments)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    answer = json.loads(ended.stderr)
+    assert (answer["error"], answer["exit_code"]) == ("UsageError", 2) and text in answer["text"]
+
+
+def test_json_after_two_dashes_is_an_argument(invoke: Invoke) -> None:
+    ended = invoke("call", "--", "--json")
+    assert ended.returncode == 2 and ended.stderr.startswith("Usage: rpcmq call")
+
+
 def test_a_wrong_variable_is_code_2(invoke: Invoke) -> None:
     ended = invoke("call", "compute", "add", env={"RPCMQ_ROUTER": "nowhere"})
     assert ended.returncode == 2
