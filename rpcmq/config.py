@@ -387,6 +387,12 @@ class ClientConfig:
         "", _OPTIONAL_PATH, "this process's CURVE keys, as `rpcmq init` and `rpcmq keys add` make it"
     )
     exchange: str = _setting("", _NAME, "namespace of the topics")
+    shell: str = _setting(
+        "auto",
+        _choice("auto", "gevent", "threads"),
+        "where the client lives: the gevent hub of the thread that makes it, or a background thread; "
+        "auto: gevent in a patched program or where a hub is in use, else the thread",
+    )
     timeout: float = _setting(60.0, _seconds(0.001, _DAY), "seconds for a call that names no timeout")
     format: str = _setting("pickle", _choice("pickle", "json", "dill"), "payload format tried first")
     allow: tuple[str, ...] = _setting((), _GLOBALS, "globals that a received pickle may name")

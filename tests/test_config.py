@@ -106,6 +106,7 @@ def test_only_the_settings_of_a_deployment_have_client_variables():
         "RPCMQ_IDENTITY",
         "RPCMQ_KEY_FILE",
         "RPCMQ_EXCHANGE",
+        "RPCMQ_SHELL",
         "RPCMQ_TIMEOUT",
         "RPCMQ_FORMAT",
         "RPCMQ_ALLOW",

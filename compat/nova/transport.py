@@ -126,7 +126,7 @@ def client(conf: Any = None, server_params: Mapping[str, Any] | None = None) -> 
         url = str(server_params.get("rpcmq_router") or f"tcp://{server_params['hostname']}:{own.port}")
     found = _clients.get(url)
     if found is None or found.closed:
-        found = _clients[url] = Client(url, codec=NovaCodec())
+        found = _clients[url] = Client(url, codec=NovaCodec(), shell="gevent")
     if not server_params:
         _own = found
     return found

@@ -11,6 +11,7 @@ from rpcmq.client.process import Process
 from rpcmq.core.caller import STREAM_WINDOW, Call
 from rpcmq.errors import PayloadRefused, RemoteError
 from rpcmq.payload.remote_exception import answered_by
+from rpcmq.transport.home import Home, Housed, at_home
 from rpcmq.wire import Kind, method_of
 
 __all__ = ["Stream", "result_of"]
@@ -69,11 +70,13 @@ class Stream:
     """Iterates over the items of a multicall as they come.
 
     Args:
+        client: keeps its process open, and has a hub.
         call: the request, sent already.
         again: starts the call again if it ended for a reason that another attempt mends.
     """
 
-    def __init__(self, process: Process, call: Call, again: Callable[[Call], Call | None]) -> None:
+    def __init__(self, client: Housed, process: Process, call: Call, again: Callable[[Call], Call | None]) -> None:
+        self._client = client
         self._process = process
         self._payloads = process.payloads
         self._again = again
@@ -82,12 +85,17 @@ class Stream:
     def __iter__(self) -> Self:
         return self
 
+    @property
+    def home(self) -> Home:
+        """Where the client lives."""
+        return self._client.home
+
+    @at_home
     def __next__(self) -> Any:
         call = self._call
         if call is None:
             raise StopIteration
         process = self._process
-        process.connection.check_thread()
         if not call.items:
             if not call.done and monotonic() - call.sign_of_life > (call.timeout or 0.0) / 10:
                 # The time for this item starts now, not when the one before it came.
@@ -101,7 +109,7 @@ class Stream:
             return decoded(self._payloads, call, part)
         self._call = self._again(call)
         if self._call is not None:
-            return next(self)
+            return self.__next__()
         if call.error is None and call.answer is not None and call.answer[5] == Kind.END:
             _check_end(self._payloads, call, call.answer)
             raise StopIteration
@@ -112,6 +120,7 @@ class Stream:
         self._process.connection.schedule()
         call.given = 0
 
+    @at_home
     def close(self) -> None:
         """Take no more: the call is cancelled."""
         call, self._call = self._call, None

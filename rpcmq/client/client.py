@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from time import monotonic, time
 from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
+from weakref import finalize
 
 import gevent
 
@@ -17,11 +19,12 @@ from rpcmq.client.arguments import check_seconds, context_dict, request_body, tr
 from rpcmq.client.process import Process, codec_for
 from rpcmq.client.request import current_request
 from rpcmq.client.retry import Retry, RetryBudget, guarded
-from rpcmq.client.subscription import Subscriptions
+from rpcmq.client.subscription import Subscription, Subscriptions
 from rpcmq.config import ClientConfig, load_client_config
 from rpcmq.core.caller import Call
 from rpcmq.errors import CallTimeout, Outcome, UsageError
 from rpcmq.payload import Codec, ExceptionRegistry, Format
+from rpcmq.transport.home import Home, allocate_lock, at_home, home_for
 from rpcmq.transport.key_files import curve_for
 from rpcmq.wire import Address, Flag, Kind, body_of, json_bytes, message, payload_of
 
@@ -35,6 +38,27 @@ _DILL = Format.DILL.bit
 _PRIORITIES = ("DEBUG", "INFO", "WARN", "WARNING", "ERROR", "CRITICAL", "AUDIT", "SAMPLE")
 
 
+class _Links:
+    """The links of a client, and the hub that they live in."""
+
+    def __init__(self, home: Home, process: Process) -> None:
+        self.home = home
+        self.process = process
+        self.subscriptions: Subscriptions | None = None
+
+    def close(self, linger_seconds: float) -> None:
+        """See :meth:`Client.close`; at home."""
+        if self.subscriptions is not None:
+            self.subscriptions.close(linger_seconds)
+        self.process.close(linger_seconds)
+
+    def close_soon(self, linger_seconds: float = 3.0) -> None:
+        """The client was collected as garbage, in whichever thread."""
+        connection = self.process.connection
+        if not connection.closed and not connection.abandoned and self.home.alive:
+            self.home.post(self.close, linger_seconds)
+
+
 class Client:
     """A connection to a router under one identity.
 
@@ -45,10 +69,13 @@ class Client:
         exceptions: exception classes of the application that are rebuilt when a method raises them.
         codec: encodes and decodes payloads; default: from the configuration.
         settings: any field of :class:`rpcmq.config.ClientConfig`, for example ``timeout=10``, or ``key_file``: the
-            keys of this process and of a router with CURVE (default: ``RPCMQ_KEY_FILE``).
+            keys of this process and of a router with CURVE (default: ``RPCMQ_KEY_FILE``), or ``shell``.
 
-    A client belongs to the OS thread that made it; greenlets share it freely. After a fork the
-    child's first use connects anew, under an identity of its own.
+    Greenlets and OS threads share a client freely. Where it lives is the setting ``shell`` (``RPCMQ_SHELL``): in a
+    program that gevent has patched, or where a gevent hub is in use already, in the hub of the thread that makes it;
+    in any other program in a background thread, so that what it sends leaves and heartbeats go on whatever the program
+    does. There handlers of events run in threads of their own, and ``on_progress`` in the thread that calls. After a
+    fork the child's first use connects anew, under an identity of its own. A client that is dropped is closed.
 
     Raises:
         ConfigError: a setting is unknown or wrong, or the ``key_file`` is: missing, wrong, readable by others.
@@ -68,20 +95,45 @@ class Client:
         self._codec = codec or codec_for(self.config, exceptions)
         self._budget = RetryBudget(self.config.retry_budget_ratio)
         self._addresses: dict[Target, tuple[bytes, str]] = {}
-        self._open()
+        self._opening = allocate_lock()
+        self._links = self._open()
 
-    def _open(self) -> None:
-        self._process = Process(self.config, self._codec)
-        self._subscriptions: Subscriptions | None = None
+    def _open(self) -> _Links:
+        home = home_for(self.config.shell)
+        links = _Links(home, home.run(Process, self.config, self._codec))
+        finalize(self, links.close_soon).atexit = False
+        home.when_the_thread_ends(partial(links.close, 0.0))
+        return links
+
+    def _reopened(self) -> _Links:
+        """What a forked child has instead of what is its parent's."""
+        identity = self.config.identity
+        if identity:
+            self.config = replace(self.config, identity=f"{identity.partition('/')[0]}/{os.getpid()}")
+        links = self._open()
+        # Nobody may wait in here: the greenlet that goes on meanwhile would be of the same thread.
+        with self._opening:
+            if self._links.process.connection.abandoned:
+                self._links = links
+            return self._links
+
+    @property
+    def home(self) -> Home:
+        """The gevent hub that this client lives in."""
+        links = self._links
+        return links.home if not links.process.connection.abandoned else self._reopened().home
+
+    @property
+    def usable(self) -> bool:
+        """Whether the thread whose hub this client lives in has not ended."""
+        home = self.home
+        return home.background or home.here or home.alive
 
     @property
     def process(self) -> Process:
-        """The engines under this client. After a fork: new ones."""
-        if self._process.connection.abandoned:
-            if self.config.identity:
-                self.config = replace(self.config, identity=f"{self.config.identity}/{os.getpid()}")
-            self._open()
-        return self._process
+        """The engines under this client, to be used in its home only. After a fork: new ones."""
+        links = self._links
+        return links.process if not links.process.connection.abandoned else self._reopened().process
 
     @property
     def identity(self) -> str:
@@ -93,6 +145,7 @@ class Client:
         """Whether :meth:`close` was called."""
         return self.process.connection.closed
 
+    @at_home
     def connect(self, timeout: float | None = None) -> None:
         """Wait until the router has welcomed this process.
 
@@ -103,7 +156,6 @@ class Client:
             RouterUnreachable: it has not.
             IdentityTaken: another live process has this identity.
         """
-        self.process.connection.check_thread()
         self.process.connection.wait_ready(self.config.connect_timeout if timeout is None else timeout)
 
     def close(self, linger_seconds: float = 3.0) -> None:
@@ -115,15 +167,10 @@ class Client:
 
         A client that was not closed is closed when the interpreter exits. ``os._exit``, a signal that
         is not handled and the end of a ``multiprocessing`` child skip that, so close before them.
-
-        Raises:
-            UsageError: this client belongs to another OS thread.
         """
-        if not self._process.connection.abandoned:
-            self._process.connection.check_thread()
-            if self._subscriptions is not None:
-                self._subscriptions.close(linger_seconds)
-            self._process.close(linger_seconds)
+        links = self._links
+        if not links.process.connection.abandoned and links.home.alive:
+            links.home.run(links.close, linger_seconds)
 
     def __enter__(self) -> Self:
         return self
@@ -135,6 +182,7 @@ class Client:
 
     # --- verbs -------------------------------------------------------------------------------
 
+    @at_home
     def call(
         self,
         ctx: Any,
@@ -188,7 +236,7 @@ class Client:
             deadline = monotonic() + self._timeout(timeout)
             ended = self._call_directly(ctx, topic, msg, deadline, on_progress)
             if ended is not None:
-                return result_of(self._process.payloads, ended)
+                return result_of(self.process.payloads, ended)
             timeout = max(0.001, deadline - monotonic())
         flags = (Flag.IDEMPOTENT if idempotent else 0) | (Flag.MANDATORY if mandatory else 0)
         process = self.process
@@ -202,6 +250,7 @@ class Client:
             process.wait(call, on_progress=progress)
         return result_of(process.payloads, call)
 
+    @at_home
     def cast(
         self,
         ctx: Any,
@@ -217,8 +266,8 @@ class Client:
     ) -> None:
         """Tell one consumer of ``topic``; no answer.
 
-        The cast is kept and re-sent until the router has it. When too many are on their way, this
-        waits.
+        The cast is on its way when this returns, and is kept and re-sent until the router has it. When too many are on
+        their way, this waits.
 
         Args:
             ctx, topic, msg: as for :meth:`call`.
@@ -237,6 +286,7 @@ class Client:
         flags = (Flag.IDEMPOTENT if idempotent else 0) | (Flag.MANDATORY if mandatory else 0)
         self._cast(ctx, topic, msg, flags, confirm, ttl, timeout, traceparent)
 
+    @at_home
     def fanout_cast(
         self,
         ctx: Any,
@@ -260,6 +310,7 @@ class Client:
         """
         return self._cast(ctx, topic, msg, Flag.FANOUT, confirm, None, timeout, traceparent)
 
+    @at_home
     def multicall(self, ctx: Any, topic: Target, msg: Mapping[str, Any], timeout: float | None = None) -> Iterator[Any]:
         """Ask one consumer and iterate over what its generator yields, as it is yielded.
 
@@ -280,8 +331,9 @@ class Client:
                 return None
             return self._start(Kind.REQUEST, ctx, topic, msg, timeout, Flag.STREAM)
 
-        return Stream(process, call, again)
+        return Stream(self, process, call, again)
 
+    @at_home
     def notify(
         self, ctx: Any, event_type: str, payload: Any, priority: str = "INFO", *, publisher_id: str | None = None
     ) -> None:
@@ -306,6 +358,7 @@ class Client:
         }
         self.publish(ctx, f"notifications.{priority.lower()}.{event_type}", event)
 
+    @at_home
     def publish(self, ctx: Any, topic: str, payload: Any, *, confirm: bool = False) -> int | None:
         """Send ``payload`` to all who subscribe to a pattern that matches ``topic``.
 
@@ -318,12 +371,14 @@ class Client:
         """
         return self._subscribing().publish(context_dict(ctx), topic, payload, confirm)
 
-    def subscribe(self, pattern: str, handler: Callable[[Any, str, Any], None], *, window: int = 1000) -> Any:
+    @at_home
+    def subscribe(self, pattern: str, handler: Callable[[Any, str, Any], None], *, window: int = 1000) -> Subscription:
         """Have ``handler(ctx, topic, payload)`` called for each event whose topic matches ``pattern``.
 
         Args:
             pattern: words between dots; ``*`` is one word, ``#`` any number of words.
-            handler: runs in one greenlet for all events of this subscription, in order.
+            handler: runs in one greenlet for all events of this subscription, in order; in one OS thread, where the
+                client lives in a background thread.
             window: events that may be on their way to here at once.
 
         Returns:
@@ -334,8 +389,9 @@ class Client:
             UsageError: a wrong argument.
             RouterUnreachable: there is no router.
         """
-        return self._subscribing().subscribe(pattern, handler, window)
+        return self._subscribing().subscribe(self, pattern, handler, window)
 
+    @at_home
     def declare(self, topic: Target, *, group: str = "", timeout: float | None = None) -> None:
         """Have the router keep what is sent to ``topic``, though nobody has consumed it yet.
 
@@ -352,6 +408,7 @@ class Client:
         """
         self._ask(Kind.DECLARE, self._address(topic), {"group": group} if group else {}, timeout)
 
+    @at_home
     def query(self, view: str = "overview", timeout: float | None = None) -> dict[str, Any]:
         """The router's own state: ``overview``, ``summary``, ``processes``, ``topics``, ``calls``, ``methods``,
         ``keys``, ``stuck``, ``dropped``, ``stats``.
@@ -476,7 +533,6 @@ class Client:
             process.check_usable()
             self._ready(seconds)
         else:
-            process.connection.check_thread()
             process.connection.check_open()
         method, body = request_body(ctx, msg)
         known = process.accepts_by_topic.get(address, self._codec.accepted)
@@ -497,7 +553,7 @@ class Client:
             **life,
         )
         process.caller.cast(part, address)
-        process.connection.schedule()
+        process.connection.send_soon()
         return None
 
     def _confirmed(
@@ -555,7 +611,7 @@ class Client:
     def _progress(self, on_progress: Callable[[Any], None] | None) -> Callable[[Call, bytes], None] | None:
         if on_progress is None:
             return None
-        payloads = self._process.payloads
+        payloads = self.process.payloads
         return lambda call, part: on_progress(payloads.answer(call, part))
 
     def _learn_format(self, call: Call) -> bool:
@@ -595,14 +651,11 @@ class Client:
         return known
 
     def _subscribing(self) -> Subscriptions:
-        process = self.process
-        process.connection.check_thread()
+        process, links = self.process, self._links
         process.connection.check_open()
-        if self._subscriptions is None:
-            self._subscriptions = Subscriptions(
-                self.config, process.payloads, process.identity, curve_for(process.keys)
-            )
-        return self._subscriptions
+        if links.subscriptions is None:
+            links.subscriptions = Subscriptions(self.config, process, curve_for(process.keys))
+        return links.subscriptions
 
     def _call_directly(
         self,

@@ -12,6 +12,7 @@ from gevent import get_hub
 from gevent.event import Event
 
 from rpcmq.client.client import Client
+from rpcmq.client.handler_threads import HandlerThreads
 from rpcmq.client.interrupts import is_interrupt
 from rpcmq.client.methods import ASYNC
 from rpcmq.client.request import Request, set_current_request
@@ -21,6 +22,7 @@ from rpcmq.core.serving import Registration, Task
 from rpcmq.errors import CallError, Outcome, PayloadError, PayloadRefused, UsageError
 from rpcmq.payload import Format
 from rpcmq.payload.seal import NotTrusted
+from rpcmq.transport.home import Home, at_home
 from rpcmq.wire import Address, Flag, Kind, error_name
 
 __all__ = ["ANSWERED", "Consumer"]
@@ -29,12 +31,13 @@ log = logging.getLogger("rpcmq.service")
 
 #: What a handler returns that has answered by itself, with :meth:`Consumer.reply`, ``end`` or ``fail``.
 ANSWERED: Any = object()
+_END: Any = object()
 #: How long a consumer that stops waits for the router to know (seconds); the router may be gone.
 _UNREGISTER = 2.0
 
 
 class Consumer:
-    """Takes the calls and casts of an address, and runs each in a greenlet of its own.
+    """Takes the calls and casts of an address, and runs each in a greenlet, or OS thread, of its own.
 
     Args:
         client: the connection to serve over.
@@ -69,6 +72,8 @@ class Consumer:
         self._group = group
         self._direct = direct
         self._workers: Workers[Task] = Workers(self._run)
+        # Handlers may block, and the hub of a background thread must not.
+        self._threads = HandlerThreads(concurrency) if client.home.background else None
         self._registration: Registration | None = None
         self._stopping = False
         #: The router delivers no more.
@@ -76,6 +81,11 @@ class Consumer:
         self._idle = Event()
 
     # --- life --------------------------------------------------------------------------------
+
+    @property
+    def home(self) -> Home:
+        """Where the client lives, and all methods but :meth:`progress` are to be called."""
+        return self.client.home
 
     @property
     def started(self) -> bool:
@@ -127,6 +137,8 @@ class Consumer:
         if registration.running:
             return False
         self.client.process.serving.remove(registration)
+        if self._threads is not None:
+            self._threads.close()
         return True
 
     def leave(self, timeout: float = _UNREGISTER) -> None:
@@ -167,7 +179,7 @@ class Consumer:
                 raise PayloadRefused(f"the payload must be a mapping with context and args, not {type(body).__name__}")
             if task.is_call and "keepalive" in body:
                 keepalive = self._keep_alive(task, float(body["keepalive"]))
-            result = self._invoke(task, body)
+            result = self._call(self._invoke, task, body)
             if getattr(type(result), "__next__", None) is not None:
                 self._stream(task, result)
             elif type(result) in _ASYNC:
@@ -204,6 +216,12 @@ class Consumer:
             self.fail(task, RuntimeError(text))
             if is_interrupt(worse):
                 raise
+
+    def _call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call the application's ``function`` where it may block."""
+        if self._threads is None:
+            return function(*args)
+        return self._threads.call(function, *args)
 
     def reply(self, task: Task, value: Any) -> None:
         """The result of a call: it is done.
@@ -244,13 +262,13 @@ class Consumer:
                     f"{task.method!r} on {str(self.address)!r} gives its result item by item: ask for it with "
                     "multicall (rpcmq call --multi); no item was made"
                 )
-            for item in items:
+            while (item := self._call(next, items, _END)) is not _END:
                 if task.is_call and not self.send(task, item):
                     break
         finally:
             close = getattr(items, "close", None)
             if close is not None:
-                close()
+                self._call(close)
         if task.is_call:
             self.end(task)
         else:
@@ -296,6 +314,7 @@ class Consumer:
         process.serving.answer(monotonic(), task, Kind.END, Format.JSON, payload, flags=flags)
         process.schedule()
 
+    @at_home
     def progress(self, task: Task, value: Any) -> None:
         """Tell the caller how far ``task`` is.
 

@@ -6,6 +6,7 @@ import inspect
 import os
 import signal
 import socket
+import threading
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -17,6 +18,7 @@ from rpcmq.client.consumer import Consumer
 from rpcmq.client.methods import check_endpoint, find_method, public_methods
 from rpcmq.core.serving import Task
 from rpcmq.errors import UnknownMethod, UsageError
+from rpcmq.transport.home import Home, at_home
 from rpcmq.wire import Address
 
 __all__ = ["Service"]
@@ -27,8 +29,10 @@ _BUILTIN = "rpcmq."
 class Service:
     """Serves the public methods of ``endpoint`` on a topic.
 
-    A method is called as ``method(ctx, **args)`` in a greenlet of its own. What it returns, yields or
-    raises, also ``SystemExit``, goes back to the caller. Names that begin with an underscore are not served.
+    A method is called as ``method(ctx, **args)`` in a greenlet of its own: in an OS thread of its own where the
+    service uses a ``client`` that lives in a background thread, or ``RPCMQ_SHELL=threads`` asks for that. What it
+    returns, yields or raises, also ``SystemExit``, goes back to the caller. Names that begin with an underscore are
+    not served.
 
     A method that yields, or returns an iterator, is a stream: callers ask for it with ``multicall``. A ``call`` of it
     raises, and makes none of its items; a cast runs it to its end. ``async`` methods are refused.
@@ -76,13 +80,15 @@ class Service:
             raise UsageError(f"context {context!r} has no from_dict()")
         check_endpoint(endpoint)
         self._own_client = client is None
-        self.client = client or Client(router, identity, **settings)
+        # A service is at home in gevent also in a program that has not used it yet: wait() runs the hub.
+        shell = {"shell": os.environ.get("RPCMQ_SHELL", "gevent")}
+        self.client = client or Client(router, identity, **(shell | settings))
         self.endpoint = endpoint
         self.host = socket.gethostname() if host is None else host
         exchange = self.client.config.exchange if exchange is None else exchange
         self.address = Address(topic, "" if group else self.host, exchange)
-        self._consumer = Consumer(
-            self.client, self.address, self._invoke, concurrency=concurrency, group=group, direct=direct
+        self._consumer = self.home.run(
+            Consumer, self.client, self.address, self._invoke, concurrency=concurrency, group=group, direct=direct
         )
         self._context = context
         self._drain_seconds = drain_seconds
@@ -92,6 +98,12 @@ class Service:
 
     # --- life --------------------------------------------------------------------------------
 
+    @property
+    def home(self) -> Home:
+        """The gevent hub that the service lives in."""
+        return self.client.home
+
+    @at_home
     def start(self, timeout: float = 30.0) -> None:
         """Register; returns when the router will deliver.
 
@@ -108,7 +120,21 @@ class Service:
         self._consumer.start(timeout)
 
     def wait(self) -> None:
-        """Wait until the service has stopped. SIGTERM and SIGINT stop it (in the main greenlet of a program)."""
+        """Wait until the service has stopped. SIGTERM and SIGINT stop it (in the main thread of a program)."""
+        if self.home.here:
+            self._wait()
+            return
+        before = {}
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                before[number] = signal.signal(number, lambda number, frame: self.home.post(self.stop))
+        try:
+            self.home.run(self._stopped.wait)
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _wait(self) -> None:
         watchers = [gevent.signal_handler(n, self._stop_soon) for n in (signal.SIGTERM, signal.SIGINT)]
         try:
             self._stopped.wait()
@@ -119,6 +145,7 @@ class Service:
     def _stop_soon(self) -> None:
         gevent.spawn(self.stop)
 
+    @at_home
     def stop(self, timeout: float | None = None) -> bool:
         """Take no more, let what runs finish, and leave.
 

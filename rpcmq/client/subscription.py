@@ -15,8 +15,9 @@ import gevent
 from gevent.event import Event
 
 from rpcmq import __version__
+from rpcmq.client.handler_threads import HandlerThreads
 from rpcmq.client.interrupts import is_interrupt
-from rpcmq.client.payloads import Payloads
+from rpcmq.client.process import Process
 from rpcmq.config import ClientConfig
 from rpcmq.core.caller import Call, Caller
 from rpcmq.core.trie import PatternTrie, split_words
@@ -26,6 +27,7 @@ from rpcmq.payload.format import accept_names
 from rpcmq.payload.seal import NotTrusted
 from rpcmq.transport.connection import Connection
 from rpcmq.transport.curve import Curve
+from rpcmq.transport.home import Home, Housed, at_home
 from rpcmq.wire import Address, Flag, Kind, address_of, json_bytes, message, parse, payload_of
 
 __all__ = ["Subscription", "Subscriptions"]
@@ -53,9 +55,15 @@ class _Event:
 class Subscription:
     """One pattern and its handler. Events are handled one after the other."""
 
-    def __init__(self, owner: Subscriptions, pattern: str, handler: Callable[[Any, str, Any], None]) -> None:
+    def __init__(
+        self, owner: Subscriptions, client: Housed, pattern: str, handler: Callable[[Any, str, Any], None]
+    ) -> None:
         self._owner = owner
+        #: Not to be collected as garbage, and so closed, while there are subscriptions.
+        self._client = client
         self._handler = handler
+        # A handler may block, and the hub of a background thread must not.
+        self._thread = HandlerThreads(1) if client.home.background else None
         self._queue: deque[_Event] = deque()
         self._wakeup = Event()
         self._closed = False
@@ -65,6 +73,12 @@ class Subscription:
         self.lost = 0
         self._greenlet = gevent.spawn(self._run)
 
+    @property
+    def home(self) -> Home:
+        """Where the client lives."""
+        return self._client.home
+
+    @at_home
     def close(self) -> None:
         """Get no more events."""
         if not self._closed:
@@ -86,7 +100,7 @@ class Subscription:
                 try:
                     ctx, topic, payload = self._owner.opened(event)
                     self.received += 1
-                    self._handler(ctx, topic, payload)
+                    self._handle(ctx, topic, payload)
                 except NotTrusted:
                     pass  # counted and logged where it was refused
                 except (PayloadRefused, ProtocolError) as error:
@@ -99,17 +113,26 @@ class Subscription:
                     self._owner.handled(event)
         while self._queue:
             self._owner.handled(self._queue.popleft())
+        if self._thread is not None:
+            self._thread.close()
+
+    def _handle(self, ctx: Any, topic: str, payload: Any) -> None:
+        if self._thread is None:
+            self._handler(ctx, topic, payload)
+        else:
+            self._thread.call(self._handler, ctx, topic, payload)
 
 
 class Subscriptions:
     """The PubSub link of a process; made when it first publishes or subscribes."""
 
-    def __init__(self, config: ClientConfig, payloads: Payloads, identity: str, curve: Curve | None = None) -> None:
+    def __init__(self, config: ClientConfig, process: Process, curve: Curve | None = None) -> None:
         self._config = config
-        self._payloads = payloads
+        self._process = process
+        self._payloads = payloads = process.payloads
         self._codec = codec = payloads.codec
         hello = {
-            "identity": identity,
+            "identity": process.identity,
             "queue_type": "pubsub",
             "role": "process",
             "accepts": list(accept_names(codec.accepted)),
@@ -140,7 +163,9 @@ class Subscriptions:
 
     # --- verbs -------------------------------------------------------------------------------
 
-    def subscribe(self, pattern: str, handler: Callable[[Any, str, Any], None], window: int) -> Subscription:
+    def subscribe(
+        self, client: Housed, pattern: str, handler: Callable[[Any, str, Any], None], window: int
+    ) -> Subscription:
         """See :meth:`Client.subscribe`."""
         self._check(pattern, "pattern")
         if not callable(handler):
@@ -148,7 +173,7 @@ class Subscriptions:
         if isinstance(window, bool) or not isinstance(window, int) or not 1 <= window <= 65535:
             raise UsageError(f"window must be an integer from 1 to 65535, not {window!r}")
         self._ready()
-        subscription = Subscription(self, pattern, handler)
+        subscription = Subscription(self, client, pattern, handler)
         known = any(other.pattern == pattern for other in self._all)
         self._trie.add(pattern.encode(), subscription)
         self._all[subscription] = window
@@ -175,7 +200,7 @@ class Subscriptions:
         if not confirm:
             key = self._uplink.next_key()
             self._caller.cast(message(Kind.PUBLISH, data, flags=flags, format=form, key=key, address=address), address)
-            self.connection.schedule()
+            self.connection.send_soon()
             return None
         call = Call(topic, flags, self._config.timeout)
         self._caller.start(monotonic(), call, Kind.PUBLISH, data, format=form, address=address)
@@ -306,7 +331,6 @@ class Subscriptions:
             raise UsageError(str(error)) from None
 
     def _ready(self) -> None:
-        self.connection.check_thread()
         self.connection.check_open()
         if not self._uplink.origin:
             self.connection.wait_ready(self._config.connect_timeout)

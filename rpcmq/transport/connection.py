@@ -17,7 +17,8 @@ from typing import Any, Protocol
 
 import gevent
 import zmq
-from gevent import get_hub
+from gevent import get_hub, getcurrent
+from gevent._hub_local import get_hub_if_exists
 from gevent.event import Event
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
 
@@ -26,6 +27,7 @@ from rpcmq.errors import IdentityTaken, RouterUnreachable, RpcError, UsageError
 from rpcmq.transport.batches import BatchSocket, flush_session, new_context
 from rpcmq.transport.curve import Curve
 from rpcmq.transport.forks import abandon_after_fork
+from rpcmq.transport.home import background_home, is_background, program_is_patched
 from rpcmq.transport.watch import ConnectionWatch, Watchdog
 from rpcmq.transport.zap import ZapHandler
 
@@ -39,6 +41,8 @@ _RETRY = 0.005
 _RETRY_MOST = 1.0
 _HAND_OVER_POLL = 0.002
 _EXIT_LINGER_MS = 500
+#: How long another greenlet may take to close a connection at the end of the program (seconds).
+_CLOSED_WITHIN = 5.0
 #: A connection that lasted less (seconds) is not followed by the next one at once.
 _SHORT = 0.1
 #: How long a process insists on an identity that the router says is taken (seconds): the router may
@@ -115,13 +119,21 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 def _close_all() -> None:
     """What was sent just before a program ends still arrives; without this it would die in a queue."""
-    ours = [connection for connection in _connections if connection.of_this_thread]
-    if len(ours) < len(_connections):
-        return  # another thread may be using its sockets, and so the context
+    everybody = list(_connections)
+    background = [connection for connection in everybody if is_background(connection.hub)]
+    ours = [connection for connection in everybody if connection.of_this_thread and connection not in background]
+    if background:
+        background_home().run(_close_together, background)
     for connection in ours:
         connection.close()
+    if len(ours) + len(background) < len(everybody):
+        return  # another thread may be using its sockets, and so the context
     if _context is not None:
         _context.destroy(linger=_EXIT_LINGER_MS)
+
+
+def _close_together(connections: Sequence[Connection]) -> None:
+    gevent.joinall([gevent.spawn(connection.close_and_wait) for connection in connections])
 
 
 class Connection:
@@ -239,7 +251,12 @@ class Connection:
     @property
     def of_this_thread(self) -> bool:
         """Whether the current OS thread is the one that the connection belongs to."""
-        return get_hub() is self._hub
+        return get_hub_if_exists() is self._hub
+
+    @property
+    def hub(self) -> Any:
+        """The gevent hub that the connection belongs to."""
+        return self._hub
 
     def check_thread(self) -> None:
         """Raise unless the current OS thread is the one that the connection belongs to.
@@ -248,9 +265,7 @@ class Connection:
             UsageError: it is not.
         """
         if not self.of_this_thread:
-            raise UsageError(
-                "this client belongs to another OS thread; make a Client of its own in each thread that needs one"
-            )
+            raise UsageError("this connection belongs to another OS thread, and only that may use it")
 
     def check_open(self) -> None:
         """Raise if nothing can be sent any more.
@@ -269,6 +284,16 @@ class Connection:
         if not (self._waking or self._scheduled):
             self._scheduled = True
             self._loop.run_callback(self._run_scheduled)
+
+    def send_soon(self) -> None:
+        """Have a cast or event leave: with all others of this turn of the loop, or now if nobody may turn the loop.
+
+        A hub goes on when one of its greenlets ends or waits. A program that gevent has not patched may compute, or
+        block, in its main greenlet for as long as it likes.
+        """
+        if getcurrent().parent is None and not program_is_patched():
+            self.flush()
+        self.schedule()
 
     def flush(self) -> None:
         """Send what is queued now; for those who are busy in the hub for long."""
@@ -324,6 +349,11 @@ class Connection:
         if self._keeper is not None and self._keeper is not gevent.getcurrent():
             self._keeper.kill(block=False)
 
+    def close_and_wait(self) -> None:
+        """As :meth:`close`; also if another greenlet closes it just now."""
+        self.close()
+        self._down.wait(_CLOSED_WITHIN)
+
     @property
     def _left(self) -> int:
         """Messages that the router does not have. Without a connection only casts are worth waiting for."""
@@ -338,9 +368,11 @@ class Connection:
             self.schedule()
             gevent.sleep(_HAND_OVER_POLL)
 
-    def abandon(self) -> None:
+    def abandon(self, loop_runs: bool) -> None:
         """After a fork, in the child: forget the parent's sockets without touching them."""
         self.abandoned = self._closing = self._closed = True
+        if not loop_runs:
+            return
         self._stop_timers()
         if self._io is not None:
             self._io.stop()

@@ -1,16 +1,20 @@
 """After a fork the child lets go of what it inherited: a ZeroMQ socket is for one process only.
 
 The child's event loop would otherwise take from the inherited file descriptors the signs that the
-parent waits for.
+parent waits for. The loop of the background thread has no thread in the child, and may have been in the middle of
+anything: nothing of it is touched, and all of it is kept, so that nothing is finalized either.
 """
 
 from __future__ import annotations
 
 import os
 import weakref
-from typing import Protocol
+from typing import Any, Protocol
 
 import gevent
+from gevent._hub_local import get_hub_if_exists
+
+from rpcmq.transport.home import is_background
 
 __all__ = ["Inherited", "abandon_after_fork"]
 
@@ -18,23 +22,31 @@ __all__ = ["Inherited", "abandon_after_fork"]
 class Inherited(Protocol):
     """Owns a socket."""
 
-    def abandon(self) -> None:
-        """In a forked child: forget the socket and stop listening, without touching it."""
+    def abandon(self, loop_runs: bool) -> None:
+        """In a forked child: forget the socket, without touching it, and stop listening.
+
+        Args:
+            loop_runs: the event loop is one of a thread that the child has; else its watchers must not be touched.
+        """
 
 
-_owners: weakref.WeakSet[Inherited] = weakref.WeakSet()
+_owners: weakref.WeakKeyDictionary[Inherited, Any] = weakref.WeakKeyDictionary()
+_left_behind: list[Inherited] = []
 
 
 def abandon_after_fork(owner: Inherited) -> None:
     """Have ``owner`` abandon its socket in each child that is forked."""
-    _owners.add(owner)
+    _owners[owner] = get_hub_if_exists()
 
 
 def _in_child() -> None:
-    inherited = list(_owners)
+    inherited = list(_owners.items())
     _owners.clear()
-    for owner in inherited:
-        owner.abandon()
+    for owner, hub in inherited:
+        loop_runs = not is_background(hub)
+        if not loop_runs:
+            _left_behind.append(owner)
+        owner.abandon(loop_runs)
     if inherited:
         gevent.reinit()
 

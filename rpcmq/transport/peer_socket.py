@@ -255,11 +255,12 @@ class PeerSocket:
         self._socket.close(1.0)
         self._release()
 
-    def abandon(self) -> None:
+    def abandon(self, loop_runs: bool) -> None:
         """After a fork, in the child: the socket is the parent's."""
         self._closed = True
-        self._stop_watching()
-        self._watch.abandon()
+        if loop_runs:
+            self._stop_watching()
+            self._watch.abandon()
 
     def _stop_watching(self) -> None:
         self._io.stop()

@@ -417,11 +417,12 @@ class RouterShell:
         self._watch.close()
         self._socket.close(linger_seconds)
 
-    def abandon(self) -> None:
+    def abandon(self, loop_runs: bool) -> None:
         """After a fork, in the child: the router is the parent's."""
         self._closed = True
-        self._stop_watching()
-        self._watch.abandon()
+        if loop_runs:
+            self._stop_watching()
+            self._watch.abandon()
 
     def _stop_watching(self) -> None:
         for watcher in (self._io, self._timer):

@@ -166,9 +166,11 @@ class ZapHandler:
         self._stop()
         self._socket.close(linger=0)
 
-    def abandon(self) -> None:
+    def abandon(self, loop_runs: bool) -> None:
         """After a fork, in the child: the socket is the parent's."""
-        self._stop()
+        self._closed = True
+        if loop_runs:
+            self._stop()
 
     def _stop(self) -> None:
         self._closed = True

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rpcmq.client import Client
-from rpcmq.errors import PayloadError, PayloadRefused
+from rpcmq.errors import PayloadError, PayloadRefused, RemoteError
 from rpcmq.payload import Codec, Format
 from rpcmq.testing import eventually
 from tests.client.endpoints import Compute, message, topic
@@ -170,7 +170,7 @@ def test_dill_is_not_used_unless_both_ends_have_it_on(connect, serve, caller, ca
     client = connect(accept_dill=caller)
     with pytest.raises(PayloadError, match="value"):
         client.call(None, "compute", message("echo", value=lambda: 0))
-    with pytest.raises(PayloadError):
+    with pytest.raises(RemoteError, match="PayloadError"):
         client.call(None, "compute", message("adder", n=1))
     assert client.call(None, "compute", message("add", a=1)) == 1
 

@@ -9,7 +9,7 @@ import gevent
 import pytest
 
 import rpcmq
-from rpcmq.errors import CallTimeout, PayloadError
+from rpcmq.errors import CallTimeout, RemoteError
 from rpcmq.testing import eventually
 from tests.client.endpoints import Compute, message
 
@@ -172,7 +172,7 @@ def test_progress_that_nobody_asked_for_is_no_harm(client, serve):
 
 def test_progress_that_cannot_be_encoded(client, serve):
     serve(Worker())
-    with pytest.raises(PayloadError, match="value"):
+    with pytest.raises(RemoteError, match="PayloadError: value"):
         client.call(None, "compute", message("report_a_function"))
 
 

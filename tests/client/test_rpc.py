@@ -47,4 +47,4 @@ def test_another_default_client_can_be_set(router, serve):
 
 def test_wrong_options_are_refused(router):
     with pytest.raises(TypeError, match="nonsense"):
-        rpc.call(None, "compute", message("add"), nonsense=1)
+        rpc.call(None, "compute", message("add"), nonsense=1)  # type: ignore[call-arg]

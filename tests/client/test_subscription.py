@@ -198,7 +198,7 @@ def test_events_sent_just_before_the_close_arrive(connect):
 def test_closing_ends_what_waits_for_the_router(connect):
     client = connect()
     client.subscribe("a", print)
-    client._subscriptions._uplink.outbox = Unsent()
+    client._links.subscriptions._uplink.outbox = Unsent()
     waiting = gevent.spawn(client.publish, None, "a", 1, confirm=True)
     gevent.sleep(0)
     client.close()
@@ -219,7 +219,7 @@ def test_a_publisher_waits_for_a_router_that_does_not_take_its_events(connect):
     client = connect(cast_window=10)
     for n in range(200):
         client.publish(None, "a", n)
-        assert client._subscriptions._caller.casts_open <= 10
+        assert client._links.subscriptions._caller.casts_open <= 10
     eventually(lambda: listener.payloads == list(range(200)))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
 import threading
 from pathlib import Path
@@ -12,11 +14,11 @@ import pytest
 
 import rpcmq
 from rpcmq import rpc
-from rpcmq.client import Client
+from rpcmq.client import Client, current_request
 from rpcmq.errors import UsageError
 from rpcmq.testing import eventually
 from rpcmq.testing.processes import Program
-from tests.client.endpoints import Compute, message
+from tests.client.endpoints import Compute, message, topic
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -35,67 +37,99 @@ def in_thread(function: Any, *args: Any, **options: Any) -> Any:
     return gevent.get_hub().threadpool.apply(function, args, options)
 
 
-def test_another_thread_is_told_so_by_every_verb(client, serve):
-    serve(Compute())
+def test_every_verb_works_in_another_thread(client, serve):
+    compute = Compute()
+    serve(compute)
     client.connect()
     subscription = client.subscribe("a", print)
-    verbs: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
-        (client.call, (None, "compute", message("add", a=1)), {}),
-        (client.call, (None, "compute", message("add", a=1)), {"retry": 3}),
-        (client.call, (None, "compute", message("add", a=1)), {"direct": True}),
-        (client.cast, (None, "compute", message("note")), {}),
-        (client.cast, (None, "compute", message("note")), {"confirm": True}),
-        (client.fanout_cast, (None, "compute", message("note")), {}),
-        (client.multicall, (None, "compute", message("count", n=1)), {}),
-        (client.publish, (None, "a", 1), {}),
-        (client.notify, (None, "a", 1), {}),
-        (client.subscribe, ("b", print), {}),
-        (client.query, (), {}),
-        (client.describe, ("compute",), {}),
-        (client.connect, (), {}),
-        (client.close, (), {}),
-    ]
-    for verb, args, options in verbs:
-        with pytest.raises(UsageError, match="belongs to another OS thread; make a Client of its own"):
-            in_thread(verb, *args, **options)
-    assert client.call(None, "compute", message("add", a=1)) == 1
+    assert in_thread(client.call, None, "compute", message("add", a=1)) == 1
+    assert in_thread(client.call, None, "compute", message("add", a=1), retry=3) == 1
+    assert in_thread(client.call, None, "compute", message("add", a=1), direct=True) == 1
+    in_thread(client.cast, None, "compute", message("note", value=1))
+    in_thread(client.cast, None, "compute", message("note", value=2), confirm=True)
+    assert in_thread(client.fanout_cast, None, "compute", message("note", value=3), confirm=True) == 1
+    eventually(lambda: compute.seen == [1, 2, 3])
+    assert in_thread(lambda: list(client.multicall(None, "compute", message("count", n=40)))) == list(range(40))
+    assert in_thread(client.publish, None, "a", 1, confirm=True) == 1
+    in_thread(client.notify, None, "a", 1)
+    in_thread(in_thread_subscribed, client)
+    assert in_thread(client.query, "summary")["links"] >= 2
+    assert in_thread(client.describe, "compute")["topic"] == "compute"
+    with pytest.raises(ValueError, match="x"):
+        in_thread(client.call, None, "compute", message("fail"))
+    in_thread(client.connect)
+    in_thread(subscription.close)
+    in_thread(client.close)
+    with pytest.raises(UsageError, match="this client is closed"):
+        client.call(None, "compute", message("add", a=1))
+
+
+def in_thread_subscribed(client: Client) -> None:
+    seen: list[Any] = []
+    subscription = client.subscribe("b", lambda ctx, topic, payload: seen.append(payload))
+    client.publish(None, "b", 1, confirm=True)
+    eventually(lambda: seen == [1])
     subscription.close()
 
 
-def test_a_thread_that_subscribes_first_does_not_take_the_link_over(client):
-    with pytest.raises(UsageError, match="another OS thread"):
-        in_thread(client.subscribe, "a", print)
-    seen: list[Any] = []
-    client.subscribe("a", lambda ctx, topic, payload: seen.append(payload))
-    client.publish(None, "a", 1)
-    eventually(lambda: seen == [1])
+def test_a_call_that_is_given_up_in_another_thread_is_cancelled(router, client, serve):
+    compute = Compute()
+    serve(compute)
+
+    def give_up() -> None:
+        with contextlib.suppress(gevent.Timeout), gevent.Timeout(0.05):
+            client.call(None, "compute", message("until_cancelled"), 30)
+
+    in_thread(give_up)
+    eventually(lambda: compute.ended == ["cancelled"])
 
 
-def test_threads_that_keep_trying_corrupt_nothing(client, serve):
+def test_a_thread_is_told_when_the_hub_of_the_client_does_not_run(client, serve, monkeypatch):
     serve(Compute())
     client.connect()
-    done = threading.Event()
-    errors: list[BaseException] = []
+    monkeypatch.setattr("rpcmq.transport.home._PATIENCE", 0.05)
+    told: list[BaseException] = []
 
-    def try_it() -> None:
-        while not done.wait(0.001):
-            for verb in (client.call, client.cast):
-                try:
-                    verb(None, "compute", message("add", a=1))
-                except BaseException as error:
-                    errors.append(error)
+    def call() -> None:
+        try:
+            client.call(None, "compute", message("add", a=1))
+        except UsageError as error:
+            told.append(error)
 
-    threads = [threading.Thread(target=try_it) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    try:
-        calls = [client.call(None, "compute", message("add", a=n)) for n in range(100)]
-    finally:
-        done.set()
-        for thread in threads:
-            thread.join(10)
-    assert calls == list(range(100))
-    assert errors and all(type(error) is UsageError for error in errors)
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join(20)  # blocks this thread, and so its hub
+    assert "has not run its gevent hub for 0.05 s" in str(told)
+    assert client.call(None, "compute", message("add", a=1)) == 1
+
+
+def test_a_client_of_a_thread_that_has_ended_is_closed_with_it(router, client):
+    made: list[Client] = []
+
+    def make() -> None:
+        gevent.sleep(0)  # this thread has a hub of its own
+        made.append(Client(router.url))
+        made[0].connect()
+
+    client.connect()
+    thread = threading.Thread(target=make)
+    thread.start()
+    eventually(lambda: not thread.is_alive())
+    eventually(lambda: router.query("summary")["links"] == 1)
+    with pytest.raises(UsageError, match="has ended; make a new Client"):
+        made[0].call(None, "compute", message("add", a=1))
+
+
+def test_a_client_that_is_dropped_is_closed(router, client):
+    def drop() -> None:
+        dropped = Client(router.url)
+        dropped.connect()
+        dropped.cast(None, "kept", message("note"))
+
+    client.connect()
+    drop()
+    eventually(lambda: router.query("summary")["links"] == 1)
+    assert topic(router, "kept")["queued"] == 1
 
 
 def test_a_thread_with_a_client_of_its_own(router, serve):
@@ -108,11 +142,127 @@ def test_a_thread_with_a_client_of_its_own(router, serve):
     assert in_thread(calls) == list(range(100))
 
 
-def test_the_module_level_verbs_belong_to_the_thread_that_used_them_first(router, serve):
+def test_the_module_level_verbs_work_in_each_thread(router, serve):
     serve(Compute())
     assert rpc.call(None, "compute", message("add", a=1)) == 1
-    with pytest.raises(UsageError, match="another OS thread"):
-        in_thread(rpc.call, None, "compute", message("add", a=1))
+    assert in_thread(rpc.call, None, "compute", message("add", a=2)) == 2
+    assert in_thread(rpc.client) is rpc.client()
+
+
+def test_the_default_client_of_a_thread_that_has_ended_is_made_anew(router, serve):
+    serve(Compute())
+
+    def first() -> None:
+        gevent.sleep(0)
+        assert rpc.call(None, "compute", message("add", a=1)) == 1
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    eventually(lambda: not thread.is_alive())
+    assert rpc.call(None, "compute", message("add", a=2)) == 2
+
+
+# --- programs without gevent --------------------------------------------------------------------
+
+
+class Reporting(Compute):
+    def report(self, ctx: Any, n: int) -> None:
+        request = current_request()
+        assert request is not None
+        for each in range(n):
+            request.progress(each)
+
+    def release(self, ctx: Any) -> None:
+        self.go_on.set()
+
+
+def test_casts_and_events_of_a_plain_program_are_on_their_way_when_the_verb_returns(router, client, serve):
+    compute = Compute()
+    serve(compute)
+    events: list[Any] = []
+    client.subscribe("#", lambda ctx, topic, payload: events.append(topic))
+    with start("without_gevent.py", router.url, "casts") as program:
+        program.expect("sent")
+        eventually(lambda: compute.seen == list(range(20)))
+        eventually(lambda: events == ["a.b", "notifications.info.c.d"])
+        program.kill()
+
+
+@pytest.mark.parametrize("shell", ["gevent", "auto"])
+def test_they_are_also_where_the_client_lives_in_gevent_and_nobody_turns_the_hub(router, serve, shell):
+    compute = Compute()
+    serve(compute)
+    environment = {"RPCMQ_SHELL": shell}
+    with Program([sys.executable, str(PROGRAMS / "without_gevent.py"), router.url, "casts"], environment) as program:
+        program.expect("sent")
+        eventually(lambda: compute.seen == list(range(20)))
+        program.kill()
+
+
+def test_a_plain_program_that_computes_answers_heartbeats():
+    with (
+        rpcmq.testing.router(link_heartbeat_seconds=0.1, link_unresponsive_seconds=0.5) as router,
+        rpcmq.Service("compute", Compute(), host="n", router=router.url),
+        start("without_gevent.py", router.url, "computes") as program,
+    ):
+        identity = program.expect("computing (.*)")[1]
+        states: set[str] = set()
+        for _ in range(20):
+            gevent.sleep(0.1)
+            states |= {p["state"] for p in router.query("processes")["processes"] if p["identity"] == identity}
+        program.kill()
+    assert states == {"answering"}
+
+
+SAID = {
+    "threads": ["True", "True", "2"],
+    "ended_threads": ["nothing left"],
+    "verbs": [
+        "True",
+        "[(0, True), (1, True), (2, True)]",
+        "1 []",
+        "[('slow.a', 0, 0), ('slow.a', 1, 1), ('slow.a', 2, 2)]",
+        "ValueError ('x', 7)",
+        "UsageError",
+        "this client is closed",
+        "2",
+    ],
+    "loop": ["[0, 1, 2, 3, 4]", "7"],
+    "gevent_later": ["1", "2", "pong", "['held', 'held', 'held']"],
+    "forks": ["1", "0 2", "0 2", "0 2"],
+}
+
+
+@pytest.mark.parametrize("scenario", SAID)
+def test_a_plain_program(router, serve, scenario):
+    serve(Reporting())
+    with start("without_gevent.py", router.url, scenario) as program:
+        assert program.wait(60) == 0, program.said()
+        assert program.lines == SAID[scenario]
+
+
+def test_ctrl_c_ends_a_call_of_a_plain_program_and_cancels_it(router, serve):
+    compute = Compute()
+    serve(compute)
+    with start("without_gevent.py", router.url, "interrupted") as program:
+        program.expect("calling")
+        assert compute.started.wait(20)
+        program.signal(signal.SIGINT)
+        program.expect("interrupted")
+        compute.go_on.set()
+        assert program.wait(30) == 0, program.said()
+        assert program.lines[-1] == "1"
+
+
+def test_a_service_of_a_plain_program_runs_handlers_that_block_in_threads(router, serve):
+    serve(Compute())
+    with start("without_gevent.py", router.url, "service") as program:
+        program.expect("serving", 40)
+        said = [line for line in program.lines if "that ends this request and not the service" not in line]
+        assert said[:4] == ["['met', 'met', 'met', 'met']", "(3, True) ['half']", "True", "RemoteError"]
+        program.signal(signal.SIGTERM)
+        assert program.wait(30) == 0, program.said()
+        assert program.lines[-1] == "stopped"
 
 
 # --- forks --------------------------------------------------------------------------------------

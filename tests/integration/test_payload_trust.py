@@ -176,7 +176,7 @@ def test_events_are_refused_before_they_are_decoded(trust: Trust, scenario: Any)
     stranger.publish(None, "other", 1)  # so that the link is there
     address = Address("alarms.fire").encode()
     flags, payload = hostile(key, form, Kind.PUBLISH, address=address)
-    subscriptions = stranger._subscriptions
+    subscriptions = stranger._links.subscriptions
     assert subscriptions is not None
     before = refused(client, reason)
     part = message(

@@ -1,0 +1,47 @@
+"""OS threads for the handlers of a client that lives in a background thread, whose hub nothing may block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import copy_context
+from typing import TypeVar
+
+from gevent.threadpool import ThreadPool
+
+__all__ = ["HandlerThreads"]
+
+T = TypeVar("T")
+
+
+class HandlerThreads:
+    """At most ``most`` OS threads, started as they are needed.
+
+    Args:
+        most: calls beyond that wait for a thread.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._pool = ThreadPool(most)
+
+    def call(self, function: Callable[..., T], *args: object) -> T:
+        """Call ``function`` in a thread, with the context variables of here, while the hub goes on.
+
+        Raises:
+            BaseException: what ``function`` raises.
+        """
+        value, error = self._pool.apply(copy_context().run, (_outcome, function, args))
+        if error is not None:
+            raise error
+        return value  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        """End the threads, each once its call has ended."""
+        self._pool.kill()
+
+
+def _outcome(function: Callable[..., T], args: tuple[object, ...]) -> tuple[T | None, BaseException | None]:
+    # An exception that left the thread would be printed by gevent, whoever handles it later.
+    try:
+        return function(*args), None
+    except BaseException as error:
+        return None, error

@@ -1,0 +1,406 @@
+"""The gevent hub that a client lives in, and how any OS thread has work done there.
+
+ZeroMQ sockets and the engines behind them belong to one OS thread. In a program that gevent runs, that is the thread
+whose hub the client was made in. In any other program nothing would turn that hub while the program computes, sleeps
+or serves requests in threads of its own, so the client lives in the hub of a background thread, one for the process:
+what it sends leaves at once, and heartbeats do not depend on what the program does.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import deque
+from collections.abc import Callable
+from contextvars import copy_context
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from weakref import finalize, ref
+
+from gevent import get_hub, getcurrent, monkey
+from gevent._hub_local import get_hub_if_exists, set_hub
+from gevent.event import Event
+from greenlet import GreenletExit, greenlet
+
+from rpcmq.errors import UsageError
+
+__all__ = [
+    "Home",
+    "Housed",
+    "allocate_lock",
+    "at_home",
+    "background_home",
+    "home_for",
+    "is_background",
+    "program_is_patched",
+]
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+# The originals: in a patched program, too, these are about OS threads.
+allocate_lock: Callable[[], Any] = monkey.get_original("_thread", "allocate_lock")
+_start_new_thread: Callable[..., int] = monkey.get_original("_thread", "start_new_thread")
+
+#: How long the hub of a program's own thread may take to begin what another thread asks of it (seconds).
+_PATIENCE = 5.0
+
+
+def program_is_patched() -> bool:
+    """Whether gevent has replaced what blocks, so that whoever waits lets the hub go on."""
+    return monkey.is_module_patched("threading") or monkey.is_module_patched("socket")
+
+
+class _Mark:
+    """Lives as long as an OS thread."""
+
+
+_marks: Any = monkey.get_original("_thread", "_local")()
+
+
+def _this_thread() -> _Mark:
+    mark: _Mark | None = getattr(_marks, "mark", None)
+    if mark is None:
+        mark = _marks.mark = _Mark()
+    return mark
+
+
+class Home:
+    """The hub of the current OS thread, which is made if it has none.
+
+    Args:
+        background: that thread does nothing else than to run it.
+
+    Attributes:
+        hub: where sockets and engines live.
+        background: it runs in an OS thread of its own, in which nothing may block.
+    """
+
+    __slots__ = ("_made_hub", "_pid", "_thread", "background", "hub")
+
+    def __init__(self, background: bool = False) -> None:
+        self._made_hub = get_hub_if_exists() is None
+        self.hub: Any = get_hub()
+        self.background = background
+        self._pid = os.getpid()
+        self._thread = ref(_this_thread())
+
+    @property
+    def here(self) -> bool:
+        """Whether the current OS thread is the one that runs the hub."""
+        return get_hub_if_exists() is self.hub
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread of the hub has not ended; in the child of a fork, all but the one that forked have."""
+        return self._pid == os.getpid() if self.background else self._thread() is not None
+
+    def when_the_thread_ends(self, function: Callable[[], object]) -> None:
+        """Have ``function`` called in the thread of the hub when that ends. It must not wait for anything.
+
+        Not for the background thread, which ends with the process.
+        """
+        mark = None if self.background else self._thread()
+        if mark is not None:
+            finalize(mark, self._at_the_end, function).atexit = False
+
+    def _at_the_end(self, function: Callable[[], object]) -> None:
+        # gevent's own thread-locals may have gone before ours; the hub itself is as the thread has left it.
+        set_hub(self.hub)
+        try:
+            function()
+        finally:
+            if self._made_hub:
+                self.hub.destroy(destroy_loop=True)
+
+    def post(self, function: Callable[..., object], *args: Any) -> None:
+        """Run ``function`` in a greenlet of the hub soon; from any OS thread."""
+        self.hub.loop.run_callback_threadsafe(self._spawn, function, args)
+
+    def _spawn(self, function: Callable[..., object], args: tuple[Any, ...]) -> None:
+        greenlet(function, self.hub).switch(*args)
+
+    def run(self, function: Callable[..., T], *args: Any, **options: Any) -> T:
+        """Run ``function`` in a greenlet of the hub and wait for it; from any OS thread and any other hub's greenlets.
+
+        It has the caller's context variables. If the wait is interrupted, it is, too.
+
+        Returns:
+            What it returns.
+
+        Raises:
+            UsageError: the hub's thread has ended or is blocked, or this is a callback of a hub, which cannot wait.
+            BaseException: what it raises.
+        """
+        if self.here:
+            return function(*args, **options)
+        return self.run_with_messages(lambda tell: function(*args, **options), lambda message: None)
+
+    def run_with_messages(self, function: Callable[[Callable[[Any], None]], T], on_message: Callable[[Any], None]) -> T:
+        """As :meth:`run`, from another thread; what ``function`` tells meanwhile is handled in the caller's.
+
+        Args:
+            function: called with a function that takes a message for ``on_message``.
+            on_message: an exception ends the wait, and ``function``.
+        """
+        if not self.alive:
+            raise UsageError("the OS thread that this client was made in has ended; make a new Client")
+        waiter = _waiter()
+        errand = _Errand(self.hub, function, waiter.wake)
+        self.hub.loop.run_callback_threadsafe(errand.begin)
+        try:
+            while not errand.done:
+                if not waiter.wait(None if self.background or errand.begun else _PATIENCE) and errand.withdraw():
+                    raise UsageError(
+                        f"the OS thread that this client was made in has not run its gevent hub for {_PATIENCE:g} s; "
+                        "it must wait in gevent, not block; or make a Client of its own in this thread"
+                    )
+                errand.hand_over(on_message)
+        except BaseException:
+            errand.cancel()
+            raise
+        finally:
+            waiter.close()
+        errand.hand_over(on_message)
+        return errand.result()  # type: ignore[no-any-return]
+
+
+class Housed(Protocol):
+    """Lives in a hub."""
+
+    @property
+    def home(self) -> Home:
+        """That hub."""
+
+
+H = TypeVar("H", bound=Housed)
+
+
+def at_home(method: Callable[Concatenate[H, P], T]) -> Callable[Concatenate[H, P], T]:
+    """Have ``method`` run in its object's home, whichever thread calls it; an ``on_progress`` in that of the caller."""
+
+    @wraps(method)
+    def run(self: H, /, *args: P.args, **options: P.kwargs) -> T:
+        home = self.home
+        if get_hub_if_exists() is home.hub:
+            return method(self, *args, **options)
+        on_progress: Any = options.get("on_progress")
+        if on_progress is None:
+            return home.run(method, self, *args, **options)
+
+        def with_messages(tell: Callable[[Any], None]) -> T:
+            options["on_progress"] = tell
+            return method(self, *args, **options)
+
+        return home.run_with_messages(with_messages, on_progress)
+
+    return run
+
+
+class _Waiter(Protocol):
+    """Where a thread waits for another one."""
+
+    def wait(self, seconds: float | None) -> bool:
+        """Wait until :meth:`wake` was called since the last time; False if it was not within ``seconds``."""
+
+    def wake(self) -> None:
+        """From any thread."""
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+
+
+def _waiter() -> _Waiter:
+    hub = get_hub_if_exists()
+    if hub is None:
+        return _ThreadWaiter()
+    if getcurrent() is hub:
+        raise UsageError("the gevent hub cannot wait for a call; spawn a greenlet for it")
+    return _GreenletWaiter(hub)
+
+
+class _ThreadWaiter:
+    """For an OS thread without a hub. Signals interrupt it."""
+
+    def __init__(self) -> None:
+        self._lock = allocate_lock()
+        self._lock.acquire()
+
+    def wait(self, seconds: float | None) -> bool:
+        return bool(self._lock.acquire(timeout=-1 if seconds is None else seconds))
+
+    def wake(self) -> None:
+        try:
+            self._lock.release()
+        except RuntimeError:
+            pass  # woken already
+
+    def close(self) -> None:
+        pass
+
+
+class _GreenletWaiter:
+    """For a greenlet of another hub, which goes on meanwhile."""
+
+    def __init__(self, hub: Any) -> None:
+        self._event = Event()
+        self._watcher = hub.loop.async_()
+        self._watcher.start(self._event.set)
+
+    def wait(self, seconds: float | None) -> bool:
+        woken = self._event.wait(seconds)
+        self._event.clear()
+        return bool(woken)
+
+    def wake(self) -> None:
+        self._watcher.send()
+
+    def close(self) -> None:
+        self._watcher.stop()
+
+
+class _Errand:
+    """One function, on its way through a hub."""
+
+    def __init__(self, hub: Any, function: Callable[[Callable[[Any], None]], Any], wake: Callable[[], None]) -> None:
+        self._hub = hub
+        self._function = function
+        self._wake = wake
+        self._context = copy_context()
+        # Who takes it out decides whether the errand begins or is withdrawn; a deque's pop is atomic.
+        self._claim = deque((True,))
+        self._messages: deque[Any] = deque()
+        self._greenlet: greenlet | None = None
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self.done = False
+
+    @property
+    def begun(self) -> bool:
+        return not self._claim
+
+    def withdraw(self) -> bool:
+        """Whether it will never begin; False if it has."""
+        try:
+            self._claim.pop()
+        except IndexError:
+            return False
+        return True
+
+    # --- in the hub --------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        if self.withdraw():
+            self._greenlet = greenlet(self._run, self._hub)
+            self._greenlet.switch()
+
+    def _run(self) -> None:
+        try:
+            self._value = self._context.run(self._function, self._tell)
+        except BaseException as error:
+            self._error = error
+        self.done = True
+        self._wake()
+
+    def _tell(self, message: Any) -> None:
+        self._messages.append(message)
+        self._wake()
+
+    def _interrupt(self) -> None:
+        if self._greenlet is not None and not self.done:
+            self._greenlet.throw(GreenletExit)
+
+    # --- in the thread that waits ------------------------------------------------------------
+
+    def hand_over(self, on_message: Callable[[Any], None]) -> None:
+        while self._messages:
+            on_message(self._messages.popleft())
+
+    def cancel(self) -> None:
+        self.withdraw()
+        self._hub.loop.run_callback_threadsafe(self._interrupt)
+
+    def result(self) -> Any:
+        error, self._error = self._error, None
+        if error is None:
+            return self._value
+        try:
+            raise error
+        finally:
+            del error
+
+
+# --- which one ----------------------------------------------------------------------------------
+
+_background: Home | None = None
+_starting: Any = allocate_lock()
+#: Hubs of threads that a fork has left behind. Never freed: their event loops are the parent's.
+_left_behind: list[Home] = []
+
+
+def home_for(shell: str) -> Home:
+    """The home of a client that is made now, in this thread.
+
+    Args:
+        shell: ``"gevent"``: the hub of this thread; ``"threads"``: that of the background thread; ``"auto"``: that of
+            this thread if it has one already or the program is patched, else that of the background thread.
+    """
+    if shell == "threads":
+        return background_home()
+    hub = get_hub_if_exists()
+    if hub is not None and _background is not None and _background.hub is hub:
+        return _background
+    if shell == "gevent" or hub is not None or program_is_patched():
+        return Home()
+    return background_home()
+
+
+def background_home() -> Home:
+    """The hub of this process's background thread, which is started for who asks first."""
+    global _background
+    with _starting:
+        if _background is None:
+            _background = _start()
+        return _background
+
+
+def is_background(hub: Any) -> bool:
+    """Whether ``hub`` is that of the background thread, or of that of a parent that has forked."""
+    return any(home.hub is hub for home in (_background, *_left_behind) if home is not None)
+
+
+def _start() -> Home:
+    ready = allocate_lock()
+    ready.acquire()
+    made: list[Home] = []
+
+    def live() -> None:
+        # Signals are for the threads of the program: what waits there is to be interrupted by them.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        home = Home(background=True)
+        hub = home.hub
+        # Keeps the loop going while there is nothing else to wait for.
+        idle = hub.loop.async_()
+        idle.start(lambda: None)
+        made.append(home)
+        ready.release()
+        while True:
+            try:
+                hub.switch()
+            except BaseException as error:  # an error that gevent hands to a thread's main greenlet
+                hub.print_exception(None, type(error), error, error.__traceback__)
+
+    _start_new_thread(live, ())
+    ready.acquire()
+    return made[0]
+
+
+def _after_fork_in_child() -> None:
+    global _background, _starting
+    _starting = allocate_lock()
+    if _background is not None:
+        _left_behind.append(_background)
+        _background = None
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
