@@ -21,6 +21,7 @@ __all__ = [
     "DETACH_BYTES",
     "HEADER",
     "MAX_ERROR_BYTES",
+    "MAX_INLINE_BYTES",
     "MAX_NAME_BYTES",
     "MAX_TTL_MS",
     "NO_TTL",
@@ -58,6 +59,9 @@ MAX_NAME_BYTES = 255
 MAX_ERROR_BYTES = 100
 #: A payload of at least this many bytes travels in a frame of its own.
 DETACH_BYTES = 32 * 1024
+#: The longest message in a batch frame: header, three names and their lengths, method, trace, a payload that is not
+#: detached. What is longer is refused, so that 256 of them always fit into a frame that any peer takes.
+MAX_INLINE_BYTES = 40 + 3 + 3 * MAX_NAME_BYTES + 255 + 255 + DETACH_BYTES - 1
 #: Messages of a kind at or above this are counted, acknowledged and re-sent by the session.
 SESSION_KINDS = 0x10
 
@@ -306,7 +310,7 @@ def split(batch: bytes, payloads: Sequence[bytes | memoryview] = ()) -> list[byt
         while start < end:
             length, version, flags = _unpack_start(batch, start)
             stop = start + length
-            if length < 40 or stop > end or version != VERSION:
+            if not 40 <= length <= MAX_INLINE_BYTES or stop > end or version != VERSION:
                 raise _misfit(batch, start)
             part = batch[start:stop]
             if flags & 1:
@@ -331,6 +335,9 @@ def _misfit(batch: bytes, start: int) -> ProtocolError:
     if left < 40:
         return ProtocolError(f"{left} bytes at {start} are shorter than a header (40)", "truncated")
     length, version, _ = _unpack_start(batch, start)
+    if length > MAX_INLINE_BYTES and version == VERSION:
+        text = f"message of {length} bytes at byte {start}: a payload of {DETACH_BYTES} bytes or more must be detached"
+        return ProtocolError(text, "length")
     if length < 40 or length > left:
         return ProtocolError(f"message length {length} at byte {start} of a batch of {len(batch)}", "length")
     return ProtocolError(f"version {version} is not spoken here, only {VERSION}", "version")

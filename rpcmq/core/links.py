@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from rpcmq.core.explain import shortened
 from rpcmq.core.faults import reraise
-from rpcmq.core.link import Session
+from rpcmq.core.link import GIVE_UP_AFTER, Session
 from rpcmq.core.settings import Settings
 from rpcmq.core.topics import Consumer, Destination, Pending, Queue
 from rpcmq.errors import ProtocolError
@@ -225,6 +225,10 @@ class LinkTable:
             self.end(now, link, "replaced by a new process of the same identity")
             link = None
         received = body.get("received")
+        if link is not None and link.fruitless >= GIVE_UP_AFTER:
+            # Something that it was sent ends each of its connections. To those who dispatched it, it may have run.
+            self.end(now, link, f"{GIVE_UP_AFTER} connections in a row ended before it acknowledged what it was sent")
+            link = None
         if link is not None and isinstance(received, int) and link.can_resume(received):
             self._connect_or_end(now, link, route, body, received)
             return None

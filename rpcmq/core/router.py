@@ -33,7 +33,7 @@ from rpcmq.core.statistics import overview
 from rpcmq.core.topics import Consumer
 from rpcmq.core.turns import TURN_STEPS, Turns
 from rpcmq.errors import Outcome, ProtocolError
-from rpcmq.wire import SESSION_KINDS, Address, Flag, Kind, body_of, control, parse, size_of, split
+from rpcmq.wire import SESSION_KINDS, Address, Flag, Kind, body_of, control, parse, payload_of, size_of, split
 
 __all__ = ["Router"]
 
@@ -183,6 +183,8 @@ class Router:
             link.heard = now
             if not link.answering:
                 self.links.answers_again(now, link)
+            if payloads and max(map(len, payloads)) > self.settings.message_max_bytes:
+                parts = self._without_too_large(now, link, parts)
             if link.inbox:
                 self._put_off(now, link, parts)
                 return
@@ -245,6 +247,19 @@ class Router:
             self.links.end(now, link, text)
             self.actions.append(Answer(route, control(Kind.REFUSED, {"reason": "protocol", "text": text})))
             self.actions.append(Disconnect(route))
+
+    def _without_too_large(self, now: float, link: Link, parts: list[bytes]) -> list[bytes]:
+        """Refuse the messages whose payload is larger than any may be; returns the others."""
+        most = self.settings.message_max_bytes
+        fitting: list[bytes] = []
+        for part in parts:
+            if part[7] & _DETACHED and (size := len(payload_of(part))) > most:
+                text = f"payload of {size} bytes exceeds message.max_bytes = {most}"
+                self._offence(now, link.route or b"", link, part, ProtocolError(text, "size"))
+            else:
+                fitting.append(part)
+        link.note_received(len(parts) - len(fitting), 0)
+        return fitting
 
     def _turn_away(self, now: float, route: bytes) -> None:
         """End the link on ``route`` and its connection: handling what came there raised an exception."""

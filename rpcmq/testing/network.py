@@ -318,7 +318,7 @@ class Network:
         for part in session.greetings:
             self._put(connection, way, [part])
         session.greetings.clear()
-        while ready and session.outbox:
+        while ready and session.may_send:
             batch = session.batch()
             self._put(connection, way, batch)
             session.sent_batch()

@@ -128,8 +128,14 @@ class BatchSocket:
         except zmq.ZMQError:
             return ""
 
-    def send(self, route: bytes, parts: Sequence[bytes]) -> None:
+    def send(self, route: bytes, parts: Sequence[bytes], has_detached: bool | None = None) -> int:
         """Send ``parts`` as one batch.
+
+        Args:
+            has_detached: whether any of them has a detached payload; None: to be found out.
+
+        Returns:
+            Bytes of the batch and its payloads.
 
         Raises:
             zmq.Again: the connection's pipe is full; nothing was sent.
@@ -141,9 +147,11 @@ class BatchSocket:
             self._complete_torn()
         batch = parts[0] if len(parts) == 1 else b"".join(parts)
         payloads: list[zmq.Frame] = []
-        if Detached in map(type, parts):
+        size_bytes = len(batch)
+        if has_detached or (has_detached is None and Detached in map(type, parts)):
             # All before the first frame is sent: what can fail must not fail between two of them.
             payloads = [_frame_of(part.payload) for part in parts if isinstance(part, Detached)]
+            size_bytes += sum(map(len, payloads))
         send, begun = self._send, False
         try:
             if self._routed:
@@ -151,7 +159,7 @@ class BatchSocket:
                 begun = True
             if not payloads:
                 send(batch, _NOBLOCK)
-                return
+                return size_bytes
             send(batch, _MORE)
             begun = True
             for payload in payloads[:-1]:
@@ -163,6 +171,7 @@ class BatchSocket:
                 self._torn = 1 + len(payloads)
                 self._complete_torn()
             raise
+        return size_bytes
 
     def _complete_torn(self) -> None:
         """End a message of which only some frames were sent, with so many that the peer refuses it whole."""
@@ -194,7 +203,7 @@ def _frame_of(payload: bytes | memoryview) -> zmq.Frame:
 
 
 def flush_session(socket: BatchSocket, session: Session, route: bytes) -> None:
-    """Send all that ``session`` has queued: greetings, the outbox as batches, closings.
+    """Send what ``session`` has queued: greetings, the outbox as batches as far as it may be sent now, closings.
 
     Raises:
         zmq.ZMQError: as :meth:`BatchSocket.send`; what was not sent stays queued.
@@ -203,15 +212,15 @@ def flush_session(socket: BatchSocket, session: Session, route: bytes) -> None:
     while session.greetings:
         socket.send(route, session.greetings[:1])
         del session.greetings[0]
-    while session.outbox:
+    while session.may_send:
         try:
-            socket.send(route, session.batch())
+            size_bytes = socket.send(route, session.batch(), session.has_detached)
         except zmq.ZMQError:
             raise
         except BaseException:
-            session.sent_batch()
+            session.sent_batch(0)
             raise
-        session.sent_batch()
+        session.sent_batch(size_bytes)
     while session.closings:
         socket.send(route, session.closings[:1])
         del session.closings[0]

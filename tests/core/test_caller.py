@@ -611,13 +611,13 @@ def test_whatever_happens_the_window_counts_what_the_router_has_not(actions, ran
                 process.router(message(Kind.REPLY, key=random.choice(calls).key))
             elif action == "refuse":
                 refused = {key for parts in process.caller._refused.values() for key in parts}
-                keys = [p[16:36] for p in process.uplink._sent if p[16:36] not in refused]
+                keys = [p[16:36] for p in process.uplink.sent if p[16:36] not in refused]
                 if keys:
                     process.error(random.choice(keys), Outcome.OVERLOADED, now)
         if process.uplink.ready:
             process.sent()
         process.caller.tick(now)
-        held = [p for p in [*process.uplink._sent, *process.uplink.outbox] if p[5] in (Kind.CAST, Kind.PUBLISH)]
+        held = [p for p in [*process.uplink.sent, *process.uplink.outbox] if p[5] in (Kind.CAST, Kind.PUBLISH)]
         waiting = [p for parts in process.caller._refused.values() for p in parts.values()]
         assert process.caller.casts_open == len(held) + len(waiting) + len(process.caller._returned)
         assert process.caller.cast_bytes_open == sum(map(size_of, held + waiting))

@@ -119,7 +119,7 @@ class Driver:
             for part in link.greetings:
                 self._note_welcome(link, part)
             link.greetings.clear()
-            while link.outbox:
+            while link.may_send:
                 for part in link.batch():
                     self._note_sent(link, part)
                 link.sent_batch()

@@ -110,3 +110,31 @@ def test_a_message_that_raises_ends_its_own_link_only(faulty: InProcessRouter, m
     gevent.sleep(0)
     socket.close()
     context.destroy(linger=0)
+
+
+def test_large_payloads_that_are_not_detached_do_not_lock_a_service_out():
+    """Joined for their consumer they made a frame that its libzmq refuses, and the same again after each reconnect."""
+    with run_router() as router, Client(router.url) as client, Service("compute", Compute(), client=client):
+        assert add(client, 1) == 1
+        context = new_context()
+        socket = BatchSocket(context, zmq.DEALER, max_bytes=1 << 20)
+        socket.socket.connect(router.url)
+        socket.send(b"", [control(Kind.HELLO, {"identity": "mallory", "queue_type": "roundrobin", "versions": [1]})])
+        link = eventually(lambda: router._embedded.engine.links.by_identity("mallory"), 10)
+        assert link is not None
+        for batch in range(9):
+            casts = []
+            for number in range(7):
+                key = link.origin + (7 * batch + number + 1).to_bytes(8)
+                head = message(Kind.CAST, b"", key=key, format=1, address=b"\0\7\0compute", method=b"add")
+                size_bytes = 3 << 19
+                casts.append((len(head) + size_bytes).to_bytes(4) + head[4:] + bytes(size_bytes))
+            socket.send(b"", casts)
+        eventually(lambda: router._embedded.engine.refused["length"] == 9, 20)
+        for number in range(5):
+            assert add(client, number) == number
+        own = router._embedded.engine.links.by_identity(client.identity)
+        assert own is not None and own.counters["connections lost"] == 0
+        socket.close()
+        context.destroy(linger=0)
+        router.check()

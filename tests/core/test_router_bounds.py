@@ -1,0 +1,174 @@
+"""What one peer can make the router send, keep or do is bounded, and the bound is its own, not its victim's."""
+
+from __future__ import annotations
+
+import pytest
+
+from rpcmq.core.link import BATCH_BYTES, BATCH_MESSAGES, GIVE_UP_AFTER, WINDOW_BYTES, Session
+from rpcmq.core.settings import Settings
+from rpcmq.errors import Outcome
+from rpcmq.testing.invariants import check_router
+from rpcmq.testing.network import Network, Process
+from rpcmq.wire import (
+    DETACH_BYTES,
+    HEADER,
+    MAX_INLINE_BYTES,
+    MAX_NAME_BYTES,
+    VERSION,
+    Address,
+    Flag,
+    Kind,
+    control,
+    message,
+    size_of,
+)
+
+COMPUTE = Address("compute").encode()
+KIB, MIB = 1 << 10, 1 << 20
+
+
+@pytest.fixture
+def mallory(net: Network) -> Process:
+    return net.process("mallory")
+
+
+def inline(key: bytes, size_bytes: int) -> bytes:
+    """A cast whose payload is not detached, however large."""
+    head = message(Kind.CAST, b"", key=key, format=1, address=COMPUTE)
+    return (len(head) + size_bytes).to_bytes(4) + head[4:] + bytes(size_bytes)
+
+
+# --- batches ---------------------------------------------------------------------------------
+
+
+def test_a_large_payload_that_is_not_detached_is_refused(net: Network, mallory: Process):
+    """It would be copied into a batch with others, which together no peer may be able to take."""
+    node = net.process("node")
+    node.register("compute", credit=100)
+    mallory.inject(b"".join(inline(mallory.uplink.next_key(), 3 * MIB // 2) for _ in range(20)))
+    assert net.router.refused == {"length": 1}
+    assert [r for r, _ in mallory.refusals] == ["protocol"] and "must be detached" in mallory.refusals[0][1]
+    assert node.got(Kind.CAST) == []
+
+
+def test_the_longest_message_that_needs_no_frame_of_its_own_passes(net: Network, mallory: Process):
+    node = net.process("node")
+    longest = Address("t" * MAX_NAME_BYTES, "s" * MAX_NAME_BYTES, "e" * MAX_NAME_BYTES)
+    node.register(longest.topic, server=longest.server, exchange=longest.exchange, credit=10)
+    part = message(
+        Kind.CAST, bytes(DETACH_BYTES - 1), key=mallory.uplink.next_key(), format=1, address=longest.encode(),
+        method=b"m" * 255, trace=b"t" * 255,
+    )  # fmt: skip
+    assert len(part) == MAX_INLINE_BYTES
+    mallory.uplink.send(part)
+    net.run()
+    assert len(node.got(Kind.CAST)) == 1 and net.router.refused == {}
+
+
+def test_a_process_refuses_it_too(net: Network, mallory: Process):
+    head = HEADER.pack(HEADER.size + DETACH_BYTES + 2000, VERSION, Kind.REPLY, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0)
+    mallory.uplink.receive(net.now, head + bytes(DETACH_BYTES + 2000))
+    assert mallory.uplink.refused == {"length": 1}
+
+
+def test_a_batch_is_bounded_in_bytes(net: Network):
+    session = Session([])
+    for _ in range(2 * BATCH_MESSAGES):
+        session.send(message(Kind.CAST, bytes(DETACH_BYTES - 1)))
+    batch = session.batch()
+    assert sum(map(len, batch)) <= BATCH_MESSAGES * MAX_INLINE_BYTES < 16 * MIB
+    session = Session([])
+    for size in (100 * KIB, 40 * MIB, 100, 600 * KIB, 600 * KIB):
+        session.send(message(Kind.CAST, bytes(size)))
+    sizes: list[list[int]] = []
+    while session.may_send:
+        sizes.append([size_of(part) for part in session.batch()])
+        session.sent_batch()
+        session.acknowledged(session._sent_base + session.unacknowledged)
+    assert [len(batch) for batch in sizes] == [1, 1, 2, 1]
+    assert all(len(batch) == 1 or sum(batch) <= BATCH_BYTES for batch in sizes)
+
+
+def test_a_payload_beyond_the_limit_is_refused_by_name_and_the_rest_of_its_batch_passes():
+    net = Network(Settings(message_max_bytes=MIB))
+    mallory, node = net.process("mallory"), net.process("node")
+    node.register("compute", credit=10)
+    with net.together():
+        mallory.cast("compute", payload=b"before")
+        large = mallory.cast("compute", payload=bytes(MIB + 1))
+        mallory.cast("compute", payload=b"after")
+    assert [m.payload for m in node.got(Kind.CAST)] == [b"before", b"after"]
+    (error,) = large.answers
+    assert error.outcome is Outcome.PROTOCOL
+    assert error.body["text"] == f"payload of {MIB + 1} bytes exceeds message.max_bytes = {MIB}"
+    assert net.router.refused == {"size": 1} and net.link(mallory).received == 3
+
+
+# --- what a peer does not take ---------------------------------------------------------------
+
+
+def test_no_more_is_sent_than_a_peer_may_leave_unacknowledged(net: Network, mallory: Process):
+    session = Session([])
+    for _ in range(40):
+        session.send(message(Kind.CAST, bytes(MIB)))
+    while session.may_send:
+        session.batch()
+        session.sent_batch()
+    assert WINDOW_BYTES <= session.sent_bytes <= WINDOW_BYTES + MIB + KIB
+    sent = session.unacknowledged
+    session.dirty.clear()
+    session.marked = False
+    session.acknowledged(5)
+    assert session.may_send and session.dirty == [session], "what waits is sent as soon as there is room"
+    while session.may_send:
+        session.batch()
+        session.sent_batch()
+    assert session.unacknowledged == sent
+
+
+def test_acknowledgements_within_a_batch(net: Network):
+    session = Session([])
+    parts = [message(Kind.CAST, bytes(n), sequence=n + 1) for n in range(10)]
+    for part in parts:
+        session.send(part)
+    session.batch()
+    session.sent_batch()
+    assert session.acknowledged(3) == parts[:3]
+    assert session.sent_bytes == sum(map(size_of, parts[3:])) and session.sent == parts[3:]
+    assert session.find_sent(parts[5][16:36]) == parts[5]
+    assert session.acknowledged(10) == parts[3:] and session.sent_bytes == 0
+
+
+def test_what_is_said_about_a_link_does_not_pile_up(net: Network, mallory: Process):
+    """A peer that asks for heartbeats and reads none made the router keep them all."""
+    link = net.link(mallory)
+    for _ in range(1000):
+        net.router.receive(net.now, link.route or b"", message(Kind.HEARTBEAT, sequence=0, flags=Flag.ANSWER_WANTED))
+        net.router.receive(net.now, link.route or b"", b"garbage")
+    assert len(link.closings) <= 4
+    net.run()
+    check_router(net.router)
+
+
+def test_what_ends_each_connection_is_not_sent_for_ever(net: Network):
+    """Should a message ever be one that the peer's transport can't take: its link starts over without it."""
+    api, node = net.process("api"), net.process("node")
+    node.register("compute", credit=10)
+    link, router = net.link(node), net.router
+    node.cut_off()
+    call = api.request("compute", ttl=600)
+    received = link._sent_base
+    hellos = 0
+    while not call.ends and hellos < 20:
+        hellos += 1
+        router.lost(net.now, link.route or b"")
+        body = {"identity": "node", "queue_type": "roundrobin", "versions": [1], "token": link.token}
+        router.receive(net.now, b"r%d" % hellos, control(Kind.HELLO, body | {"received": received}))
+        net.run()
+        while link.may_send:
+            link.batch()
+            link.sent_batch()
+    assert hellos == GIVE_UP_AFTER + 2
+    assert call.end.outcome is Outcome.LINK_LOST and "may have run" in call.end.body["text"]
+    assert router.links.by_identity("node") is not link
+    check_router(router)
