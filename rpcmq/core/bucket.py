@@ -6,13 +6,17 @@ __all__ = ["TokenBucket"]
 
 
 class TokenBucket:
-    """Lets ``rate`` messages a second pass, and up to ``rate`` (at least one) at once after a pause."""
+    """Lets ``rate`` messages a second pass, and up to ``burst`` at once after a pause.
+
+    Args:
+        burst: None: as many as in a second, at least one.
+    """
 
     __slots__ = ("_at", "_room", "_tokens", "rate")
 
-    def __init__(self, rate: float, now: float) -> None:
+    def __init__(self, rate: float, now: float, burst: float | None = None) -> None:
         self.rate = rate
-        self._tokens = self._room = max(1.0, rate)
+        self._tokens = self._room = max(1.0, rate) if burst is None else burst
         self._at = now
 
     def take(self, now: float) -> float:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator
 from enum import Enum
+from itertools import islice
 from math import ceil
 from struct import pack
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,8 @@ _MAX_IDENTITY_BYTES = 255
 _FORMATS = {"json": 1, "pickle": 2, "dill": 3}
 #: Looking at 100,000 links in one go would be felt by the calls that wait meanwhile.
 _SEEN_AT_ONCE = 500
+#: Links that are away, of which one makes room for another when there are too many.
+_AWAY_COMPARED = 100
 
 
 class LinkState(Enum):
@@ -234,8 +237,9 @@ class LinkTable:
             return None
         if link is not None:
             self.end(now, link, "started over")
-        if len(self._identities) >= self._settings.max_links:
-            return self._refusal("too-many-links", f"the router has its {self._settings.max_links} links")
+        if len(self._identities) >= self._settings.max_links and not self._make_room(now):
+            text = f"the router has its {self._settings.max_links} links (link.max_links)"
+            return self._refusal("too-many-links", text)
         if account is not None and self.guard is not None and not self.guard.has_room(account):
             text = f"key {account.key.name!r} has its {account.links} links"
             return self._refusal("too-many-links", text)
@@ -245,6 +249,15 @@ class LinkTable:
             self.guard.attach(link, account)
         self._connect_or_end(now, link, route, body, None)
         return None
+
+    def _make_room(self, now: float) -> bool:
+        """End one of the links that have been away for longest, one that never sent anything before the others."""
+        oldest = list(islice(self._away, _AWAY_COMPARED))
+        if not oldest:
+            return False
+        link = next((link for link in oldest if not link.received), oldest[0])
+        self.end(now, link, "away, and its place in the full table was needed")
+        return True
 
     def _owns(self, account: Account | None, link: Link) -> bool:
         """A token is worth nothing under another key."""
@@ -313,8 +326,11 @@ class LinkTable:
             del self.routes[route]
         elif link.route is not None:
             self._leave(link.route)
-        # A connection carries one link: with this HELLO it has left the one it carried before.
-        self.lost(now, route)
+        # A connection carries one link, and with this HELLO has left the one that it carried before for good: were that
+        # away, and not ended, one connection could fill the table.
+        former = self.routes.get(route)
+        if former is not None:
+            self.end(now, former, "its connection has said HELLO as another")
         formats = body.get("accepts")
         names = formats if isinstance(formats, list) else []
         link.accepts = 1 << 1 | sum({1 << _FORMATS[n] for n in names if isinstance(n, str) and n in _FORMATS})

@@ -8,6 +8,7 @@ import logging
 import sys
 from collections import Counter
 from datetime import UTC, datetime
+from operator import itemgetter
 from time import monotonic
 from types import TracebackType
 from typing import Any, TextIO
@@ -15,14 +16,19 @@ from typing import Any, TextIO
 from gevent import get_hub
 
 from rpcmq.core.actions import Note
+from rpcmq.core.bucket import TokenBucket
 
 __all__ = ["JsonFormatter", "NoteLog", "TextFormatter", "log_event", "log_hub_errors", "start_logging"]
 
 #: Lines that the offences of one identity may take between two sweeps.
 OFFENCES = 5
+#: Lines of one event that are written at once after a pause, and a second when they go on.
+BURST, PER_SECOND = 1000, 10.0
 #: Identities whose offences are counted one by one between two sweeps; whoever comes later shares one count.
 _IDENTITIES = 1000
 _OTHERS = "(others)"
+#: Of so many identities a sweep says how many more offences there were: those with the most.
+_SUMMARIES = 10
 
 _MINUTE = 60.0
 _LEVELS = dict.fromkeys(("offence", "denied", "dropped", "key file", "link unresponsive"), logging.WARNING)
@@ -90,8 +96,8 @@ def start_logging(log_format: str, level: str, stream: TextIO | None = None) -> 
 class NoteLog:
     """Logs the engine's notes, and keeps a peer that offends without end from filling the log.
 
-    Of the offences of one identity the first few are written; :meth:`sweep` says how many more there
-    were and starts anew.
+    Of the offences of one identity the first few are written, and of each event a burst and then a few a second,
+    whoever they are about; :meth:`sweep` says how many more there were and starts anew.
 
     Args:
         log: where to.
@@ -102,6 +108,9 @@ class NoteLog:
         self._log = log
         self._most = offences
         self._seen: Counter[str] = Counter()
+        self._buckets: dict[str, TokenBucket] = {}
+        #: Lines of each event that were not written because there were too many.
+        self._left_out: Counter[str] = Counter()
 
     def __call__(self, note: Note) -> None:
         """Log ``note``, or only count it."""
@@ -111,13 +120,26 @@ class NoteLog:
             self._seen[identity] += 1
             if self._seen[identity] > self._most:
                 return
+        now = monotonic()
+        bucket = self._buckets.get(note.event)
+        if bucket is None:
+            bucket = self._buckets[note.event] = TokenBucket(PER_SECOND, now, BURST)
+        if bucket.take(now):
+            self._left_out[note.event] += 1
+            return
         level = _LEVELS.get(note.event, logging.INFO)
         about = {"identity": note.identity} if note.identity else {}
         log_event(self._log, level, note.event, note.text, **about, **note.fields)
 
     def sweep(self) -> None:
         """Report what was only counted. To be called about once a second."""
-        for identity, count in self._seen.items():
+        for event, count in self._left_out.items():
+            text = f"{event}: {count} more, not written one by one"
+            log_event(self._log, _LEVELS.get(event, logging.INFO), "left out", text, of=event, count=count)
+        self._left_out.clear()
+        # As many as an event has lines of: each identity could have one a second.
+        most = sorted(self._seen.items(), key=itemgetter(1), reverse=True)[:_SUMMARIES]
+        for identity, count in most:
             if more := max(0, count - self._most):
                 text = f"{identity}: {more} more offences, not written one by one"
                 log_event(self._log, logging.WARNING, "offences", text, identity=identity, count=more)

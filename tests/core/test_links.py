@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rpcmq.core.links import LinkState
+from rpcmq.core.settings import Settings
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Message, Network
 from rpcmq.wire import VERSION, Address, Flag, Kind, control, message
@@ -173,7 +174,7 @@ def test_too_many_links_are_refused(make_net):
     net.process("a")
     second = net.process("b")
     third = net.process("c")
-    assert third.refusals == [("too-many-links", "the router has its 2 links")]
+    assert third.refusals == [("too-many-links", "the router has its 2 links (link.max_links)")]
     second.stop()
     third.connect()
     assert net.link(third).answering
@@ -262,16 +263,46 @@ def test_a_process_with_token_but_no_count_starts_over(net: Network):
 
 
 def test_a_connection_carries_one_link(net: Network):
-    """A second HELLO with another identity on one connection: the first link has lost it."""
+    """A second HELLO with another identity on one connection: the first link has ended."""
     net.inject(b"one", hello(identity="a"))
+    a = net.router.links.by_identity("a")
     net.inject(b"one", hello(identity="b"))
-    a, b = net.router.links.by_identity("a"), net.router.links.by_identity("b")
+    b = net.router.links.by_identity("b")
     assert a is not None and b is not None
-    assert a.state is LinkState.AWAY and a.route is None
+    assert a.state is LinkState.ENDED and a.route is None
     assert net.router.links.routes == {b"one": b}
     net.router.lost(net.now, b"one")
     net.advance(net.settings.resume_seconds + 2)
     assert left_behind(net.router) == {}
+
+
+def test_one_connection_does_not_fill_the_table_with_links_that_are_away():
+    """Each HELLO under another name left one behind, for 30 s: link.max_links was reached in 6 s."""
+    net = Network(Settings(max_links=10))
+    api = net.process("api")
+    for number in range(1000):
+        net.inject(b"one", hello(identity=f"mallory-{number}"))
+    assert len(net.router.links) == 2
+    assert net.process("node").welcomes and api.welcomes and not api.refusals
+
+
+def test_links_that_are_away_make_room_for_new_ones_when_the_table_is_full():
+    """Those first that never sent anything: who has work here is more likely to come back."""
+    net = Network(Settings(max_links=10))
+    api = net.process("api")
+    api.cast("compute")
+    api.lose()
+    for number in range(30):
+        net.inject(b"r%d" % number, hello(identity=f"mallory-{number}"))
+        net.router.lost(net.now, b"r%d" % number)
+    assert len(net.router.links) == 10
+    node = net.process("node")
+    assert node.welcomes
+    api.connect()
+    assert api.welcomes[-1].resumed
+    for number in range(8):
+        assert net.process(f"live-{number}").welcomes
+    assert net.process("too-many").refusals[0][0] == "too-many-links"
 
 
 def test_a_link_may_say_hello_again_on_its_own_connection(net: Network):
