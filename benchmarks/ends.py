@@ -87,7 +87,7 @@ class Endpoint:
 
 def service(url: str, topics: list[str], direct: bool, **settings: Any) -> None:
     """Serves ``topics``."""
-    client, endpoint = Client(url, **settings), Endpoint()
+    client, endpoint = Client(url, shell="gevent", **settings), Endpoint()
     services = [Service(topic, endpoint, client=client, concurrency=_CONCURRENCY, direct=direct) for topic in topics]
     for each in services:
         each.start()
@@ -97,7 +97,7 @@ def service(url: str, topics: list[str], direct: bool, **settings: Any) -> None:
 
 def caller(url: str, topics: list[str], **settings: Any) -> None:
     """Calls and casts, spread over ``topics``, as it is told."""
-    client = Client(url, **settings)
+    client = Client(url, shell="gevent", **settings)
     client.connect()
     verbs: dict[str, Callable[..., dict[str, float]]] = {"call": _calls, "cast": _casts}
     say("ready")

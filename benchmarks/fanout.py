@@ -109,7 +109,7 @@ def take(url: str, topic: str, clients: int) -> None:
     """So many processes of the system, each with a link and an identity of its own, in one of the machine."""
     counter = _Counter()
     for _ in range(clients):
-        client = Client(url)
+        client = Client(url, shell="gevent")
         Service(topic, counter, client=client).start()
         client.subscribe(topic, counter.on_event)
     say("ready")
@@ -123,7 +123,7 @@ def take(url: str, topic: str, clients: int) -> None:
 
 def send(url: str) -> None:
     """Sends so many messages; says when it began."""
-    client = Client(url)
+    client = Client(url, shell="gevent")
     client.connect()
     say("ready")
 

@@ -66,7 +66,7 @@ class ApiManager:
 
 
 def main() -> None:
-    with rpcmq.Client(identity="api", exceptions=REGISTRY) as client:
+    with rpcmq.Client(identity="api", exceptions=REGISTRY, shell="gevent") as client:
         rpc.configure(client)
         service = rpcmq.Service("api", ApiManager(), client=client, context=RequestContext)
         service.start()

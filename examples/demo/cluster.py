@@ -47,7 +47,7 @@ class Cluster:
     def __enter__(self) -> Cluster:
         try:
             self._start_router()
-            with rpcmq.Client(self.url, identity="starter") as client:
+            with rpcmq.Client(self.url, identity="starter", shell="gevent") as client:
                 # A call to a service that isn't there yet waits in the router: no need to poll.
                 self._start(client, "network", "scheduler", "api")
                 self._start(client, *NODES)
@@ -66,7 +66,7 @@ class Cluster:
 
     def client(self) -> rpcmq.Client:
         """For the users."""
-        return rpcmq.Client(self.url, identity="users", exceptions=REGISTRY)
+        return rpcmq.Client(self.url, identity="users", exceptions=REGISTRY, shell="gevent")
 
     def kill(self, name: str) -> int:
         """SIGKILL, at once; returns the pid it had."""

@@ -113,7 +113,7 @@ def main() -> None:
     parser.add_argument("--host", required=True)
     parser.add_argument("--seed", type=int, default=7)
     options = parser.parse_args()
-    with rpcmq.Client(identity=options.host, exceptions=REGISTRY) as client:
+    with rpcmq.Client(identity=options.host, exceptions=REGISTRY, shell="gevent") as client:
         rpc.configure(client)  # rpc.call and its kin use this client from now on
         manager = ComputeManager(options.host, options.seed)
         service = rpcmq.Service("compute", manager, host=options.host, client=client, context=RequestContext)

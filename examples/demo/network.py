@@ -34,7 +34,7 @@ class NetworkManager:
 
 
 def main() -> None:
-    with rpcmq.Client(identity="network", exceptions=REGISTRY) as client:
+    with rpcmq.Client(identity="network", exceptions=REGISTRY, shell="gevent") as client:
         service = rpcmq.Service("network", NetworkManager(), client=client, context=RequestContext)
         service.start()
         service.wait()

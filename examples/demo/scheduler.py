@@ -66,7 +66,7 @@ class SchedulerManager:
 
 
 def main() -> None:
-    with rpcmq.Client(identity="scheduler", exceptions=REGISTRY) as client:
+    with rpcmq.Client(identity="scheduler", exceptions=REGISTRY, shell="gevent") as client:
         rpc.configure(client)
         service = rpcmq.Service("scheduler", SchedulerManager(), client=client, context=RequestContext)
         service.start()

@@ -215,7 +215,7 @@ def _write_links(client: rpcmq.Client, recorder: Recorder) -> None:
 
 
 def _call(options: Options, recorder: Recorder) -> None:
-    with rpcmq.Client(options.router, options.place) as client:
+    with rpcmq.Client(options.router, options.place, shell="gevent") as client:
         _write_links(client, recorder)
         client.connect(30.0)
         caller = _Caller(options, recorder, client)
@@ -255,7 +255,7 @@ def _subscribe(options: Options, recorder: Recorder) -> None:
         if options.slow_seconds:
             gevent.sleep(options.slow_seconds)
 
-    with rpcmq.Client(options.router, options.place) as client:
+    with rpcmq.Client(options.router, options.place, shell="gevent") as client:
         subscription = client.subscribe(f"{TOPIC}.#", handle)
         _say("ready")
         stopping.wait()
@@ -275,7 +275,7 @@ def _publish(options: Options, recorder: Recorder) -> None:
     stopping = Flag()
     _on_sigterm(stopping.set)
     rate = Topology(**options.topology).rate
-    with rpcmq.Client(options.router, options.place) as client:
+    with rpcmq.Client(options.router, options.place, shell="gevent") as client:
         client.connect(30.0)
         _say("ready")
         began = time.monotonic()
@@ -291,7 +291,7 @@ def _publish(options: Options, recorder: Recorder) -> None:
 def _come_and_go(options: Options, recorder: Recorder) -> None:
     """So many clients, one after the other: each calls, subscribes, and leaves, every third without a goodbye."""
     for number in range(options.count):
-        with rpcmq.Client(options.router, f"{options.place}-{number}") as client:
+        with rpcmq.Client(options.router, f"{options.place}-{number}", shell="gevent") as client:
             id = f"{options.name}-{number}"
             args = {"id": id, "topic": TOPIC, "seconds": 0.0, "fails": False, "hogs": False, "text": ""}
             recorder.write(What.SUBMIT, id, verb="call", topic=TOPIC, timeout=30.0)
