@@ -355,8 +355,8 @@ class Drill:
     def hog(self, place: Place, seconds: float) -> None:
         """Call a handler of ``place`` that holds its processor for so long."""
         if self._client is None:
-            settings = {"timeout": seconds + 30.0, "key_file": self._key_file, "shell": "gevent"}
-            self._client = rpcmq.Client(self.router.url, "drill", **settings)
+            patience, keys = seconds + 30.0, self._key_file
+            self._client = rpcmq.Client(self.router.url, "drill", timeout=patience, key_file=keys, shell="gevent")
         id = f"drill-{self.next_number()}"
         args = {"id": id, "topic": TOPIC, "seconds": seconds, "fails": False, "hogs": True, "text": ""}
         timeout = seconds + 30.0

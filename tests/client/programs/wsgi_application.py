@@ -17,6 +17,7 @@ def application(environ: dict[str, Any], start_response: Callable[..., object]) 
     if verb == "call":
         answer = rpc.call(None, "compute", {"method": "add", "args": {"a": int(value)}}, timeout=20)
     else:
-        answer = rpc.cast(None, "compute", {"method": "note", "args": {"value": int(value)}})
+        rpc.cast(None, "compute", {"method": "note", "args": {"value": int(value)}})
+        answer = "accepted"
     start_response("200 OK" if verb == "call" else "202 Accepted", [("Content-Type", "text/plain")])
     return [f"{answer} {os.getpid()} {rpc.client().identity}".encode()]
