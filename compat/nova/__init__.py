@@ -146,10 +146,9 @@ def _defer_signals() -> None:
     """Run handlers of signals in a green thread of their own.
 
     Services raise from them, and would otherwise do so in the middle of whatever is running: in the hub, or in
-    the handler of somebody's call.
+    the handler of somebody's call. Whatever a handler raises, the main green thread gets, as it did with eventlet.
     """
     import gevent
-    from gevent.hub import Hub
 
     set_handler = signal.signal
     if hasattr(set_handler, "deferring"):
@@ -160,16 +159,20 @@ def _defer_signals() -> None:
         if signum not in _DEFERRED or not callable(handler) or handler is signal.default_int_handler:
             return set_handler(signum, handler)
 
+        def run(number: int) -> None:
+            try:
+                handler(number, None)
+            except BaseException as error:
+                gevent.get_hub().handle_system_error(type(error), error)
+
         @functools.wraps(handler)
         def soon(number: int, frame: Any) -> None:
-            gevent.get_hub().loop.run_callback_threadsafe(gevent.spawn, handler, number, None)
+            gevent.get_hub().loop.run_callback_threadsafe(gevent.spawn, run, number)
 
         return set_handler(signum, soon)
 
     vars(deferring)["deferring"] = True
     signal.signal = deferring  # type: ignore[assignment]
-    # It goes on to the main green thread, and is no fault.
-    Hub.NOT_ERROR = (*Hub.NOT_ERROR, KeyboardInterrupt)
 
 
 def installed() -> bool:

@@ -123,6 +123,8 @@ def restore() -> None:
 
 
 def _restore_language() -> None:
+    # 2to3 renames the import and each `__builtin__.x`, but not the name alone, as in `setattr(__builtin__, ...)`.
+    _add(builtins, "__builtin__", builtins)
     _add(builtins, "cmp", _cmp)
     _add(builtins, "file", open)
     _add(sys, "exc_clear", lambda: None)

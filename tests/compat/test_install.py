@@ -236,6 +236,27 @@ print(again is flags)
     assert python(program, tmp_path) == "False\nTrue False False\n[]\nFalse\nFalse\n"
 
 
+@pytest.mark.parametrize("raised", ["KeyboardInterrupt", "SystemExit", "Ended", "GreenletExit"])
+def test_what_the_handler_of_a_signal_raises_reaches_the_main_green_thread(tmp_path, raised):
+    program = f"""
+import compat.nova
+compat.nova.install()
+import os, signal, eventlet
+from greenlet import GreenletExit
+class Ended(Exception): pass
+def handler(signo, frame):
+    eventlet.sleep(0)
+    raise {raised}()
+signal.signal(signal.SIGTERM, handler)
+eventlet.spawn_after(0.05, os.kill, os.getpid(), signal.SIGTERM)
+try:
+    eventlet.sleep(20)
+except {raised} as error:
+    print("main got it", eventlet.spawn(lambda: "and goes on").wait())
+"""
+    assert python(program, tmp_path) == "main got it and goes on\n"
+
+
 # --- what Python 3 lacks -------------------------------------------------------------------------
 
 

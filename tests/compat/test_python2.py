@@ -69,6 +69,14 @@ result = sys.modules['__builtin__'].legacy_name
 """,
         8,
     ),
+    "builtin_alone": (
+        """
+import __builtin__
+setattr(__builtin__, 'legacy_text', u'text')
+result = legacy_text
+""",
+        "text",
+    ),
     "exceptions_module": (
         """
 import exceptions

@@ -95,6 +95,30 @@ def test_an_instance_is_stubbed_alone(stubs: Any):
     assert vars(one) == {}
 
 
+@pytest.mark.parametrize("replace", ["Set", "SmartSet"])
+def test_what_keeps_its_attributes_elsewhere_has_them_back(load: Load, stubs: Any, replace: str):
+    newer, older = load("nova.openstack.common.rpc"), load("nova.rpc")
+    flags = load("nova.flags").FLAGS
+    flags.register_opt(load("nova.openstack.common.cfg").StrOpt("stubbed", default="as it was"))
+    call = older.call
+    getattr(stubs, replace)(newer, "call", lambda *args: "stub")
+    getattr(stubs, replace)(flags, "stubbed", "stub") if replace == "Set" else None
+    assert older.call() == newer.call() == "stub"
+    stubs.UnsetAll()
+    stubs.SmartUnsetAll()
+    assert newer.call is older.call is call
+    assert flags.stubbed == "as it was"
+
+
+def test_mocks_in_a_package_that_stands_for_another_are_undone(load: Load, m: Any):
+    newer, older = load("nova.openstack.common.rpc"), load("nova.rpc")
+    call = older.call
+    m.StubOutWithMock(newer, "call")
+    assert newer.call is not call
+    m.UnsetStubs()
+    assert newer.call is older.call is call
+
+
 def test_what_is_not_there_cannot_be_stubbed(stubs: Any):
     for replace in (stubs.Set, stubs.SmartSet):
         with pytest.raises(AttributeError):

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = ["StubOutForTesting"]
 
 _MISSING = object()
 
 
+class _Saved(NamedTuple):
+    """An attribute as it was: what the object itself had, and what reading it gave."""
+
+    obj: Any
+    name: str
+    own: Any
+    value: Any
+
+
 class StubOutForTesting:
     """Replaces attributes of modules, classes and instances, and puts them back, the last one first."""
 
     def __init__(self) -> None:
-        self.cache: list[tuple[Any, str, Any]] = []
-        self.stubs: list[tuple[Any, str, Any]] = []
+        self.cache: list[_Saved] = []
+        self.stubs: list[_Saved] = []
 
     def __enter__(self) -> StubOutForTesting:
         return self
@@ -26,8 +35,7 @@ class StubOutForTesting:
 
     def Set(self, parent: Any, child_name: str, new_child: Any) -> None:
         """Replace an attribute until ``UnsetAll``. Raises AttributeError if there is none."""
-        getattr(parent, child_name)
-        self.cache.append((parent, child_name, _own(parent, child_name)))
+        self.cache.append(_Saved(parent, child_name, _own(parent, child_name), getattr(parent, child_name)))
         setattr(parent, child_name, new_child)
 
     def UnsetAll(self) -> None:
@@ -48,7 +56,7 @@ class StubOutForTesting:
         old = _own(owner, attr_name)
         if isinstance(old, staticmethod) and not isinstance(new_attr, staticmethod):
             new_attr = staticmethod(new_attr)
-        self.stubs.append((owner, attr_name, old))
+        self.stubs.append(_Saved(owner, attr_name, old, getattr(owner, attr_name)))
         setattr(owner, attr_name, new_attr)
 
     def SmartUnsetAll(self) -> None:
@@ -71,10 +79,13 @@ def _own(obj: Any, name: str) -> Any:
         return getattr(obj, name, _MISSING)
 
 
-def _restore(saved: list[tuple[Any, str, Any]]) -> None:
+def _restore(saved: list[_Saved]) -> None:
     while saved:
-        obj, name, old = saved.pop()
-        if old is not _MISSING:
-            setattr(obj, name, old)
+        obj, name, own, value = saved.pop()
+        if own is not _MISSING:
+            setattr(obj, name, own)
         elif name in getattr(obj, "__dict__", {name: None}):
             delattr(obj, name)
+        else:
+            # It keeps its attributes elsewhere: a package that stands for another, flags.
+            setattr(obj, name, value)

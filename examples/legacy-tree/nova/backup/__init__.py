@@ -1,0 +1,1 @@
+from nova.backup.api import API
