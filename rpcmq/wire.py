@@ -125,6 +125,7 @@ class Flag:
     ANSWER_WANTED = 0x0080
     ACCEPTS_DILL = 0x0100
     SEALED = 0x0200
+    NESTED = 0x0400
 
 
 class Header(NamedTuple):

@@ -17,7 +17,7 @@ import gevent
 from rpcmq.client.answers import Stream, result_of
 from rpcmq.client.arguments import check_seconds, context_dict, request_body, trace_context
 from rpcmq.client.process import Process, codec_for
-from rpcmq.client.request import current_request
+from rpcmq.client.request import current_request, in_handler
 from rpcmq.client.retry import Retry, RetryBudget, guarded
 from rpcmq.client.subscription import Subscription, Subscriptions
 from rpcmq.config import ClientConfig, load_client_config
@@ -491,6 +491,8 @@ class Client:
             body["keepalive"] = sign_of_life / 3
         if self._codec.accepted & _DILL:
             flags |= Flag.ACCEPTS_DILL
+        if in_handler():
+            flags |= Flag.NESTED
         known = process.accepts_by_topic.get(address, _ANY_FORMAT & self._codec.accepted)
         if process.payloads.limits:
             known &= process.payloads.formats(address)

@@ -68,6 +68,11 @@ def current_request() -> Request | None:
     return None if current is None else Request(*current)
 
 
+def in_handler() -> bool:
+    """Whether the current greenlet runs for a request."""
+    return _current.get() is not None
+
+
 def set_current_request(task: Task, progress: Progress) -> None:
     """The current greenlet runs for ``task``. Cheap: the Request is made when it is asked for."""
     _current.set((task, progress))

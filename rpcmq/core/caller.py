@@ -43,7 +43,7 @@ _MAX_NAME = 600
 _KEPT = (Kind.CAST, Kind.PUBLISH)
 #: Why a cast is refused that will be taken later.
 _OFFERED_AGAIN = (Outcome.DRAINING, Outcome.OVERLOADED)
-_CALLS = (Kind.REQUEST, Kind.QUERY, Kind.INTRODUCE)
+_CALLS = (Kind.REQUEST, Kind.QUERY, Kind.INTRODUCE, Kind.DECLARE)
 
 
 class Call:
@@ -289,8 +289,9 @@ class Caller:
 
     @property
     def waiting(self) -> int:
-        """Casts that a full queue or a draining router gave back, to be offered again."""
-        return len(self._returned) + sum(map(len, self._refused.values()))
+        """Casts that a full queue or a draining router gave back, or would, to be offered again."""
+        held = sum(part[5] in _KEPT for part in self._uplink.held)
+        return held + len(self._returned) + sum(map(len, self._refused.values()))
 
     def _keep(self, part: bytes) -> None:
         if self._keeps:
@@ -399,15 +400,30 @@ class Caller:
     def _expire(self, now: float, call: Call, what: str) -> None:
         uplink = self._uplink
         details: dict[str, Any] = {"topic": call.address, "waited_seconds": round(now - call.sent_at, 3)}
-        if uplink.ready:
+        not_taken = self._is_not_taken(call)
+        if not_taken and uplink.ready:
+            details["router"] = "shutting down"
+            text = f"{what} from {call.address!r}: the router is shutting down and has not taken it"
+        elif uplink.ready:
             silent = now - uplink.heard
             details["router_silent_seconds"] = round(silent, 3)
             text = f"{what} from {call.address!r}; the router was last heard {silent:.1f} s ago"
         else:
             details["router"] = "not connected"
             text = f"{what} from {call.address!r}: no connection to the router for {now - uplink.lost_at:.1f} s"
+        if not_taken:
+            details["started"] = "no"
+            text += "; it did not run"
         self.cancel(call)
         self._fail(call, CallTimeout(text, details))
+
+    def _is_not_taken(self, call: Call) -> bool:
+        """Whether it is certain that no router has passed ``call`` on."""
+        uplink = self._uplink
+        if call.flags & Flag.IDEMPOTENT:
+            return False  # one that was lost before may be on its way again
+        waiting = uplink.held if uplink.ready else uplink.outbox
+        return call.key in self._not_accepted or call.message in waiting
 
     def next_deadline(self) -> float | None:
         """When :meth:`tick` wants to be called."""
@@ -520,11 +536,12 @@ class Caller:
             self._watched.pop(call.key, None)
 
     def _unsend(self, call: Call) -> bool:
-        """Take the message out of the outbox again; False if it was sent."""
-        outbox = self._uplink.outbox
-        if self._uplink.ready or call.message not in outbox:
+        """Take the message out of what waits to be sent; False if it was sent."""
+        uplink = self._uplink
+        waiting = uplink.held if uplink.ready else uplink.outbox
+        if call.message not in waiting:
             return False
-        outbox.remove(call.message)
+        waiting.remove(call.message)
         self.keeping.forget(call.key[12:])
         if call.message[5] in _KEPT:
             self._uncount_cast(call.message)

@@ -43,6 +43,8 @@ _CAST, _FAULT, _ITEM = int(Kind.CAST), int(Kind.FAULT), int(Kind.ITEM)
 _DELIVERIES = (int(Kind.REQUEST), _CAST)
 _ANSWERS = (int(Kind.REPLY), _FAULT, int(Kind.END))
 _IDEMPOTENT = Flag.IDEMPOTENT
+#: A cast with one of these waits for the consumers of the router's previous life to come back.
+_HELD = Flag.RESENT | Flag.MANDATORY
 _OK, _REMOTE_ERROR, _PROTOCOL = int(Outcome.OK), int(Outcome.REMOTE_ERROR), int(Outcome.PROTOCOL)
 #: A message that waited for less is not given a new header: its ttl is as good as right (seconds).
 _NO_TIME = 0.001
@@ -64,6 +66,8 @@ class Dispatch(Tracking):
         self.turns = Turns()
         self._recover_until = now + settings.recovery_seconds
         self._holding: list[Link] = []
+        #: Mandatory calls that wait for consumers to come back after a restart.
+        self._hoping: list[Pending] = []
         self._releasing = False
         #: Casts that consumers had from the router's previous life, by the topic and group that they consume.
         self._recent: dict[tuple[Address, str], set[bytes]] = {}
@@ -116,7 +120,9 @@ class Dispatch(Tracking):
         calls = link.calls
         if calls.setdefault(key, pending) is not pending:
             raise ProtocolError("sequence of a call that is in flight", "duplicate")
-        if self.draining or self.calls_in_flight >= self._settings.max_calls_in_flight:
+        if (self.draining or self.calls_in_flight >= self._settings.max_calls_in_flight) and not self._goes_on(
+            link, flags
+        ):
             del calls[key]
             self._not_taken(link, key)
             if not self.draining:
@@ -150,7 +156,7 @@ class Dispatch(Tracking):
         if not is_known and not self.allows(link, pending.message, pending.destination):
             return
         # A process that is new has nothing that an earlier life of the router may have delivered.
-        if link.held or (flags & Flag.RESENT and link.returning and now < self._recover_until):
+        if link.held or (flags & _HELD and link.returning and now < self._recover_until):
             if not link.held:
                 self._holding.append(link)
             link.held.append(pending.message)
@@ -162,7 +168,7 @@ class Dispatch(Tracking):
         if flags & Flag.RESENT and self._was_had(pending.key, pending.destination.topic):
             self._had_before(now, link, pending, groups)
             return
-        if self.draining:
+        if self.draining and not (flags & Flag.CONFIRM and self._goes_on(link, flags)):
             self._not_taken(link, pending.key)
             return
         if link.stalled and self._stays_stalled(link, pending):
@@ -216,7 +222,9 @@ class Dispatch(Tracking):
             text = f"{destination.name!r} has no free consumer that accepts payload format {form}"
             return self._refuse(now, pending, caster, Outcome.PROTOCOL, (text, {"accepts": accepts}))
         if pending.flags & Flag.MANDATORY and not any(c.link.route is not None for c in consumers):
-            return self._refuse(now, pending, caster, Outcome.NO_CONSUMER, explain.no_consumer(now, destination))
+            if pending.link is None or not pending.link.returning or now >= self._recover_until:
+                return self._refuse(now, pending, caster, Outcome.NO_CONSUMER, explain.no_consumer(now, destination))
+            self._hoping.append(pending)
         settings = self._settings
         queue = destination.queue
         first = queue.get(pending.key)
@@ -595,14 +603,23 @@ class Dispatch(Tracking):
         """
         if self._recent and now >= self._recent_until:
             self._recent.clear()
-        if not self._holding or now < self._recover_until:
+        if now < self._recover_until or not (self._holding or self._hoping):
             return []
+        self._give_up_hope(now)
         holding, self._holding = self._holding, []
         released = [(link, link.held) for link in holding]
         for link in holding:
             link.held = []
         self._releasing = True
         return released
+
+    def _give_up_hope(self, now: float) -> None:
+        hoping, self._hoping = self._hoping, []
+        for pending in hoping:
+            destination = pending.destination
+            if pending.queue is not None and not any(c.link.route is not None for c in destination.consumers):
+                pending.queue.remove(pending)
+                self._refuse(now, pending, None, Outcome.NO_CONSUMER, explain.no_consumer(now, destination))
 
     def let_gone(self) -> None:
         """What :meth:`let_go` gave was taken."""
@@ -611,7 +628,7 @@ class Dispatch(Tracking):
     def next_deadline(self) -> float | None:
         """When :meth:`tick` or :meth:`let_go` wants to be called."""
         deadline = super().next_deadline()
-        if self._holding:
+        if self._holding or self._hoping:
             return self._recover_until if deadline is None else min(deadline, self._recover_until)
         return deadline
 
@@ -681,6 +698,25 @@ class Dispatch(Tracking):
                 self.finish(now, pending, Outcome.DRAINING)
                 self.withdraw(pending)
                 self.tell(link, pending.key, Outcome.DRAINING, "the router is shutting down; it did not run", {})
+
+    def _goes_on(self, link: Link, flags: int) -> bool:
+        """Whether what was begun before a drain cannot end without this: a handler asks for it and waits."""
+        if not flags & Flag.NESTED or self.ending or not self.draining:
+            return False
+        return any(consumer.in_flight for consumer in link.consumers.values())
+
+    def give_up(self, now: float) -> None:
+        """The drain is over. Callers are told of what has not ended; what may run again goes to the next life."""
+        for link in list(self._links):
+            for pending in list(link.calls.values()):
+                consumer = pending.consumer
+                if consumer is None or pending.flags & Flag.IDEMPOTENT:
+                    self.finish(now, pending, Outcome.DRAINING)
+                    self.tell(link, pending.key, Outcome.DRAINING, "the router has shut down; send it again", {})
+                else:
+                    text, details = explain.not_waited_for(now, pending)
+                    self.finish(now, pending, Outcome.LINK_LOST)
+                    self.tell(link, pending.key, Outcome.LINK_LOST, text, details)
 
     def unsettled(self) -> Iterator[Pending]:
         """All that has not ended: calls of all callers, then casts, in flight and waiting."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rpcmq.core.topics import Destination, Pending
+    from rpcmq.core.topics import Consumer, Destination, Pending
 
-__all__ = ["consumer_lost", "no_consumer", "overloaded", "shortened", "timed_out"]
+__all__ = ["consumer_lost", "no_consumer", "not_waited_for", "overloaded", "shortened", "timed_out"]
 
 Explanation = tuple[str, dict[str, Any]]
 _MAX_CHARACTERS = 500
@@ -83,9 +83,23 @@ def consumer_lost(now: float, pending: Pending, reason: str) -> Explanation:
     """The consumer that had the call is gone."""
     consumer = pending.consumer
     assert consumer is not None
+    text = f"{consumer.link.identity} went away ({reason}) after {now - pending.dispatched_at:.1f} s with the call"
+    return _started(now, pending, consumer, text)
+
+
+def not_waited_for(now: float, pending: Pending) -> Explanation:
+    """The router leaves before the consumer that has the call has answered."""
+    consumer = pending.consumer
+    assert consumer is not None
     held = now - pending.dispatched_at
-    text = f"{consumer.link.identity} went away ({reason}) after {held:.1f} s with the call; it may have run"
-    return text, {
+    text = "the router was stopped, and waited no longer (router.drain_seconds): "
+    text += f"{consumer.link.identity} had it for {held:.1f} s"
+    return _started(now, pending, consumer, text)
+
+
+def _started(now: float, pending: Pending, consumer: Consumer, text: str) -> Explanation:
+    held = now - pending.dispatched_at
+    return f"{text}; it may have run", {
         "topic": pending.destination.name,
         "method": pending.destination.method,
         "server": consumer.link.identity,

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection
 from itertools import chain
+from typing import TypeGuard
 
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import Detached, Kind, message, size_of
@@ -201,9 +202,9 @@ class Session:
         self.sent_bytes -= size_bytes
         return arrived
 
-    def can_resume(self, peer_received: int) -> bool:
+    def can_resume(self, peer_received: object) -> TypeGuard[int]:
         """Whether the peer can have received so many of our messages, and we still have the rest."""
-        return 0 <= peer_received - self._sent_base <= self.unacknowledged
+        return isinstance(peer_received, int) and 0 <= peer_received - self._sent_base <= self.unacknowledged
 
     def forget_arrived(self) -> None:
         """All that the peer says of what it had before the last resumption has been said."""

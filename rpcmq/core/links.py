@@ -55,10 +55,10 @@ class Link(Session):
     """A process's connection of one queue type, which outlives the ZeroMQ connection under it."""
 
     __slots__ = (
-        "accepts", "answering", "calls", "claims", "consumers", "counters", "description", "granted", "granted_casts",
-        "handle", "handlers", "heard", "held", "identity", "inbox", "inbox_bytes", "keeps", "lapsed", "leaves",
-        "origin", "patterns", "permits", "queue_type", "returning", "role", "route", "sent_us", "since", "stalled",
-        "state", "token", "wants_drops", "window",
+        "accepts", "answering", "answers_drain", "calls", "claims", "consumers", "counters", "description", "granted",
+        "granted_casts", "handle", "handlers", "heard", "held", "identity", "inbox", "inbox_bytes", "keeps", "lapsed",
+        "leaves", "origin", "patterns", "permits", "queue_type", "returning", "role", "route", "sent_us", "since",
+        "stalled", "state", "token", "wants_drops", "window",
     )  # fmt: skip
 
     def __init__(self, dirty: list[Session], identity: str, queue_type: str, handle: int, router_id: int) -> None:
@@ -79,6 +79,8 @@ class Link(Session):
         self.answering = False
         #: Whether the process keeps its casts until it is told that it need not.
         self.keeps = False
+        #: Whether the process is still to say that it sends nothing new to a router that is shutting down.
+        self.answers_drain = False
         #: Whether the process wants to be told what was dropped of its casts.
         self.wants_drops = False
         #: The process's monotonic clock (microseconds) as it sent the answers that come now; 0: not known.
@@ -219,6 +221,10 @@ class LinkTable:
         if problem:
             return self._refusal(*problem)
         link = self._identities.get((identity, queue_type))  # type: ignore[arg-type]
+        received = body.get("received")
+        if self.draining and not (link is not None and token == link.token and link.can_resume(received)):
+            # Who has a session may come back to it: for the answers to what still runs.
+            return self._refusal("draining", "the router is shutting down")
         if link is not None and (token != link.token or not self._owns(account, link)):
             if link.state is not LinkState.AWAY:
                 # The old connection may be dead without our having noticed: a send will tell.
@@ -227,12 +233,11 @@ class LinkTable:
                 return self._refusal("identity-taken", text)
             self.end(now, link, "replaced by a new process of the same identity")
             link = None
-        received = body.get("received")
         if link is not None and link.fruitless >= GIVE_UP_AFTER:
             # Something that it was sent ends each of its connections. To those who dispatched it, it may have run.
             self.end(now, link, f"{GIVE_UP_AFTER} connections in a row ended before it acknowledged what it was sent")
             link = None
-        if link is not None and isinstance(received, int) and link.can_resume(received):
+        if link is not None and link.can_resume(received):
             self._connect_or_end(now, link, route, body, received)
             return None
         if link is not None:
@@ -264,8 +269,6 @@ class LinkTable:
         return link.permits is None or link.permits.account is account
 
     def _problem(self, identity: object, queue_type: object, body: dict[str, Any]) -> tuple[str, str] | None:
-        if self.draining:
-            return "draining", "the router is shutting down"
         versions = body.get("versions")
         if not isinstance(versions, list) or VERSION not in versions:
             return "version", f"this router speaks version {VERSION}, the process {versions!r}"
@@ -336,6 +339,7 @@ class LinkTable:
         link.accepts = 1 << 1 | sum({1 << _FORMATS[n] for n in names if isinstance(n, str) and n in _FORMATS})
         link.role = str(body.get("role", ""))[:64]
         link.keeps = body.get("keeps") is True
+        link.answers_drain = body.get("answers_drain") is True
         link.wants_drops = body.get("wants_drops") is True
         link.description = {k: str(body.get(k, ""))[:255] for k in ("host", "pid", "program", "library")}
         link.route = route
@@ -343,6 +347,8 @@ class LinkTable:
         link.since = link.heard = now
         link.disconnected()
         link.greet(self._welcome(link, resume is not None))
+        if self.draining:
+            self._tell_drain(link)
         link.counters["connects"] += 1
         if self.guard is not None:
             self.guard.seen(now, link)
@@ -372,6 +378,28 @@ class LinkTable:
 
     # --- life --------------------------------------------------------------------------------
 
+    def drain(self) -> None:
+        """Tell all that nothing new is taken, and let nobody in who has no session here."""
+        self.draining = True
+        for link in self._identities.values():
+            self._tell_drain(link)
+
+    def _tell_drain(self, link: Link) -> None:
+        link.close_with(control(Kind.DRAIN, {"text": "the router is shutting down", "answer": True}))
+
+    @property
+    def undrained(self) -> bool:
+        """Whether a process that is connected may still send something new, and will say when it does not."""
+        return any(link.answers_drain and link.answering for link in self._identities.values())
+
+    def dismiss(self) -> None:
+        """Tell each process how many of its messages were looked at, and that no more will be."""
+        text = "the router has shut down"
+        for link in self._identities.values():
+            if link.route is not None:
+                body = {"reason": "draining", "text": text, "received": link.received}
+                link.close_with(control(Kind.REFUSED, body))
+
     def about_link(self, now: float, link: Link, part: bytes) -> None:
         """A message about the link itself.
 
@@ -384,6 +412,9 @@ class LinkTable:
             if kind == Kind.HEARTBEAT:
                 link.note_acknowledged()
                 link.close_with(message(Kind.HEARTBEAT, sequence=link.received))
+        elif kind == Kind.DRAIN and self.draining:
+            self.on_taken(now, link, link.acknowledged(int.from_bytes(part[28:36])))
+            link.answers_drain = False
         elif kind == Kind.GOODBYE:
             self.end(now, link, "said goodbye")
         else:

@@ -326,10 +326,21 @@ class Router:
 
     def drain(self, now: float) -> None:
         """Take nothing more and tell everyone; what runs may finish."""
-        self.links.draining = True
         self.dispatch.drain(now)
-        for link in self.links:
-            link.close_with(control(Kind.DRAIN, {"text": "the router is shutting down"}))
+        self.links.drain()
+
+    def end_drain(self) -> None:
+        """From now on also what handlers ask for is given back: nobody waits for its end any more."""
+        self.dispatch.ending = True
+
+    def dismiss(self, now: float) -> None:
+        """The end of a drain: the callers of what still runs are told, and each process what was read of it.
+
+        Nothing may be received after this.
+        """
+        self.dispatch.give_up(now)
+        self.dispatch.receipts.tell_all()
+        self.links.dismiss()
 
     def close(self, now: float) -> None:
         """The end: write down in the dispatch log what is left."""

@@ -40,6 +40,8 @@ class Tracking:
         self.wheel: DeadlineWheel[Pending] = DeadlineWheel()
         self.calls_in_flight = 0
         self.draining = False
+        #: Of a drain: nothing is waited for any more.
+        self.ending = False
         self.counters: Counter[str] = Counter()
         self.receipts = Receipts(links)
         #: Called in the handler of an exception that must cost one message only.

@@ -3,7 +3,8 @@
     DOWN --connected--> GREETING --WELCOME--> READY --DRAIN--> DRAINING
       ^------------- lost, REFUSED ----------------------------|
 
-What is sent while the link is not READY waits in the outbox.
+What is sent while the link is not READY waits in the outbox. While it is DRAINING, what would begin something new waits
+as well, for the router's next life; answers, and what a handler asks for that the router still waits for, are sent.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from typing import Any
 
 from rpcmq.core.link import Session
 from rpcmq.errors import ProtocolError
-from rpcmq.wire import SESSION_KINDS, VERSION, Kind, body_of, control, message, split
+from rpcmq.wire import SESSION_KINDS, VERSION, Flag, Kind, body_of, control, message, split
 
 __all__ = ["Uplink", "UplinkState", "Welcome"]
 
 Handler = Callable[[float, bytes], None]
+_REQUEST, _CAST, _PUBLISH = int(Kind.REQUEST), int(Kind.CAST), int(Kind.PUBLISH)
+_NESTED, _CONFIRM = Flag.NESTED, Flag.CONFIRM
 
 
 class UplinkState(Enum):
@@ -106,6 +109,9 @@ class Uplink(Session):
         self.heard = 0.0
         self.lost_at = 0.0
         self._asked = False
+        #: What waits for the next life of a router that is shutting down.
+        self.held: list[bytes] = []
+        self._holds = False
         #: Bad messages from the router, by reason. They are not used.
         self.refused: Counter[str] = Counter()
 
@@ -128,6 +134,16 @@ class Uplink(Session):
     def ready(self) -> bool:
         """Whether the outbox may be sent."""
         return self.state is UplinkState.READY or self.state is UplinkState.DRAINING
+
+    def send(self, part: bytes) -> None:
+        """Queue a message of a session kind."""
+        if self._holds and _begins_something(part):
+            self.held.append(part)
+            return
+        if not self.marked:
+            self.marked = True
+            self.dirty.append(self)
+        self.outbox.append(part)
 
     def handle(self, kind: Kind, handler: Handler) -> None:
         """Let ``handler`` have the messages of ``kind``."""
@@ -157,7 +173,7 @@ class Uplink(Session):
     def connected(self, now: float) -> None:
         """There is a connection: say HELLO."""
         if self._step("connected"):
-            body = dict(self._hello, versions=[VERSION])
+            body = dict(self._hello, versions=[VERSION], answers_drain=True)
             if self.router:
                 body |= {
                     "token": self.router["token"],
@@ -175,6 +191,9 @@ class Uplink(Session):
         if self._step("lost"):
             self.disconnected()
             self.lost_at = now
+            self._holds = False
+            self.outbox.extend(self.held)
+            self.held.clear()
 
     def close(self) -> None:
         """Say goodbye; nothing is expected any more."""
@@ -243,11 +262,37 @@ class Uplink(Session):
             self._welcome(now, body_of(part))
         elif kind == Kind.REFUSED:
             body = body_of(part)
+            try:
+                self._read_so_far(now, body.get("received"))
+            except ProtocolError as error:
+                self.refused[error.reason] += 1
             self._on_refused(str(body.get("reason", "")), str(body.get("text", "")))
         elif kind == Kind.DRAIN:
-            self._step("drain")
+            self._drain(body_of(part))
         else:
             raise ProtocolError(f"kind {kind:#04x} is not one that a router sends", "kind")
+
+    def _drain(self, body: dict[str, Any]) -> None:
+        """The router takes nothing new any more."""
+        if not self._step("drain"):
+            return
+        self._holds = True
+        self.held = [part for part in self.outbox if _begins_something(part)]
+        self.outbox[:] = [part for part in self.outbox if not _begins_something(part)]
+        if body.get("answer") is True:
+            # After all that was sent before it: the router knows then that nothing new is under way.
+            self.close_with(message(Kind.DRAIN, sequence=self.received))
+            self.note_acknowledged()
+
+    def _read_so_far(self, now: float, received: object) -> None:
+        """The router leaves, and says how many of our messages it has looked at: the rest was never sent.
+
+        Raises:
+            ProtocolError: that is more than there were, or fewer than it has acknowledged.
+        """
+        if isinstance(received, int) and self.ready:
+            self.on_acknowledged(self.resume(received))
+            self.lost(now)
 
     def _welcome(self, now: float, body: dict[str, Any]) -> None:
         wanted = {"router_id": int, "boot": int, "handle": int, "token": str, "received": int}
@@ -293,3 +338,13 @@ class Uplink(Session):
         if not (heartbeat >= 0.01 and unresponsive >= 0.01 and most > 0):
             raise ProtocolError(f"WELCOME has impossible settings: {heartbeat}, {unresponsive}, {most}", "body")
         return heartbeat, unresponsive, most
+
+
+def _begins_something(part: bytes) -> bool:
+    """Whether a router that is shutting down would not take ``part``, or its sender does not wait for it."""
+    kind = part[5]
+    if kind == _REQUEST:
+        return not (part[6] << 8 | part[7]) & _NESTED
+    if kind == _CAST:
+        return (part[6] << 8 | part[7]) & (_NESTED | _CONFIRM) != _NESTED | _CONFIRM
+    return kind == _PUBLISH and not part[7] & _CONFIRM

@@ -40,6 +40,8 @@ log = logging.getLogger("rpcmq.router")
 
 #: How long what was sent is given to leave when the router stops (seconds).
 LINGER = 2.0
+#: How long a process that computes is given to say that it sends nothing new (seconds).
+_QUIET = 2.0
 #: How long the shipper may take for what the router wrote last (seconds).
 SHIP = 10.0
 #: Open files beside the links: sockets of ZeroMQ and HTTP, epoll, standard streams.
@@ -204,16 +206,17 @@ class Daemon:
         engine.drain(started)
         self._router.shell.wake()
         gevent.sleep(0)
-        while monotonic() < started + seconds:
-            looked = monotonic()
-            if not under_way(engine):
+        while (looked := monotonic()) < started + seconds:
+            if not under_way(engine) and not (engine.links.undrained and looked < started + _QUIET):
                 break
             # A look costs time where there are many topics; most of the time is the router's.
             gevent.sleep(max(_POLL, 5 * (monotonic() - looked)))
-        engine.dispatch.receipts.tell_all()
-        self._router.shell.wake()
-        gevent.sleep(0)
         self._report_leftovers(monotonic() - started)
+        self._router.shell.dismiss()
+        ended = monotonic()
+        # They disconnect when they have read all that was sent to them.
+        while engine.links.routes and monotonic() < ended + LINGER:
+            gevent.sleep(_POLL)
 
     def _report_leftovers(self, seconds: float) -> None:
         left = leftovers(self._router.engine)

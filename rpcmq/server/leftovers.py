@@ -44,7 +44,7 @@ def under_way(router: Router) -> bool:
     if router.in_flight:
         return True
     for link in router.links:
-        if link.held or (link.route is not None and (link.outbox or link.closings)):
+        if link.held or link.inbox or (link.route is not None and (link.outbox or link.closings)):
             return True
     return any(queue and consumed for topic in router.directory for queue, consumed in _queues(topic))
 

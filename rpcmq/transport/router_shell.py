@@ -32,6 +32,8 @@ __all__ = ["RouterShell"]
 
 #: ZeroMQ messages received before others in the hub get their turn.
 _ROUNDS = 64
+#: How long what has come is read when the router ends (seconds).
+_LAST_READ = 0.5
 #: How often a full connection is tried again (seconds).
 _RETRY = 0.005
 #: A timer that fires so much too late (seconds) finds messages that came long ago; they are given so long to be read.
@@ -122,12 +124,14 @@ class RouterShell:
         #: Origins of the links to which sending has raised since it last went well.
         self._suspects: set[bytes] = set()
         self._closed = False
+        #: Nothing more is read.
+        self._is_deaf = False
         loop = get_hub().loop
         self._loop = loop
         self._watch = ConnectionWatch(self._socket.socket, self._on_connection_event)
         self._io = loop.io(self._socket.fd, 1)
         self._timer = loop.timer(0.0)
-        self._watchdog = Watchdog(lambda: self._socket, self._wake)
+        self._watchdog = Watchdog(lambda: None if self._is_deaf else self._socket, self._wake)
         self._timer_at = 0.0
         self._not_before = 0.0
         #: Connections whose handshake has succeeded, by file descriptor; whether we were told why the next one failed.
@@ -154,14 +158,22 @@ class RouterShell:
             rounds = self._turn()
         finally:
             # Also after an exception: what else came gives no second sign, and what is due is still due.
-            if rounds >= _ROUNDS or self.router.turns.is_anybody_waiting or self._socket.readable():
+            if self._has_more(rounds):
                 self._loop.run_callback(self._wake)
             self._arm(monotonic())
+
+    def _has_more(self, rounds: int) -> bool:
+        if self._is_deaf:
+            return False
+        return rounds >= _ROUNDS or self.router.turns.is_anybody_waiting or self._socket.readable()
 
     def _turn(self) -> int:
         socket, router = self._socket, self.router
         rounds = 0
         turns = router.turns
+        if self._is_deaf:
+            self._flush()
+            return 0
         router.proceed(monotonic())
         while rounds < _ROUNDS and not turns.is_over and socket.readable():
             route, batch, payloads = socket.receive()
@@ -406,6 +418,22 @@ class RouterShell:
     def handshakes(self) -> int:
         """Connections that have not said HELLO."""
         return len(self._strangers)
+
+    def dismiss(self) -> None:
+        """Read what has come, then nothing more, and say goodbye to all processes: they disconnect.
+
+        What they sent and was not read they send to the router's next life, because they are told so.
+        """
+        if self._closed:
+            return
+        self.router.end_drain()
+        deadline = monotonic() + _LAST_READ
+        while self._has_more(0) and monotonic() < deadline:
+            self._wake()
+        self._is_deaf = True
+        self._io.stop()
+        self.router.dismiss(monotonic())
+        self._wake()
 
     def close(self, linger_seconds: float = 1.0) -> None:
         """Stop; what was sent is given ``linger_seconds`` to leave."""

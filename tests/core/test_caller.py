@@ -164,7 +164,9 @@ def test_a_call_without_connection_says_so(process):
     process.uplink.lost(99.0)
     call = process.start(now=100.0, timeout=1.0)
     process.caller.tick(102.0)
-    assert str(call.error) == "no answer within 1 s from 'compute': no connection to the router for 3.0 s"
+    assert (
+        str(call.error) == "no answer within 1 s from 'compute': no connection to the router for 3.0 s; it did not run"
+    )
     assert process.uplink.outbox == []
 
 
@@ -828,3 +830,72 @@ def test_a_router_that_does_not_say_what_is_delivered_is_offered_nothing_again(p
     process.acknowledge()
     assert len(process.caller.keeping) == 0
     assert process.connect(boot=6) == []
+
+
+# --- a router that is stopped and started again -----------------------------------------------------
+
+
+def drained(process: Process, now: float = 1.0) -> None:
+    process.router(control(Kind.DRAIN, {"text": "bye"}), now=now)
+
+
+def leave(process: Process, received: int, now: float = 2.0) -> None:
+    process.router(control(Kind.REFUSED, {"reason": "draining", "text": "bye", "received": received}), now=now)
+
+
+def test_of_calls_that_were_sent_only_those_that_were_read_are_lost_with_a_router_that_leaves(process):
+    first, second, unread = (process.start() for _ in range(3))
+    process.sent()
+    drained(process)
+    held = process.start()
+    process.error(second.key, Outcome.DRAINING)
+    leave(process, received=2)
+    sent = process.connect(now=3.0, boot=6)
+    assert isinstance(first.error, LinkLost) and "may have run" in str(first.error)
+    assert [part[16:36] for part in sent] == [second.key, unread.key, held.key]
+    assert not (second.done or unread.done or held.done)
+
+
+def test_a_cast_that_was_not_read_is_not_called_one_that_was_sent_before(process):
+    first, second = process.cast(), process.cast()
+    process.sent()
+    drained(process)
+    third = process.cast()
+    assert process.caller.waiting == 1 and process.caller.casts_open == 3
+    leave(process, received=1)
+    assert process.caller.casts_open == 2
+    assert process.connect(now=3.0, boot=6) == [second, third]
+    assert first not in process.uplink.outbox
+
+
+@pytest.mark.parametrize("is_back", [False, True])
+def test_a_call_that_waits_for_a_router_to_come_back_times_out_and_says_that_it_did_not_run(process, is_back):
+    given_back = process.start(now=0.0)
+    process.sent()
+    drained(process)
+    process.error(given_back.key, Outcome.DRAINING)
+    held = process.start(now=0.0)
+    if is_back:
+        leave(process, received=1)
+    process.caller.tick(11.0)
+    for call in (given_back, held):
+        assert isinstance(call.error, CallTimeout)
+        assert call.error.details["started"] == "no"
+        assert str(call.error).endswith("; it did not run")
+    assert process.connect(now=12.0, boot=6) == [] or not is_back
+
+
+def test_a_call_that_waits_for_a_router_to_come_back_can_be_cancelled(process):
+    drained(process)
+    call = process.start()
+    process.caller.cancel(call)
+    assert process.uplink.held == [] and process.sent() == []
+    process.uplink.lost(2.0)
+    assert process.connect(now=3.0, boot=6) == []
+
+
+def test_a_declaration_that_a_router_did_not_answer_is_made_again(process):
+    call = process.start(kind=Kind.DECLARE)
+    process.sent()
+    process.uplink.lost(1.0)
+    assert [part[16:36] for part in process.connect(now=2.0, boot=6)] == [call.key]

@@ -562,39 +562,6 @@ def test_calls_of_a_caller_that_leaves_are_cancelled(net: Network, api: Process,
     assert node.got(Kind.REQUEST) == [], "the queued one is gone too"
 
 
-# --- drain -----------------------------------------------------------------------------------
-
-
-def test_drain_gives_back_what_nobody_has_and_lets_the_rest_finish(net: Network, api: Process, node: Process):
-    node.register("compute")
-    running, waiting = api.request("compute"), api.request("compute")
-    net.router.drain(net.now)
-    net.run()
-    assert error_of(waiting)[:2] == (Outcome.DRAINING, "the router is shutting down; it did not run")
-    assert running.ends == [] and net.router.in_flight == 1
-    node.reply(node.take(Kind.REQUEST), b"finished")
-    assert running.end.payload == b"finished"
-    assert net.router.in_flight == 0
-
-
-def test_a_draining_router_takes_nothing_and_welcomes_nobody(net: Network, api: Process, node: Process):
-    node.register("compute")
-    net.router.drain(net.now)
-    net.run()
-    call, cast = api.request("compute"), api.cast("compute")
-    assert error_of(call)[:2] == (Outcome.DRAINING, "the router is shutting down; not accepted")
-    assert error_of(cast)[0] is Outcome.DRAINING
-    assert node.got(Kind.REQUEST, Kind.CAST) == []
-    late = net.process("late")
-    assert late.refusals == [("draining", "the router is shutting down")]
-
-
-def test_everyone_is_told_of_the_drain(net: Network, api: Process, node: Process):
-    net.router.drain(net.now)
-    net.run()
-    assert [p.uplink.state.value for p in (api, node)] == ["draining", "draining"]
-
-
 # --- streams ---------------------------------------------------------------------------------
 
 

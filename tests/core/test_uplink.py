@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rpcmq.core.uplink import TRANSITIONS, Uplink, UplinkState, Welcome
-from rpcmq.wire import Kind, body_of, control, message, parse, split
+from rpcmq.wire import Flag, Kind, body_of, control, message, parse, split
 
 HELLO = {"identity": "api-1", "queue_type": "roundrobin", "role": "process", "accepts": ["json"]}
 
@@ -61,7 +61,7 @@ def test_a_link_begins_with_hello(end):
     end.uplink.connected(0.0)
     (hello,) = end.sent()
     assert parse(hello).kind == Kind.HELLO
-    assert body_of(hello) == HELLO | {"versions": [1]}
+    assert body_of(hello) == HELLO | {"versions": [1], "answers_drain": True}
 
 
 def test_nothing_else_is_sent_before_the_welcome(end):
@@ -340,3 +340,95 @@ def test_no_well_formed_message_from_the_router_raises(fields):
         part = message(kind, payload, flags=flags & ~1, key=key, address=address)
         assert split(part) == [part]
         end.uplink.receive(1.0, part)
+
+
+# --- a router that shuts down ---------------------------------------------------------------------
+
+
+def drain(end: End, **body: Any) -> None:
+    end.uplink.receive(2.0, control(Kind.DRAIN, {"text": "bye"} | body))
+
+
+#: Kind and flags of what waits for the router's next life, and of what is sent while it shuts down.
+WAITING = [
+    (Kind.REQUEST, 0),
+    (Kind.REQUEST, Flag.IDEMPOTENT | Flag.STREAM),
+    (Kind.CAST, 0),
+    (Kind.CAST, Flag.CONFIRM),
+    (Kind.CAST, Flag.NESTED),
+    (Kind.PUBLISH, 0),
+]
+PASSING = [
+    (Kind.REQUEST, Flag.NESTED),
+    (Kind.CAST, Flag.NESTED | Flag.CONFIRM),
+    (Kind.PUBLISH, Flag.CONFIRM),
+    (Kind.REPLY, 0),
+    (Kind.FAULT, 0),
+    (Kind.ITEM, 0),
+    (Kind.END, 0),
+    (Kind.GRANT, 0),
+    (Kind.CANCEL, 0),
+    (Kind.SETTLE, 0),
+    (Kind.TAKEN, 0),
+    (Kind.QUERY, 0),
+]
+
+
+def test_what_begins_something_waits_for_the_next_life_of_a_router_that_shuts_down(ready):
+    before = [message(kind, b"1", flags=flags) for kind, flags in WAITING + PASSING]
+    after = [message(kind, b"2", flags=flags) for kind, flags in WAITING + PASSING]
+    for part in before:
+        ready.uplink.send(part)
+    drain(ready)
+    for part in after:
+        ready.uplink.send(part)
+    cut = len(WAITING)
+    assert ready.sent() == before[cut:] + after[cut:]
+    assert ready.uplink.held == before[:cut] + after[:cut]
+    ready.uplink.lost(3.0)
+    ready.uplink.connected(4.0)
+    ready.welcome(4.0, boot=6)
+    assert ready.welcomes[-1].unsent == before[:cut] + after[:cut]
+    assert ready.uplink.held == []
+    ready.uplink.send(before[0])
+    assert ready.sent() == [before[0]], "it was sent to the next life"
+
+
+def test_a_router_that_asks_is_told_that_nothing_new_is_under_way_any_more(ready):
+    ready.sent()
+    ready.uplink.receive(2.0, message(Kind.REPLY))
+    part = message(Kind.REPLY, b"mine")
+    ready.uplink.send(part)
+    drain(ready, answer=True)
+    assert ready.sent() == [part, message(Kind.DRAIN, sequence=1)]
+
+
+def test_a_router_that_does_not_ask_is_told_nothing(ready):
+    ready.sent()
+    drain(ready)
+    assert ready.sent() == []
+
+
+def test_what_a_router_has_not_read_when_it_leaves_was_never_sent(ready):
+    parts = [message(Kind.REQUEST, bytes([n])) for n in range(5)]
+    for part in parts:
+        ready.uplink.send(part)
+    ready.sent()
+    ready.uplink.receive(2.0, message(Kind.ACK, sequence=1))
+    drain(ready)
+    ready.uplink.receive(3.0, control(Kind.REFUSED, {"reason": "draining", "text": "bye", "received": 3}))
+    assert ready.refusals == [("draining", "bye")]
+    assert ready.acknowledged == parts[:3]
+    assert ready.uplink.state is UplinkState.DOWN and ready.sent() == []
+    ready.uplink.connected(4.0)
+    ready.welcome(4.0, boot=6)
+    assert (ready.welcomes[-1].sent, ready.welcomes[-1].unsent) == ([], parts[3:])
+
+
+@pytest.mark.parametrize("received", [-1, 3, 1 << 70, "2", None])
+def test_an_impossible_count_of_a_router_that_leaves_changes_nothing(ready, received):
+    ready.uplink.send(message(Kind.REQUEST))
+    ready.sent()
+    ready.uplink.receive(3.0, control(Kind.REFUSED, {"reason": "draining", "text": "bye", "received": received}))
+    assert ready.refusals == [("draining", "bye")]
+    assert ready.uplink.unacknowledged == 1

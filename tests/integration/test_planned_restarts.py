@@ -1,0 +1,95 @@
+"""A router that is stopped in order and started again loses nothing: its users see at most delay."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+import gevent
+import pytest
+
+from rpcmq.client import Client
+from rpcmq.errors import LinkLost
+from rpcmq.testing import eventually
+from rpcmq.testing.processes import Program, RouterProcess
+from tests.integration.cluster import consumers, counts, message, node, program
+
+pytestmark = [pytest.mark.integration, pytest.mark.fault]
+
+#: The figures in docs/guarantees.md are those of 20.
+RESTARTS = int(os.environ.get("RPCMQ_TEST_RESTARTS", "2"))
+
+
+def restart(router: RouterProcess) -> None:
+    router.signal(signal.SIGTERM)
+    assert router.wait(60) == 0, router.said()
+    router.restart()
+
+
+def calls_so_far(caller: Program) -> int:
+    caller.tell("count")
+    return int(caller.expect(r"count (\d+)")[1])
+
+
+def has_called(caller: Program, number: int) -> bool:
+    gevent.sleep(0.1)
+    return calls_so_far(caller) > number
+
+
+def casts_run(client: Client, nodes: int) -> int:
+    return sum(sum(counts(client, f"node-{n}").values()) for n in range(nodes))
+
+
+def test_planned_restarts_under_load_fail_no_call_and_lose_no_cast():
+    with ExitStack() as stack:
+        router = stack.enter_context(RouterProcess())
+        for n in range(3):
+            stack.enter_context(node(router.url, f"node-{n}"))
+        stack.enter_context(program("asker", router.url)).expect("serving")
+        callers = [stack.enter_context(program("hammer", router.url, 40, "asker")) for _ in range(2)]
+        for caller in callers:
+            caller.expect("started")
+        for _ in range(RESTARTS):
+            for caller in callers:
+                eventually(partial(has_called, caller, calls_so_far(caller) + 1000), 60)
+            restart(router)
+        calls = casts = 0
+        for caller in callers:
+            caller.tell("stop")
+            ended = caller.expect(r"ended (\d+) (\d+) (\d+) (\d+)", 120)
+            assert int(ended[2]) == 0, caller.said()
+            assert caller.wait() == 0
+            calls, casts = calls + int(ended[1]), casts + int(ended[3])
+        print(f"\n{RESTARTS} restarts, {calls} calls, {casts} casts")
+        with Client(router.url) as client:
+            eventually(lambda: casts_run(client, 3) == casts, 30)
+
+
+def test_a_call_that_takes_longer_than_the_drain_is_told_so_and_all_others_go_on():
+    with ExitStack() as stack:
+        router = stack.enter_context(RouterProcess(router_drain_seconds=1, router_recovery_seconds=1))
+        stack.enter_context(node(router.url))
+        client, other = (stack.enter_context(Client(router.url)) for _ in range(2))
+        events: list[Any] = []
+        client.subscribe("a", lambda ctx, topic, payload: events.append(payload))
+        assert other.publish(None, "a", "before", confirm=True) == 1
+        long = gevent.spawn(client.call, None, "compute", message("run", key="long", seconds=30), timeout=60)
+        eventually(lambda: counts(other).get("long") == 1)
+        router.signal(signal.SIGTERM)
+        router.expect("taking nothing more")
+        eventually(lambda: not other.process.connection.connected or other.process.uplink.state.value == "draining")
+        later = gevent.spawn(other.call, None, "compute", message("run", key="later"), timeout=60)
+        other.cast(None, "compute", message("run", key="cast"))
+        other.publish(None, "a", "event")
+        with pytest.raises(LinkLost, match=r"waited no longer \(router.drain_seconds\).*it may have run") as told:
+            long.get(timeout=20)
+        assert told.value.details["server"] == "node-1"
+        assert router.wait() == 0
+        router.restart()
+        assert later.get(timeout=30) == "later"
+        eventually(lambda: counts(other) == {"long": 1, "later": 1, "cast": 1}, 30)
+        eventually(lambda: events[:1] == ["before"], 30)
+        assert set(consumers(other)) == {"node-1"}
