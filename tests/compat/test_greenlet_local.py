@@ -192,6 +192,18 @@ def test_a_local_that_is_dropped_takes_its_values_along() -> None:
     running.join(10)
 
 
+def test_attributes_of_the_class_are_everybody_s() -> None:
+    """In Grizzly, ``strong_store`` is the class itself."""
+
+    strong_store: Any = local
+    strong_store.locks_held = ["a"]
+    try:
+        assert elsewhere(lambda: strong_store.locks_held + local().locks_held) == ["a", "a"]
+    finally:
+        del strong_store.locks_held
+    assert not hasattr(local(), "locks_held")
+
+
 # --- in programs ----------------------------------------------------------------------------------
 
 TREES_OWN = """

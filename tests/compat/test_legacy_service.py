@@ -23,6 +23,7 @@ from rpcmq.client import Client
 from rpcmq.testing import eventually
 from rpcmq.testing.processes import Program, RouterProcess
 from rpcmq.wire import Address
+from tests.compat.conversion import convert, needs_2to3
 
 CHECKOUT = Path(__file__).parents[2]
 LEGACY = CHECKOUT / "examples" / "legacy"
@@ -336,6 +337,19 @@ def test_its_own_tests_pass_from_the_checkout(command: list[str]) -> None:
     assert found, suite.said()
     assert int(found[1]) >= 30
     assert int(found[2]) == 2
+
+
+@needs_2to3
+def test_it_runs_the_same_after_the_conversion(tmp_path: Path) -> None:
+    converted = shutil.copytree(LEGACY, tmp_path / "legacy", ignore=shutil.ignore_patterns("__pycache__"))
+    convert(converted / "minicloud", converted / "tests", *(converted / "bin").iterdir())
+    assert "str=1" in (converted / "bin" / "minicloud").read_text()
+    with Program(*run("pytest", "-q", "-p", "no:cacheprovider", str(converted / "tests")), "suite") as suite:
+        assert suite.wait(100) == 0, suite.said()
+    options = f"--flagfile={converted / 'etc/minicloud.conf'}"
+    with Program(*run(str(converted / "bin/minicloud"), options, "nonsense"), "shell") as shell:
+        shell.expect("^ValueError: no such command: nonsense$")
+        assert shell.wait(20) == 1
 
 
 def test_its_own_tests_notice_a_service_that_is_broken(tmp_path: Path) -> None:
