@@ -26,7 +26,7 @@ from compat.nova import options, primitives
 from rpcmq.client import Client
 from rpcmq.client.consumer import ANSWERED, Consumer
 from rpcmq.core.serving import Task
-from rpcmq.errors import RemoteError
+from rpcmq.errors import PayloadRefused, RemoteError
 from rpcmq.payload import Codec, Format
 from rpcmq.payload.typed_json import check_depth
 from rpcmq.wire import Address
@@ -81,20 +81,23 @@ class NovaCodec(Codec):
         # Says what is wrong with it, if it is not in the other form.
         return super().decode(format, data)
 
-    def encode_exception(self, exc: BaseException, accepted: int = 0, host: str = "") -> tuple[int, bytes]:
+    def encode_exception(self, exc: BaseException, host: str = "") -> tuple[int, bytes]:
         """The record of ``exc``, with Nova's form of it inside."""
         from nova.rpc import common
 
         failure = common.failure_of((type(exc), exc, exc.__traceback__))
         if isinstance(exc, common.ClientException):
             exc = exc._exc_info[1]
-        form, payload = super().encode_exception(exc, _JSON.bit, host)
+        form, payload = super().encode_exception(exc, host)
         record = json.loads(payload) | {"nova": failure}
         return form, json.dumps(record).encode()
 
     def decode_exception(self, format: int, data: bytes | memoryview) -> BaseException:
         """A :class:`Failure`, whoever raised."""
-        record = self.decode(format, data)
+        try:
+            record = self.decode_record(format, data)
+        except PayloadRefused:
+            record = None
         if isinstance(record, dict) and "nova" in record:
             return Failure(record["nova"])
         error = super().decode_exception(format, data)

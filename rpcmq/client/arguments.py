@@ -8,6 +8,7 @@ from typing import Any
 
 from rpcmq.client.request import current_request
 from rpcmq.errors import UsageError
+from rpcmq.payload.bounded_text import brief
 
 __all__ = ["check_seconds", "context_dict", "request_body", "trace_context"]
 
@@ -28,12 +29,12 @@ def request_body(ctx: Any, msg: Mapping[str, Any]) -> tuple[bytes, dict[str, Any
         method = msg["method"]
         args = msg.get("args")
     except (TypeError, KeyError, AttributeError):
-        raise UsageError(f'msg must be {{"method": name, "args": {{...}}}}, not {msg!r:.200}') from None
+        raise UsageError(f'msg must be {{"method": name, "args": {{...}}}}, not {brief(msg, 200)}') from None
     if not isinstance(method, str) or not 0 < len(name := method.encode()) <= 255:
-        raise UsageError(f"method must be a name of 1 to 255 bytes, not {method!r:.100}")
+        raise UsageError(f"method must be a name of 1 to 255 bytes, not {brief(method)}")
     if type(args) is not dict:
         if args is not None and not isinstance(args, Mapping):
-            raise UsageError(f"args must be a mapping of names to values, not {type(args).__name__}: {args!r:.100}")
+            raise UsageError(f"args must be a mapping of names to values, not {type(args).__name__}: {brief(args)}")
         args = dict(args or {})
     body = {"context": context_dict(ctx), "args": args}
     if len(msg) > 2:
@@ -55,7 +56,7 @@ def trace_context(traceparent: str | None) -> bytes:
         request = current_request()
         return b"" if request is None else request.trace
     if not _TRACEPARENT.fullmatch(traceparent):
-        raise UsageError(f"traceparent {traceparent!r:.80} is not of the form 00-<32 hex>-<16 hex>-<2 hex>")
+        raise UsageError(f"traceparent {brief(traceparent)} is not of the form 00-<32 hex>-<16 hex>-<2 hex>")
     return traceparent.encode()
 
 

@@ -24,6 +24,7 @@ from rpcmq.config import ClientConfig, load_client_config
 from rpcmq.core.caller import Call
 from rpcmq.errors import CallTimeout, Outcome, UsageError
 from rpcmq.payload import Codec, ExceptionRegistry, Format
+from rpcmq.payload.bounded_text import brief
 from rpcmq.transport.home import Home, allocate_lock, at_home, home_for
 from rpcmq.transport.key_files import curve_for
 from rpcmq.wire import Address, Flag, Kind, body_of, json_bytes, message, payload_of
@@ -644,7 +645,7 @@ class Client:
         try:
             known = self._addresses.get(topic)
         except TypeError:
-            raise UsageError(f"topic must be a str or an Address, not {type(topic).__name__}: {topic!r:.100}") from None
+            raise UsageError(f"topic must be a str or an Address, not {type(topic).__name__}: {brief(topic)}") from None
         if known is None:
             address = topic if isinstance(topic, Address) else Address(topic, "", self.config.exchange)
             if len(self._addresses) > 10_000:

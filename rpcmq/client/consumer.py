@@ -21,6 +21,7 @@ from rpcmq.core.caller import Call
 from rpcmq.core.serving import Registration, Task
 from rpcmq.errors import CallError, Outcome, PayloadError, PayloadRefused, UsageError
 from rpcmq.payload import Format
+from rpcmq.payload.bounded_text import printable_exception
 from rpcmq.payload.seal import NotTrusted
 from rpcmq.transport.home import Home, at_home
 from rpcmq.wire import Address, Flag, Kind, error_name
@@ -243,12 +244,12 @@ class Consumer:
         if not task.is_call:
             # What was not trusted is counted and logged there; there can be any number of them.
             if not isinstance(error, NotTrusted):
-                log.error("cast %s to %s failed", task.method, self.address, exc_info=error)
+                log.error("cast %s to %s failed", task.method, self.address, exc_info=printable_exception(error))
             process.serving.settle(monotonic(), task, Outcome.REMOTE_ERROR)
             return
         if isinstance(error, PayloadError):
             log.error("%s on %s: the result cannot be encoded: %s", task.method, self.address, error)
-        form, payload = process.codec.encode_exception(error, accepted_by(task), process.identity)
+        form, payload = process.codec.encode_exception(error, process.identity)
         flags = 0
         if task.seal is not None:
             flags, payload = process.payloads.sign_answer(task, Kind.FAULT, form, payload)

@@ -23,6 +23,7 @@ from rpcmq.core.caller import Call, Caller
 from rpcmq.core.trie import PatternTrie, split_words
 from rpcmq.core.uplink import Uplink, Welcome
 from rpcmq.errors import CallError, LinkLost, Overloaded, PayloadRefused, ProtocolError, UsageError
+from rpcmq.payload.bounded_text import brief, printable_exception
 from rpcmq.payload.format import accept_names
 from rpcmq.payload.seal import NotTrusted
 from rpcmq.transport.connection import Connection
@@ -106,7 +107,7 @@ class Subscription:
                 except (PayloadRefused, ProtocolError) as error:
                     log.error("event for %s not handled: %s", self.pattern, error)
                 except BaseException as error:  # also SystemExit or a gevent.Timeout: the subscription goes on
-                    log.error("handler of %s failed", self.pattern, exc_info=error)
+                    log.error("handler of %s failed", self.pattern, exc_info=printable_exception(error))
                     if is_interrupt(error):
                         raise
                 finally:
@@ -169,7 +170,7 @@ class Subscriptions:
         """See :meth:`Client.subscribe`."""
         self._check(pattern, "pattern")
         if not callable(handler):
-            raise UsageError(f"handler must be callable, not {handler!r:.100}")
+            raise UsageError(f"handler must be callable, not {brief(handler)}")
         if isinstance(window, bool) or not isinstance(window, int) or not 1 <= window <= 65535:
             raise UsageError(f"window must be an integer from 1 to 65535, not {window!r}")
         self._ready()
@@ -324,7 +325,7 @@ class Subscriptions:
 
     def _check(self, name: str, what: str) -> None:
         if not isinstance(name, str):
-            raise UsageError(f"{what} must be a str, not {type(name).__name__}: {name!r:.100}")
+            raise UsageError(f"{what} must be a str, not {type(name).__name__}: {brief(name)}")
         try:
             split_words(name.encode(), what)
         except ProtocolError as error:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NoReturn
 
 from rpcmq.errors import PayloadRefused, UsageError
-from rpcmq.payload.paths import brief
+from rpcmq.payload.bounded_text import brief
 
 __all__ = ["AllowList", "stand_in"]
 

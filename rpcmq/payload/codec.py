@@ -13,10 +13,12 @@ from typing import Any, Final, NoReturn
 
 from rpcmq.errors import PayloadError, PayloadRefused, UsageError
 from rpcmq.payload.allow_list import AllowList
+from rpcmq.payload.bounded_text import is_printable
 from rpcmq.payload.default_allow_list import DEFAULT_ALLOW_LIST
 from rpcmq.payload.exception_registry import ExceptionRegistry
 from rpcmq.payload.format import ALL, Format, accept_names
 from rpcmq.payload.remote_exception import (
+    MAX_RECORD,
     brief_record,
     describe_exception,
     rebuild_exception,
@@ -75,6 +77,7 @@ class Codec:
     max_bytes: int = DEFAULT_MAX_BYTES
     max_depth: int = DEFAULT_MAX_DEPTH
     _json: TypedJson = field(init=False, repr=False, compare=False)
+    _records: TypedJson = field(init=False, repr=False, compare=False)
     _loader: RestrictedLoader = field(init=False, repr=False, compare=False)
     _writes_pickle_first: int = field(init=False, repr=False, compare=False)
 
@@ -92,6 +95,7 @@ class Codec:
         derive = object.__setattr__
         derive(self, "accepted", accepted)
         derive(self, "_json", TypedJson(self.exceptions, self.max_depth))
+        derive(self, "_records", TypedJson(ExceptionRegistry(defaults=False), self.max_depth))
         derive(self, "_loader", RestrictedLoader(self.allow))
         derive(self, "_writes_pickle_first", _PICKLE_BIT if self.prefer is _PICKLE else 0)
 
@@ -143,17 +147,16 @@ class Codec:
             return dill_pickle.loads(data)
         raise PayloadRefused(self._not_accepted(format))
 
-    def encode_exception(self, exc: BaseException, accepted: int = ALL, host: str = "") -> tuple[int, bytes]:
+    def encode_exception(self, exc: BaseException, host: str = "") -> tuple[int, bytes]:
         """The record of ``exc`` as a payload; see ``remote_exception``. Never raises.
 
         Args:
             exc: what a method raised.
-            accepted: mask of the formats that the other side decodes.
             host: identity of this process.
         """
         try:
-            record = describe_exception(exc, host, _carries)
-            payload = self._encode_record(record, accepted)
+            record = describe_exception(exc, host, _carried_size)
+            payload = self._encode_record(record)
             if len(payload[1]) <= self.max_bytes:
                 return payload
             record = brief_record(exc, host)
@@ -161,7 +164,7 @@ class Codec:
             # Something about the exception is worse than foreseen; its class is still told.
             text = f"(the exception cannot be described: {type(error).__qualname__})"
             record = {"type": type(exc).__qualname__[:100], "text": text, "host": host[:100]}
-        return self._encode_record(record, accepted)
+        return self._encode_record(record)
 
     def decode_exception(self, format: int, data: bytes | memoryview) -> BaseException:
         """The exception that a payload describes.
@@ -170,16 +173,26 @@ class Codec:
         ``RemoteError`` that says so. Does not raise ``PayloadRefused``.
         """
         try:
-            record = self.decode(format, data)
+            record = self.decode_record(format, data)
         except PayloadRefused as error:
             return undecodable(str(error))
         return rebuild_exception(record, self.exceptions)
 
-    def _encode_record(self, record: dict[str, Any], accepted: int) -> tuple[int, bytes]:
-        """A record holds only what typed JSON carries, so any format takes it as it is."""
-        if accepted & _JSON_BIT or not accepted & _PICKLE_BIT:
-            return _JSON, self._json.encode(record)
-        return _PICKLE, _dumps(record, PROTOCOL)
+    def decode_record(self, format: int, data: bytes | memoryview) -> Any:
+        """The record of an exception that a payload encodes, or whatever else it does.
+
+        Raises:
+            PayloadRefused: it is no typed JSON of a size that such a record has.
+        """
+        if format != _JSON:
+            raise PayloadRefused(f"it is no typed JSON (format {int(_JSON)}), but of format {format}")
+        if len(data) > min(MAX_RECORD, self.max_bytes):
+            raise PayloadRefused(f"its record of {len(data)} bytes is larger than {min(MAX_RECORD, self.max_bytes)}")
+        return self._records.decode(bytes(data))
+
+    def _encode_record(self, record: dict[str, Any]) -> tuple[int, bytes]:
+        """Always typed JSON: everybody accepts that, and nothing in it can be shared, or is built by a class."""
+        return _JSON, self._json.encode(record)
 
     def _encode_by_preference(self, value: object, accepted: int) -> tuple[int, bytes]:
         """The ladder where pickle is not the first choice, or not the other side's."""
@@ -229,9 +242,12 @@ class Codec:
         return text
 
 
-def _carries(value: object) -> bool:
-    """Whether an arg or attribute of an exception can be taken along as it is."""
+def _carried_size(value: object) -> int:
+    """Bytes of an arg or attribute of an exception; 0: it cannot be taken along as it is."""
+    if not is_printable(value, _MAX_ARG_BYTES):
+        return 0
     try:
-        return len(_EXCEPTION_JSON.encode(value)) <= _MAX_ARG_BYTES
+        size = len(_EXCEPTION_JSON.encode(value))
     except PayloadError:
-        return False
+        return 0
+    return size if size <= _MAX_ARG_BYTES else 0

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from rpcmq import errors
 from rpcmq.errors import UsageError
-from rpcmq.payload.paths import brief
+from rpcmq.payload.bounded_text import brief, has_small_offsets
 
 __all__ = ["ExceptionRegistry", "plain_args", "plain_builtin_exceptions", "wire_name"]
 
@@ -113,6 +113,8 @@ class ExceptionRegistry:
         cls = self._classes.get(name)
         if cls is None:
             return None
+        if issubclass(cls, SyntaxError) and not has_small_offsets(args):
+            args = args[:1]
         try:
             made = cls(*args)
             if not isinstance(made, OSError):

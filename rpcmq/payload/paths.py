@@ -10,7 +10,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["ROOT", "as_key", "at_index", "at_key", "brief", "describe", "find_unpicklable"]
+from rpcmq.payload.bounded_text import brief
+
+__all__ = ["ROOT", "as_key", "at_index", "at_key", "describe", "find_unpicklable"]
 
 ROOT = ""
 """The path of the message itself."""
@@ -18,15 +20,6 @@ ROOT = ""
 _MAX_STEPS = 100
 _SEQUENCES = (list, tuple, deque)
 _SETS = (set, frozenset)
-
-
-def brief(value: object, limit: int = 80) -> str:
-    """``repr(value)`` cut to ``limit`` characters; never raises an ``Exception``."""
-    try:
-        text = repr(value)
-    except Exception as error:
-        return f"<{type(value).__qualname__}: repr() raised {type(error).__qualname__}>"
-    return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 def at_key(path: str, key: object) -> str:

@@ -2,7 +2,8 @@
 
 The record
 ----------
-A mapping that typed JSON (and any other format) carries; all members but ``type`` may be absent::
+A mapping in typed JSON, whatever the format of the call: so none of its values is shared. All members
+but ``type`` may be absent::
 
     type         "module:Name" of the exception's class
     text         str() of the exception
@@ -22,13 +23,14 @@ What says how a call ended (``CallError`` and its kin) is never rebuilt: the rec
 its own call. It gets ``NestedCallError``. Nor is what says that the receiver itself has made a mistake
 (``UsageError``): it gets ``RemoteError``.
 
-Sizes are bounded, so that an exception that drags a large object along can still be reported.
+Sizes are bounded at both ends, so that an exception that drags a large object along can still be reported, and so that
+a record from wherever makes one that is printed in no time.
 """
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any, Final
 
 from rpcmq.errors import (
@@ -44,8 +46,15 @@ from rpcmq.errors import (
     UnknownMethod,
     UsageError,
 )
+from rpcmq.payload.bounded_text import (
+    brief,
+    cut,
+    exception_text,
+    exception_traceback,
+    is_printable,
+    raised_from,
+)
 from rpcmq.payload.exception_registry import ExceptionRegistry, plain_args, wire_name
-from rpcmq.payload.paths import brief
 
 __all__ = [
     "UNDECODABLE",
@@ -72,6 +81,9 @@ _MAX_REPR = 1000
 _MAX_HOPS = 8
 _MAX_NAME = 300
 _MAX_DETAILS = 16
+_MAX_HOST = 1000
+_MAX_LOOKED_AT = 256
+_MAX_CARRIED = 128 * 1024
 #: Under which a call's own error knows what was called: see ``answered_by``.
 CALLED: Final = "_rpcmq_called"
 _OWN_ATTRIBUTES = frozenset({"remote_traceback", "remote_host", "remote_causes", "remote_hops", CALLED})
@@ -83,25 +95,46 @@ _REFUSALS = (UnknownMethod, PayloadRefused)
 #: Say that whoever gets them has made a mistake; in a FAULT that was the method.
 _FAULTS_OF_THE_METHOD = (UsageError, ProtocolError, NotInstalled)
 
-Carries = Callable[[Any], bool]
-"""Whether a value can be carried as it is."""
+MAX_RECORD: Final = 2 * 1024 * 1024
+"""Largest record that is read, in bytes; none that is written is larger."""
+
+CarriedSize = Callable[[Any], int]
+"""How many bytes a value has where it is carried as it is; 0: it cannot be."""
 
 
-def describe_exception(exc: BaseException, host: str, carries: Carries) -> dict[str, Any]:
+class _Carried:
+    """Takes along values while there is room for them."""
+
+    def __init__(self, size: CarriedSize) -> None:
+        self._size = size
+        self._left = _MAX_CARRIED
+
+    def takes(self, value: object) -> bool:
+        """Whether ``value`` is carried; it uses up room then."""
+        size = self._size(value)
+        if not 0 < size <= self._left:
+            return False
+        self._left -= size
+        return True
+
+
+def describe_exception(exc: BaseException, host: str, carried_size: CarriedSize) -> dict[str, Any]:
     """The record of ``exc``.
 
     Args:
         exc: the exception; its ``str()``, ``repr()`` and attributes may be as broken as they like.
         host: identity of this process.
-        carries: tells which args and attributes to take along as they are.
+        carried_size: tells which args and attributes to take along as they are.
     """
+    carried = _Carried(carried_size)
+    args = plain_args(exc)[:_MAX_ARGS]
     return {
         "type": _type_name(exc),
-        "text": _cut(_text(exc), MAX_TEXT),
-        "args": [arg if carries(arg) else brief(arg, _MAX_REPR) for arg in plain_args(exc)[:_MAX_ARGS]],
-        "attributes": _attributes(exc, carries),
-        "traceback": _cut(_traceback(exc), MAX_TRACEBACK),
-        "host": host,
+        "text": exception_text(exc, MAX_TEXT),
+        "args": [arg if carried.takes(arg) else brief(arg, _MAX_REPR) for arg in args],
+        "attributes": _attributes(exc, carried),
+        "traceback": exception_traceback(exc, MAX_TRACEBACK),
+        "host": host[:_MAX_HOST],
         "causes": _causes(exc),
         "hops": [list(hop) for hop in _hops_of(exc)],
     }
@@ -109,24 +142,29 @@ def describe_exception(exc: BaseException, host: str, carries: Carries) -> dict[
 
 def brief_record(exc: BaseException, host: str) -> dict[str, Any]:
     """A record of at most some hundred bytes, for where the full one cannot be sent."""
-    return {"type": _type_name(exc)[:100], "text": _cut(_text(exc), 200), "host": host[:100]}
+    return {"type": _type_name(exc)[:100], "text": exception_text(exc, 200), "host": host[:100]}
 
 
 def rebuild_exception(record: object, registry: ExceptionRegistry) -> Exception:
-    """The exception that ``record`` describes, as its own class or as ``RemoteError``."""
+    """The exception that ``record`` describes, as its own class or as ``RemoteError``.
+
+    Args:
+        record: decoded, of at most some megabyte; nothing is believed about it but that its values share nothing.
+        registry: the classes that may be rebuilt.
+    """
     if not isinstance(record, dict) or not isinstance(record.get("type"), str):
         return undecodable(f"a {type(record).__name__} is not the record of an exception")
-    name: str = record["type"]
-    args = tuple(_list(record, "args"))
-    remote_traceback, host = _string(record, "traceback"), _string(record, "host")
+    name = _string(record, "type", _MAX_NAME)
+    args = tuple(arg if is_printable(arg) else brief(arg, _MAX_REPR) for arg in _list(record, "args")[:_MAX_ARGS])
+    remote_traceback, host = _string(record, "traceback", MAX_TRACEBACK), _string(record, "host", _MAX_HOST)
     causes = tuple(
-        (str(cause[0]), str(cause[1]))
-        for cause in _list(record, "causes")
-        if isinstance(cause, list) and len(cause) == 2
+        (cause[0][:_MAX_NAME], cut(cause[1], MAX_TEXT // 8))
+        for cause in _list(record, "causes")[:_MAX_CAUSES]
+        if type(cause) is list and len(cause) == 2 and type(cause[0]) is type(cause[1]) is str
     )
     hops = _hops(record)
     cls = registry.get(name) or Exception
-    text, kind = _string(record, "text"), RemoteError
+    text, kind = _string(record, "text", MAX_TEXT), RemoteError
     if issubclass(cls, _CALL_ENDS) or (hops and issubclass(cls, _REFUSALS)):
         kind = NestedCallError
         if issubclass(cls, NestedCallError) and hops:
@@ -179,7 +217,7 @@ def answered_by(error: BaseException, topic: str, method: str) -> None:
 def _type_and_text(error: BaseException) -> tuple[str, str]:
     if isinstance(error, RemoteError):
         return error.exc_type, error.value
-    return _displayed(_type_name(error)), _cut(_text(error), MAX_TEXT // 8)
+    return _displayed(_type_name(error)), exception_text(error, MAX_TEXT // 8)
 
 
 def _hops_of(exc: BaseException) -> tuple[Hop, ...]:
@@ -211,7 +249,7 @@ def _hops(record: Mapping[str, Any]) -> tuple[Hop, ...]:
             continue
         topic, method, server, kind = (part[:_MAX_NAME] for part in hop[:4])
         details = {key: value for key, value in [*hop[5].items()][:_MAX_DETAILS] if _is_short(value)}
-        hops.append(Hop(topic, method, server, kind, _cut(hop[4], MAX_TEXT // 8), details))
+        hops.append(Hop(topic, method, server, kind, cut(hop[4], MAX_TEXT // 8), details))
     return tuple(hops)
 
 
@@ -220,15 +258,22 @@ def _displayed(name: str) -> str:
     return name.removeprefix("builtins:").replace(":", ".")
 
 
-def _string(record: Mapping[str, Any], key: str) -> str:
+def _string(record: Mapping[str, Any], key: str, limit: int) -> str:
     value = record.get(key)
-    return value if isinstance(value, str) else ""
+    return cut(value, limit) if type(value) is str else ""
 
 
 def _named(attributes: object) -> dict[str, Any]:
+    """The attributes to set: nothing that a traceback or Python itself looks at but notes."""
     if not isinstance(attributes, dict):
         return {}
-    return {key: value for key, value in attributes.items() if type(key) is str}
+    return {
+        key: value
+        for key, value in islice(attributes.items(), _MAX_ATTRIBUTES)
+        if type(key) is str
+        and (key == "__notes__" or not (key.startswith("__") or hasattr(BaseException, key)))
+        and is_printable(value)
+    }
 
 
 def _list(record: Mapping[str, Any], key: str) -> list[Any]:
@@ -237,38 +282,16 @@ def _list(record: Mapping[str, Any], key: str) -> list[Any]:
 
 
 def _type_name(exc: BaseException) -> str:
-    return wire_name(type(exc))
+    return wire_name(type(exc))[:_MAX_NAME]
 
 
-def _text(exc: BaseException) -> str:
-    try:
-        return str(exc)
-    except Exception as error:
-        return f"(str() of the exception raised {type(error).__qualname__})"
-
-
-def _traceback(exc: BaseException) -> str:
-    try:
-        return "".join(traceback.format_exception(exc))
-    except Exception as error:
-        return f"(the traceback cannot be formatted: {type(error).__qualname__})\n"
-
-
-def _cut(text: str, limit: int) -> str:
-    """``text``, or its first quarter and its end where it is longer than ``limit``."""
-    if len(text) <= limit:
-        return text
-    gap = "\n... (cut) ...\n"
-    head = limit // 4
-    return text[:head] + gap + text[len(text) - (limit - head - len(gap)) :]
-
-
-def _attributes(exc: BaseException, carries: Carries) -> dict[str, Any]:
+def _attributes(exc: BaseException, carried: _Carried) -> dict[str, Any]:
     taken: dict[str, Any] = {}
-    for name, value in vars(exc).items():
+    for name, value in islice(vars(exc).items(), _MAX_LOOKED_AT):
         if len(taken) == _MAX_ATTRIBUTES:
             break
-        if name not in _OWN_ATTRIBUTES and type(name) is str and carries(value):
+        fits = name not in _OWN_ATTRIBUTES and type(name) is str and len(name) <= _MAX_NAME
+        if fits and carried.takes(value):
             taken[name] = value
     return taken
 
@@ -276,15 +299,9 @@ def _attributes(exc: BaseException, carries: Carries) -> dict[str, Any]:
 def _causes(exc: BaseException) -> list[list[str]]:
     causes: list[list[str]] = []
     seen = {id(exc)}
-    current = _raised_from(exc)
+    current = raised_from(exc)
     while current is not None and id(current) not in seen and len(causes) < _MAX_CAUSES:
         seen.add(id(current))
-        causes.append([_type_name(current), _cut(_text(current), MAX_TEXT // 8)])
-        current = _raised_from(current)
+        causes.append([_type_name(current), exception_text(current, MAX_TEXT // 8)])
+        current = raised_from(current)
     return causes
-
-
-def _raised_from(exc: BaseException) -> BaseException | None:
-    if exc.__cause__ is not None or exc.__suppress_context__:
-        return exc.__cause__
-    return exc.__context__

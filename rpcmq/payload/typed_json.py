@@ -57,8 +57,9 @@ from enum import Enum
 from typing import Any, Final
 
 from rpcmq.errors import PayloadError, PayloadRefused
+from rpcmq.payload.bounded_text import brief
 from rpcmq.payload.exception_registry import ExceptionRegistry, plain_args, wire_name
-from rpcmq.payload.paths import as_key, at_index, at_key, brief, describe
+from rpcmq.payload.paths import as_key, at_index, at_key, describe
 from rpcmq.payload.tags import COLLECTIONS, READERS, SCALARS, Malformed, Unencodable
 
 __all__ = ["DEFAULT_MAX_DEPTH", "TypedJson", "check_depth"]

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from rpcmq.payload.paths import ROOT, as_key, at_index, at_key, brief, describe, find_unpicklable
+from rpcmq.payload.bounded_text import brief
+from rpcmq.payload.paths import ROOT, as_key, at_index, at_key, describe, find_unpicklable
 from tests.payload.samples import Instance
 
 

@@ -178,7 +178,7 @@ def test_traceback_that_cannot_be_formatted(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_sizes_are_bounded() -> None:
-    error = ValueError("x" * 1_000_000, *range(1000))
+    error = ValueError("x" * 900_000, *range(1000))
     error.__dict__.update({f"a{n}": n for n in range(1000)})
     record = describe_exception(error, "h", lambda value: plain(value) and len(repr(value)) < 100)
     assert len(record["text"]) == MAX_TEXT
@@ -231,12 +231,12 @@ def test_record_with_members_of_wrong_types() -> None:
         "attributes": ["x"],
         "traceback": None,
         "host": b"h",
-        "causes": [1, [], ["a"], ["a", 2], "ab"],
+        "causes": [1, [], ["a"], ["a", 2], "ab", ["a", "b"]],
     }
     back: Any = rebuild_exception(record, REGISTRY)
     assert kind(back) is ValueError
     assert back.args == ()
-    assert back.remote_causes == (("a", "2"),)
+    assert back.remote_causes == (("a", "b"),)
     back = rebuild_exception(record | {"attributes": {1: 2, "good": 3}}, REGISTRY)
     assert back.good == 3
 

@@ -25,6 +25,7 @@ from weakref import WeakSet
 import compat.nova
 from compat.nova import options, transport
 from rpcmq.errors import CallTimeout, LinkLost, NoConsumer, RpcError
+from rpcmq.payload.bounded_text import printable_exception
 from rpcmq.wire import Address
 
 import eventlet.pools
@@ -224,7 +225,7 @@ class ProxyCallback:
         except Exception as error:
             if msg_id is None:
                 if not isinstance(error, common.ClientException):
-                    LOG.exception("cast %s failed", method)
+                    LOG.error("cast %s failed", method, exc_info=printable_exception(error))
                 return
             answers = transport.answers.get(msg_id)
             if answers is not None:

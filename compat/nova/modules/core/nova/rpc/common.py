@@ -13,14 +13,16 @@ from __future__ import annotations
 
 import functools
 import importlib
+import itertools
 import logging
 import sys
-import traceback
 from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from compat.nova import options, primitives
+from rpcmq.payload.bounded_text import brief, exception_text, exception_traceback, is_printable
+from rpcmq.payload.typed_json import check_depth
 
 from nova.rpc.context import CommonRpcContext as CommonRpcContext
 from nova.rpc.context import clear_store as clear_store
@@ -206,6 +208,12 @@ def client_exceptions(*exceptions: type[BaseException]) -> Callable[[Callable[..
 # --- failures on the wire -----------------------------------------------------------------------
 
 _REMOTE_POSTFIX = "_Remote"
+# What an exception brings along is shown, so it is bounded: see rpcmq.payload.bounded_text.
+_MAX_TEXT = 8 * 1024
+_MAX_TRACEBACK = 32 * 1024
+_MAX_CARRIED = 32
+_MAX_CARRIED_CHARACTERS = 16 * 1024
+_MAX_DEPTH = 100
 
 
 def failure_of(exc_info: ExcInfo, log_failure: bool = True) -> Any:
@@ -219,8 +227,8 @@ def failure_of(exc_info: ExcInfo, log_failure: bool = True) -> Any:
         exc_info, log_failure = exc_info[1]._exc_info, False
     if since("folsom"):
         return serialize_remote_exception(exc_info, log_failure)
-    kind, error, tb = exc_info
-    lines = traceback.format_exception(kind, error, tb)
+    kind, error, _ = exc_info
+    lines = _lines(error)
     if log_failure:
         _log_failure(error, lines)
     return [kind.__name__, _text(error), lines]
@@ -235,28 +243,30 @@ def exception_from(conf: Any, failure: Any) -> Exception:
 
 def serialize_remote_exception(failure_info: ExcInfo, log_failure: bool = True) -> str:
     """The JSON text of an exception: ``class``, ``module``, ``message``, ``tb``, ``args`` and ``kwargs``."""
-    kind, error, tb = failure_info
-    lines = traceback.format_exception(kind, error, tb)
+    kind, error, _ = failure_info
+    lines = _lines(error)
     if log_failure:
         _log_failure(error, lines)
     # One that came from elsewhere goes on as what it was there.
     if kind.__name__.endswith(_REMOTE_POSTFIX):
         kind = kind.__bases__[0]
     kwargs = getattr(error, "kwargs", None)
-    record = {
+    record: dict[str, Any] = {
         "class": kind.__name__,
         "module": _old_module_name(kind.__module__),
         "message": _text(error),
         "tb": lines,
-        "args": list(error.args),
-        "kwargs": kwargs if isinstance(kwargs, dict) else {},
+        "args": [_carried(arg) for arg in error.args[:_MAX_CARRIED]],
+        "kwargs": {},
     }
+    if isinstance(kwargs, dict):
+        record["kwargs"] = {key: _carried(value) for key, value in itertools.islice(kwargs.items(), _MAX_CARRIED)}
     try:
         return primitives.dumps(record)
     except (TypeError, ValueError):
         # The exception matters more than what it carries.
-        record["args"] = [_text(arg) for arg in error.args]
-        record["kwargs"] = {str(key): _text(value) for key, value in cast(dict[Any, Any], record["kwargs"]).items()}
+        record["args"] = [_as_text(arg) for arg in record["args"]]
+        record["kwargs"] = {_as_text(key): _as_text(value) for key, value in record["kwargs"].items()}
         return primitives.dumps(record)
 
 
@@ -267,6 +277,7 @@ def deserialize_remote_exception(conf: Any, data: Any) -> Exception:
     its module is one of ``allowed_rpc_exception_modules``; ``RemoteError`` if not, or if that fails.
     """
     try:
+        check_depth(data.encode() if isinstance(data, str) else b"", _MAX_DEPTH)
         failure = primitives.loads(data)
     except (TypeError, ValueError):
         failure = None
@@ -328,12 +339,24 @@ def _log_failure(error: BaseException, lines: list[str]) -> None:
     LOG.error("%s", "".join(lines))
 
 
-def _text(value: Any) -> str:
-    """``str()`` of a value, also of one whose ``__str__`` fails."""
+def _lines(error: BaseException) -> list[str]:
+    return exception_traceback(error, _MAX_TRACEBACK).splitlines(keepends=True)
+
+
+def _text(error: BaseException) -> str:
+    return exception_text(error, _MAX_TEXT)
+
+
+def _as_text(value: Any) -> str:
+    """``str()`` of a value, also of one whose ``__str__`` fails or never ends."""
     try:
-        return str(value)
+        return str(value)[:_MAX_TEXT] if is_printable(value) else brief(value, _MAX_TEXT)
     except Exception:
         return f"<{type(value).__name__} without text>"
+
+
+def _carried(value: Any) -> Any:
+    return value if is_printable(value, _MAX_CARRIED_CHARACTERS) else brief(value, _MAX_TEXT)
 
 
 # --- envelope -----------------------------------------------------------------------------------

@@ -1,0 +1,328 @@
+"""Text of values and exceptions at a cost that whoever made them cannot choose.
+
+``repr()`` writes out what is shared: a list that holds another one twice, that one the next twice, and so on, is some
+hundred bytes of a pickle and a text without end. A peer can send such a value, and a handler put it into an exception.
+So nothing here calls ``repr()`` or ``str()`` before :func:`is_printable` has looked how much that would write.
+
+That says nothing of a ``__repr__`` that works for long by itself: the code of a class is its owner's.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import traceback
+import types
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
+from typing import Any, Final, cast
+
+__all__ = [
+    "brief",
+    "cut",
+    "exception_text",
+    "exception_traceback",
+    "has_small_offsets",
+    "is_printable",
+    "printable_exception",
+    "raised_from",
+]
+
+MAX_PRINTED: Final = 1_000_000
+"""Most that is printed of one value unless told otherwise, in characters, as estimated."""
+
+_MAX_OBJECTS = 50_000
+_MAX_DEPTH = 200
+_MAX_INT_BITS = 14_000  # Python refuses to print integers of more than 4300 digits.
+_MAX_CHAIN = 32
+_MAX_NOTES = 32
+_MAX_FRAMES = 50
+_MAX_OFFSET = 100_000
+_PLAIN_DEPTH = 2
+"""How deep into objects of classes whose ``__repr__`` is their own: they rarely show all they hold."""
+
+_ATOMS = frozenset({bool, float, complex, type(None), type, types.FunctionType, types.ModuleType, types.MethodType})
+_ITERATORS: dict[type, Any] = {
+    list: list.__iter__, tuple: tuple.__iter__, set: set.__iter__, frozenset: frozenset.__iter__, deque: deque.__iter__,
+}  # fmt: skip
+
+
+#: ``__str__`` of these shows arguments and nothing else of what an exception holds.
+_STR_OF_ARGS = frozenset(
+    cls.__str__ for cls in vars(builtins).values() if isinstance(cls, type) and issubclass(cls, BaseException)
+)
+
+
+class _TooMuch(Exception):
+    pass
+
+
+def is_printable(value: object, most: int = MAX_PRINTED) -> bool:
+    """Whether ``repr(value)`` writes no more than ``most`` characters, about, and takes no longer than that needs."""
+    if _is_small(value):
+        return True
+    try:
+        return _Printed(most).size(value, 0, 0) <= most
+    except Exception:
+        return False
+
+
+def _is_small(value: Any) -> bool:
+    """Whether ``value`` is what most values are. It may say no of others."""
+    kind = type(value)
+    if kind is tuple:
+        return len(value) < 16 and all(type(part) is not tuple and _is_small(part) for part in value)
+    return (kind is str and len(value) < 500) or (kind is int and -1 << 63 < value < 1 << 63) or value is None
+
+
+class _Printed:
+    """How much ``repr()`` writes, what is shared written out. Takes time for what there is, not for what is written."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._sizes: dict[int, int] = {}
+
+    def size(self, value: Any, depth: int, plain: int) -> int:
+        """Characters, about; ``plain`` is how many objects of no known form ``value`` is in.
+
+        Raises:
+            _TooMuch: more than can be looked at, or than can be printed.
+        """
+        kind = type(value)
+        if kind in _ATOMS:
+            return 24
+        if kind is int:
+            bits: int = value.bit_length()
+            if bits > _MAX_INT_BITS:
+                raise _TooMuch
+            return 1 + bits // 3
+        if kind is str or kind is bytes or isinstance(value, (str, bytes, bytearray)):
+            length: int = len(value)
+            return 3 + length
+        known = self._sizes.get(id(value))
+        if known is not None:
+            return known
+        if depth > _MAX_DEPTH or len(self._sizes) >= _MAX_OBJECTS:
+            raise _TooMuch
+        # In itself it is shown as "...".
+        self._sizes[id(value)] = total = 24
+        shown = _is_shown_whole(value)
+        if shown or plain < _PLAIN_DEPTH:
+            for part in _parts(value):
+                total += self.size(part, depth + 1, plain if shown else plain + 1)
+                if total > self._most:
+                    raise _TooMuch
+        self._sizes[id(value)] = total
+        return total
+
+
+def _is_shown_whole(value: object) -> bool:
+    """Whether ``repr()`` is known to show all that the value holds."""
+    return isinstance(value, (dict, *_ITERATORS, BaseException)) or hasattr(type(value), "__dataclass_fields__")
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        for key, item in dict.items(value):
+            yield key
+            yield item
+    for kind, iterate in _ITERATORS.items():
+        if isinstance(value, kind):
+            yield from iterate(value)
+    if isinstance(value, BaseException):
+        yield from _args(value)
+    if isinstance(value, (type, types.ModuleType)):
+        return
+    held = getattr(value, "__dict__", None)
+    if type(held) is dict:
+        yield from held.values()
+    for slot in _slots(cast("Any", type(value))):
+        with suppress(AttributeError):
+            yield slot.__get__(value)
+
+
+@functools.lru_cache(maxsize=256)
+def _slots(cls: type) -> tuple[types.MemberDescriptorType, ...]:
+    """What ``__slots__`` of Python's own classes made: those of C hold nothing that is printed."""
+    return tuple(
+        member
+        for base in cls.__mro__
+        if "__slots__" in vars(base)
+        for member in vars(base).values()
+        if type(member) is types.MemberDescriptorType
+    )
+
+
+def brief(value: object, limit: int = 80) -> str:
+    """``repr(value)`` cut to ``limit`` characters, without making more of it; never raises an ``Exception``."""
+    pieces: list[str] = []
+    try:
+        _write(value, pieces, [limit + 1], 0)
+    except _TooMuch:
+        pass
+    except Exception as error:
+        return f"<{type(value).__qualname__[:100]}: repr() raised {type(error).__qualname__[:100]}>"
+    text = "".join(pieces)
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def _write(value: Any, pieces: list[str], left: list[int], depth: int) -> None:
+    """Adds the text of ``value``; raises ``_TooMuch`` when nothing is left of the room for it."""
+    kind = type(value)
+    if kind in _BRACKETS:
+        begin, end = _BRACKETS[kind] if value or kind in (list, dict, tuple) else (f"{kind.__name__}(", ")")
+        _add(begin, pieces, left)
+        if depth > _MAX_DEPTH:
+            _add("...", pieces, left)
+        elif kind is dict:
+            _write_dict(value, pieces, left, depth)
+        else:
+            _write_items(value, pieces, left, depth)
+            if kind is tuple and len(value) == 1:
+                _add(",", pieces, left)
+        _add(end, pieces, left)
+    elif kind in (str, bytes):
+        _add(repr(value[: left[0]]), pieces, left)
+    elif kind is int and value.bit_length() > _MAX_INT_BITS:
+        _add(f"<int of {value.bit_length()} bits>", pieces, left)
+    elif kind in (int, float, bool, type(None)) or is_printable(value):
+        _add(f"{value!r}", pieces, left)
+    else:
+        _add(f"<{kind.__module__}.{kind.__qualname__} object>", pieces, left)
+
+
+_BRACKETS: dict[Any, tuple[str, str]] = {
+    list: ("[", "]"), tuple: ("(", ")"), dict: ("{", "}"), set: ("{", "}"), frozenset: ("frozenset({", "})"),
+}  # fmt: skip
+
+
+def _write_items(items: Iterable[Any], pieces: list[str], left: list[int], depth: int) -> None:
+    for number, item in enumerate(items):
+        if number:
+            _add(", ", pieces, left)
+        _write(item, pieces, left, depth + 1)
+
+
+def _write_dict(value: dict[Any, Any], pieces: list[str], left: list[int], depth: int) -> None:
+    for number, (key, item) in enumerate(value.items()):
+        if number:
+            _add(", ", pieces, left)
+        _write(key, pieces, left, depth + 1)
+        _add(": ", pieces, left)
+        _write(item, pieces, left, depth + 1)
+
+
+def _add(text: str, pieces: list[str], left: list[int]) -> None:
+    pieces.append(text)
+    left[0] -= len(text)
+    if left[0] <= 0:
+        raise _TooMuch
+
+
+# --- exceptions ----------------------------------------------------------------------------------
+
+
+def cut(text: str, limit: int) -> str:
+    """``text``, or its first quarter and its end where it is longer than ``limit``."""
+    if len(text) <= limit:
+        return text
+    gap = "\n... (cut) ...\n"
+    head = limit // 4
+    return text[:head] + gap + text[len(text) - (limit - head - len(gap)) :]
+
+
+def exception_text(exc: BaseException, limit: int) -> str:
+    """``str(exc)``, the middle cut out of what is longer than ``limit``; never raises an ``Exception``."""
+    args = _args(exc)
+    if not is_printable(_shown_by_str(exc)):
+        only = args[0] if len(args) == 1 else args
+        return cut(str.__str__(only), limit) if isinstance(only, str) else brief(only, limit)
+    try:
+        return cut(f"{exc!s}", limit)
+    except Exception as error:
+        return f"(str() of the exception raised {type(error).__qualname__[:100]})"
+
+
+def exception_traceback(exc: BaseException, limit: int) -> str:
+    """The formatted traceback, cut as by :func:`exception_text`; never raises an ``Exception``."""
+    try:
+        if _is_printable_with_causes(exc):
+            return cut("".join(traceback.format_exception(exc)), limit)
+        lines = []
+        for each in reversed(list(islice(_chain(exc), 8))):
+            lines += ["Traceback (most recent call last):\n", *traceback.format_tb(each.__traceback__, -_MAX_FRAMES)]
+            lines.append(f"{type(each).__module__}.{type(each).__qualname__}: {exception_text(each, limit // 8)}\n\n")
+        return cut("".join(lines), limit)
+    except Exception as error:
+        return f"(the traceback cannot be formatted: {type(error).__qualname__[:100]})\n"
+
+
+class Unprintable(Exception):
+    """Stands in the log for an exception that cannot be printed as it is."""
+
+
+def printable_exception(exc: BaseException) -> BaseException:
+    """``exc`` for the log, as its ``exc_info``; something that says as much where printing that would not end."""
+    if _is_printable_with_causes(exc):
+        return exc
+    stand_in = Unprintable(f"{type(exc).__module__}.{type(exc).__qualname__}: {exception_text(exc, 1000)}")
+    return stand_in.with_traceback(exc.__traceback__)
+
+
+def _is_printable_with_causes(exc: BaseException) -> bool:
+    chain = list(islice(_chain(exc), _MAX_CHAIN + 1))
+    return len(chain) <= _MAX_CHAIN and all(_is_shown_in_bounds(each) for each in chain)
+
+
+def _is_shown_in_bounds(exc: BaseException) -> bool:
+    notes = getattr(exc, "__notes__", ())
+    if type(notes) not in (list, tuple) or len(notes) > _MAX_NOTES:
+        return False
+    if isinstance(exc, SyntaxError) and not has_small_offsets(exc.args):
+        return False
+    return is_printable(_shown_by_str(exc)) and (not notes or is_printable(notes))
+
+
+def _shown_by_str(exc: BaseException) -> object:
+    if type(exc).__str__ not in _STR_OF_ARGS:
+        return exc
+    if isinstance(exc, OSError):
+        return exc.args, exc.errno, exc.strerror, exc.filename, exc.filename2
+    return _args(exc)
+
+
+def has_small_offsets(args: tuple[Any, ...]) -> bool:
+    """Whether a SyntaxError of ``args`` marks a place of a sane width: its traceback draws that many characters."""
+    place = args[1] if len(args) > 1 else ()
+    if not isinstance(place, (tuple, list)):
+        return False
+    return all(isinstance(n, str | None) or (type(n) is int and abs(n) < _MAX_OFFSET) for n in place)
+
+
+def _args(exc: BaseException) -> tuple[Any, ...]:
+    found: tuple[Any, ...] = BaseException.args.__get__(exc)  # type: ignore[attr-defined]
+    return found
+
+
+def _chain(exc: BaseException) -> Iterator[BaseException]:
+    """``exc`` and all that a traceback of it shows, nearest first."""
+    seen = set()
+    found: deque[BaseException | None] = deque((exc,))
+    while found:
+        each = found.popleft()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        yield each
+        found.append(raised_from(each))
+        if isinstance(each, BaseExceptionGroup):
+            found.extend(each.exceptions)
+
+
+def raised_from(exc: BaseException) -> BaseException | None:
+    """What a traceback shows in front of ``exc``: its cause or, unless that is suppressed, its context."""
+    if exc.__cause__ is not None or exc.__suppress_context__:
+        return exc.__cause__
+    return exc.__context__
