@@ -15,7 +15,7 @@ from rpcmq.cli.text import plain
 from rpcmq.errors import PayloadError
 from rpcmq.payload import TypedJson
 
-__all__ = ["Output", "add_row", "print_json", "print_result", "table"]
+__all__ = ["Output", "add_row", "print_json", "print_result", "table", "typed_json"]
 
 #: Columns where the output is no terminal: nothing is to be cut off there.
 _WIDE = 240
@@ -59,8 +59,13 @@ def print_result(value: Any, compact: bool) -> None:
     Args:
         compact: on one line.
     """
+    print_json(json.loads(typed_json(value)), None if compact else 2)
+
+
+def typed_json(value: Any) -> str:
+    """``value`` on one line, as :func:`print_result` prints it."""
     try:
         text = TypedJson().encode(value).decode()
     except PayloadError:
         text = json.dumps(repr(value))
-    print_json(json.loads(text), None if compact else 2)
+    return json.dumps(json.loads(text))

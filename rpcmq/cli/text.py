@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["microseconds", "plain"]
+__all__ = ["counted", "microseconds", "plain"]
+
+
+def counted(number: int, what: str) -> str:
+    """``number`` of ``what``, an English noun that takes an s."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def plain(value: object) -> str:

@@ -4,37 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
 from rpcmq.cli.options import State, connects, json_option, make_client, positive
+from rpcmq.cli.text import counted
+from rpcmq.cli.values import json_object, value_of
 
 __all__ = ["call_command", "cast_command", "fanout_command"]
-
-
-def _json_object(ctx: click.Context, parameter: click.Parameter, value: str | None) -> dict[str, Any] | None:
-    if value is None:
-        return None
-    try:
-        parsed = json.loads(value, parse_constant=_no_constant)
-    except ValueError as error:
-        raise click.BadParameter(f"{value!r} is not JSON: {error}") from None
-    if not isinstance(parsed, dict):
-        raise click.BadParameter(f'{value!r}: expected a JSON object like {{"name": 1}}')
-    return parsed
-
-
-def _no_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no JSON value")
-
-
-def _value(text: str) -> Any:
-    """``text`` as JSON; as it is where it is none."""
-    try:
-        return json.loads(text, parse_constant=_no_constant)
-    except ValueError:
-        return text
 
 
 def _arguments(pairs: Sequence[str], given: dict[str, Any] | None) -> dict[str, Any]:
@@ -45,7 +23,7 @@ def _arguments(pairs: Sequence[str], given: dict[str, Any] | None) -> dict[str, 
             raise click.UsageError(f"{pair!r}: expected name=value")
         if name in arguments:
             raise click.UsageError(f"argument {name!r} is given twice")
-        arguments[name] = _value(text)
+        arguments[name] = value_of(text)
     return arguments
 
 
@@ -54,8 +32,8 @@ def _request(command: Any) -> Any:
         click.argument("pairs", nargs=-1, metavar="[NAME=VALUE]..."),
         click.argument("method"),
         click.argument("topic"),
-        click.option("--args", "given", metavar="JSON", callback=_json_object, help="Arguments as one JSON object."),
-        click.option("--ctx", "context", metavar="JSON", callback=_json_object, help="Request context."),
+        click.option("--args", "given", metavar="JSON", callback=json_object, help="Arguments as one JSON object."),
+        click.option("--ctx", "context", metavar="JSON", callback=json_object, help="Request context."),
         click.option("--timeout", type=positive, default=60.0, show_default=True, help="Seconds."),
         json_option,
         connects,
@@ -151,4 +129,4 @@ def fanout_command(
     if state.json:
         print(json.dumps({"confirmed": confirm, "consumers": consumers}))
     elif consumers is not None:
-        print(f"sent to {consumers} consumer{'' if consumers == 1 else 's'}")
+        print(f"sent to {counted(consumers, 'consumer')}")

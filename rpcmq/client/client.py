@@ -336,12 +336,25 @@ class Client:
 
     @at_home
     def notify(
-        self, ctx: Any, event_type: str, payload: Any, priority: str = "INFO", *, publisher_id: str | None = None
-    ) -> None:
+        self,
+        ctx: Any,
+        event_type: str,
+        payload: Any,
+        priority: str = "INFO",
+        *,
+        publisher_id: str | None = None,
+        confirm: bool = False,
+    ) -> int | None:
         """Publish an event, to topic ``notifications.<priority>.<event type>``.
+
+        So ``notify(ctx, "compute.x", ...)`` goes to ``notifications.info.compute.x``: the patterns ``notifications.#``,
+        ``notifications.info.#`` and ``notifications.*.compute.#`` match it, ``compute.#`` does not.
 
         Subscribers receive a mapping with message_id, event_type, publisher_id, priority,
         timestamp (seconds since the epoch) and payload.
+
+        Returns:
+            With ``confirm``: how many subscribers there are.
 
         Raises:
             UsageError: the priority is unknown or the event type is no topic.
@@ -357,7 +370,7 @@ class Client:
             "timestamp": time(),
             "payload": payload,
         }
-        self.publish(ctx, f"notifications.{priority.lower()}.{event_type}", event)
+        return self.publish(ctx, f"notifications.{priority.lower()}.{event_type}", event, confirm=confirm)
 
     @at_home
     def publish(self, ctx: Any, topic: str, payload: Any, *, confirm: bool = False) -> int | None:
@@ -377,7 +390,8 @@ class Client:
         """Have ``handler(ctx, topic, payload)`` called for each event whose topic matches ``pattern``.
 
         Args:
-            pattern: words between dots; ``*`` is one word, ``#`` any number of words.
+            pattern: words between dots; ``*`` is one word, ``#`` any number of words. It is matched with the whole
+                topic; that of what :meth:`notify` sends begins with ``notifications.<priority>.``.
             handler: runs in one greenlet for all events of this subscription, in order; in one OS thread, where the
                 client lives in a background thread.
             window: events that may be on their way to here at once.
@@ -441,6 +455,57 @@ class Client:
                 for row in caller.drops.rows(monotonic())
             ],
         }
+
+    @at_home
+    def purge(
+        self, topic: Target, *, group: str = "", forget: bool = False, timeout: float | None = None
+    ) -> dict[str, Any]:
+        """Have the router drop what waits for ``topic`` and its servers now. What consumers have is not touched.
+
+        Args:
+            topic: as for :meth:`call`; of a server's own topic, only what waits for that server.
+            group: the group of the topic whose messages are meant; default: the topic itself.
+            forget: also forget the topic if nobody consumes it.
+            timeout: seconds to wait for the router.
+
+        Returns:
+            ``known``: whether the router has the topic; ``casts`` and ``calls``: how many were dropped; ``forgotten``.
+
+        Raises:
+            AccessDenied: the key of this process has no right ``admin`` on ``control.purge``.
+            RouterUnreachable, CallTimeout: there is no answer.
+        """
+        address = topic if isinstance(topic, Address) else Address(topic, "", self.config.exchange)
+        name = f"{address.topic}.{address.server}" if address.server else address.topic
+        body = {"what": "control.purge", "topic": name, "exchange": address.exchange, "group": group, "forget": forget}
+        deadline = monotonic() + self._timeout(timeout)
+        casts = calls = 0
+        waited: int | None = None
+        while True:
+            left = max(0.001, deadline - monotonic())
+            answer = body_of(self._ask(Kind.QUERY, (b"", "router"), body, left))
+            casts, calls = casts + answer["casts"], calls + answer["calls"]
+            waited = casts + calls + answer["remaining"] if waited is None else waited
+            # A request purges some thousands. What comes in meanwhile was not meant.
+            if not answer["remaining"] or casts + calls >= waited:
+                return {"known": answer["known"], "casts": casts, "calls": calls, "forgotten": answer["forgotten"]}
+
+    @at_home
+    def kick(self, identity: str, timeout: float | None = None) -> int:
+        """Have the router end the links of the process ``identity``, as if it had gone.
+
+        Its calls end with LinkLost, as do those that it has; casts that it has not begun go to others. If it lives it
+        connects again: to keep it out, revoke its key.
+
+        Returns:
+            How many links it had; 0: there is no such process.
+
+        Raises:
+            AccessDenied: the key of this process has no right ``admin`` on ``control.kick``.
+            RouterUnreachable, CallTimeout: there is no answer.
+        """
+        body = {"what": "control.kick", "identity": identity}
+        return int(body_of(self._ask(Kind.QUERY, (b"", "router"), body, timeout))["links"])
 
     def describe(self, topic: Target, timeout: float | None = None) -> dict[str, Any]:
         """What is served on ``topic``: methods with signatures and docstrings.

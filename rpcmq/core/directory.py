@@ -97,6 +97,28 @@ class Directory:
         topic.targets.append(key)
         return destination
 
+    def lookup(self, exchange: str, name: str, group: str = "") -> tuple[Topic, Server | None] | None:
+        """The topic ``name`` or a group of it, or the server that ``name`` is the own topic of; None: not known."""
+        topic = self._topics.get((exchange, name, group))
+        if topic is not None:
+            return topic, None
+        server = self._aliases.get((exchange, name))
+        if server is not None and not group:
+            return server.topic, server
+        for at in (at for at, letter in enumerate(name) if letter == "." and not group):
+            topic = self._topics.get((exchange, name[:at], ""))
+            if topic is not None and (server := topic.servers.get(name[at + 1 :])) is not None:
+                return topic, server
+        return None
+
+    def forget(self, topic: Topic) -> bool:
+        """Forget ``topic`` now rather than when it has not been used for long; returns whether that could be."""
+        if not topic.forgettable:
+            return False
+        self._forget_statistics(topic.targets)
+        self._forget(topic)
+        return True
+
     def _find(self, now: float, address: Address) -> tuple[Topic, Server | None]:
         topic = self._topics.get((address.exchange, address.topic, ""))
         if address.server:

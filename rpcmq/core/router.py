@@ -16,6 +16,7 @@ from struct import error as StructError
 from typing import Any
 
 from rpcmq.core.actions import Action, Answer, Disconnect, Left, Note
+from rpcmq.core.controls import CONTROLS
 from rpcmq.core.directory import Directory
 from rpcmq.core.dispatch import Dispatch
 from rpcmq.core.dispatch_log import DispatchLog, Sink
@@ -495,8 +496,10 @@ class Router:
             self.guard.introduced(link, target)
 
     def _query(self, now: float, link: Link, part: bytes) -> None:
-        what = str(body_of(part).get("what", "overview"))
-        answer: dict[str, Any] = overview(self, now, what)
+        body = body_of(part)
+        what = str(body.get("what", "overview"))
+        change = CONTROLS.get(what)
+        answer = change(self, now, link, body) if change is not None else overview(self, now, what)
         # Each row of it is some steps, and so is each that was only looked at.
         self.turns.spend(TURN_STEPS + 1)
         link.send(control(Kind.ANSWER, answer, key=part[16:36]))

@@ -174,6 +174,23 @@ class Tracking:
             told = [[drop.topic, drop.verb, drop.reason, count] for drop, count in rows.items()]
             link.send(control(Kind.DROPPED, {"dropped": told}))
 
+    def purge(self, now: float, pending: Pending, by: str) -> None:
+        """``pending``, which waits, is dropped because the operator ``by`` wants its queue empty."""
+        queue, link = pending.queue, pending.link
+        assert queue is not None
+        if link is not None:
+            self.count_drop(now, pending, "purged")
+            self.finish(now, pending, Outcome.CANCELLED)
+            self.withdraw(pending)
+            text = f"{by} purged {queue.name!r}; the call did not run"
+            details = {"topic": pending.destination.name, "method": pending.destination.method, "started": "no"}
+            self.tell(link, pending.key, Outcome.CANCELLED, explain.shortened(text), details)
+            return
+        queue.remove(pending)
+        self.disarm(pending)
+        self.drop(now, pending, queue, "purged")
+        self.record(now, pending, Outcome.CANCELLED)
+
     # --- ends --------------------------------------------------------------------------------
 
     def finish(self, now: float, pending: Pending, outcome: Outcome) -> None:

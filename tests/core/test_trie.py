@@ -290,3 +290,21 @@ def test_a_thousand_hostile_patterns_cost_what_is_allowed_for_them_and_no_more()
             trie.add(pattern, number)
     trie.match(b".".join([b"a"] * MAX_TOPIC_WORDS))
     assert len(trie) and trie.visited <= allowed + 1 + MAX_TOPIC_WORDS
+
+
+@pytest.mark.parametrize(
+    ("pattern", "notified", "published"),
+    [
+        (b"compute.#", False, True),
+        (b"compute.x", False, True),
+        (b"notifications.#", True, False),
+        (b"notifications.info.#", True, False),
+        (b"notifications.*.compute.#", True, False),
+        (b"#.compute.x", True, True),
+        (b"#", True, True),
+    ],
+)
+def test_the_table_of_patterns_in_the_documents(pattern: bytes, notified: bool, published: bool):
+    trie: PatternTrie[str] = PatternTrie()
+    trie.add(pattern, "subscriber")
+    assert [bool(list(trie.match(t))) for t in (b"notifications.info.compute.x", b"compute.x")] == [notified, published]

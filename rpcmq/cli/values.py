@@ -1,0 +1,35 @@
+"""Values as they are given on the command line."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn
+
+import click
+
+__all__ = ["json_object", "value_of"]
+
+
+def json_object(ctx: click.Context, parameter: click.Parameter, value: str | None) -> dict[str, Any] | None:
+    """For an option that takes a JSON object."""
+    if value is None:
+        return None
+    try:
+        parsed = json.loads(value, parse_constant=_no_constant)
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} is not JSON: {error}") from None
+    if not isinstance(parsed, dict):
+        raise click.BadParameter(f'{value!r}: expected a JSON object like {{"name": 1}}')
+    return parsed
+
+
+def value_of(text: str) -> Any:
+    """``text`` as JSON; as it is where it is none."""
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except ValueError:
+        return text
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no JSON value")
