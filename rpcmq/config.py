@@ -259,7 +259,9 @@ class LinkSettings:
     inbox_max_bytes: int = _setting(
         128 * MIB, _BYTES, "bytes of one link that came and wait because its messages cost much work", live=True
     )
-    outbox_max_bytes: int = _setting(64 * MIB, _BYTES, "bytes waiting to be sent to one link", live=True)
+    outbox_max_bytes: int = _setting(
+        256 * MIB, _BYTES, "bytes waiting to be sent to one link or acknowledged by it", live=True
+    )
     outbox_max_messages: int = _setting(100_000, _COUNT, "messages waiting to be sent to one link", live=True)
 
 

@@ -20,7 +20,8 @@ from struct import Struct
 from rpcmq.core import explain
 from rpcmq.core.directory import Directory
 from rpcmq.core.drops import Drop
-from rpcmq.core.links import Link, LinkTable
+from rpcmq.core.link import WINDOW_BYTES
+from rpcmq.core.links import Link, LinkTable, outgoing_bytes
 from rpcmq.core.settings import Settings
 from rpcmq.core.topics import ALONE, Consumer, Destination, Pending, Queue, Topic
 from rpcmq.core.tracking import Tracking
@@ -422,6 +423,7 @@ class Dispatch(Tracking):
     def feed(self, now: float, consumer: Consumer) -> None:
         """Give ``consumer`` what waits for it, oldest first, while it is ready."""
         consumer.topic.ready.place(consumer)
+        fed_bytes = 0
         while consumer.ready:
             oldest: Queue | None = None
             least: float = inf
@@ -436,6 +438,9 @@ class Dispatch(Tracking):
                 self.disarm(pending)
             if consumer.accepts >> pending.message[10] & 1:
                 self._deliver(now, pending, consumer)
+                fed_bytes += pending.size
+                if fed_bytes >= WINDOW_BYTES:
+                    consumer.link.window_full()
             else:
                 self._not_accepted(now, pending, consumer, oldest)
 
@@ -488,6 +493,8 @@ class Dispatch(Tracking):
             if caller is None:
                 self.record(now, pending, Outcome.PROTOCOL)  # a cast is to be settled, not answered
         else:
+            if type(part) is not bytes and (caller.is_full or caller.route is None):
+                part, outcome = self._within_bounds(caller, pending, part, outcome)
             caller.outbox.append(part)
             if not caller.marked:
                 caller.mark()
@@ -513,6 +520,17 @@ class Dispatch(Tracking):
         shared, own, backlog = consumer.queues
         if shared.size_bytes or own.size_bytes or backlog.size_bytes:
             self.feed(now, consumer)
+
+    def _within_bounds(self, caller: Link, pending: Pending, part: bytes, outcome: int) -> tuple[bytes, int]:
+        """The large answer ``part`` and its outcome; an error instead if too much waits for the caller already."""
+        waiting, most = outgoing_bytes(caller), self._settings.outbox_max_bytes
+        if waiting + size_of(part) <= most:
+            return part, outcome
+        self.counters["answers beyond the bound"] += 1
+        text = f"the answer of {size_of(part)} bytes was not kept: {waiting} bytes wait for this caller already"
+        details = {"topic": pending.destination.name, "started": "yes", "limit": "link.outbox_max_bytes"}
+        body = {"outcome": Outcome.LINK_LOST, "text": f"{text} (link.outbox_max_bytes = {most})", "details": details}
+        return control(Kind.ERROR, body, key=pending.key), int(Outcome.LINK_LOST)
 
     def _malformed_reply(self, link: Link, key: bytes) -> bytes:
         self._unknown(link, "malformed reply")
@@ -632,6 +650,12 @@ class Dispatch(Tracking):
             return self._recover_until if deadline is None else min(deadline, self._recover_until)
         return deadline
 
+    def has_room(self, now: float, link: Link) -> None:
+        """The link takes work again."""
+        for consumer in list(link.consumers.values()):
+            consumer.credit = consumer.granted
+            self.feed(now, consumer)
+
     # --- links and consumers that go ---------------------------------------------------------
 
     def consumer_gone(self, now: float, consumer: Consumer, reason: str) -> None:
@@ -738,7 +762,7 @@ class Dispatch(Tracking):
                 assert pending.slot is not None and pending in pending.slot
                 assert (pending.queue is None) != (pending.consumer is None)
             for consumer in link.consumers.values():
-                assert len(consumer.in_flight) <= consumer.credit
+                assert len(consumer.in_flight) <= consumer.granted
                 assert all(p.consumer is consumer and p.queue is None for p in consumer.in_flight.values())
                 assert not (consumer.ready and any(consumer.queues))
         assert calls == self.calls_in_flight

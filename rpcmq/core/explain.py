@@ -37,7 +37,7 @@ def _queued_because(now: float, destination: Destination) -> str:
     if not consumers:
         return _absence(now, destination)
     in_flight = sum(len(c.in_flight) for c in consumers)
-    credit = sum(c.credit for c in consumers)
+    credit = sum(c.granted for c in consumers)
     if not any(c.link.answering for c in consumers):
         latest = max((c.link for c in consumers), key=lambda link: link.heard)
         silence = f"silent for {now - latest.heard:.0f} s: {latest.identity}"

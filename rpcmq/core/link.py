@@ -150,6 +150,11 @@ class Session:
         self._sent.append((sent, size_bytes))
         self.unacknowledged += count
         self.sent_bytes += size_bytes
+        if self.sent_bytes >= WINDOW_BYTES:
+            self.window_full()
+
+    def window_full(self) -> None:
+        """Called when no more may be sent until the peer acknowledges."""
 
     def note_received(self, count: int, size_bytes: int) -> None:
         """Count what came; queues an ACK when one is due."""

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from rpcmq.core.explain import shortened
 from rpcmq.core.faults import reraise
-from rpcmq.core.link import GIVE_UP_AFTER, Session
+from rpcmq.core.link import GIVE_UP_AFTER, WINDOW_BYTES, Session
 from rpcmq.core.settings import Settings
 from rpcmq.core.topics import Consumer, Destination, Pending, Queue
 from rpcmq.errors import ProtocolError
@@ -31,7 +31,7 @@ from rpcmq.wire import VERSION, Flag, Kind, body_of, control, message, size_of
 if TYPE_CHECKING:
     from rpcmq.core.guard import Account, Guard
 
-__all__ = ["QUEUE_TYPES", "Handler", "Link", "LinkState", "LinkTable"]
+__all__ = ["QUEUE_TYPES", "Handler", "Link", "LinkState", "LinkTable", "outgoing_bytes"]
 
 QUEUE_TYPES = ("roundrobin", "pubsub")
 _MAX_IDENTITY_BYTES = 255
@@ -56,9 +56,9 @@ class Link(Session):
 
     __slots__ = (
         "accepts", "answering", "answers_drain", "calls", "claims", "consumers", "counters", "description", "granted",
-        "granted_casts", "handle", "handlers", "heard", "held", "identity", "inbox", "inbox_bytes", "keeps", "lapsed",
-        "leaves", "origin", "patterns", "permits", "queue_type", "returning", "role", "route", "sent_us", "since",
-        "stalled", "state", "token", "wants_drops", "window",
+        "granted_casts", "handle", "handlers", "heard", "held", "identity", "inbox", "inbox_bytes", "is_full", "keeps",
+        "lapsed", "leaves", "origin", "patterns", "permits", "queue_type", "returning", "role", "route", "sent_us",
+        "since", "stalled", "state", "token", "wants_drops", "window",
     )  # fmt: skip
 
     def __init__(self, dirty: list[Session], identity: str, queue_type: str, handle: int, router_id: int) -> None:
@@ -77,6 +77,8 @@ class Link(Session):
         self.route: bytes | None = None
         self.state = LinkState.AWAY
         self.answering = False
+        #: So much was sent and not acknowledged that it gets no new work and no events until it has taken some.
+        self.is_full = False
         #: Whether the process keeps its casts until it is told that it need not.
         self.keeps = False
         #: Whether the process is still to say that it sends nothing new to a router that is shutting down.
@@ -119,6 +121,15 @@ class Link(Session):
         self.inbox.clear()
         self.inbox_bytes = 0
         self.leaves = False
+
+    def window_full(self) -> None:
+        """Give its consumers nothing more: it waits where it is bounded, and where others can take it."""
+        if not self.is_full:
+            self.is_full = True
+            self.counters["window full"] += 1
+            for consumer in self.consumers.values():
+                consumer.credit = 0
+                consumer.topic.ready.move(consumer)
 
 
 #: Takes one message of a link.
@@ -174,6 +185,8 @@ class LinkTable:
         self.on_left: Callable[[bytes], None] = lambda route: None
         #: Called with messages that the process has, by its own account.
         self.on_taken: Callable[[float, Link, list[bytes]], None] = lambda now, link, parts: None
+        #: Called with a link whose window was full and that may be given work again.
+        self.on_room: Callable[[float, Link], None] = lambda now, link: None
         #: Called in the handler of an exception that must cost one link only.
         self.on_fault: Callable[[float, str], None] = reraise
 
@@ -409,6 +422,9 @@ class LinkTable:
         kind = part[5]
         if kind == Kind.ACK or kind == Kind.HEARTBEAT:
             self.on_taken(now, link, link.acknowledged(int.from_bytes(part[28:36])))
+            if link.is_full and link.sent_bytes < WINDOW_BYTES // 2:
+                link.is_full = False
+                self.on_room(now, link)
             if kind == Kind.HEARTBEAT:
                 link.note_acknowledged()
                 link.close_with(message(Kind.HEARTBEAT, sequence=link.received))
@@ -536,14 +552,21 @@ class LinkTable:
             self.on_fault(now, link.identity)
 
     def _overfull(self, link: Link) -> str:
-        settings = self._settings
-        if len(link.outbox) <= 64 and link.unacknowledged <= 1000:
+        if not link.outbox and link.unacknowledged <= 1000:
             return ""
-        if len(link.outbox) > settings.outbox_max_messages:
-            return f"{len(link.outbox)} messages wait to be sent; {settings.outbox_max_messages} may"
-        if link.unacknowledged > settings.outbox_max_messages:
-            return f"{link.unacknowledged} messages were sent and not acknowledged; {settings.outbox_max_messages} may"
-        size = sum(map(size_of, link.outbox))
+        settings = self._settings
+        for count, what in (
+            (len(link.outbox), "wait to be sent"),
+            (link.unacknowledged, "were sent and not acknowledged"),
+        ):
+            if count > settings.outbox_max_messages:
+                return f"{count} messages {what}; link.outbox_max_messages = {settings.outbox_max_messages}"
+        size = outgoing_bytes(link)
         if size > settings.outbox_max_bytes:
-            return f"{size} bytes wait to be sent; {settings.outbox_max_bytes} may"
+            return f"{size} bytes wait to be sent or acknowledged; link.outbox_max_bytes = {settings.outbox_max_bytes}"
         return ""
+
+
+def outgoing_bytes(link: Session) -> int:
+    """Bytes that wait to be sent to ``link``, or were sent and not acknowledged."""
+    return link.sent_bytes + sum(map(size_of, link.outbox))

@@ -181,7 +181,7 @@ class PubSub:
         if not link.accepts >> part[10] & 1:
             self._drop(now, link, part, "format not accepted")
             return False
-        if subscriber.delivered < subscriber.window and link.answering and not subscriber.queue:
+        if subscriber.delivered < subscriber.window and link.answering and not (subscriber.queue or link.is_full):
             subscriber.delivered += 1
             link.send(part)
             return True
@@ -199,7 +199,7 @@ class PubSub:
         if subscriber.lost and subscriber.delivered < subscriber.window:
             link.send(message(Kind.LOST, subscriber.lost.to_bytes(4)))
             subscriber.lost = 0
-        while subscriber.queue and subscriber.delivered < subscriber.window and link.answering:
+        while subscriber.queue and subscriber.delivered < subscriber.window and link.answering and not link.is_full:
             part = subscriber.queue.popleft()
             subscriber.size_bytes -= size_of(part)
             subscriber.delivered += 1

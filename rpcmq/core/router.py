@@ -142,6 +142,7 @@ class Router:
             self._handlers[kind] = handler
         self.links.handlers = self._handlers
         self.links.on_taken = dispatch.taken
+        self.links.on_room = self._has_room
         dispatch.on_offence = self._offence_of
         self.links.on_left = lambda route: self._act(Left(route))
 
@@ -424,6 +425,10 @@ class Router:
             self.dispatch.feed(now, consumer)
         self.pubsub.changed(link)
 
+    def _has_room(self, now: float, link: Link) -> None:
+        self.dispatch.has_room(now, link)
+        self.pubsub.changed(link)
+
     def _restore(self, now: float, link: Link) -> None:
         """Let a link that resumes consume again: its process does not know that it was given up."""
         lapsed, link.lapsed = link.lapsed, []
@@ -432,7 +437,7 @@ class Router:
         try:
             for old in lapsed:
                 address = old.topic.address._replace(server=old.server)
-                consumer = self.directory.register(now, link, old.tag, address, old.credit, old.topic.group)
+                consumer = self.directory.register(now, link, old.tag, address, old.granted, old.topic.group)
                 consumer.peer_url = old.peer_url
         except ProtocolError as error:
             route = link.route

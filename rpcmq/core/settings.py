@@ -22,7 +22,7 @@ class Settings:
     max_links_per_key: int = 10_000
     messages_per_second: float = 0.0
     inbox_max_bytes: int = 128 << 20
-    outbox_max_bytes: int = 64 << 20
+    outbox_max_bytes: int = 256 << 20
     outbox_max_messages: int = 100_000
     queue_max_messages: int = 100_000
     queue_max_bytes: int = 256 << 20

@@ -166,7 +166,7 @@ def _consumer(consumer: Consumer, now: float) -> dict[str, Any]:
     return {
         "identity": consumer.link.identity,
         "server": consumer.server,
-        "credit": consumer.credit,
+        "credit": consumer.granted,
         "in_flight": len(consumer.in_flight),
         "oldest_seconds": round(now - oldest, 3),
         "settled": consumer.settled,

@@ -177,8 +177,8 @@ class Consumer:
     """A process's registration on a topic. Mutated by the dispatch engine only."""
 
     __slots__ = (
-        "accepts", "backlog", "credit", "in_flight", "level", "link", "peer_url", "progressed_at", "queues", "server",
-        "settled", "stopping", "tag", "topic",
+        "accepts", "backlog", "credit", "granted", "in_flight", "level", "link", "peer_url", "progressed_at", "queues",
+        "server", "settled", "stopping", "tag", "topic",
     )  # fmt: skip
 
     def __init__(self, link: Link, tag: int, topic: Topic, server: str, credit: int) -> None:
@@ -186,7 +186,9 @@ class Consumer:
         self.tag = tag
         self.topic = topic
         self.server = server
-        self.credit = credit
+        #: Deliveries that the process takes at a time; and how many it is given: none while its link is full.
+        self.granted = credit
+        self.credit = 0 if link.is_full else credit
         self.accepts = link.accepts
         self.backlog = Queue(f"{topic.server(server).queue.name} (fanout)")
         #: All that it takes messages from.

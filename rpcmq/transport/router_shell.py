@@ -32,6 +32,8 @@ __all__ = ["RouterShell"]
 
 #: ZeroMQ messages received before others in the hub get their turn.
 _ROUNDS = 64
+#: Bytes received before what they lead to is sent.
+_ROUND_BYTES = 8 << 20
 #: How long what has come is read when the router ends (seconds).
 _LAST_READ = 0.5
 #: How often a full connection is tried again (seconds).
@@ -169,17 +171,20 @@ class RouterShell:
 
     def _turn(self) -> int:
         socket, router = self._socket, self.router
-        rounds = 0
+        rounds, room = 0, _ROUND_BYTES
         turns = router.turns
         if self._is_deaf:
             self._flush()
             return 0
         router.proceed(monotonic())
-        while rounds < _ROUNDS and not turns.is_over and socket.readable():
+        while rounds < _ROUNDS and room > 0 and not turns.is_over and socket.readable():
             route, batch, payloads = socket.receive()
             # Not once for all: what waited for those before it must not seem to have come with them.
             now = monotonic()
             rounds += 1
+            room -= len(batch)
+            if payloads:
+                room -= sum(map(len, payloads))
             if batch[5:6] == _HELLO:
                 router.receive(now, route, batch, payloads, socket.last_user() if self._has_users else "")
                 self._guarded(self._remember_fd, route)

@@ -110,4 +110,7 @@ def test_who_is_silent_is_known_before_the_work_of_others_is_given_away():
     table.links._next_look = 12.0
     table.links.tick(12.0)
     assert silent.state is LinkState.UNRESPONSIVE
-    assert table.told == [("p2", "unresponsive"), ("p1", "101 messages wait to be sent; 100 may")]
+    assert table.told == [
+        ("p2", "unresponsive"),
+        ("p1", "101 messages wait to be sent; link.outbox_max_messages = 100"),
+    ]

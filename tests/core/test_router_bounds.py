@@ -172,3 +172,71 @@ def test_what_ends_each_connection_is_not_sent_for_ever(net: Network):
     assert call.end.outcome is Outcome.LINK_LOST and "may have run" in call.end.body["text"]
     assert router.links.by_identity("node") is not link
     check_router(router)
+
+
+def unread(net: Network, node: Process) -> None:
+    """From now on ``node`` reads nothing, and its heartbeats still come."""
+    node.delay = 1e9
+
+
+def test_a_consumer_that_does_not_take_what_it_is_sent_gets_no_more_and_others_do(net: Network):
+    """What it would get waits in the queue, which is bounded, and where another consumer can take it."""
+    api, slow = net.process("api"), net.process("slow")
+    slow.register("compute", credit=1000)
+    unread(net, slow)
+    for _ in range(40):
+        api.cast("compute", payload=bytes(MIB))
+    link = net.link(slow)
+    assert WINDOW_BYTES <= link.sent_bytes <= WINDOW_BYTES + 2 * MIB and link.is_full and not link.outbox
+    (topic,) = net.router.directory
+    delivered = link.unacknowledged - len(slow.got(Kind.REGISTERED))
+    assert len(topic.queue) == 40 - delivered
+    check_router(net.router)
+    quick = net.process("quick")
+    quick.register("compute", credit=1000)
+    assert len(quick.got(Kind.CAST)) == 40 - delivered
+    # Acknowledged at last, it is given work again.
+    count = link._sent_base + link.unacknowledged
+    net.router.receive(net.now, link.route or b"", message(Kind.ACK, sequence=count))
+    assert not link.is_full and {c.credit for c in link.consumers.values()} == {1000}
+    check_router(net.router)
+
+
+def test_a_subscriber_that_does_not_take_what_it_is_sent_loses_events_and_nobody_else(net: Network):
+    pub, slow, quick = (
+        net.process("pub"),
+        net.process("slow", queue_type="pubsub"),
+        net.process("quick", queue_type="pubsub"),
+    )
+    for each in (slow, quick):
+        each.subscribe("#", window=60_000)
+    unread(net, slow)
+    for _ in range(100):
+        pub.publish("a", bytes(MIB))
+    link = net.link(slow)
+    assert link.sent_bytes <= WINDOW_BYTES + 2 * MIB and not link.outbox
+    assert link.window.size_bytes <= net.router.settings.pubsub_max_bytes
+    assert len(quick.got(Kind.PUBLISH)) == 100
+
+
+def test_a_large_answer_that_its_caller_does_not_take_becomes_an_error():
+    net = Network(Settings(outbox_max_bytes=20 * MIB))
+    api, other, node = net.process("api"), net.process("other"), net.process("node")
+    node.register("compute", credit=100)
+    calls = [api.request("compute", ttl=600) for _ in range(40)]
+    requests = [node.take(Kind.REQUEST) for _ in calls]
+    api.lose()
+    for request in requests:
+        node.reply(request, bytes(MIB))
+    assert net.link(api).outbox and sum(map(size_of, net.link(api).outbox)) <= 21 * MIB
+    call = other.request("compute", ttl=600)
+    node.reply(node.take(Kind.REQUEST), bytes(MIB))
+    assert len(call.end.payload) == MIB
+    net.advance(2)
+    api.connect()
+    ends = [call.end for call in calls]
+    errors = [end for end in ends if end.kind is Kind.ERROR]
+    assert len(ends) == 40 and 19 <= len(errors) <= 21
+    assert {end.outcome for end in errors} == {Outcome.LINK_LOST}
+    assert "link.outbox_max_bytes = " in errors[0].body["text"] and errors[0].body["details"]["started"] == "yes"
+    check_router(net.router)
