@@ -77,6 +77,7 @@ class Stream:
 
     def __init__(self, client: Housed, process: Process, call: Call, again: Callable[[Call], Call | None]) -> None:
         self._client = client
+        self.hub = client.hub
         self._process = process
         self._payloads = process.payloads
         self._again = again

@@ -98,6 +98,7 @@ class Client:
         self._addresses: dict[Target, tuple[bytes, str]] = {}
         self._opening = allocate_lock()
         self._links = self._open()
+        self.hub = self._links.home.hub
 
     def _open(self) -> _Links:
         home = home_for(self.config.shell)
@@ -116,6 +117,7 @@ class Client:
         with self._opening:
             if self._links.process.connection.abandoned:
                 self._links = links
+                self.hub = links.home.hub
             return self._links
 
     @property

@@ -66,6 +66,7 @@ class Consumer:
         if not 1 <= concurrency <= 65535:
             raise UsageError(f"concurrency must be 1 to 65535, not {concurrency!r}")
         self.client = client
+        self.hub = client.hub
         self.address = address
         address.encode()
         self._invoke = invoke

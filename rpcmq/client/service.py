@@ -83,6 +83,7 @@ class Service:
         # A service is at home in gevent also in a program that has not used it yet: wait() runs the hub.
         shell = {"shell": os.environ.get("RPCMQ_SHELL", "gevent")}
         self.client = client or Client(router, identity, **(shell | settings))
+        self.hub = self.client.hub
         self.endpoint = endpoint
         self.host = socket.gethostname() if host is None else host
         exchange = self.client.config.exchange if exchange is None else exchange

@@ -62,6 +62,7 @@ class Subscription:
         self._owner = owner
         #: Not to be collected as garbage, and so closed, while there are subscriptions.
         self._client = client
+        self.hub = client.hub
         self._handler = handler
         # A handler may block, and the hub of a background thread must not.
         self._thread = HandlerThreads(1) if client.home.background else None

@@ -141,7 +141,9 @@ class Session:
         """
         outbox, count = self.outbox, self._batch_size
         if count == len(outbox):
-            sent, self.outbox = outbox, []
+            # The list stays the same one: others look at its length while they fill it.
+            sent = outbox.copy()
+            outbox.clear()
         else:
             sent = outbox[:count]
             del outbox[:count]

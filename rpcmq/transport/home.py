@@ -166,11 +166,17 @@ class Home:
 
 
 class Housed(Protocol):
-    """Lives in a hub."""
+    """Lives in a hub.
+
+    Attributes:
+        hub: that hub; in the child of a fork it may be that of the parent still.
+    """
+
+    hub: Any
 
     @property
     def home(self) -> Home:
-        """That hub."""
+        """The hub and its thread."""
 
 
 H = TypeVar("H", bound=Housed)
@@ -181,9 +187,9 @@ def at_home(method: Callable[Concatenate[H, P], T]) -> Callable[Concatenate[H, P
 
     @wraps(method)
     def run(self: H, /, *args: P.args, **options: P.kwargs) -> T:
-        home = self.home
-        if get_hub_if_exists() is home.hub:
+        if get_hub_if_exists() is self.hub:
             return method(self, *args, **options)
+        home = self.home
         on_progress: Any = options.get("on_progress")
         if on_progress is None:
             return home.run(method, self, *args, **options)

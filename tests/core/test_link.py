@@ -223,3 +223,14 @@ def test_whatever_breaks_each_side_gets_all_of_the_other_once_and_in_order(event
     move(0, 1000)
     move(1, 1000)
     assert got == (sent[1], sent[0])
+
+
+def test_the_outbox_stays_one_list():
+    # Who fills it in a loop looks at its length to know when it is time to send.
+    session = Session([])
+    outbox = session.outbox
+    for _ in range(3):
+        session.send(bytes(40))
+        session.batch()
+        session.sent_batch()
+        assert session.outbox is outbox and not outbox
