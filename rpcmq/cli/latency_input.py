@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,7 +13,10 @@ import click
 
 from rpcmq.cli.text import plain
 from rpcmq.errors import NotInstalled, RpcError
+from rpcmq.latency.analysis.account import Verdict
+from rpcmq.latency.analysis.wording import share
 from rpcmq.latency.manifest import read
+from rpcmq.latency.presence import check_log
 from rpcmq.latency.selection import Selection, parse_filters, parse_time
 
 if TYPE_CHECKING:
@@ -97,6 +101,7 @@ def spark(name: str, master: str | None, *asked: Selection) -> Iterator[SparkSes
     """A Spark session for one command, about these records.
 
     Raises:
+        UsageError: there is no log, or nothing of it was shipped.
         NotInstalled: there is no pyspark, or what it needs.
         ManifestDamaged: of a log.
     """
@@ -104,6 +109,13 @@ def spark(name: str, master: str | None, *asked: Selection) -> Iterator[SparkSes
         with installed():
             import rpcmq.latency.jobs.inputs  # noqa: F401
             from rpcmq.latency.jobs.session import QUICK, session
+            from rpcmq.latency.jobs.store import datasets
+        # Before Spark takes its time.
+        for selection in asked:
+            if selection.is_log:
+                check_log(selection.path)
+            else:
+                datasets(selection.path)
         conf = QUICK if all(map(_is_small, asked)) else {}
         with session(f"rpcmq latency {name}", master, **conf) as started:
             yield started
@@ -143,15 +155,20 @@ def failing() -> Iterator[None]:
 
 def account_line(account: Account) -> str:
     """The account as a line: every answer begins with it."""
-    aside = sum(each.rows or 0 for each in account.set_aside)
-    text = f"{account.shipped:,} records shipped = {account.counted:,} counted + {aside:,} set aside"
+    text = f"{account.shipped:,} records shipped = {account.counted:,} counted + {account.rows_aside:,} set aside"
     if not account.balances:
         text = text.replace(" = ", " (does not balance) = ")
     text += f"; {account.in_range:,} in range"
+    if account.verdict is Verdict.INCOMPLETE:
+        missing = f" ({share(account.shortfall)} missing)" if account.shortfall else ""
+        text = f"Incomplete{missing}: {text}"
     for number, what in (
+        (account.waiting, "spool files wait to be shipped: run `rpcmq ship`"),
         (account.holes, "numbers without a record"),
         (account.missing_segments, "spool files missing"),
         (account.unknown, "of unknown outcome"),
+        (len(account.unsealed), "lives of routers ended without a seal"),
+        (account.lost, "more records at most lost with them"),
     ):
         if number:
             text += f"; {number:,} {what}"
@@ -166,6 +183,7 @@ def account_as_json(account: Account) -> dict[str, Any]:
         "counted": account.counted,
         "in_range": account.in_range,
         "balances": account.balances,
+        "verdict": account.verdict,
         "set_aside": [
             {"path": each.path, "reason": each.reason, "text": each.text, "records": each.rows}
             for each in account.set_aside
@@ -174,6 +192,9 @@ def account_as_json(account: Account) -> dict[str, Any]:
         "dropped": account.dropped,
         "missing_segments": account.missing_segments,
         "unknown": account.unknown,
+        "open": account.open,
+        "unsealed": [asdict(each) for each in account.unsealed],
+        "waiting": account.waiting,
     }
 
 

@@ -15,7 +15,8 @@ import click
 from rpcmq.cli.latency_input import failing, installed, master_option
 from rpcmq.cli.options import State, json_option, positive
 from rpcmq.cli.output import print_json
-from rpcmq.errors import RpcError
+from rpcmq.errors import RpcError, UsageError
+from rpcmq.latency.presence import elsewhere, is_log
 from rpcmq.server.log import log_event, start_logging
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ def stream_command(
     `rpcmq latency report --cells DIR` reads them at any moment. It may be killed and started again at any
     moment, too. SIGTERM and SIGINT end it when the batch that is being made is complete.
     """
+    if once and not is_log(directory):
+        raise UsageError(f"{directory}: no dispatch log here{elsewhere(directory)}")
     start_logging(log_format, log_level)
     # What goes wrong there is said once, by us.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
@@ -87,6 +90,9 @@ def stream_command(
     stop = Event()
     with failing(), _signals(stop), closing(_open(directory, out, trigger, max_files, note)) as stream:
         note(logging.INFO, "starting", "starting Spark", {})
+        if not is_log(directory):
+            text = f"{directory}: no dispatch log here yet{elsewhere(directory)}; waiting for one"
+            note(logging.WARNING, "no log", text, {"directory": str(directory)})
         try:
             _run(stream, stop, once, master)
         except RpcError as error:

@@ -17,7 +17,8 @@ import click
 from rpcmq.cli.options import State, json_option, setting
 from rpcmq.cli.output import print_json
 from rpcmq.cli.text import plain
-from rpcmq.errors import RpcError
+from rpcmq.errors import RpcError, UsageError
+from rpcmq.latency.presence import elsewhere, is_log
 from rpcmq.latency.sinks import SINKS
 from rpcmq.server.log import log_event, start_logging
 
@@ -89,6 +90,8 @@ def ship_command(
         log_event(log, level, event, text, **fields)
 
     stop = _stopped_by_signals()
+    if once and not is_log(directory):
+        raise UsageError(f"{directory}: no dispatch log here{elsewhere(directory)}")
     limits = Limits(keep_seconds, keep_bytes, keep_ready_seconds)
     with _failing(directory), closing(Shipper(directory, open_sink(sink), limits, note)) as shipper:
         if once:

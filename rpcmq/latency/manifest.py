@@ -23,6 +23,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,8 @@ _GONE = (
     "rows_quarantined", "rows_damaged", "rows_retired", "files_quarantined", "files_damaged", "files_retired",
     "bytes_quarantined", "bytes_damaged", "bytes_retired", "bytes_torn",
 )  # fmt: skip
+#: A router writes what it has at least so often (seconds).
+_WRITTEN_WITHIN = 1.0
 #: Lines that say nothing any more, above which the journal is rewritten.
 _STALE_LINES = 10_000
 
@@ -88,6 +91,9 @@ class Source:
         dropped: records of that life that the router could not write, so far.
         torn_bytes: what a crash of the router left unfinished at its end.
         final: the router ended with it in good order.
+        cut: it has no seal: its router died while it wrote it, or could not go on.
+        last_us: when the router last wrote to it, microseconds since 1970; 0: not known.
+        rate: records a second in it; 0: not known.
     """
 
     name: str
@@ -102,6 +108,9 @@ class Source:
     dropped: int = 0
     torn_bytes: int = 0
     final: bool = False
+    cut: bool = False
+    last_us: int = 0
+    rate: float = 0.0
 
 
 @dataclass(slots=True)
@@ -116,6 +125,9 @@ class Boot:
         segments: spool files dealt with, those in quarantine too.
         last_segno: greatest number of one; the first is 1.
         final: it ended in good order.
+        cut: its last file has no seal.
+        last_us: when it last wrote, microseconds since 1970; 0: not known.
+        rate: records a second that it wrote last; 0: not known.
         unknown: what was in flight when it died has its records.
         counted_to: greatest number of a spool file that ``totals.json`` had counted when the journal was lost.
         in_flight: what is to be said of calls that had not ended when they were looked at, by their numbers.
@@ -128,6 +140,9 @@ class Boot:
     segments: int = 0
     last_segno: int = 0
     final: bool = False
+    cut: bool = False
+    last_us: int = 0
+    rate: float = 0.0
     unknown: bool = False
     counted_to: int = 0
     in_flight: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -142,6 +157,11 @@ class Boot:
         """Spool files up to the last one that never came."""
         return self.last_segno - self.segments
 
+    @property
+    def unwritten(self) -> int:
+        """Records, about, that are lost if it was killed: those between two writes, of which nobody else knows."""
+        return ceil(self.rate * _WRITTEN_WITHIN)
+
     def add(self, source: Source, rows: int) -> None:
         """Count a spool file, of which ``rows`` were written."""
         self.router = source.router
@@ -150,6 +170,11 @@ class Boot:
         self.dropped = max(self.dropped, source.dropped)
         self.final |= source.final
         if source.segno:
+            if source.segno > self.last_segno:
+                self.cut = source.cut
+                # A file that was cut off at its beginning says nothing of the rate.
+                self.rate = source.rate or self.rate
+            self.last_us = max(self.last_us, source.last_us)
             self.segments += 1
             self.last_segno = max(self.last_segno, source.segno)
         else:
@@ -221,6 +246,17 @@ class State:
             case other:
                 raise ValueError(f"unknown event {other!r}")
         self.lines += 1
+
+    def unsealed(self) -> dict[tuple[int, int], Boot]:
+        """Lives that ended without a seal: a later one of the same router began, or the last file was cut off."""
+        latest: dict[int, int] = {}
+        for router_id, boot in self.boots:
+            latest[router_id] = max(latest.get(router_id, 0), boot)
+        return {
+            life: boot
+            for life, boot in self.boots.items()
+            if boot.router and not boot.final and (boot.cut or life[1] < latest[life[0]])
+        }
 
     def boot(self, router_id: int, boot: int) -> Boot:
         """What came from that life of that router."""

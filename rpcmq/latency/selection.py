@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from rpcmq.errors import UsageError
+from rpcmq.latency.presence import is_log
 
 __all__ = ["FILTERS", "Selection", "parse_filters", "parse_selection", "parse_time"]
 
@@ -36,7 +37,7 @@ class Selection:
     @property
     def is_log(self) -> bool:
         """Whether the directory is a dispatch log rather than one of cells."""
-        return any((self.path / name).exists() for name in ("manifest.jsonl", "spool", "ready"))
+        return is_log(self.path)
 
 
 def parse_selection(text: str, now: float) -> Selection:

@@ -77,7 +77,7 @@ def test_a_log_that_is_shipped_already_is_one_line(tmp_path: Path, invoke: Invok
 def test_a_directory_that_cannot_be_made_is_one_line(tmp_path: Path, invoke: Invoke) -> None:
     (tmp_path / "file").touch()
 
-    done = invoke("ship", "--log", str(tmp_path / "file" / "log"), "--once")
+    done = invoke("ship", "--log", str(tmp_path / "file" / "log"))
 
     assert done.returncode == ExitCode.FAILED
     assert done.stderr == f"rpcmq: {tmp_path / 'file' / 'log'}: Not a directory\n"
@@ -91,6 +91,7 @@ def test_a_wrong_value_is_refused(tmp_path: Path, invoke: Invoke, flag: tuple[st
 
 
 def test_times_and_sizes_are_written_as_in_the_configuration(tmp_path: Path, invoke: Invoke) -> None:
+    spooled(tmp_path, many(1, 1))
     flags = ("--keep-age", "30d", "--keep-bytes", "10GiB", "--keep-ready", "12h", "--interval", "250ms")
 
     assert invoke("ship", "--log", str(tmp_path), "--once", *flags).returncode == 0

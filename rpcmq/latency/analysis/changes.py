@@ -21,7 +21,8 @@ from itertools import pairwise
 from math import ceil, log, sqrt
 
 import numpy as np
-from scipy.special import bdtrc, xlogy
+from scipy.special import xlogy
+from scipy.stats import hypergeom
 
 from rpcmq.latency.analysis.buckets import Floats, Ints, middle, on_one_grid
 from rpcmq.latency.analysis.intervals import rank_above, rank_below
@@ -29,7 +30,7 @@ from rpcmq.latency.analysis.series import Series
 
 __all__ = ["Burst", "Rise", "burst", "rise"]
 
-#: False changes in a log in which nothing changes.
+#: Logs that have a false change, of those in which nothing changes: half of them a rise, half of them a burst.
 _FALSE = 0.01
 #: What is asked for a rise, one after the other.
 _QUANTILES = (0.99, 0.9, 0.5)
@@ -99,7 +100,7 @@ def rise(windows: Sequence[Series], of_series: int = 1) -> Rise | None:
     if len(usable) < _FEWEST_WINDOWS:
         return None
     runs = len(usable) * (len(usable) + 1) // 2
-    missed = _FALSE / (runs * len(_QUANTILES) * of_series)
+    missed = _FALSE / 2 / (runs * len(_QUANTILES) * of_series)
     begins = [each.window or 0 for each in usable]
     length = min(later - earlier for earlier, later in pairwise(begins))
     grid, counts = on_one_grid(each.total for each in usable)
@@ -205,10 +206,9 @@ def burst(windows: Sequence[Series]) -> Burst | None:
     errors, records = (np.array(each) for each in zip(*((each.errors, each.records) for each in windows), strict=True))
     shares = errors / np.maximum(1, records)
     usual = float(np.median(shares))
-    # Against all the others: the median of small windows, most of them without errors, says nothing of chance.
-    others = (errors.sum() - errors) / np.maximum(1, records.sum() - records)
-    chance = bdtrc(errors - 1, records, others)
+    # How likely so many of all errors are in the window if each record may have been one (Fisher's exact test).
+    chance = hypergeom.sf(errors - 1, records.sum(), errors.sum(), records)
     is_high = (errors >= _FEWEST_ERRORS) & (shares >= np.maximum(_ERRORS_TIMES * usual, usual + _ERRORS_MORE))
-    is_certain = is_high & (chance <= _FALSE / len(windows))
+    is_certain = is_high & (chance <= _FALSE / 2 / len(windows))
     found = [each for each, certain in zip(windows, is_certain.tolist(), strict=True) if certain]
     return Burst(found, usual) if found else None

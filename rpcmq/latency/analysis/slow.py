@@ -17,7 +17,7 @@ from rpcmq.latency.analysis.names import method_name
 from rpcmq.latency.analysis.outliers import outliers
 from rpcmq.latency.analysis.rankings import by_queueing, by_tail, by_total_time
 from rpcmq.latency.analysis.series import METHOD, Key, Series
-from rpcmq.latency.analysis.wording import clock, count, duration, share
+from rpcmq.latency.analysis.wording import clock, count, duration, share, unsealed
 
 __all__ = ["findings"]
 
@@ -91,13 +91,23 @@ def _of_account(account: Account, whole: Series) -> Iterator[Finding]:
     if account.dropped:
         text = "The router could not write them: the disk was full or failed. Its own log says when."
         yield Finding(f"{count(account.dropped, 'record')} dropped by a router", text, 0.92)
-    lost = account.holes - account.dropped
+    if account.waiting:
+        what = f"{count(account.waiting, 'complete spool file')} wait to be shipped"
+        yield Finding(what, "What is in them is in no figure, and nobody ships them: run `rpcmq ship`.", 0.91)
+    lost = account.holes - account.dropped - account.open
     if lost > 0:
         text = (
             "They were under way when a router died, or are in files that did not come. Their calls are in no figure."
         )
         weight = _between(0.3, 0.9, lost / max(1, account.counted + lost), 0.01)
         yield Finding(f"{count(lost, 'message')} without a record", text, weight)
+    if account.unsealed:
+        what = (
+            f"{count(len(account.unsealed), 'router')} ended without a seal: up to {count(account.lost, 'record')} lost"
+        )
+        text = f"{unsealed(account.unsealed[-1])}. It was killed, crashed, or lost its power."
+        weight = _between(0.3, 0.9, account.lost / max(1, account.counted + account.lost), 0.01)
+        yield Finding(what, text, weight)
     if unknown := whole.outcomes.get("unknown", 0):
         text = "They were under way when a router died, and may or may not have run. The callers saw the link break."
         weight = _between(0.4, 0.9, unknown / max(1, whole.records), 0.01)

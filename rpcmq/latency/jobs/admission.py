@@ -26,10 +26,10 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rpcmq.latency.analysis.account import SetAside
+from rpcmq.latency.analysis.account import Account, SetAside
 from rpcmq.latency.files import Unsuitable, open_regular, remove, sync
 from rpcmq.latency.jobs.follower import Follower, Named
-from rpcmq.latency.jobs.gate import Problem, problem_of
+from rpcmq.latency.jobs.gate import Problem, hear_of_routers, problem_of
 from rpcmq.latency.jobs.journal import Journal
 from rpcmq.latency.manifest import File
 
@@ -148,12 +148,9 @@ class Admission:
 
     def report(self) -> None:
         """Write into the journal what only the manifest knows."""
-        boots = list(self._follower.state.boots.values())
-        self._journal.hear(
-            sum(each.holes for each in boots),
-            sum(each.dropped for each in boots),
-            sum(each.missing_segments for each in boots),
-        )
+        account = Account()
+        hear_of_routers(account, self._follower.state)
+        self._journal.hear(account)
 
     def known(self) -> set[str]:
         """Names of all segments that the log still has or speaks of."""

@@ -37,14 +37,15 @@ from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wa
 
 from rpcmq.errors import UsageError
 from rpcmq.latency import manifest, schema
-from rpcmq.latency.analysis.account import Account, SetAside
+from rpcmq.latency.analysis.account import Account, Life, SetAside
 from rpcmq.latency.columns import ARROW
 from rpcmq.latency.compact import inputs_of
 from rpcmq.latency.files import Unsuitable, open_regular, read_regular
 from rpcmq.latency.manifest import File, State
+from rpcmq.latency.presence import complete_files
 from rpcmq.latency.segment import Damaged
 
-__all__ = ["Passed", "Problem", "inspect", "problem_of"]
+__all__ = ["Passed", "Problem", "hear_of_routers", "inspect", "problem_of"]
 
 _SCHEMA = b"rpcmq:schema"
 _PIECE = 1 << 20
@@ -98,11 +99,24 @@ def inspect(directory: Path, since: float | None, until: float | None, unreadabl
     account.set_aside += _quarantined(directory / "quarantine")
     account.files = len(files)
     account.shipped = sum(file.rows for file in files) + sum(each.rows or 0 for each in account.set_aside)
-    for boot in state.boots.values():
+    account.waiting = 0 if _is_shipped_now(directory) else complete_files(directory)
+    hear_of_routers(account, state)
+    return Passed(files, account)
+
+
+def hear_of_routers(account: Account, state: State) -> None:
+    """Put into ``account`` what only the manifest knows: numbers that routers gave and that have no record."""
+    over = state.unsealed()
+    account.unsealed = [
+        Life(boot.router, number, boot.last_us / 1e6, boot.holes - boot.dropped, boot.unwritten)
+        for (_, number), boot in over.items()
+    ]
+    for life, boot in state.boots.items():
         account.holes += boot.holes
         account.dropped += boot.dropped
         account.missing_segments += boot.missing_segments
-    return Passed(files, account)
+        # Of a life that is not over, what is under way has no record yet.
+        account.open += 0 if boot.final or life in over else max(0, boot.holes - boot.dropped)
 
 
 # --- what the manifest names --------------------------------------------------------------------

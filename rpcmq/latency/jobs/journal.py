@@ -17,14 +17,14 @@ reads the directories that ``read`` names, and no others, has each record once, 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 from rpcmq.errors import RpcError
-from rpcmq.latency.analysis.account import Account, SetAside
+from rpcmq.latency.analysis.account import Account, Life, SetAside
 from rpcmq.latency.change_log import ChangeLog, replayed
 
 __all__ = ["Dataset", "Journal", "JournalDamaged", "State", "StreamInUse", "read"]
@@ -41,6 +41,10 @@ class StreamInUse(RpcError):
 
 class JournalDamaged(RpcError):
     """A line before the last one is no change that this version knows."""
+
+
+#: What an account has from the manifest.
+_HEARD = ("holes", "dropped", "missing_segments", "open", "unsealed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,7 @@ class State:
         aside: segments that were set aside, by name.
         batches: the last batch of each run that counts.
         segments, records: what batches had.
-        holes, dropped, missing_segments: of the log, as last heard; see ``Account``.
+        holes, dropped, missing_segments, open, unsealed: of the log, as last heard; see ``Account``.
         lines: of the journal.
     """
 
@@ -89,6 +93,8 @@ class State:
     holes: int = 0
     dropped: int = 0
     missing_segments: int = 0
+    open: int = 0
+    unsealed: list[Life] = field(default_factory=list)
     lines: int = 0
 
     def apply(self, line: bytes) -> None:
@@ -126,7 +132,8 @@ class State:
         aside = list(self.aside.values())
         shipped = self.records + sum(each.rows or 0 for each in aside)
         account = Account(self.segments, shipped, self.records, self.records, aside)
-        account.holes, account.dropped, account.missing_segments = self.holes, self.dropped, self.missing_segments
+        for name in _HEARD:
+            setattr(account, name, getattr(self, name))
         return account
 
     def _admit(self, segments: dict[str, int], at: float) -> None:
@@ -163,8 +170,16 @@ class State:
         for path in paths:
             del self.superseded[path]
 
-    def _log(self, holes: int, dropped: int, missing_segments: int) -> None:
-        self.holes, self.dropped, self.missing_segments = holes, dropped, missing_segments
+    def _log(
+        self,
+        holes: int,
+        dropped: int,
+        missing_segments: int,
+        open: int = 0,
+        unsealed: Sequence[dict[str, Any]] = (),
+    ) -> None:
+        self.holes, self.dropped, self.missing_segments, self.open = holes, dropped, missing_segments, open
+        self.unsealed = [Life(**each) for each in unsealed]
 
     def _add(self, cells: dict[str, Any]) -> None:
         self.live[cells["path"]] = Dataset(**cells | {"hours": tuple(cells["hours"])})
@@ -173,6 +188,7 @@ class State:
         for each in state.pop("live"):
             self._add(each)
         self.aside = {name: SetAside(**why) for name, why in state.pop("aside").items()}
+        self.unsealed = [Life(**each) for each in state.pop("unsealed", [])]
         self.settled = set(state.pop("settled"))
         del state["lines"]
         for name, value in state.items():
@@ -250,11 +266,11 @@ class Journal:
         """Superseded directories were removed."""
         self._append("sweep", paths=list(paths))
 
-    def hear(self, holes: int, dropped: int, missing_segments: int) -> None:
-        """What the shipper's manifest says; see ``Account``. If it is nothing new, nothing is written."""
-        state = self.state
-        if (holes, dropped, missing_segments) != (state.holes, state.dropped, state.missing_segments):
-            self._append("log", holes=holes, dropped=dropped, missing_segments=missing_segments)
+    def hear(self, account: Account) -> None:
+        """What the shipper's manifest says of the routers. If it is nothing new, nothing is written."""
+        heard = asdict(account)
+        if any(getattr(account, name) != getattr(self.state, name) for name in _HEARD):
+            self._append("log", **{name: heard[name] for name in _HEARD})
 
     def tidy(self, known: Callable[[], Collection[str]]) -> None:
         """Rewrite the journal if most of it says nothing any more.

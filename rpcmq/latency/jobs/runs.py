@@ -73,4 +73,7 @@ def _sum(accounts: Sequence[Account]) -> Account:
     made.holes = max((each.holes for each in accounts), default=0)
     made.dropped = max((each.dropped for each in accounts), default=0)
     made.missing_segments = max((each.missing_segments for each in accounts), default=0)
+    made.open = max((each.open for each in accounts), default=0)
+    made.waiting = max((each.waiting for each in accounts), default=0)
+    made.unsealed = list({(life.router, life.boot): life for each in accounts for life in each.unsealed}.values())
     return made

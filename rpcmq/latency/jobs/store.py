@@ -18,12 +18,13 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, SparkSession
 
 from rpcmq.errors import RpcError, UsageError
-from rpcmq.latency.analysis.account import Account, SetAside
+from rpcmq.latency.analysis.account import Account, Life, SetAside
 from rpcmq.latency.analysis.series import DIMENSIONS
 from rpcmq.latency.files import sync, write_whole
 from rpcmq.latency.jobs import journal
 from rpcmq.latency.jobs.paths import as_spark
 from rpcmq.latency.jobs.transforms import DISTRIBUTIONS, SUMS
+from rpcmq.latency.presence import elsewhere
 
 __all__ = ["VERSION", "About", "CellsDamaged", "about", "datasets", "read_cells", "write_cells"]
 
@@ -145,7 +146,8 @@ def datasets(directory: Path) -> list[Path]:
     below = sorted(path.parent for path in directory.rglob(_ABOUT))
     found = [path for path in below if not any(part.startswith(".") for part in path.relative_to(directory).parts)]
     if not found:
-        raise UsageError(f"{directory}: no cells; expected the directory of a report, of its cells, or of a stream")
+        where = elsewhere(directory)
+        raise UsageError(f"{directory}: no dispatch log here, and no cells of a report or a stream{where}")
     return found
 
 
@@ -164,7 +166,12 @@ def about(dataset: Path) -> About:
         account = content.pop("account")
         if account is not None:
             aside: Sequence[dict[str, Any]] = account.pop("set_aside")
-            account = Account(**account, set_aside=[SetAside(**each) for each in aside])
+            lives: Sequence[dict[str, Any]] = account.pop("unsealed", [])
+            account = Account(
+                **account,
+                set_aside=[SetAside(**each) for each in aside],
+                unsealed=[Life(**each) for each in lives],
+            )
         return About(**content, account=account)
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise CellsDamaged(f"{dataset / _ABOUT}: {error}") from error

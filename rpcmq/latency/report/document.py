@@ -42,7 +42,7 @@ def document_of(report: Report) -> dict[str, Any]:
 
 
 def _account(account: Account) -> dict[str, Any]:
-    made = asdict(account) | {"balances": account.balances}
+    made = asdict(account) | {"balances": account.balances, "verdict": account.verdict}
     for each in made["set_aside"]:
         each["records"] = each.pop("rows")
     return made

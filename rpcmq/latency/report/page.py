@@ -18,6 +18,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from rpcmq import __version__
+from rpcmq.latency.analysis import wording
 from rpcmq.latency.analysis.intervals import smallest_count
 from rpcmq.latency.analysis.series import METHOD, Series
 from rpcmq.latency.report import METHODS_IN_DETAIL, draw, numbers, tables, traces, units
@@ -46,7 +47,9 @@ _SECTIONS = (
     ("slowest", "Slowest"),
     ("unknown", "Unknown"),
 )
-_LIMITS = SimpleNamespace(set_aside=50, findings=20, unknown=50, servers=100, callers=50, routers=50, stages=15)
+_LIMITS = SimpleNamespace(
+    set_aside=50, findings=20, unknown=50, lives=10, servers=100, callers=50, routers=50, stages=15
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +145,7 @@ def _seen(value: object) -> object:
 
 def _content(report: Report, line: Timeline) -> dict[str, Any]:
     account, whole = report.account, report.whole
-    aside = sum(each.rows or 0 for each in account.set_aside)
+    aside = account.rows_aside
     methods = report.methods[:METHODS_IN_DETAIL]
     top = [whole, *methods[: _LIMITS.stages]]
     return {
@@ -150,6 +153,7 @@ def _content(report: Report, line: Timeline) -> dict[str, Any]:
         "sections": _SECTIONS if whole.records else _SECTIONS[:2],
         "seconds": numbers.seconds_of(report),
         "aside_rows": aside,
+        "missing_share": wording.share(account.shortfall),
         "difference": account.shipped - account.counted - aside,
         "usual": {
             "errors": whole.errors / max(whole.records, 1),
@@ -227,4 +231,5 @@ _WORDS: dict[str, Any] = {
     "stage_texts": STAGES,
     "time": units.time,
     "total_time": _total_time,
+    "unsealed": wording.unsealed,
 }

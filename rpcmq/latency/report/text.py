@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from textwrap import wrap
 
-from rpcmq.latency.analysis.account import Account
+from rpcmq.latency.analysis.account import Account, Verdict
 from rpcmq.latency.analysis.names import method_name
+from rpcmq.latency.analysis.wording import share, unsealed
 from rpcmq.latency.report import units
 from rpcmq.latency.report.model import Report
 from rpcmq.latency.report.numbers import quantile, seconds_of
@@ -17,6 +18,7 @@ __all__ = ["COLUMNS", "text_of"]
 COLUMNS = 100
 _METHODS = 10
 _FINDINGS = 3
+_LIVES = 3
 _QUANTILES = (0.5, 0.95, 0.99)
 _HEADS = ("method", "records", "rate", "errors", "p50", "p95", "p99", "max")
 
@@ -39,10 +41,11 @@ def _range(report: Report) -> list[str]:
 
 
 def _account(account: Account) -> list[str]:
-    aside = sum(each.rows or 0 for each in account.set_aside)
-    verdict = "OK" if account.balances else "DOES NOT BALANCE"
+    verdict = "OK" if account.verdict is Verdict.COMPLETE else account.verdict.upper()
+    if account.verdict is Verdict.INCOMPLETE and account.shortfall:
+        verdict += f" ({share(account.shortfall)} missing)"
     sign = "=" if account.balances else "is not"
-    sides = f"{units.count(account.counted)} counted + {units.count(aside)} set aside"
+    sides = f"{units.count(account.counted)} counted + {units.count(account.rows_aside)} set aside"
     text = f"Account {verdict}: {units.count(account.shipped)} rows shipped {sign} {sides}"
     lines = wrap(text, COLUMNS, subsequent_indent="  ")
     asides = len(account.set_aside)
@@ -51,9 +54,15 @@ def _account(account: Account) -> list[str]:
         (account.holes, f"{units.count(account.holes)} holes ({units.count(account.dropped)} dropped by routers)"),
         (account.missing_segments, f"{units.count(account.missing_segments)} missing segments"),
         (account.unknown, f"{units.count(account.unknown)} unknown outcomes"),
+        (account.waiting, f"{units.count(account.waiting)} spool files wait: run rpcmq ship"),
     ]
-    said = ", ".join(note for number, note in notes if number)
-    return [*lines, *wrap(f"  {said}", COLUMNS, subsequent_indent="  ")] if said else lines
+    if said := ", ".join(note for number, note in notes if number):
+        lines += wrap(f"  {said}", COLUMNS, subsequent_indent="  ")
+    for life in account.unsealed[:_LIVES]:
+        lines += wrap(f"  {unsealed(life)}", COLUMNS, subsequent_indent="    ")
+    if more := account.unsealed[_LIVES:]:
+        lines.append(f"  {units.count(len(more))} more lives ended without a seal")
+    return lines
 
 
 def _findings(report: Report) -> list[str]:

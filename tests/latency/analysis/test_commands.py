@@ -28,6 +28,8 @@ from rpcmq.latency.policy import read_policy
 from rpcmq.latency.selection import Selection
 from tests.latency.analysis.samples import lognormal, series
 from tests.latency.analysis.test_waterfall import row
+from tests.latency.logs import ship
+from tests.latency.spools import many, spooled
 
 Run = Callable[..., tuple[int, str]]
 BEGIN = 1_700_000_040
@@ -99,7 +101,9 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setitem(sys.modules, "rpcmq.latency.jobs.session", spark)
     monkeypatch.chdir(tmp_path)
     for name in ("a", "b"):
-        (tmp_path / name).mkdir()
+        # What is read of it is made up; that it is a log is looked at.
+        spooled(tmp_path / name, many(1, 1))
+        ship(tmp_path / name)
         logs[name] = []
     return logs
 

@@ -17,13 +17,16 @@ import pytest
 
 from rpcmq.errors import UsageError
 from rpcmq.latency import schema
+from rpcmq.latency.analysis.account import Life, Verdict
 from rpcmq.latency.jobs.gate import inspect
 from rpcmq.latency.jobs.source import SCHEMA, Changed, Reader, read_log
 from rpcmq.latency.manifest import ManifestDamaged, read
+from rpcmq.latency.parquet import Parquet
 from rpcmq.latency.retention import Limits
+from rpcmq.latency.ship import Shipper
 from rpcmq.latency.sinks import JsonLines
 from tests.latency.logs import NOW, rows, ship
-from tests.latency.spools import BOOT, Sent, many, spooled
+from tests.latency.spools import BOOT, Sent, blocks, head, many, spooled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -168,6 +171,38 @@ def test_files_that_the_manifest_does_not_name_are_not_read(tmp_path: Path) -> N
         "ready/table.parquet": ("foreign", None),
     }
     assert passed.account.shipped == 20
+
+
+def test_lives_that_ended_without_a_seal_are_in_the_account(tmp_path: Path) -> None:
+    # Five records a second for two seconds, of 13 numbers given; then it was killed.
+    whole = len(head()) + len(b"".join(blocks(many(1, 10), given=13)))
+    spooled(tmp_path, many(1, 10), given=13, cut=whole)
+    ship(tmp_path)
+    (life,) = inspect(tmp_path, None, None, {}).account.unsealed
+    assert life == Life("r1", BOOT, BOOT / 1000 + 2, 3, 5)
+
+    spooled(tmp_path, many(1, 10), given=17, boot=BOOT + 1000)
+    ship(tmp_path)
+    account = inspect(tmp_path, None, None, {}).account
+    # The one of now may have seven under way.
+    assert (account.unsealed, account.holes, account.open, account.lost) == ([life], 10, 7, 5)
+    account.counted = account.shipped
+    assert account.verdict is Verdict.INCOMPLETE
+
+    spooled(tmp_path, given=17, boot=BOOT + 1000, segment=2, final=True)
+    ship(tmp_path)
+    account = inspect(tmp_path, None, None, {}).account
+    assert (account.unsealed, account.holes, account.open) == ([life], 10, 0)
+
+
+def test_spool_files_that_nobody_ships_are_in_the_account(tmp_path: Path) -> None:
+    grown(tmp_path, 1, 20)
+    spooled(tmp_path, many(21, 10), segment=2)
+    account = inspect(tmp_path, None, None, {}).account
+    assert account.waiting == 1
+    shipper = Shipper(tmp_path, Parquet())
+    assert inspect(tmp_path, None, None, {}).account.waiting == 0
+    shipper.close()
 
 
 def test_what_the_shipper_set_aside_is_in_the_account(spark: SparkSession, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from rpcmq.latency.analysis.account import SetAside
+from rpcmq.latency.analysis.account import Life, SetAside
 from rpcmq.latency.analysis.finding import Finding
 from rpcmq.latency.report import METHODS_IN_DETAIL, Report, write_report
 from tests.latency.report import reports
@@ -139,10 +139,20 @@ class TestAnySize:
 
 
 class TestContent:
+    def test_what_is_missing_is_not_green(self, tmp_path: Path) -> None:
+        of = reports.report(300, 3, 5)
+        of.account.waiting, of.account.unsealed = 4, [Life("r<1>", 1_700_000_000_000, 1_700_000_060.0, 3, 2100)] * 12
+        write_report(of, tmp_path)
+        html = (tmp_path / "report.html").read_text()
+        assert 'class="account partial"' in html and "OK: it balances" not in html
+        assert "spool files wait: run rpcmq ship" in html
+        assert html.count("r&lt;1&gt;, started 2023-11-14 22:13:20, ended without a seal") == 10
+        assert "up to 25,200 more records lost" in html
+
     def test_account_that_does_not_balance(self, written: Callable[[str], tuple[list[Path], Page]]) -> None:
         text = written("little")[1].text
         assert "6,813 rows shipped ≠ 180 counted + 6,200 set aside 433 records were shipped, but are neither" in text
-        assert "219 numbers without a record; 150 of them dropped by routers" in text
+        assert "219 numbers without a record; 0 may still end, 150 dropped by routers" in text
         assert "ready/stray.parquet foreign no segment of a dispatch log not known" in text
 
     def test_nothing(self, written: Callable[[str], tuple[list[Path], Page]]) -> None:

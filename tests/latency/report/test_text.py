@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rpcmq.latency.analysis.account import Life, SetAside
 from rpcmq.latency.report import Report, summary
 from rpcmq.latency.report.text import COLUMNS
 from tests.latency.report import reports
@@ -38,6 +39,17 @@ def test_says_the_account_first() -> None:
     lines = summary(reports.unbalanced(reports.report(3_000, 3, 5))).splitlines()
     assert lines[1] == "Account DOES NOT BALANCE: 9,633 rows shipped is not 3,000 counted + 6,200 set aside"
     assert lines[2].startswith("  3 files set aside, 219 holes (150 dropped by routers), 2 missing segments")
+
+
+def test_what_is_missing_is_not_ok() -> None:
+    of = reports.report(3_000, 3, 5)
+    of.account.set_aside = [SetAside("ready/a.parquet", "corrupt", "checksum", 1144)]
+    of.account.shipped += 1144
+    of.account.unsealed = [Life("r1", 1_700_000_000_000, 1_700_000_060.0, 3, 2100)] * 5
+    lines = summary(of).splitlines()
+    assert lines[1] == "Account INCOMPLETE (28 % missing): 4,144 rows shipped = 3,000 counted + 1,144 set aside"
+    assert sum("ended without a seal, wrote last at" in line for line in lines) == 3
+    assert "  2 more lives ended without a seal" in lines
 
 
 def test_names_three_findings() -> None:
