@@ -153,6 +153,19 @@ def _check_globals(value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _check_hosts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple):
+        raise ValueError
+    for item in value:
+        if not isinstance(item, str) or not re.fullmatch(r"[^\s:/\[\]]+", item):
+            raise ValueError
+    return tuple(value)
+
+
+def _split(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",") if item.strip()]
+
+
 def _is_address(text: str, port_pattern: str = "[0-9]{1,5}") -> bool:
     parts = re.fullmatch(rf"(?:[^\s:/\[\]]+|\[[0-9A-Fa-f:.%]+\]):({port_pattern})", text)
     return parts is not None and (parts[1] == "*" or int(parts[1]) <= 65535)
@@ -192,7 +205,13 @@ _GLOBALS = Kind(
     "list",
     "a list of 'module:qualname' (as text: separated by commas)",
     _check_globals,
-    lambda text: [item.strip() for item in text.split(",") if item.strip()],
+    _split,
+)
+_HOSTS = Kind(
+    "list",
+    "a list of host names without ports (as text: separated by commas)",
+    _check_hosts,
+    _split,
 )
 _LOG_LEVELS = _choice("debug", "info", "warning", "error")
 _COUNT = _integer(1)
@@ -223,6 +242,9 @@ class RouterSettings:
     name: str = _setting("", _NAME, "name in logs and views; empty: the host's name")
     id: int = _setting(1, _integer(1, 2**32 - 1), "number of this router, unique among linked ones")
     http: str = _setting("", _OPTIONAL_ADDRESS, "address of /healthz and the JSON views; empty: off")
+    http_hosts: tuple[str, ...] = _setting(
+        (), _HOSTS, "names in the Host header that router.http answers to, beside addresses and this machine's name"
+    )
     log_level: str = _setting("info", _LOG_LEVELS, "least severe log records that are written", live=True)
     log_format: str = _setting("text", _choice("text", "json"), "form of a log record")
     drain_seconds: float = _setting(

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
+from rpcmq.payload.typed_json import DEFAULT_MAX_DEPTH, check_depth
+
 __all__ = ["check", "dumps", "loads", "strtime", "to_primitive"]
 
 PERFECT_TIME_FORMAT = "%Y-%m-%dT%H:%M:%S.%f"
@@ -57,13 +59,18 @@ def dumps(value: Any) -> str:
         return _Conversion(value).encode()
 
 
-def loads(text: str | bytes | memoryview) -> Any:
+def loads(text: str | bytes | memoryview, max_depth: int | None = DEFAULT_MAX_DEPTH) -> Any:
     """The value that JSON ``text`` stands for.
 
+    Args:
+        max_depth: levels of arrays and objects; None, for text of one's own only: as many as Python's stack takes.
+
     Raises:
-        ValueError: it is none.
+        ValueError: it is none, or nested more deeply.
     """
     text = text if isinstance(text, str) else str(text, "utf-8")
+    if max_depth is not None and text.count("[") + text.count("{") > max_depth:
+        check_depth(text.encode(), max_depth)
     try:
         value, end = _raw_decode(text)
     except ValueError:

@@ -28,7 +28,6 @@ from rpcmq.client.consumer import ANSWERED, Consumer
 from rpcmq.core.serving import Task
 from rpcmq.errors import PayloadRefused, RemoteError
 from rpcmq.payload import Codec, Format
-from rpcmq.payload.typed_json import check_depth
 from rpcmq.wire import Address
 
 __all__ = ["WHOLE", "Answers", "Failure", "Incoming", "NovaCodec", "client", "close", "declare", "from_wire", "to_wire"]
@@ -73,9 +72,7 @@ class NovaCodec(Codec):
         """
         if format == _JSON and len(data) <= self.max_bytes:
             try:
-                text = bytes(data)
-                check_depth(text, self.max_depth)
-                return primitives.loads(text)
+                return primitives.loads(bytes(data), self.max_depth)
             except ValueError:
                 pass
         # Says what is wrong with it, if it is not in the other form.

@@ -11,6 +11,7 @@ from rich.table import Table
 from rpcmq.cli.options import State, connects, json_option, make_client, positive
 from rpcmq.cli.output import Output, add_row, print_json, table
 from rpcmq.cli.text import microseconds, plain
+from rpcmq.errors import ProtocolError
 
 __all__ = ["describe_command", "ls_command"]
 
@@ -256,6 +257,7 @@ def describe_command(state: State, topic: str, timeout: float) -> None:
     """Show the methods that are served on TOPIC: signatures and docstrings, asked of one consumer."""
     with make_client(state, timeout) as client:
         answer = client.describe(topic, timeout)
+    _check_description(topic, answer)
     if state.json:
         print_json(answer)
         return
@@ -265,3 +267,28 @@ def describe_command(state: State, topic: str, timeout: float) -> None:
         echo(f"\n  {plain(method['name'])}{plain(method['signature'])}")
         for line in method["doc"].splitlines():
             echo(f"      {plain(line)}".rstrip())
+
+
+def _check_description(topic: str, answer: Any) -> None:
+    """Whoever consumes the topic may have answered anything.
+
+    Raises:
+        ProtocolError: it is no description.
+    """
+    problem = _misses(answer, ("topic", "server", "endpoint"))
+    methods = answer.get("methods") if not problem else None
+    if not problem and not isinstance(methods, list):
+        problem = "its 'methods' is no list"
+    for method in methods if isinstance(methods, list) else ():
+        problem = problem or _misses(method, ("name", "signature", "doc"))
+    if problem:
+        text = f"the consumer of {topic!r} answered 'rpcmq.describe' with something that is no description: {problem}"
+        raise ProtocolError(text, "body")
+
+
+def _misses(value: Any, members: tuple[str, ...]) -> str:
+    """Why ``value`` is no mapping of ``members`` to text; empty: it is one."""
+    if not isinstance(value, dict):
+        return f"a {type(value).__name__} in place of a mapping"
+    wrong = next((name for name in members if not isinstance(value.get(name), str)), None)
+    return f"its {wrong!r} is missing or no text" if wrong else ""

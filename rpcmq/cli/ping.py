@@ -13,6 +13,7 @@ import gevent
 from rpcmq.cli.options import State, connects, json_option, make_client, positive
 from rpcmq.cli.output import print_json
 from rpcmq.cli.text import microseconds, plain
+from rpcmq.errors import ProtocolError
 from rpcmq.wire import Address
 
 if TYPE_CHECKING:
@@ -53,7 +54,11 @@ def _router(client: Client, timeout: float) -> str:
 
 def _consumer(client: Client, target: Any, timeout: float) -> str:
     message = {"method": "rpcmq.ping", "args": {}}
-    return str(client.call(None, target, message, timeout, mandatory=True)["identity"])
+    answer = client.call(None, target, message, timeout, mandatory=True)
+    if not isinstance(answer, dict) or "identity" not in answer:
+        text = f"the consumer of {str(target)!r} answered 'rpcmq.ping' with something that has no 'identity'"
+        raise ProtocolError(text, "body")
+    return str(answer["identity"])
 
 
 def _targets(client: Client, topic: str, timeout: float) -> list[Any]:

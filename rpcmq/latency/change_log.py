@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from rpcmq.errors import RpcError
-from rpcmq.latency.files import sync, write_whole
+from rpcmq.latency.files import open_log_file, sync, write_whole
+from rpcmq.latency.record import LOG_MODE
 
 __all__ = ["ChangeLog", "Folded", "replayed"]
 
@@ -79,7 +80,7 @@ class ChangeLog(Generic[State]):
 
     def __init__(self, path: Path, lock: Path, state: State, damaged: type[RpcError], in_use: RpcError) -> None:
         self._path = path
-        self._lock = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+        self._lock = open_log_file(lock, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._fd, self.state = self._open(state, damaged)
@@ -90,7 +91,7 @@ class ChangeLog(Generic[State]):
             raise
 
     def _open(self, state: State, damaged: type[RpcError]) -> tuple[int, State]:
-        fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        fd = open_log_file(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         try:
             content = self._path.read_bytes()
             state = _replayed(self._path, content, state, damaged)
@@ -125,7 +126,7 @@ class ChangeLog(Generic[State]):
         Raises:
             OSError: the journal is as it was.
         """
-        write_whole(self._path, _line("totals", {"state": state.totals()}))
+        write_whole(self._path, _line("totals", {"state": state.totals()}), LOG_MODE)
         state.lines = 1
         self.state = state
         os.close(self._fd)

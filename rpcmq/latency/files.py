@@ -9,7 +9,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["Unsuitable", "move", "open_regular", "read_regular", "remove", "size_of", "sync", "write_whole"]
+from rpcmq.latency.record import LOG_MODE
+
+__all__ = [
+    "LOG_MODE",
+    "Unsuitable",
+    "move",
+    "open_log_file",
+    "open_regular",
+    "read_regular",
+    "remove",
+    "size_of",
+    "sync",
+    "write_whole",
+]
 
 _KINDS = {
     stat.S_IFDIR: "a directory",
@@ -22,6 +35,19 @@ _KINDS = {
 
 class Unsuitable(OSError):
     """The name is not that of a regular file, or the file is larger than it may be."""
+
+
+def open_log_file(path: Path | str, flags: int) -> int:
+    """Open a file of a dispatch log; one that this makes has ``LOG_MODE``.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    is_new = not os.path.lexists(path)
+    fd = os.open(path, flags | os.O_CLOEXEC, LOG_MODE)
+    if is_new:
+        os.fchmod(fd, LOG_MODE)  # whatever the umask is
+    return fd
 
 
 def open_regular(path: Path, *, follow: bool = False) -> BinaryIO:
@@ -67,13 +93,14 @@ def read_regular(path: Path, most: int, *, follow: bool = False) -> bytes:
     return content
 
 
-def write_whole(path: Path, fill: Callable[[Path], object] | bytes) -> None:
+def write_whole(path: Path, fill: Callable[[Path], object] | bytes, mode: int | None = None) -> None:
     """Make or replace the file ``path``: whoever looks sees all of it or what was there before.
 
     It is written under another name, one with a dot in front, which readers of a directory pass over.
 
     Args:
         fill: the content, or what writes it to the path that it is given.
+        mode: of the file from its beginning, whatever the umask is; None: as the umask has it.
 
     Raises:
         OSError: it was not written; nothing is left of it.
@@ -81,6 +108,12 @@ def write_whole(path: Path, fill: Callable[[Path], object] | bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}")
     try:
+        if mode is not None:
+            fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+            try:
+                os.fchmod(fd, mode)  # whatever the umask is
+            finally:
+                os.close(fd)
         if isinstance(fill, bytes):
             partial.write_bytes(fill)
         else:

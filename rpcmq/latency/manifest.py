@@ -30,6 +30,7 @@ from typing import Any
 from rpcmq.errors import RpcError
 from rpcmq.latency.change_log import ChangeLog, replayed
 from rpcmq.latency.files import write_whole
+from rpcmq.latency.record import LOG_MODE
 
 __all__ = ["Boot", "File", "LogInUse", "Manifest", "ManifestDamaged", "Source", "State", "read"]
 
@@ -405,7 +406,7 @@ class Manifest(ChangeLog[State]):
         """
         totals = self.state.earlier()
         if totals != self._kept:
-            write_whole(self._directory / TOTALS, json.dumps(totals).encode() + b"\n")
+            write_whole(self._directory / TOTALS, json.dumps(totals).encode() + b"\n", LOG_MODE)
             self._kept = totals
 
     def tidy(self, settled: Collection[str]) -> None:

@@ -150,6 +150,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LAYOUT",
+    "LOG_MODE",
     "MAGIC",
     "MARK",
     "MAX_ERROR",
@@ -188,6 +189,9 @@ VERSION = 3
 _FIRST_VERSION = 1
 #: How the name of a file ends that is being written, and of one that is done.
 PART, SEALED = ".part", ".spool"
+#: Mode of the files of a dispatch log, in the spool and where they are shipped to, whatever the umask is: they say who
+#: calls what. For those who analyse them the folder has a group.
+LOG_MODE = 0o640
 
 _HEAD = Struct(">8sHHIIQQdq")
 _START = Struct(">8sHH")

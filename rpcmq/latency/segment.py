@@ -16,6 +16,7 @@ from rpcmq.latency import schema
 from rpcmq.latency.columns import ARROW
 from rpcmq.latency.files import Unsuitable, open_regular, read_regular, write_whole
 from rpcmq.latency.manifest import File
+from rpcmq.latency.record import LOG_MODE
 
 __all__ = ["SOURCE", "Damaged", "entry", "identities", "is_segment", "metadata_of", "read", "write"]
 
@@ -74,7 +75,7 @@ def write(directory: Path, path: str, table: pa.Table, metadata: Mapping[bytes, 
         content = partial.read_bytes()
         _compare(content, table, path)
 
-    write_whole(directory / path, fill)
+    write_whole(directory / path, fill, LOG_MODE)
     return _file(path, table, content, at)
 
 

@@ -27,7 +27,7 @@ from rpcmq.latency.files import move, remove, size_of, write_whole
 from rpcmq.latency.harvest import Harvest, harvest, readable_rows
 from rpcmq.latency.manifest import NAME as MANIFEST
 from rpcmq.latency.manifest import Manifest, ManifestDamaged, Source, State
-from rpcmq.latency.record import PART, Problem, SpoolError
+from rpcmq.latency.record import LOG_MODE, PART, Problem, SpoolError
 from rpcmq.latency.retention import Limits, retire
 from rpcmq.latency.sinks import Sink
 from rpcmq.latency.spooled import Reason, Spooled, Trouble, spooled_files, trouble_of
@@ -307,7 +307,7 @@ class Shipper:
 
     def _explain(self, name: str, reason: str, text: str, fields: dict[str, Any]) -> None:
         why = {"file": name, "reason": reason, "text": text, "at": self._clock()} | fields
-        write_whole(self._quarantine / f"{name}.json", json.dumps(why, indent=2).encode() + b"\n")
+        write_whole(self._quarantine / f"{name}.json", json.dumps(why, indent=2).encode() + b"\n", LOG_MODE)
         self._note(logging.WARNING, "quarantine", f"{name}: {reason}: {text}", why)
 
 

@@ -13,7 +13,7 @@ from rpcmq.errors import NotInstalled
 from rpcmq.latency.files import write_whole
 from rpcmq.latency.harvest import Harvest
 from rpcmq.latency.manifest import File, Manifest
-from rpcmq.latency.record import Record, Spool, SpoolError
+from rpcmq.latency.record import LOG_MODE, Record, Spool, SpoolError
 from rpcmq.latency.schema import as_json, rows_of
 from rpcmq.latency.spooled import Trouble
 
@@ -97,7 +97,7 @@ class JsonLines:
     ) -> File:
         """See ``Sink``; there is no place for metadata."""
         text = "".join(json.dumps(as_json(row)) + "\n" for row in records).encode()
-        write_whole(directory / path, text)
+        write_whole(directory / path, text, LOG_MODE)
         times = [row["recv_at"] for row in records]
         return File(path, len(records), len(text), zlib.crc32(text), min(times), max(times), at)
 

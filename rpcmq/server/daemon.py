@@ -114,7 +114,7 @@ class Daemon:
         if not address:
             return None
         try:
-            return Monitor(address, self._pages())
+            return Monitor(address, self._pages(), self.config.router.http_hosts)
         except ConfigError:
             self._router.close(0)
             raise

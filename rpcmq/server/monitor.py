@@ -1,12 +1,22 @@
-"""The router's state over HTTP: JSON, and text for Prometheus; read-only."""
+"""The router's state over HTTP: JSON, and text for Prometheus; read-only.
+
+Whoever reaches the port may ask, so what a connection can hold is bounded: one request, its bytes, its time from
+the first byte to the last of the answer, and the number of connections, of which the oldest of whoever has most is
+cut for a new one. A page of another site cannot ask through the browser of somebody who may: the name in ``Host``
+must be one of this router (DNS rebinding).
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from ipaddress import ip_address
+from socket import gethostname
 from typing import Any
 
-from gevent import socket
+from gevent import get_hub, socket
 from gevent.pool import Pool
 from gevent.pywsgi import WSGIHandler, WSGIServer
 
@@ -14,21 +24,112 @@ from rpcmq.errors import ConfigError
 
 __all__ = ["Monitor"]
 
-#: Requests served at once, and how long a client may take to send one or take the answer (seconds).
+#: Connections at once, and what each may take from its first byte to the last of its answer (seconds).
 _CONNECTIONS = 64
-_IDLE_SECONDS = 10.0
+_SECONDS = 10.0
+#: Bytes of a request: its first line and headers.
+_REQUEST_BYTES = 16 * 1024
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
-_STATUS = {200: "200 OK", 404: "404 Not Found", 405: "405 Method Not Allowed", 503: "503 Service Unavailable"}
+_STATUS = {
+    200: "200 OK",
+    404: "404 Not Found",
+    405: "405 Method Not Allowed",
+    421: "421 Misdirected Request",
+    503: "503 Service Unavailable",
+}
 
 #: What a page gives: a status, and a value for JSON, or text in the format of Prometheus.
 Page = Callable[[], tuple[int, Any]]
 
 
+class _Head:
+    """A request as it is read: its first line and headers, and no more of them than may be."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._left = _REQUEST_BYTES
+
+    def readline(self, limit: int) -> bytes:
+        line: bytes = self._file.readline(min(limit, self._left + 1))
+        self._left -= len(line)
+        if self._left < 0:
+            raise ValueError(f"the request has more than {_REQUEST_BYTES} bytes")
+        return line
+
+    @property
+    def closed(self) -> bool:
+        return bool(self._file.closed)
+
+    def close(self) -> None:
+        self._file.close()
+
+
 class _Handler(WSGIHandler):
-    def __init__(self, sock: Any, *args: Any, **kwargs: Any) -> None:
-        # A client that says nothing would keep its place for ever.
-        sock.settimeout(_IDLE_SECONDS)
-        super().__init__(sock, *args, **kwargs)
+    """One request, then the connection is closed."""
+
+    server: _Server
+
+    def __init__(self, sock: Any, address: Any, server: _Server) -> None:
+        super().__init__(sock, address, server)
+        head: Any = _Head(self.rfile)
+        self.rfile = head
+
+    def get_environ(self) -> dict[str, Any]:
+        self.close_connection = True
+        # What no page looks at is not waited for either.
+        self.content_length = 0
+        del self.headers["Transfer-Encoding"]
+        del self.headers["Expect"]
+        return super().get_environ()
+
+    def handle(self) -> None:
+        with self.server.place(self.socket, self.client_address):
+            super().handle()
+
+
+class _Server(WSGIServer):
+    def __init__(self, listener: socket.socket, application: Callable[..., Iterable[bytes]]) -> None:
+        # One place is always left for who comes, so that those who have one cannot keep it for ever.
+        places = Pool(_CONNECTIONS + 1)
+        # A page that fails is reported to the hub; who asks amiss is told, and that is all.
+        super().__init__(listener, application, spawn=places, handler_class=_Handler, log=None, error_log=None)
+        #: Connections by the host that they come from, the oldest first.
+        self._open: defaultdict[str, dict[Any, None]] = defaultdict(dict)
+
+    @contextmanager
+    def place(self, sock: Any, address: Any) -> Iterator[None]:
+        """Let ``sock`` have a place, for no longer than it may."""
+        host = address[0] if isinstance(address, tuple) else ""
+        while sum(map(len, self._open.values())) >= _CONNECTIONS:
+            self._cut_one()
+        self._open[host][sock] = None
+        deadline = get_hub().loop.timer(_SECONDS)
+        deadline.start(_cut, sock)
+        try:
+            yield
+        finally:
+            deadline.close()
+            self._forget(host, sock)
+
+    def _cut_one(self) -> None:
+        host = max(self._open, key=lambda host: len(self._open[host]))
+        oldest = next(iter(self._open[host]))
+        self._forget(host, oldest)
+        _cut(oldest)
+
+    def _forget(self, host: str, sock: Any) -> None:
+        if host in self._open:
+            self._open[host].pop(sock, None)
+            if not self._open[host]:
+                del self._open[host]
+
+
+def _cut(sock: Any) -> None:
+    """Break the connection: whoever reads from it or writes to it finds its end."""
+    try:
+        sock.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # it is broken already
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -46,33 +147,36 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host.strip("[]").partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
 class Monitor:
     """Serves ``pages`` until it is closed.
 
     Args:
         address: ``host:port``; port 0 is chosen by the system.
         pages: by path. ``/`` lists them.
+        hosts: names that requests may call this router by, beside addresses, ``localhost``, this machine's name and
+            the host in ``address``.
 
     Raises:
         ConfigError: the address cannot be bound.
     """
 
-    def __init__(self, address: str, pages: Mapping[str, Page]) -> None:
+    def __init__(self, address: str, pages: Mapping[str, Page], hosts: Collection[str] = ()) -> None:
         host, _, port = address.rpartition(":")
         self._pages: dict[str, Page] = {"/": self._index, **pages}
+        self._hosts = {name.lower() for name in ("localhost", gethostname(), host, *hosts)}
         try:
             self._listener = _listen(host.strip("[]"), int(port))
         except OSError as error:
             raise ConfigError(f"router.http = {address!r}: cannot listen there: {error.strerror or error}") from None
-        self._server = WSGIServer(
-            self._listener,
-            self._answer,
-            handler_class=_Handler,
-            # A page that fails is reported to the hub; who asks amiss is told, and that is all.
-            log=None,
-            error_log=None,
-            spawn=Pool(_CONNECTIONS),
-        )
+        self._server = _Server(self._listener, self._answer)
         self._server.start()
         self.url = f"http://{host}:{self._listener.getsockname()[1]}"
 
@@ -84,12 +188,21 @@ class Monitor:
     def _index(self) -> tuple[int, Any]:
         return 200, {"pages": [path for path in self._pages if path != "/"]}
 
+    def _knows(self, host: str) -> bool:
+        name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
+        # Only a name can be made to stand for this machine by somebody else; and a browser always sends one.
+        return not name or _is_address(name) or name.lower().rstrip(".") in self._hosts
+
     def _answer(self, environ: Mapping[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         path, method = str(environ["PATH_INFO"]), str(environ["REQUEST_METHOD"])
-        headers = [("Cache-Control", "no-store")]
+        headers = [("Cache-Control", "no-store"), ("Connection", "close")]
         value: Any
         page = self._pages.get(path)
-        if method not in ("GET", "HEAD"):
+        host = str(environ.get("HTTP_HOST", ""))
+        if not self._knows(host):
+            text = f"{host[:200]!r} is not a name of this router; router.http_hosts lists those that it has"
+            status, value = 421, {"error": text}
+        elif method not in ("GET", "HEAD"):
             headers.append(("Allow", "GET, HEAD"))
             status, value = 405, {"error": f"{method[:20]} is not allowed: these pages are read-only"}
         elif page is None:

@@ -17,7 +17,7 @@ from gevent.monkey import get_original
 
 from rpcmq.core.dispatch_log import Chunk
 from rpcmq.errors import ConfigError
-from rpcmq.latency.record import PART, SEAL, SEALED, VERSION, BlockKind, Head, file_name, framed, pack_head
+from rpcmq.latency.record import LOG_MODE, PART, SEAL, SEALED, VERSION, BlockKind, Head, file_name, framed, pack_head
 from rpcmq.server.log import log_event
 
 __all__ = ["Spool"]
@@ -200,8 +200,9 @@ class _File:
         self._is_sealed = False
         self._next_look = 0.0
         hidden = os.path.join(directory, f".{name}")
-        self._fd = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+        self._fd = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, LOG_MODE)
         try:
+            os.fchmod(self._fd, LOG_MODE)  # whatever the umask is
             # Nobody sees it before it is locked and has its head.
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._put([head])

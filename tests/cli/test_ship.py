@@ -257,3 +257,17 @@ def test_a_start_reads_no_segment_that_is_no_file(tmp_path: Path) -> None:
     assert all(f"{path.name}: foreign: " in done.stderr for path in paths)
     assert read(tmp_path).rows_written == 20
     assert ship_once(tmp_path).stderr == ""
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o077])
+def test_what_is_shipped_has_the_mode_of_the_spool_whatever_the_umask_is(tmp_path: Path, umask: int) -> None:
+    spooled(tmp_path, many(1, 100))
+    (tmp_path / "junk.spool").write_bytes(b"no records")
+    command = [*COMMAND, "ship", "--log", str(tmp_path), "--once"]
+    ended = subprocess.run(
+        command, capture_output=True, text=True, timeout=30, check=False, umask=umask, env=environment()
+    )
+    assert "1 in 1 files" in ended.stdout or "100 in 1 files" in ended.stdout, ended.stdout + ended.stderr
+    made = [p for p in tmp_path.rglob("*") if p.is_file() and not p.name.endswith(".spool")]
+    assert {p.suffix for p in made} >= {".parquet", ".json"}
+    assert {p.name: oct(p.stat().st_mode & 0o7777) for p in made} == {p.name: "0o640" for p in made}

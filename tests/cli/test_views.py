@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from gevent import subprocess
 
-from rpcmq import Client
+from rpcmq import Client, Service
 from rpcmq.cli import COMMANDS, listing
 from rpcmq.cli.exit_codes import EXIT_CODES
 from tests.server.daemons import COMMAND, SECONDS, environment, eventually, run
@@ -116,6 +116,36 @@ def test_describe(invoke: Invoke, system: SimpleNamespace) -> None:
     assert "\n      Add two values.\n\n      Of whatever type.\n" in printed
     ended = invoke("describe", "nobody", "--timeout", "0.3", env=system.env)
     assert ended.returncode == 4
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (None, "a NoneType in place of a mapping"),
+        ([1], "a list in place of a mapping"),
+        ({"topic": "odd"}, "its 'server' is missing or no text"),
+        ({"topic": "odd", "server": "s", "endpoint": "e", "methods": 5}, "its 'methods' is no list"),
+        ({"topic": "odd", "server": "s", "endpoint": "e", "methods": [None]}, "a NoneType in place of a mapping"),
+        (
+            {"topic": "odd", "server": "s", "endpoint": "e", "methods": [{"name": "x", "signature": "()", "doc": 5}]},
+            "its 'doc' is missing or no text",
+        ),
+    ],
+)
+def test_a_malformed_description_is_an_error_that_says_what_is_wrong(
+    invoke: Invoke, system: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, answer: Any, says: str
+) -> None:
+    monkeypatch.setattr(Service, "_describe", lambda self, ctx: answer)
+    monkeypatch.setattr(Service, "_ping", lambda self, ctx: answer)
+    with Client(system.url) as client, Service("odd", SimpleNamespace(), client=client):
+        for arguments in (("describe", "odd"), ("describe", "odd", "--json")):
+            ended = invoke(*arguments, env=system.env)
+            assert (ended.returncode, ended.stdout) == (1, "")
+            assert "'odd' answered 'rpcmq.describe' with something that is no description: " in ended.stderr
+            assert says in ended.stderr and "Traceback" not in ended.stderr
+        ended = invoke("ping", "odd", "--count", "1", env=system.env)
+        assert (ended.returncode, ended.stdout) == (1, "")
+        assert "'rpcmq.ping' with something that has no 'identity'" in ended.stderr
 
 
 def test_ping(invoke: Invoke, system: SimpleNamespace) -> None:

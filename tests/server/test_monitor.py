@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from http.client import parse_headers
+from socket import gethostname
 
 import gevent
 import pytest
@@ -22,13 +23,32 @@ def monitor() -> Iterator[Monitor]:
     monitor.close()
 
 
-def ask(monitor: Monitor, request: bytes) -> tuple[int, dict[str, str], bytes]:
+def connect(monitor: Monitor) -> socket.socket:
     host, port = monitor.url.removeprefix("http://").split(":")
-    with gevent.Timeout(10), socket.create_connection((host, int(port))) as connection:
-        connection.sendall(request + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        with connection.makefile("rb") as file:
-            status = int(file.readline().split()[1])
-            return status, dict(parse_headers(file).items()), file.read()
+    return socket.create_connection((host, int(port)))
+
+
+def ask(monitor: Monitor, request: bytes, host: bytes = b"localhost") -> tuple[int, dict[str, str], bytes]:
+    with gevent.Timeout(10), connect(monitor) as connection:
+        connection.sendall(request + b" HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
+        return answer_on(connection)
+
+
+def answer_on(connection: socket.socket) -> tuple[int, dict[str, str], bytes]:
+    with connection.makefile("rb") as file:
+        status = int(file.readline().split()[1])
+        return status, dict(parse_headers(file).items()), file.read()
+
+
+def ends(connection: socket.socket) -> bool:
+    """Whether the connection ends within 10 s; what comes before is read."""
+    with gevent.Timeout(10):
+        try:
+            while connection.recv(1000):
+                pass
+        except ConnectionError:
+            pass
+    return True
 
 
 def test_a_page(monitor: Monitor) -> None:
@@ -57,13 +77,122 @@ def test_pages_are_read_only(monitor: Monitor, method: bytes) -> None:
     assert b"read-only" in body
 
 
-def test_a_client_that_says_nothing_is_dropped(monkeypatch: pytest.MonkeyPatch, monitor: Monitor) -> None:
-    monkeypatch.setattr(module, "_IDLE_SECONDS", 0.05)
-    host, port = monitor.url.removeprefix("http://").split(":")
-    with gevent.Timeout(10), socket.create_connection((host, int(port))) as connection:
-        connection.sendall(b"GET /top")
-        while connection.recv(1000):
-            pass
+@pytest.mark.parametrize("said", [b"", b"GET /top", b"GET /topics HTTP/1.1\r\nHost: localhost\r\n"])
+def test_a_client_that_does_not_finish_its_request_is_cut(
+    monkeypatch: pytest.MonkeyPatch, monitor: Monitor, said: bytes
+) -> None:
+    monkeypatch.setattr(module, "_SECONDS", 0.05)
+    with connect(monitor) as connection:
+        connection.sendall(said)
+        assert ends(connection)
+
+
+def test_the_time_is_for_the_whole_request_however_often_a_byte_comes(
+    monkeypatch: pytest.MonkeyPatch, monitor: Monitor
+) -> None:
+    monkeypatch.setattr(module, "_SECONDS", 0.3)
+
+    def trickle() -> None:
+        for byte in b"GET /topics HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 10_000:
+            connection.sendall(bytes([byte]))
+            gevent.sleep(0.01)
+
+    with connect(monitor) as connection:
+        writer = gevent.spawn(trickle)
+        assert ends(connection)
+        with gevent.Timeout(10):
+            writer.join()
+        assert isinstance(writer.exception, OSError)
+
+
+def test_a_client_that_does_not_read_its_answer_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_SECONDS", 0.3)
+    monitor = Monitor("127.0.0.1:0", {"/big": lambda: (200, "x" * (64 << 20))})
+    with connect(monitor) as connection:
+        connection.sendall(b"GET /big HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        with gevent.Timeout(10):
+            while not monitor._server._open:
+                gevent.sleep(0.01)
+            while monitor._server._open:
+                gevent.sleep(0.01)
+        assert ends(connection)
+    monitor.close()
+
+
+def test_connections_are_bounded_and_the_oldest_of_who_has_most_is_cut(
+    monkeypatch: pytest.MonkeyPatch, monitor: Monitor
+) -> None:
+    monkeypatch.setattr(module, "_CONNECTIONS", 4)
+    half_open = []
+    for _ in range(12):
+        half_open.append(connect(monitor))
+        half_open[-1].sendall(b"GET /top")
+        # Who asks properly is answered, however many hold a place.
+        assert ask(monitor, b"GET /topics")[0] == 200
+    for connection in half_open[:8]:
+        assert ends(connection)
+    assert sum(map(len, monitor._server._open.values())) <= 4
+    for connection in half_open:
+        connection.close()
+
+
+def test_a_host_with_one_connection_is_not_cut_for_one_with_many(monitor: Monitor) -> None:
+    pairs = [socket.socketpair() for _ in range(5)]
+    server = monitor._server
+    for host, (one, _) in zip(("a", "b", "b", "b", "c"), pairs, strict=True):
+        server._open[host][one] = None
+    server._cut_one()
+    assert [len(server._open[host]) for host in "abc"] == [1, 2, 1]
+    assert pairs[1][1].recv(1) == b""
+    server._open.clear()
+    for pair in pairs:
+        for end in pair:
+            end.close()
+
+
+LONG = [
+    b"GET /" + b"x" * 20_000 + b" HTTP/1.1",
+    b"GET /topics HTTP/1.1\r\nX: " + b"x" * 20_000,
+    b"GET /topics HTTP/1.1" + b"".join(b"\r\nX%d: %s" % (i, b"x" * 200) for i in range(90)),
+]
+
+
+@pytest.mark.parametrize("request_line", LONG, ids=["path", "header", "headers"])
+def test_a_request_is_bounded_in_bytes(monitor: Monitor, request_line: bytes) -> None:
+    with gevent.Timeout(10), connect(monitor) as connection:
+        connection.sendall(request_line + b"\r\nHost: localhost\r\n\r\n")
+        assert connection.recv(1000).split()[1] in (b"400", b"414")
+        assert ends(connection)
+
+
+def test_a_body_is_not_waited_for(monitor: Monitor) -> None:
+    for header in (b"Content-Length: 10000000000", b"Transfer-Encoding: chunked"):
+        with gevent.Timeout(5), connect(monitor) as connection:
+            connection.sendall(b"POST /topics HTTP/1.1\r\nHost: localhost\r\n" + header + b"\r\n\r\n")
+            status, headers, _ = answer_on(connection)
+            assert (status, headers["Connection"]) == (405, "close")
+
+
+OWN = (
+    b"localhost", b"LOCALHOST:80", b"localhost.", b"127.0.0.1", b"127.0.0.1:7780", b"[::1]", b"[::1]:7780",
+    b"10.1.2.3:1", b"", b"router-1.example", b"router-1.example:7780", gethostname().encode(),
+)  # fmt: skip
+OTHERS = (b"evil.example", b"evil.example:7780", b"localhost.evil.example", b"127.0.0.1.evil.example")
+
+
+@pytest.mark.parametrize("host", OWN)
+def test_names_of_this_router_are_answered(host: bytes) -> None:
+    monitor = Monitor("127.0.0.1:0", {"/topics": lambda: (200, [1])}, ["router-1.example"])
+    assert ask(monitor, b"GET /topics", host)[0] == 200
+    monitor.close()
+
+
+@pytest.mark.parametrize("host", OTHERS)
+def test_a_name_of_somebody_else_is_refused(monitor: Monitor, host: bytes) -> None:
+    """A page of that site, whose name now stands for this machine, asks through somebody's browser."""
+    status, _, body = ask(monitor, b"GET /topics", host)
+    assert status == 421
+    assert host in body and b"router.http_hosts" in body
 
 
 def test_an_address_that_cannot_be_bound_is_refused() -> None:

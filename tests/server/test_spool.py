@@ -153,6 +153,18 @@ def test_a_file_is_locked_while_it_is_written_and_sealed_when_it_is_done(disk: D
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("umask", [0o000, 0o077])
+def test_its_files_have_one_mode_whatever_the_umask_is(disk: Disk, umask: int):
+    before = os.umask(umask)
+    try:
+        disk.write(is_last=True)
+        disk.write()
+    finally:
+        os.umask(before)
+    modes = [oct((disk.directory / "spool" / name).stat().st_mode & 0o7777) for name in disk.names()]
+    assert modes == ["0o640", "0o640"]
+
+
 def test_what_was_not_ended_is_sealed_at_the_end(disk: Disk):
     disk.write()
     disk.close()

@@ -317,6 +317,23 @@ def test_only_havana_sends_envelopes(at):
         assert common.deserialize_msg(wrapped) == common.deserialize_msg(msg) == msg
 
 
+DEEP = ["[" * 101 + "]" * 101, '{"a":' * 101 + "1" + "}" * 101, "[" * 100_000 + "]" * 100_000, "[" * 100_000]
+
+
+@pytest.mark.parametrize("text", DEEP, ids=["arrays", "objects", "very deep", "never closed"])
+def test_json_within_a_message_is_held_to_the_depth_of_the_message_itself(at, text):
+    common = at("havana")("nova.rpc.common")
+    with pytest.raises(ValueError, match="nested more than 100 levels"):
+        common.deserialize_msg({"oslo.version": "2.0", "oslo.message": text})
+    # Of an exception the caller gets what there is: its text.
+    error = common.deserialize_remote_exception(None, text)
+    assert type(error) is common.RemoteError and error.value == text
+    just = "[" * 100 + "]" * 100
+    assert json.dumps(common.deserialize_msg({"oslo.version": "2.0", "oslo.message": just})) == just
+    brackets = json.dumps("[" * 1000)
+    assert common.deserialize_msg({"oslo.version": "2.0", "oslo.message": brackets}) == "[" * 1000
+
+
 def test_a_program_of_grizzly_may_want_envelopes(at):
     common = at("grizzly")("nova.rpc.common")
     common._SEND_RPC_ENVELOPE = True

@@ -394,6 +394,7 @@ def deserialize_msg(msg: Any) -> Any:
 
     Raises:
         UnsupportedRpcEnvelopeVersion: the envelope is one of another major version.
+        ValueError: what is in it is no JSON, or is nested too deeply.
     """
     if not (isinstance(msg, dict) and _VERSION_KEY in msg and _MESSAGE_KEY in msg):
         return msg

@@ -62,7 +62,7 @@ def notify(*args: Any, **named: Any) -> None:
     message = {
         "message_id": str(uuid.uuid4()),
         # Made of JSON's types now, so that what cannot be sent is the caller's error.
-        "payload": primitives.loads(primitives.dumps(_plain(values["payload"]))),
+        "payload": primitives.loads(primitives.dumps(_plain(values["payload"])), None),
         "publisher_id": values["publisher_id"],
         "event_type": values["event_type"],
         "priority": priority,
