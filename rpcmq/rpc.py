@@ -125,9 +125,17 @@ def multicall(ctx: Any, topic: Target, msg: Mapping[str, Any], timeout: float | 
     return client().multicall(ctx, topic, msg, timeout)
 
 
-def notify(ctx: Any, event_type: str, payload: Any, priority: str = "INFO", *, publisher_id: str | None = None) -> None:
+def notify(
+    ctx: Any,
+    event_type: str,
+    payload: Any,
+    priority: str = "INFO",
+    *,
+    publisher_id: str | None = None,
+    confirm: bool = False,
+) -> int | None:
     """See :meth:`rpcmq.Client.notify`."""
-    client().notify(ctx, event_type, payload, priority, publisher_id=publisher_id)
+    return client().notify(ctx, event_type, payload, priority, publisher_id=publisher_id, confirm=confirm)
 
 
 def publish(ctx: Any, topic: str, payload: Any, *, confirm: bool = False) -> int | None:

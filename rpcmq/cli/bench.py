@@ -22,7 +22,7 @@ from rpcmq.cli.options import State, connects, json_option, make_client, positiv
 from rpcmq.cli.output import Output, add_row, print_json, table
 from rpcmq.cli.text import microseconds
 from rpcmq.core.histogram import Histogram
-from rpcmq.errors import CallTimeout, RouterUnreachable
+from rpcmq.errors import CallTimeout, RouterUnreachable, RpcError
 
 if TYPE_CHECKING:
     from rpcmq.client import Client
@@ -100,6 +100,8 @@ def bench_command(state: State, seconds: float, concurrency: list[int], payload:
             state.router = started["url"]
         client = stack.enter_context(make_client(state, 10.0))
         client.connect(timeout)
+        # After the service has ended, however that came: nothing of this is to stay in the router.
+        stack.callback(_clean_up, client, topic)
         router = client.config.router
         serve = ("serve", "rpcmq.cli.bench:BenchEndpoint", "--topic", topic, "--log-format", "json")
         # It must not make calls wait in the router: the width of the sweep is what is measured.
@@ -154,8 +156,11 @@ def _calls(
             before = after
 
     callers = [gevent.spawn(caller) for _ in range(width)]
-    _watch(f"calls, W = {width}", seconds, moved)
-    gevent.joinall(callers, raise_error=True)
+    try:
+        _watch(f"calls, W = {width}", seconds, moved)
+        gevent.joinall(callers, raise_error=True)
+    finally:
+        gevent.killall(callers)
     return {
         "verb": "call",
         "concurrency": width,
@@ -178,15 +183,17 @@ def _casts(
         sent = 0
         while perf_counter() < started + seconds:
             for _ in range(100):
-                client.cast(None, topic, message)
+                client.cast(None, topic, message, ttl=_SETTLE_SECONDS)
             sent += 100
             gevent.sleep(0)
         return sent
 
     casting = gevent.spawn(caster)
-    _watch("casts", seconds, moved)
-    casting.join()
-    count = casting.get()
+    try:
+        _watch("casts", seconds, moved)
+        count = casting.get()
+    finally:
+        casting.kill()
     give_up = perf_counter() + _SETTLE_SECONDS
     while client.call(None, topic, {"method": "counted", "args": {}}) < count:
         if perf_counter() > give_up:
@@ -194,6 +201,25 @@ def _casts(
         gevent.sleep(0.005)
     rate = round(count / (perf_counter() - started), 1)
     return {"verb": "cast", "concurrency": 1, "count": count, "per_second": rate, "latency_us": {}}
+
+
+def _clean_up(client: Client, topic: str) -> None:
+    """Leave no cast behind, here or in the router, and no topic."""
+    give_up = monotonic() + _STOP_SECONDS
+    try:
+        while monotonic() < give_up:
+            # What is on its way from here comes after what was purged.
+            was_open = client.statistics()["casts_open"]
+            answer = client.purge(topic, forget=True, timeout=_STOP_SECONDS)
+            if not was_open and (answer["forgotten"] or not answer["known"]):
+                return
+            gevent.sleep(0.02)
+        left = f"some casts to {topic!r} may be left"
+    except RpcError as error:
+        if not client.statistics()["casts_kept"]:
+            return  # consumers have had them all; what is left is a topic that ages out
+        left = f"casts to {topic!r} could not be purged: {error}"
+    click.echo(f"rpcmq: {left}; they expire within {_SETTLE_SECONDS:g} s", err=True)
 
 
 def _watch(description: str, seconds: float, moved: Callable[[str, float], None]) -> None:

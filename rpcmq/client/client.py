@@ -436,8 +436,9 @@ class Client:
         """
         return body_of(self._ask(Kind.QUERY, (b"", "router"), {"what": view}, timeout))
 
+    @at_home
     def statistics(self) -> dict[str, Any]:
-        """What became of the casts and events of this process, as far as it knows; the counts never go back.
+        """What became of the casts of this process, as far as it knows; the counts never go back.
 
         Returns:
             ``casts_open``: not yet acknowledged by the router. ``casts_kept``: the router has them, and no consumer

@@ -6,10 +6,12 @@ import json
 import signal
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from gevent import subprocess
 
+from rpcmq import Client
 from tests.server.daemons import COMMAND, SECONDS, environment, eventually, run
 
 pytestmark = pytest.mark.integration
@@ -58,6 +60,35 @@ def test_bench_that_is_stopped_leaves_no_process(number: signal.Signals, code: i
         _, errors = bench.communicate(timeout=SECONDS)
     assert bench.returncode == code and errors.strip() == b""
     assert not any(map(is_running, pids))
+
+
+def bench_rows(client: Client, view: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = client.query(view)[view]
+    return [row for row in rows if row["topic"].startswith("rpcmq-bench")]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_bench_that_is_stopped_leaves_nothing_in_the_router(
+    system: SimpleNamespace, number: signal.Signals, code: int
+) -> None:
+    command = [*COMMAND, "bench", "--seconds", "3", "--concurrency", "1"]
+    with (
+        Client(system.url) as client,
+        subprocess.Popen(
+            command, env=environment(**system.env), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as bench,
+    ):
+        eventually(lambda: sum(row["casts"] for row in bench_rows(client, "methods")) > 2000)
+        bench.send_signal(number)
+        _, errors = bench.communicate(timeout=SECONDS)
+        assert bench.returncode == code and errors.strip() == b""
+        assert bench_rows(client, "topics") == []
+
+
+def test_bench_to_its_end_leaves_nothing_in_the_router(system: SimpleNamespace) -> None:
+    assert run("bench", "--seconds", "0.1", "--concurrency", "1", env=system.env).returncode == 0
+    with Client(system.url) as client:
+        assert bench_rows(client, "topics") == []
 
 
 def test_wrong_widths_are_code_2() -> None:
