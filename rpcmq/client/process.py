@@ -326,10 +326,9 @@ class Process:
 
     def _no_room(self, name: str, timeout: float) -> Overloaded:
         caller = self.caller
-        state = "connected" if self.connection.connected else f"not connected ({self.connection.reason})"
         text = (
             f"cast to {name!r} not sent: {caller.casts_open} casts ({caller.cast_bytes_open} bytes) wait for the "
-            f"router to take them, for {timeout:g} s now; the router is {state}"
+            f"router to take them, for {timeout:g} s now; {self.connection.condition}"
         )
         return Overloaded(text, {"topic": name, "casts_open": caller.casts_open})
 

@@ -356,7 +356,8 @@ class Subscriptions:
             left = deadline - monotonic()
             if left <= 0 or gevent.getcurrent() is gevent.get_hub() or not self._room.wait(left):
                 open_events = self._caller.casts_open
-                text = f"event {topic!r} not sent: {open_events} events wait for the router to take them"
+                text = f"event {topic!r} not sent: {open_events} events wait for the router to take them; "
+                text += self.connection.condition
                 raise Overloaded(text, {"topic": topic, "events_open": open_events})
             self.connection.check_open()
 

@@ -407,7 +407,10 @@ class Caller:
         elif uplink.ready:
             silent = now - uplink.heard
             details["router_silent_seconds"] = round(silent, 3)
-            text = f"{what} from {call.address!r}; the router was last heard {silent:.1f} s ago"
+            state = "has been silent for" if uplink.silent_seconds(now) else "was last heard"
+            text = (
+                f"{what} from {call.address!r}; the router {state} {silent:.1f} s{'' if 'silent' in state else ' ago'}"
+            )
         else:
             details["router"] = "not connected"
             text = f"{what} from {call.address!r}: no connection to the router for {now - uplink.lost_at:.1f} s"

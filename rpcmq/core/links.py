@@ -382,6 +382,7 @@ class LinkTable:
                 "received": link.received,
                 "heartbeat_seconds": settings.heartbeat_seconds,
                 "unresponsive_seconds": settings.unresponsive_seconds,
+                "lost_seconds": settings.lost_seconds,
                 "max_message_bytes": settings.message_max_bytes,
                 "error_names": True,
                 "tells_delivered": True,

@@ -15,6 +15,7 @@ class Settings:
     router_id: int = 1
     heartbeat_seconds: float = 5.0
     unresponsive_seconds: float = 12.0
+    lost_seconds: float = 60.0
     resume_seconds: float = 30.0
     consumer_grace_seconds: float = 0.5
     recovery_seconds: float = 2.5

@@ -24,6 +24,8 @@ __all__ = ["Uplink", "UplinkState", "Welcome"]
 Handler = Callable[[float, bytes], None]
 _REQUEST, _CAST, _PUBLISH = int(Kind.REQUEST), int(Kind.CAST), int(Kind.PUBLISH)
 _NESTED, _CONFIRM = Flag.NESTED, Flag.CONFIRM
+#: A heartbeat that is sent so much too late (seconds) shows that this process was stopped or busy.
+_LATE = 0.5
 
 
 class UplinkState(Enum):
@@ -105,6 +107,7 @@ class Uplink(Session):
         self.router: dict[str, Any] = {}
         self.origin = b""
         self.unresponsive_seconds = 12.0
+        self.lost_seconds = 60.0
         self.max_message_bytes = 64 << 20
         self.heard = 0.0
         self.lost_at = 0.0
@@ -188,12 +191,14 @@ class Uplink(Session):
 
     def lost(self, now: float) -> None:
         """The connection is gone."""
+        was_ready = self.ready
         if self._step("lost"):
             self.disconnected()
-            self.lost_at = now
             self._holds = False
             self.outbox.extend(self.held)
             self.held.clear()
+            if was_ready:
+                self.lost_at = now
 
     def close(self) -> None:
         """Say goodbye; nothing is expected any more."""
@@ -230,16 +235,28 @@ class Uplink(Session):
                 self.on_error(error)
         self.note_received(len(parts), len(batch) + sum(map(len, payloads)))
 
-    def tick(self, now: float) -> bool:
-        """Send a heartbeat when one is due; returns whether the router has been silent for too long."""
+    def tick(self, now: float) -> None:
+        """Send a heartbeat when one is due."""
         if self.ready and now >= self._next_heartbeat:
+            if now - self._next_heartbeat > _LATE:
+                # It is we who were stopped or busy. We have not asked, so the router had nothing to answer.
+                self.heard = now
             self._next_heartbeat = now + self._heartbeat_seconds
             self._send_heartbeat()
-        return self.ready and now - self.heard > self.unresponsive_seconds
 
     def next_deadline(self) -> float | None:
         """When :meth:`tick` wants to be called."""
         return self._next_heartbeat if self.ready else None
+
+    def silent_seconds(self, now: float) -> float:
+        """For how long the router has said nothing, if that is longer than it should; 0.0 if it is not."""
+        silent = now - self.heard
+        return silent if self.ready and silent > self.unresponsive_seconds else 0.0
+
+    @property
+    def given_up_at(self) -> float:
+        """When the connection is not worth waiting for any more, unless something is heard before."""
+        return self.heard + self.lost_seconds
 
     # --- about the link ----------------------------------------------------------------------
 
@@ -318,7 +335,7 @@ class Uplink(Session):
         next_life = before.get("router_id") == body["router_id"] and before["boot"] != body["boot"]
         same_handle = origin == self.origin or not self.origin
         self.router, self.origin = body, origin
-        self._heartbeat_seconds, self.unresponsive_seconds, self.max_message_bytes = pace
+        self._heartbeat_seconds, self.unresponsive_seconds, self.lost_seconds, self.max_message_bytes = pace
         self._next_heartbeat = now + self._heartbeat_seconds
         if body.get("resumed"):
             self.on_acknowledged(arrived)
@@ -327,17 +344,18 @@ class Uplink(Session):
         sent, unsent = self.abandon()
         self._on_welcome(now, Welcome(False, same_handle, sent, unsent, next_life))
 
-    def _pace(self, body: dict[str, Any]) -> tuple[float, float, int]:
-        """Seconds between heartbeats and of silence allowed, and the largest payload, as WELCOME gives them."""
+    def _pace(self, body: dict[str, Any]) -> tuple[float, float, float, int]:
+        """Seconds between heartbeats, of silence that shows and of silence that ends, and the largest payload."""
         try:
             heartbeat = float(body.get("heartbeat_seconds", 5.0))
             unresponsive = float(body.get("unresponsive_seconds", 12.0))
+            lost = float(body.get("lost_seconds", max(60.0, 2 * unresponsive)))
             most = int(body.get("max_message_bytes", 64 << 20))
         except (TypeError, ValueError, OverflowError) as error:
             raise ProtocolError(f"WELCOME has an impossible setting: {error}", "body") from None
-        if not (heartbeat >= 0.01 and unresponsive >= 0.01 and most > 0):
-            raise ProtocolError(f"WELCOME has impossible settings: {heartbeat}, {unresponsive}, {most}", "body")
-        return heartbeat, unresponsive, most
+        if not (heartbeat >= 0.01 and unresponsive >= 0.01 and lost >= 0.01 and most > 0):
+            raise ProtocolError(f"WELCOME has impossible settings: {heartbeat}, {unresponsive}, {lost}, {most}", "body")
+        return heartbeat, unresponsive, max(lost, 2 * heartbeat), most
 
 
 def _begins_something(part: bytes) -> bool:

@@ -24,6 +24,7 @@ def apply(config: RouterConfig, settings: Settings) -> None:
     settings.recovery_seconds = config.router.recovery_seconds
     settings.heartbeat_seconds = config.link.heartbeat_seconds
     settings.unresponsive_seconds = config.link.unresponsive_seconds
+    settings.lost_seconds = config.link.lost_seconds
     settings.resume_seconds = config.link.resume_seconds
     settings.consumer_grace_seconds = config.link.consumer_grace_seconds
     settings.max_links = config.link.max_links

@@ -11,7 +11,7 @@ import logging
 import os
 import weakref
 from collections.abc import Callable, Sequence
-from random import uniform
+from random import random
 from time import monotonic
 from typing import Any, Protocol
 
@@ -20,10 +20,10 @@ import zmq
 from gevent import get_hub, getcurrent
 from gevent._hub_local import get_hub_if_exists
 from gevent.event import Event
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
 
-from rpcmq.core.uplink import Uplink, UplinkState
-from rpcmq.errors import IdentityTaken, RouterUnreachable, RpcError, UsageError
+from rpcmq.core.dialer import Dialer, Phase, Step
+from rpcmq.core.uplink import Uplink
+from rpcmq.errors import IdentityTaken, RouterUnreachable, UsageError
 from rpcmq.transport.batches import BatchSocket, flush_session, new_context
 from rpcmq.transport.curve import Curve
 from rpcmq.transport.forks import abandon_after_fork
@@ -43,11 +43,6 @@ _HAND_OVER_POLL = 0.002
 _EXIT_LINGER_MS = 500
 #: How long another greenlet may take to close a connection at the end of the program (seconds).
 _CLOSED_WITHIN = 5.0
-#: A connection that lasted less (seconds) is not followed by the next one at once.
-_SHORT = 0.1
-#: How long a process insists on an identity that the router says is taken (seconds): the router may
-#: not have noticed yet that the one before is gone.
-_INSIST = 3.0
 _HANDSHAKE_FAILED = (
     zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL,
     zmq.EVENT_HANDSHAKE_FAILED_AUTH,
@@ -167,16 +162,12 @@ class Connection:
         self.reconnects = 0
         #: This is the child of a fork, and the connection its parent's.
         self.abandoned = False
-        #: Why the last attempt to connect failed.
-        self.problem = ""
         self._engines = engines
         self._after_receive = after_receive
         self._before_flush = before_flush
-        self._reconnect_max = reconnect_max_seconds
-        self._connect_timeout = connect_timeout
+        self._dialer = Dialer(uplink, url, connect_timeout, reconnect_max_seconds)
+        self._silent = False
         self._curve = curve
-        self._connected = False
-        self._greeted = False
         self._hub = get_hub()
         self._loop = self._hub.loop
         self._socket: BatchSocket | None = None
@@ -193,11 +184,8 @@ class Connection:
         self._failures = 0
         self._closing = False
         self._closed = False
-        self._fatal: RpcError | None = None
         self._ready = Event()
-        #: Set while there is no connection and none is being made.
-        self._down = Event()
-        self._keeper: gevent.Greenlet[..., None] | None = None
+        self._gone = Event()
         uplink.on_error = self._show
         _connections.add(self)
         abandon_after_fork(self)
@@ -206,9 +194,11 @@ class Connection:
 
     def start(self) -> None:
         """Begin to connect; returns at once."""
-        if self._keeper is None:
+        if self._dialer.phase is Phase.IDLE:
             self._watchdog.start()
-            self._keeper = gevent.spawn(self._keep)
+            self._dialer.start(monotonic())
+            self._dial()
+            self._arm()
 
     @property
     def lost_wakeups(self) -> int:
@@ -245,8 +235,17 @@ class Connection:
 
     @property
     def reason(self) -> str:
-        """Why there is no connection, as far as it is known."""
-        return self.problem or "no answer"
+        """Why there is no connection, or no answer on it, as far as it is known."""
+        if silent := self.uplink.silent_seconds(monotonic()):
+            return f"the router has been silent for {silent:.1f} s"
+        return self._dialer.problem or "no answer"
+
+    @property
+    def condition(self) -> str:
+        """Whether the router is there, as a clause."""
+        if not self.connected:
+            return f"the router is not connected ({self.reason})"
+        return self.reason if self.uplink.silent_seconds(monotonic()) else "the router is connected"
 
     @property
     def of_this_thread(self) -> bool:
@@ -274,8 +273,8 @@ class Connection:
             UsageError: the connection is closed.
             IdentityTaken: another live process has our identity.
         """
-        if self._fatal is not None:
-            raise self._fatal
+        if self._dialer.identity_taken:
+            raise IdentityTaken(self._dialer.identity_taken)
         if self._closing:
             raise UsageError("this client is closed")
 
@@ -328,7 +327,7 @@ class Connection:
         if self._closing:
             return
         self._closing = True
-        if self._keeper is not None and gevent.getcurrent() is not self._hub:
+        if self._dialer.phase is not Phase.IDLE and gevent.getcurrent() is not self._hub:
             self._hand_over(linger_seconds)
             if left := self._left:
                 log.error("closed, and the router %s has not taken %d messages", self.url, left)
@@ -344,15 +343,14 @@ class Connection:
                 pass  # the router will find out by itself
         self._drop_socket(linger_seconds)
         self._stop_timers()
+        self._dialer.stop()
         self._ready.set()
-        self._down.set()
-        if self._keeper is not None and self._keeper is not gevent.getcurrent():
-            self._keeper.kill(block=False)
+        self._gone.set()
 
     def close_and_wait(self) -> None:
         """As :meth:`close`; also if another greenlet closes it just now."""
         self.close()
-        self._down.wait(_CLOSED_WITHIN)
+        self._gone.wait(_CLOSED_WITHIN)
 
     @property
     def _left(self) -> int:
@@ -363,7 +361,7 @@ class Connection:
 
     def _hand_over(self, seconds: float) -> None:
         deadline = monotonic() + seconds
-        while self._left and self._fatal is None and monotonic() < deadline:
+        while self._left and not self._dialer.identity_taken and monotonic() < deadline:
             self.uplink.ask_acknowledgement()
             self.schedule()
             gevent.sleep(_HAND_OVER_POLL)
@@ -423,7 +421,8 @@ class Connection:
         socket, receive = self._socket, self.uplink.receive
         rounds = 0
         try:
-            while socket is not None and rounds < _ROUNDS and socket.readable():
+            # A refusal closes it.
+            while socket is not None and socket is self._socket and rounds < _ROUNDS and socket.readable():
                 _, batch, payloads = socket.receive()
                 # Not once for all: a handler's time begins here, and must not begin before the message came.
                 receive(monotonic(), batch, payloads)
@@ -434,6 +433,8 @@ class Connection:
 
     def _tick(self) -> None:
         self._timer_at = 0.0
+        # Before anybody is called silent: what came while this process was busy.
+        self._receive()
         now = monotonic()
         ticks: list[Callable[[float], object]] = [self.uplink.tick, *(engine.tick for engine in self._engines)]
         for tick in ticks:
@@ -441,7 +442,18 @@ class Connection:
                 tick(now)
             except Exception as error:
                 self._failed(error)
+        self._note_silence(now)
+        self._dial()
         self._wake()
+
+    def _note_silence(self, now: float) -> None:
+        silent = self.uplink.silent_seconds(now)
+        if silent and not self._silent:
+            text = "the router %s has been silent for %.1f s; the connection is given up after %g s"
+            log.warning(text, self.url, silent, self.uplink.lost_seconds)
+        elif self._silent and not silent and self.uplink.ready:
+            log.warning("the router %s answers again", self.url)
+        self._silent = bool(silent)
 
     def _failed(self, error: Exception) -> None:
         """Show an exception; what it has interrupted is tried again after a pause."""
@@ -454,8 +466,7 @@ class Connection:
     def _broken(self, error: Exception) -> None:
         """The socket has raised. Nothing more is sent on it: only a new connection is in a known state."""
         self._failed(error)
-        self.problem = "an internal error has broken the connection"
-        self._end_connection()
+        self._end_connection("an internal error has broken the connection")
 
     def _arm(self) -> None:
         if self._closed:
@@ -477,6 +488,9 @@ class Connection:
 
     def _next_deadline(self) -> float | None:
         due = self.uplink.next_deadline()
+        dial = self._dialer.next_deadline()
+        if dial is not None and (due is None or dial < due):
+            due = dial
         try:
             for engine in self._engines:
                 deadline = engine.next_deadline()
@@ -489,84 +503,48 @@ class Connection:
 
     # --- connecting --------------------------------------------------------------------------
 
-    def _keep(self) -> None:
-        started = monotonic()
-        retrying = Retrying(
-            sleep=gevent.sleep,
-            wait=wait_random_exponential(multiplier=0.02, max=self._reconnect_max),
-            retry=retry_if_exception_type(RouterUnreachable),
-            stop=self._stop_retrying,
-        )
-        while not self._closed:
+    def _dial(self) -> None:
+        """Do what the dialer says."""
+        was_ready = self.uplink.ready
+        step = self._dialer.tick(monotonic(), random())
+        if step is Step.HANG_UP:
+            if was_ready:
+                log.warning("%s: %s; connecting anew", self.url, self._dialer.problem)
+            self._hang_up(was_ready)
+        elif step is Step.DIAL:
             try:
-                retrying(self._connect, started)
-            except IdentityTaken as error:
-                self._fatal = error
-                self._ready.set()
-                return
-            welcomed = monotonic()
-            self._down.wait()
-            if monotonic() - welcomed < _SHORT:
-                # Something ends each connection at once: not again and again without a pause.
-                gevent.sleep(uniform(0.0, self._reconnect_max / 4))
-            started = monotonic()
+                self._open()
+            except Exception as error:  # an url that libzmq does not take, or no file descriptor left
+                self._end_connection(f"cannot connect to it: {error}")
 
-    def _stop_retrying(self, state: RetryCallState) -> bool:
-        return self._closed
-
-    def _connect(self, started: float) -> None:
-        """One attempt: returns when the router has welcomed us."""
-        if self._closed:
-            return
-        self._down.clear()
+    def _open(self) -> None:
         self._socket = socket = BatchSocket(
             process_context(),
             zmq.DEALER,
             max_bytes=self.uplink.max_message_bytes,
+            lost_seconds=self.uplink.lost_seconds,
             ipv6="[" in self.url,
             curve=self._curve,
         )
-        self._connected = False
-        self._greeted = False
         self._watch = ConnectionWatch(socket.socket, self._connection_event)
-        try:
-            socket.socket.connect(self.url)
-        except zmq.ZMQError as error:
-            self._drop_socket()
-            self.problem = f"cannot connect to it: {error}"
-            raise RouterUnreachable(self.problem) from None
+        socket.socket.connect(self.url)
         self._io = self._loop.io(socket.fd, 1)
         self._io.start(self._wake)
         self.schedule()
-        gevent.wait([self._ready, self._down], timeout=self._connect_timeout, count=1)
-        if self.uplink.ready or self._closed:
-            return
-        if not self._down.is_set():
-            self.problem = f"no answer within {self._connect_timeout:g} s"
-            if self._connected and self.uplink.state is UplinkState.DOWN:
-                self.problem = f"handshake with {self.url}: connected, but {self.problem}"
-        self._drop_socket()
-        self._down.clear()
-        if self.problem.startswith("identity-taken") and monotonic() - started > _INSIST:
-            raise IdentityTaken(self.problem.removeprefix("identity-taken: "))
-        raise RouterUnreachable(self.problem)
 
     def _connection_event(self, event: int, value: int) -> None:
         if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
-            self._greeted = True
-            self.uplink.connected(monotonic())
+            self._dialer.greeted(monotonic())
             self.schedule()
         elif event == zmq.EVENT_CONNECTED:
-            self._connected = True
+            self._dialer.reached(monotonic())
         elif event in _LOST_EVENTS and not self._closed:
-            if not self.uplink.ready and not self.problem.startswith("identity-taken"):
-                self.problem = self._why_lost(event, value)
-            self._lost()
+            self._lost("the connection was lost" if self.uplink.ready else self._why_lost(event, value))
 
     def _why_lost(self, event: int, value: int) -> str:
         if event == zmq.EVENT_CLOSED:
             return "nothing listens there"
-        if event not in _HANDSHAKE_FAILED and self._greeted:
+        if event not in _HANDSHAKE_FAILED and self._dialer.phase is Phase.GREETING:
             return "the connection was closed"
         return f"handshake with {self.url} failed: {self._why_failed(event, value)}"
 
@@ -580,32 +558,33 @@ class Connection:
         closed = "it speaks another mechanism" if event == zmq.EVENT_DISCONNECTED else "it closed the connection"
         return f"{closed}; `router` in our key_file may not be its key, or it runs without CURVE"
 
-    def _lost(self) -> None:
+    def _lost(self, problem: str = "the connection was lost") -> None:
         # What came before the connection broke is still used.
         if self._socket is not None and self.uplink.ready:
             self._turn()
-        if self.uplink.ready:
-            self.problem = "the connection was lost"
-        self._end_connection()
+        self._end_connection(problem)
 
-    def _end_connection(self) -> None:
-        if self.uplink.ready:
-            self.reconnects += 1
-        self.uplink.lost(monotonic())
-        self._drop_socket()
+    def _end_connection(self, problem: str) -> None:
+        self._hang_up(self._dialer.ended(monotonic(), random(), problem))
+
+    def _hang_up(self, was_ready: bool) -> None:
+        self.reconnects += was_ready
         self._ready.clear()
-        self._down.set()
+        self._drop_socket()
+        self._arm()
 
     def on_ready(self) -> None:
         """The uplink was welcomed. Called by the owner's welcome handler."""
-        self.problem = ""
+        self._dialer.welcomed(monotonic())
         self._ready.set()
 
     def on_refused(self, reason: str, text: str) -> None:
         """The router refused us. Called by the uplink."""
-        self.problem = f"{reason}: {text}" if reason == "identity-taken" else text
-        if reason != "protocol":
-            self._loop.run_callback(self._lost)
+        was_ready = self.uplink.ready
+        if self._dialer.refused(monotonic(), random(), reason, text) is Step.HANG_UP:
+            self._hang_up(was_ready)
+            if self._dialer.identity_taken:
+                self._ready.set()  # those who wait are told
 
     def _drop_socket(self, linger_seconds: float = 0.0) -> None:
         if self._io is not None:

@@ -342,7 +342,7 @@ def test_a_registration_that_the_router_refuses(client, serve):
 
 
 def test_an_identity_that_is_taken(serve, monkeypatch):
-    monkeypatch.setattr("rpcmq.transport.connection._INSIST", 0.1)
+    monkeypatch.setattr("rpcmq.core.dialer.INSIST_SECONDS", 0.1)
     serve(Compute(), identity="node-7")
     with pytest.raises(IdentityTaken):
         serve(Compute(), identity="node-7")

@@ -139,8 +139,9 @@ def test_heartbeats_are_sent_while_ready_and_tell_what_was_received(ready):
     ready.welcome(1.0)
     assert uplink.next_deadline() == 1.0 + 5.0
     uplink.receive(2.0, message(Kind.REPLY))
-    assert uplink.tick(5.9) is False and ready.sent() == []
-    assert uplink.tick(6.0) is False
+    uplink.tick(5.9)
+    assert ready.sent() == []
+    uplink.tick(6.0)
     (heartbeat,) = ready.sent()
     assert (heartbeat[5], parse(heartbeat).sequence) == (Kind.HEARTBEAT, 1)
     assert uplink.next_deadline() == 11.0
@@ -160,14 +161,16 @@ def test_the_welcome_sets_the_pace(end):
     end.welcome(1.0, heartbeat_seconds=0.5, unresponsive_seconds=1.5, max_message_bytes=99)
     assert end.uplink.next_deadline() == 1.5
     assert end.uplink.max_message_bytes == 99
-    assert end.uplink.tick(2.5) is False
-    assert end.uplink.tick(2.6) is True
+    assert end.uplink.silent_seconds(2.5) == 0.0
+    assert end.uplink.silent_seconds(2.6) == pytest.approx(1.6)
 
 
 def test_a_router_that_says_anything_is_not_silent(ready):
-    assert ready.uplink.tick(13.1) is True
+    assert ready.uplink.silent_seconds(13.1) > 12.0
     ready.uplink.receive(13.2, message(Kind.REPLY))
-    assert ready.uplink.tick(20.0) is False
+    assert ready.uplink.silent_seconds(20.0) == 0.0
+    ready.uplink.lost(21.0)
+    assert ready.uplink.silent_seconds(100.0) == 0.0
 
 
 @pytest.mark.parametrize("kind", [Kind.ACK, Kind.HEARTBEAT])
@@ -276,6 +279,8 @@ def test_bad_messages_are_counted_and_not_used(ready, bad, reason):
         {"heartbeat_seconds": 0},
         {"unresponsive_seconds": None},
         {"unresponsive_seconds": float("nan")},
+        {"lost_seconds": 0},
+        {"lost_seconds": "never"},
         {"max_message_bytes": float("inf")},
         {"max_message_bytes": -1},
     ],

@@ -57,8 +57,8 @@ class Proxy:
     """Stands between processes and the router at ``url``, and cuts their connections."""
 
     def __init__(self, url: str) -> None:
-        host, port = url.removeprefix("tcp://").split(":")
-        self._target = host, int(port)
+        #: Where new connections lead.
+        self.target = url
         self._pairs: set[tuple[Any, Any]] = set()
         self.connections = 0
         self._server = StreamServer(("127.0.0.1", 0), self._serve)
@@ -67,7 +67,8 @@ class Proxy:
 
     def _serve(self, near: Any, address: object) -> None:
         try:
-            far = create_connection(self._target)
+            host, port = self.target.removeprefix("tcp://").split(":")
+            far = create_connection((host, int(port)))
         except OSError:
             near.close()
             return

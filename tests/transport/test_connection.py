@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import threading
@@ -9,12 +10,13 @@ from typing import Any
 
 import gevent
 import pytest
+import zmq
 
 import rpcmq.testing
+from rpcmq.core import dialer
 from rpcmq.core.uplink import Uplink, Welcome
 from rpcmq.errors import IdentityTaken, RouterUnreachable, UsageError
 from rpcmq.testing import InProcessRouter, eventually
-from rpcmq.transport import connection as module
 from rpcmq.transport.connection import Connection
 from rpcmq.wire import Address, Kind, message
 
@@ -167,7 +169,7 @@ def test_a_url_that_cannot_be_used(make):
 
 
 def test_an_identity_that_is_taken_is_insisted_on_for_a_while(make, monkeypatch):
-    monkeypatch.setattr(module, "_INSIST", 5.0)
+    monkeypatch.setattr(dialer, "INSIST_SECONDS", 5.0)
     first = make()
     first.connection.wait_ready(5)
     second = make()
@@ -179,7 +181,7 @@ def test_an_identity_that_is_taken_is_insisted_on_for_a_while(make, monkeypatch)
 
 
 def test_an_identity_that_stays_taken_is_given_up(make, monkeypatch):
-    monkeypatch.setattr(module, "_INSIST", 0.1)
+    monkeypatch.setattr(dialer, "INSIST_SECONDS", 0.1)
     make().connection.wait_ready(5)
     second = make()
     with pytest.raises(IdentityTaken, match="'api-1' is taken"):
@@ -240,6 +242,46 @@ def test_close_while_it_connects(make, free_port):
     process.connection.close()
     with pytest.raises(UsageError, match="closed"):
         waiting.get(timeout=5)
+
+
+def test_a_router_that_never_welcomes_is_given_up_and_hello_is_said_to_the_next(make, free_port):
+    url = f"tcp://127.0.0.1:{free_port}"
+    context = zmq.Context()
+    mute = context.socket(zmq.ROUTER)
+    mute.bind(url)
+    process = make(url, connect_timeout=0.2, reconnect_max_seconds=0.05)
+    with pytest.raises(RouterUnreachable, match=r"connected, but the router has not welcomed us within 0\.2 s"):
+        process.connection.wait_ready(1.0)
+    said = 0
+    while mute.poll(0):
+        said += mute.recv_multipart()[1][5] == Kind.HELLO
+    assert said >= 2
+    context.destroy(linger=0)
+    with rpcmq.testing.router(router_listen=url):
+        process.connection.wait_ready(10)
+        process.connection.close(0.2)
+
+
+def test_a_refusal_for_any_reason_leads_to_another_hello(router, make, monkeypatch):
+    links, refusals = router._embedded.engine.links, ["protocol", "draining", "whatever"]
+    hello = links.hello
+
+    def refuse(*args: Any) -> Any:
+        return links._refusal(refusals.pop(), "on purpose") if refusals else hello(*args)
+
+    monkeypatch.setattr(links, "hello", refuse)
+    process = make(reconnect_max_seconds=0.05)
+    process.connection.wait_ready(3)
+    assert refusals == []
+
+
+def test_file_descriptors_that_have_run_out_are_waited_for(make, monkeypatch):
+    def none_left(*args: Any, **options: Any) -> None:
+        monkeypatch.undo()
+        raise zmq.ZMQError(errno.EMFILE)
+
+    monkeypatch.setattr("rpcmq.transport.connection.BatchSocket", none_left)
+    make().connection.wait_ready(5)
 
 
 def test_file_descriptors_are_given_back(router, make):

@@ -1,0 +1,189 @@
+"""When a process dials its router, when it gives an attempt or a connection up, and how long it pauses then.
+
+    PAUSED --tick: DIAL--> CONNECTING --reached--> HANDSHAKE --greeted--> GREETING --welcomed--> UP
+      ^                         |                      |                     |                    |
+      |------ ended, refused, or tick: HANG_UP --------------------------------------------------|
+
+Whatever ends an attempt or a connection, and in whatever phase, also ends the uplink's: it is DOWN while the dialer is
+PAUSED, so that HELLO is said on each connection.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from rpcmq.core.uplink import Uplink
+
+__all__ = ["INSIST_SECONDS", "Dialer", "Phase", "Step"]
+
+#: How long a process insists on an identity that the router says is taken (seconds): the router may
+#: not have noticed yet that the one before is gone.
+INSIST_SECONDS = 3.0
+#: A connection that lasted less (seconds) is not followed by the next one at once.
+_SHORT = 0.1
+#: The mean pause doubles with each failed attempt, from half of this (seconds).
+_FIRST_PAUSE = 0.02
+_IDENTITY_TAKEN = "identity-taken"
+
+
+class Phase(Enum):
+    """How far the connection is."""
+
+    IDLE = "not started"
+    PAUSED = "not connected"
+    CONNECTING = "waiting for the TCP connection"
+    HANDSHAKE = "in the ZMTP handshake"
+    GREETING = "waiting to be welcomed"
+    UP = "welcomed"
+    STOPPED = "stopped"
+
+
+class Step(Enum):
+    """What the shell has to do."""
+
+    NONE = "nothing"
+    DIAL = "open a connection"
+    HANG_UP = "close the connection"
+
+
+class Dialer:
+    """Keeps ``uplink`` connected.
+
+    Args:
+        uplink: told of connections that stand, and that are gone.
+        url: of the router; for texts.
+        attempt_seconds: how long an attempt may take until the router has welcomed us.
+        longest_pause: between two attempts (seconds).
+
+    Attributes:
+        problem: why there is no connection, or why the last one ended; empty while there is one.
+        identity_taken: why no other attempt is made: another live process has our identity.
+    """
+
+    def __init__(self, uplink: Uplink, url: str, attempt_seconds: float, longest_pause: float) -> None:
+        self._uplink = uplink
+        self._url = url
+        self._attempt_seconds = attempt_seconds
+        self._longest_pause = longest_pause
+        self.phase = Phase.IDLE
+        self.problem = ""
+        self.identity_taken = ""
+        self._failures = 0
+        #: When the pause or the attempt is over.
+        self._until = 0.0
+        self._welcomed_at = 0.0
+        self._taken_since: float | None = None
+
+    def start(self, now: float) -> None:
+        """Begin; :meth:`tick` says the first step."""
+        if self.phase is Phase.IDLE:
+            self.phase = Phase.PAUSED
+            self._until = self._uplink.lost_at = now
+
+    def stop(self) -> None:
+        """No other attempt is made."""
+        self.phase = Phase.STOPPED
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is a connection, or one is being made."""
+        return self.phase in (Phase.CONNECTING, Phase.HANDSHAKE, Phase.GREETING, Phase.UP)
+
+    def next_deadline(self) -> float | None:
+        """When :meth:`tick` wants to be called."""
+        if self.phase is Phase.UP:
+            return self._uplink.given_up_at
+        return None if self.phase in (Phase.IDLE, Phase.STOPPED) else self._until
+
+    def tick(self, now: float, jitter: float) -> Step:
+        """The next step.
+
+        Args:
+            jitter: from 0 to 1, where in its range the next pause is.
+        """
+        if self.phase is Phase.UP:
+            if now < self._uplink.given_up_at:
+                return Step.NONE
+            silent = now - self._uplink.heard
+            return self._hang_up(now, jitter, f"the router had been silent for {silent:.1f} s")
+        if self.phase in (Phase.IDLE, Phase.STOPPED) or now < self._until:
+            return Step.NONE
+        if self.phase is Phase.PAUSED:
+            self.phase = Phase.CONNECTING
+            self._until = now + self._attempt_seconds
+            return Step.DIAL
+        return self._hang_up(now, jitter, self._why_nothing_came())
+
+    def _hang_up(self, now: float, jitter: float, problem: str) -> Step:
+        self.ended(now, jitter, problem)
+        return Step.HANG_UP
+
+    def _why_nothing_came(self) -> str:
+        nothing = f"no answer within {self._attempt_seconds:g} s"
+        if self.phase is Phase.HANDSHAKE:
+            return f"handshake with {self._url}: connected, but {nothing}"
+        if self.phase is Phase.GREETING:
+            return f"connected, but the router has not welcomed us within {self._attempt_seconds:g} s"
+        return nothing
+
+    # --- what the shell tells ----------------------------------------------------------------
+
+    def reached(self, now: float) -> None:
+        """There is a TCP connection."""
+        if self.phase is Phase.CONNECTING:
+            self.phase = Phase.HANDSHAKE
+
+    def greeted(self, now: float) -> None:
+        """The ZMTP handshake is over: the uplink says HELLO."""
+        if self.phase in (Phase.CONNECTING, Phase.HANDSHAKE):
+            self.phase = Phase.GREETING
+            self._uplink.connected(now)
+
+    def welcomed(self, now: float) -> None:
+        """The uplink was welcomed."""
+        if self.phase is Phase.GREETING:
+            self.phase = Phase.UP
+            self.problem = ""
+            self._welcomed_at = now
+            self._taken_since = None
+
+    def refused(self, now: float, jitter: float, reason: str, text: str) -> Step:
+        """The router has refused us, or a message of ours."""
+        if not self.busy or (self.phase is Phase.UP and reason == "protocol"):
+            return Step.NONE
+        since = self._taken_since
+        self.ended(now, jitter, text)
+        if reason == _IDENTITY_TAKEN:
+            self._taken_since = now if since is None else since
+            if now - self._taken_since > INSIST_SECONDS:
+                self.identity_taken = text
+                self.stop()
+        return Step.HANG_UP
+
+    def ended(self, now: float, jitter: float, problem: str) -> bool:
+        """The connection is gone, or could not be opened.
+
+        Args:
+            jitter: as :meth:`tick` has it.
+            problem: why, in words.
+
+        Returns:
+            Whether the router had welcomed us on it.
+        """
+        was_up = self.phase is Phase.UP
+        if not self.busy:
+            return False
+        self.phase = Phase.PAUSED
+        self.problem = problem
+        self._taken_since = None
+        if was_up:
+            # Something may end each connection at once: not again and again without a pause.
+            lasted = now - self._welcomed_at >= _SHORT
+            self._failures = 0
+            self._until = now if lasted else now + jitter * self._longest_pause / 4
+        else:
+            longest = min(self._longest_pause, _FIRST_PAUSE * 2 ** min(self._failures, 30))
+            self._failures += 1
+            self._until = now + jitter * longest
+        self._uplink.lost(now)
+        return was_up
