@@ -76,7 +76,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         compat.nova.install(tree=given.tree, era=given.era)
     except ValueError as error:
         parser.error(str(error))
-    _run(command)
+    try:
+        _run(command)
+    except SyntaxError as error:
+        error.add_note(f"If {error.filename} is Python 2, convert it first: python3.11 -m lib2to3 -w -n FILES")
+        raise
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -95,6 +95,15 @@ def test_its_tests_pass_under_each_runner(tree: Path, command: list[str], said: 
     assert re.search(said, done.stdout + done.stderr)
 
 
+def test_its_tests_have_their_options_without_its_test_base(tree: Path, tmp_path: Path) -> None:
+    """The shim's nova.test takes its place."""
+    without = shutil.copytree(tree, tmp_path / "without")
+    (without / "nova" / "test.py").unlink()
+    done = run("--", "pytest", "-q", "-p", "no:cacheprovider", "nova/tests", cwd=without)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "20 passed, 1 skipped" in done.stdout
+
+
 # --- its service beside a router ------------------------------------------------------------------
 
 

@@ -46,6 +46,13 @@ def output(*arguments: str, cwd: Path, path: str = "", stderr: str | None = "") 
     return said
 
 
+def test_a_script_in_python_2_is_told_how_to_become_python_3(tmp_path):
+    (tmp_path / "nova-compute").write_text("#!/usr/bin/env python\nprint 'ready'\n")
+    done = run("--", "./nova-compute", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "nova-compute is Python 2, convert it first: python3.11 -m lib2to3 -w -n" in done.stderr
+
+
 # --- programs ------------------------------------------------------------------------------------
 
 

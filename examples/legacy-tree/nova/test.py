@@ -75,7 +75,6 @@ class TestCase(unittest.TestCase):
 
     def start_service(self, name, host=None, **kwargs):
         kwargs.setdefault('binary', 'nova-%s' % name)
-        kwargs.setdefault('periodic_interval', 0)
         svc = service.Service.create(host=host, **kwargs)
         svc.start()
         self._services.append(svc)

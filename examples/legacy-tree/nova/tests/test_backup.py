@@ -26,7 +26,8 @@ class BackupTestCase(test.TestCase):
 
     def setUp(self):
         super(BackupTestCase, self).setUp()
-        self.service = self.start_service('backup')
+        self.service = self.start_service('backup', host='node1',
+                                          periodic_interval=0)
         self.context = context.RequestContext('fake', 'fake')
         self.api = backup.API()
 
@@ -121,7 +122,8 @@ class RealBackendTestCase(test.TestCase):
         super(RealBackendTestCase, self).setUp()
         self.flags(rpc_backend='nova.openstack.common.rpc.impl_kombu')
         rpc._RPCIMPL = None
-        self.service = self.start_service('backup')
+        self.service = self.start_service('backup', host='node1',
+                                          periodic_interval=0)
         self.api = backup.API()
 
     def tearDown(self):

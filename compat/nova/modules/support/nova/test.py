@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 import inspect
 import sys
 import types
@@ -203,7 +204,8 @@ class TestCase(unittest.TestCase):
     """A test with ``stubs``, ``mox``, ``flags`` and services, all of which end with it.
 
     What it does to the RPC modules ends too: pooled connections are closed, consumers of the fake backend
-    dropped, and the backend is again the one that it was.
+    dropped, and the backend is again the one that it was. The options of all tests, ``nova.tests.fake_flags``, are set
+    before each.
     """
 
     __test__ = True
@@ -215,6 +217,7 @@ class TestCase(unittest.TestCase):
     def setUp(self) -> None:
         """Make ``stubs`` and ``mox``, and note how things are."""
         super().setUp()
+        _set_defaults_of_suite()
         self.mox = mox.Mox()
         self.stubs = stubout.StubOutForTesting()
         #: Stopped after the test: what consumers of the Cactus days were attached to, and what tests add.
@@ -436,6 +439,24 @@ class NoDBTestCase(TestCase):
     """Havana's name for a test that needs no database: here none does."""
 
     USES_DB = False
+
+
+@functools.cache
+def _fake_flags() -> Any:
+    """The module with the options of a tree's suite, or None."""
+    name = "nova.tests.fake_flags"
+    try:
+        there = importlib.util.find_spec(name)
+    except ModuleNotFoundError:
+        return None
+    return importlib.import_module(name) if there else None
+
+
+def _set_defaults_of_suite() -> None:
+    """To Diablo, importing that module sets them; after that each test does, since some reset all options."""
+    set_defaults = getattr(_fake_flags(), "set_defaults", None)
+    if set_defaults is not None:
+        set_defaults(importlib.import_module("nova.flags").FLAGS)
 
 
 def _fake_consumers() -> dict[str, list[Any]]:
