@@ -251,7 +251,7 @@ class RouterSettings:
         30.0, _seconds(0, _DAY), "seconds that SIGTERM waits for what is running to finish", live=True
     )
     recovery_seconds: float = _setting(
-        2.5, _seconds(0, 3600), "seconds after a start in which links come back before casts are routed"
+        2.5, _seconds(0, 3600), "seconds after a start in which links come back before casts and events are routed"
     )
     io_threads: int = _setting(1, _integer(1, 64), "ZeroMQ I/O threads")
     insecure: bool = _setting(False, _FLAG, "listen beyond this host without keys: whoever gets there can do anything")

@@ -178,6 +178,8 @@ class LinkTable:
         self.routes: dict[bytes, Link] = {}
         self.dirty: list[Session] = []
         self.draining = False
+        #: Whether processes had a session with an earlier life of this router.
+        self.has_returned = False
         #: Whether processes are to say when they send their answers.
         self.stamps = False
         self.counters: Counter[str] = Counter()
@@ -309,6 +311,7 @@ class LinkTable:
             handle = self._unused_handle()
         link = Link(self.dirty, identity, queue_type, handle, self._settings.router_id)  # type: ignore[arg-type]
         link.returning = returning
+        self.has_returned = self.has_returned or returning
         link.handlers = self.handlers
         link.token = self._new_token()
         if account is not None and self.guard is not None:
@@ -383,6 +386,7 @@ class LinkTable:
                 "heartbeat_seconds": settings.heartbeat_seconds,
                 "unresponsive_seconds": settings.unresponsive_seconds,
                 "lost_seconds": settings.lost_seconds,
+                "recovery_seconds": settings.recovery_seconds,
                 "max_message_bytes": settings.message_max_bytes,
                 "error_names": True,
                 "tells_delivered": True,

@@ -8,10 +8,11 @@ lost, counted, and it is told how many. No other subscriber notices.
 from __future__ import annotations
 
 from collections import Counter, deque
+from math import inf
 
 from rpcmq.core.drops import Drop, Drops
 from rpcmq.core.explain import shortened
-from rpcmq.core.links import Link
+from rpcmq.core.links import Link, LinkTable
 from rpcmq.core.settings import Settings
 from rpcmq.core.trie import PatternTrie, pattern_states
 from rpcmq.core.turns import Turns
@@ -21,6 +22,8 @@ from rpcmq.wire import Address, Flag, Kind, address_of, body_of, control, messag
 __all__ = ["PubSub", "Subscriber"]
 
 _MAX_WINDOW = 65535
+#: What an event that is held takes beside its bytes.
+_OVERHEAD_BYTES = 100
 
 
 class Subscriber:
@@ -48,10 +51,15 @@ class Subscriber:
 class PubSub:
     """Subscriptions and events of all exchanges."""
 
-    def __init__(self, settings: Settings, drops: Drops, turns: Turns) -> None:
+    def __init__(self, settings: Settings, drops: Drops, turns: Turns, links: LinkTable, now: float) -> None:
         self._settings = settings
         self._drops = drops
         self._turns = turns
+        self._links = links
+        #: After a restart events wait until then for the subscribers of the life before to come back.
+        self._hold_until = now + settings.recovery_seconds
+        self._held: deque[tuple[Link, bytes]] = deque()
+        self._held_bytes = 0
         self._tries: dict[bytes, PatternTrie[Link]] = {}
         self.published: Counter[str] = Counter()
 
@@ -118,6 +126,39 @@ class PubSub:
         if part[16:28] != link.origin:
             raise ProtocolError(f"origin {part[16:28].hex()} is not this link's", "origin")
         exchange, topic = self._address(part)
+        if self._held or (now < self._hold_until and self._links.has_returned):
+            self._hold(now, link, part)
+        else:
+            self._pass_on(now, link, part, exchange, topic)
+
+    def _hold(self, now: float, link: Link, part: bytes) -> None:
+        self._held.append((link, part))
+        self._held_bytes += size_of(part) + _OVERHEAD_BYTES
+        while self._held_bytes > self._settings.pubsub_max_bytes:
+            # Who is not back yet misses it; the others do not.
+            self.published["released early"] += 1
+            self._release_one(now)
+
+    def _release_one(self, now: float) -> None:
+        link, part = self._held.popleft()
+        self._held_bytes -= size_of(part) + _OVERHEAD_BYTES
+        self._pass_on(now, link, part, *self._address(part))
+
+    @property
+    def held(self) -> int:
+        """Events that wait for subscribers to come back after a restart."""
+        return len(self._held)
+
+    def next_deadline(self) -> float:
+        """When :meth:`release` wants to be called."""
+        return self._hold_until if self._held else inf
+
+    def release(self, now: float) -> None:
+        """Pass on what was held, once it is time: as much as fits into a turn."""
+        while self._held and now >= self._hold_until and not self._turns.is_over:
+            self._release_one(now)
+
+    def _pass_on(self, now: float, link: Link, part: bytes, exchange: bytes, topic: bytes) -> None:
         trie = self._tries.get(exchange)
         reached = 0
         if trie is not None:

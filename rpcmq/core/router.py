@@ -103,7 +103,7 @@ class Router:
             self.log = self.dispatch.log = DispatchLog(settings, sink, self.links, now, self._progress)
             self.links.stamps = True
         self.turns = self.dispatch.turns = Turns()
-        self.pubsub = PubSub(settings, self.dispatch.drops, self.turns)
+        self.pubsub = PubSub(settings, self.dispatch.drops, self.turns, self.links, now)
         self.actions: list[Action] = []
         #: Messages not used because their sender broke the protocol, by reason.
         self.refused: Counter[str] = Counter()
@@ -288,6 +288,8 @@ class Router:
         # First of all who is silent: nothing of what follows is for them.
         self._guarded(now, self._tick_links)
         self._guarded(now, self._release_held)
+        self.turns.spent = 0
+        self._guarded(now, self.pubsub.release)
         self._guarded(now, self._log_drops)
         if self.log is not None:
             self._guarded(now, self.log.tick)
@@ -320,7 +322,7 @@ class Router:
 
     def next_deadline(self) -> float:
         """When :meth:`tick` is to be called."""
-        due = min(self.links.next_deadline(), self.directory.next_deadline())
+        due = min(self.links.next_deadline(), self.directory.next_deadline(), self.pubsub.next_deadline())
         if self.log is not None:
             due = min(due, self.log.next_deadline())
         calls = self.dispatch.next_deadline()

@@ -41,7 +41,7 @@ class Leftovers:
 
 def under_way(router: Router) -> bool:
     """Whether anything is still moving: calls, casts somebody consumes, messages on their way out."""
-    if router.in_flight:
+    if router.in_flight or router.pubsub.held:
         return True
     for link in router.links:
         if link.held or link.inbox or (link.route is not None and (link.outbox or link.closings)):
@@ -51,7 +51,7 @@ def under_way(router: Router) -> bool:
 
 def leftovers(router: Router) -> Leftovers:
     """What ``router`` holds at this moment."""
-    left = Leftovers(calls=router.in_flight)
+    left = Leftovers(calls=router.in_flight, events=router.pubsub.held)
     for topic in router.directory:
         for queue, _ in _queues(topic):
             casts = [pending for pending in queue if pending.link is None]

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from rpcmq.core.links import LinkState
+from rpcmq.server.leftovers import leftovers, under_way
 from rpcmq.testing.network import Call, Message, Network, Process
 from rpcmq.wire import Flag, Kind, with_flag
 from tests.core.tables import left_behind
@@ -316,3 +317,98 @@ def test_what_waits_behind_a_refused_cast_may_go_on_though_a_consumer_had_that_o
     assert later.ends == []
     assert payloads(node) == [b"fills the queue", b"later"]
     assert net.router.dispatch.counters["duplicate casts dropped"] == 1
+
+
+# --- events -----------------------------------------------------------------------------------
+
+
+def events_of(process: Process) -> list[bytes]:
+    return [m.payload for m in process.got(Kind.PUBLISH)]
+
+
+@pytest.fixture
+def subscribed(net: Network) -> tuple[Process, Process]:
+    publisher, subscriber = (net.process(name, "pubsub") for name in ("publisher", "subscriber"))
+    subscriber.subscribe("a.#")
+    return publisher, subscriber
+
+
+def test_events_wait_for_subscribers_to_come_back(net: Network, subscribed: tuple[Process, Process]):
+    publisher, subscriber = subscribed
+    publisher.publish("a.b", b"before")
+    net.restart_router()
+    publisher.publish("a.b", b"down")
+    publisher.connect()
+    resend_all(publisher)
+    confirmed = publisher.publish("a.b", b"up", flags=Flag.CONFIRM)
+    new = net.process("new", "pubsub")
+    new.publish("a.c", b"new")
+    net.advance(0.9)
+    assert confirmed.answers == []
+    subscriber.connect()
+    subscriber.subscribe("a.#")
+    subscriber.got()
+    publisher.publish("a.b", b"later")
+    net.advance(0.2)
+    assert events_of(subscriber) == [b"before", b"down", b"up", b"new", b"later"]
+    assert [m.payload for m in confirmed.answers] == [(1).to_bytes(4)]
+    assert net.router.pubsub.held == 0
+    publisher.publish("a.b", b"at once")
+    assert events_of(subscriber) == [b"at once"]
+
+
+def test_events_do_not_wait_where_nobody_was_there_before(make_net):
+    net = make_net(recovery_seconds=100.0)
+    publisher, subscriber = (net.process(name, "pubsub") for name in ("publisher", "subscriber"))
+    subscriber.subscribe("a")
+    publisher.publish("a", b"1")
+    assert events_of(subscriber) == [b"1"]
+
+
+def test_events_that_wait_are_bounded_in_bytes_and_what_is_not_held_is_counted(make_net):
+    net = make_net(recovery_seconds=1.0, pubsub_max_bytes=5_000)
+    net.advance(2.0)
+    publisher, early, late = (net.process(name, "pubsub") for name in ("publisher", "early", "late"))
+    net.restart_router()
+    for process in (publisher, early):
+        process.connect()
+    early.subscribe("a")
+    for n in range(10):
+        publisher.publish("a", bytes([n]) * 860)
+    assert net.router.pubsub.held == 4
+    assert net.router.pubsub.published["released early"] == 6
+    late.connect()
+    late.subscribe("a")
+    net.advance(2.0)
+    assert [payload[0] for payload in events_of(early)] == list(range(10))
+    assert [payload[0] for payload in events_of(late)] == [6, 7, 8, 9]
+
+
+def test_what_was_held_is_passed_on_in_turns_and_in_order(make_net):
+    net = make_net(recovery_seconds=1.0)
+    publisher, subscribers = net.process("publisher", "pubsub"), [net.process(f"s{n}", "pubsub") for n in range(40)]
+    net.restart_router()
+    publisher.connect()
+    for subscriber in subscribers:
+        subscriber.connect()
+        subscriber.subscribe("#")
+    for n in range(400):
+        publisher.publish("a", n.to_bytes(2))
+    assert net.router.pubsub.held == 400
+    net.now += 1.0
+    net.router.tick(net.now)
+    assert 0 < net.router.pubsub.held < 400, "others have their turn in between"
+    publisher.publish("a", (400).to_bytes(2))
+    net.advance(1.0)
+    for subscriber in subscribers:
+        assert events_of(subscriber) == [n.to_bytes(2) for n in range(401)]
+
+
+def test_a_drain_waits_until_held_events_are_passed_on(net: Network, subscribed: tuple[Process, Process]):
+    publisher, _ = subscribed
+    net.restart_router()
+    publisher.connect()
+    publisher.publish("a.b", b"1")
+    assert under_way(net.router) and leftovers(net.router).totals()["events"] == 1
+    net.advance(1.5)
+    assert not under_way(net.router)
