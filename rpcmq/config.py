@@ -247,6 +247,9 @@ class RouterSettings:
     )
     log_level: str = _setting("info", _LOG_LEVELS, "least severe log records that are written", live=True)
     log_format: str = _setting("text", _choice("text", "json"), "form of a log record")
+    max_bytes: int = _setting(
+        0, _size(0), "bytes held for all peers together; 0: half of the memory of the host or control group", live=True
+    )
     drain_seconds: float = _setting(
         30.0, _seconds(0, _DAY), "seconds that SIGTERM waits for what is running to finish", live=True
     )
@@ -281,6 +284,7 @@ class LinkSettings:
     inbox_max_bytes: int = _setting(
         128 * MIB, _BYTES, "bytes of one link that came and wait because its messages cost much work", live=True
     )
+    max_bytes: int = _setting(256 * MIB, _BYTES, "bytes of calls and casts of one link that have not ended", live=True)
     outbox_max_bytes: int = _setting(
         256 * MIB, _BYTES, "bytes waiting to be sent to one link or acknowledged by it", live=True
     )
@@ -378,6 +382,12 @@ class SecuritySettings:
         "", _OPTIONAL_PATH, "folder with router.key and authorized/, as `rpcmq init` makes it; empty: no CURVE",
         flag="--keys",
     )  # fmt: skip
+    max_bytes_per_key: int = _setting(
+        GIB,
+        _BYTES,
+        "bytes held for all links of one key, both ways, beyond which it is refused calls and casts",
+        live=True,
+    )
     max_links_per_key: int = _setting(10_000, _COUNT, "links of one key, unless its file says otherwise", live=True)
     messages_per_second: float = _setting(
         0.0, _RATE, "calls, casts and events of one key, unless its file says otherwise; 0: no limit", live=True

@@ -26,6 +26,7 @@ from rpcmq.core.settings import Settings
 from rpcmq.core.topics import ALONE, Consumer, Destination, Pending, Queue, Topic
 from rpcmq.core.tracking import Tracking
 from rpcmq.core.turns import Turns
+from rpcmq.core.usage import MESSAGE_OVERHEAD, SharedUsage
 from rpcmq.errors import Outcome, ProtocolError
 from rpcmq.wire import NO_TTL, Address, Flag, Kind, control, message, payload_of, remade, size_of, without_error
 
@@ -112,6 +113,8 @@ class Dispatch(Tracking):
         pending.attempt = 0
         pending.kept = False
         pending.received_at = pending.dispatched_at = now
+        pending.usage = usage = link.usage
+        pending.charge = charge = length + MESSAGE_OVERHEAD if not flags & 1 else size_of(part) + MESSAGE_OVERHEAD
         if kind == _CAST:
             self._cast(now, link, pending, flags)
             return
@@ -135,6 +138,7 @@ class Dispatch(Tracking):
         self.last_number = pending.number = self.last_number + 1
         pending.link = link
         self.calls_in_flight += 1
+        usage.size_bytes += charge
         known = now <= self._slot_until and ttl == self._slot_ttl
         pending.slot = slot = self._slot if known else self._slot_of(now, ttl)
         slot[pending] = pending
@@ -161,6 +165,7 @@ class Dispatch(Tracking):
             if not link.held:
                 self._holding.append(link)
             link.held.append(pending.message)
+            link.usage.size_bytes += pending.charge
             return
         groups = pending.destination.groups
         if groups and not flags & Flag.FANOUT:
@@ -178,6 +183,7 @@ class Dispatch(Tracking):
             self._fan_out(now, link, pending)
             return
         pending.kept = link.keeps
+        link.usage.size_bytes += pending.charge
         self.last_number = pending.number = self.last_number + 1
         destination = pending.destination
         consumer = destination.pick()
@@ -255,6 +261,8 @@ class Dispatch(Tracking):
         part = pending.message
         if part[5] != _CAST:
             part = remade(part, part[:5] + bytes((_CAST,)) + part[6:])
+        shared = SharedUsage(pending.usage, size_of(part))
+        shared.size_bytes += 1
         for group in groups:
             if group is pending.destination.topic:
                 continue
@@ -267,10 +275,12 @@ class Dispatch(Tracking):
             copy = self._copy(pending)
             copy.message, copy.link, copy.destination = part, None, to
             to.statistics.casts += 1
+            self._charge_copy(copy, shared)
             if consumer is not None and consumer.accepts >> part[10] & 1:
                 self._deliver(now, copy, consumer)
             else:
                 self._route(now, copy)
+        shared.size_bytes -= 1
 
     def _stays_stalled(self, link: Link, pending: Pending) -> bool:
         if pending.destination.queue not in link.stalled or pending.flags & Flag.CONFIRM:
@@ -299,6 +309,9 @@ class Dispatch(Tracking):
             self._refuse(now, self._copy(pending), link, Outcome.NO_CONSUMER, refused)
             return
         reached = repeated = 0
+        shared = SharedUsage(link.usage, size)
+        # One for the loop, which may come to the end of a copy before it makes the next.
+        shared.size_bytes += 1
         self.turns.spent += 4 * len(destination.consumers)
         for consumer in list(destination.consumers):
             if pending.key in consumer.in_flight or pending.key in consumer.backlog:
@@ -309,15 +322,18 @@ class Dispatch(Tracking):
                 self.drop(now, copy, consumer.backlog, "format not accepted")
                 self.record(now, copy, Outcome.PROTOCOL)
             elif consumer.ready:
+                self._charge_copy(copy, shared)
                 self._deliver(now, copy, consumer)
                 reached += 1
             elif consumer.backlog.has_room(size, settings.queue_max_messages, settings.queue_max_bytes):
+                self._charge_copy(copy, shared)
                 self.arm_cast(now, copy)
                 consumer.backlog.append(copy)
                 reached += 1
             else:
                 self.drop(now, copy, consumer.backlog, "queue full")
                 self.record(now, copy, Outcome.OVERLOADED)
+        shared.size_bytes -= 1
         if not destination.consumers:
             copy = self._copy(pending)
             self.drop(now, copy, destination.queue, "no consumer")
@@ -327,9 +343,35 @@ class Dispatch(Tracking):
         if flags & Flag.CONFIRM:
             self._confirm(link, pending, reached)
 
+    def _charge_copy(self, copy: Pending, shared: SharedUsage) -> None:
+        copy.usage, copy.charge = shared, 1
+        shared.size_bytes += 1
+
     def _confirm(self, link: Link, pending: Pending, reached: int = 1) -> None:
         if pending.flags & Flag.CONFIRM:
             link.send(message(Kind.CONFIRM, reached.to_bytes(4), key=pending.key))
+
+    def refuse(self, now: float, link: Link, part: bytes) -> None:
+        """A call or cast of a link for which too much is held already.
+
+        Raises:
+            ProtocolError: as :meth:`accept`.
+        """
+        settings = self._settings
+        limit = link.overdrawn or "link.max_bytes"
+        value = {
+            "link.max_bytes": settings.link_max_bytes,
+            "security.max_bytes_per_key": settings.max_bytes_per_key,
+            "router.max_bytes": settings.router_max_bytes,
+        }[limit]
+        destination = self._directory.resolve(now, part)
+        if part[5] == _CAST and not part[7] & (Flag.FANOUT | Flag.CONFIRM):
+            # As in a full queue: what follows is refused, too, until this one is offered again.
+            link.stalled.setdefault(destination.queue, int.from_bytes(part[28:36]))
+        self.counters[f"refused: {limit}"] += 1
+        text = f"{link.usage.size_bytes} bytes of calls and casts of {link.identity} have not ended"
+        details = {"topic": destination.name, "limit": limit}
+        self.tell(link, part[16:36], Outcome.OVERLOADED, f"{text}; {limit} = {value}", details)
 
     def cancel(self, now: float, link: Link, part: bytes) -> None:
         """The caller gave up: a queued call never runs, a running one is told."""
@@ -499,6 +541,7 @@ class Dispatch(Tracking):
             if not caller.marked:
                 caller.mark()
             # As `finish` does for all other ends.
+            pending.usage.size_bytes -= pending.charge
             del caller.calls[key]
             del slot[pending]
             self.calls_in_flight -= 1
@@ -627,6 +670,8 @@ class Dispatch(Tracking):
         holding, self._holding = self._holding, []
         released = [(link, link.held) for link in holding]
         for link in holding:
+            # They are counted again as they are accepted.
+            link.usage.size_bytes -= sum(size_of(part) + MESSAGE_OVERHEAD for part in link.held)
             link.held = []
         self._releasing = True
         return released

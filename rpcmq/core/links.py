@@ -25,6 +25,7 @@ from rpcmq.core.faults import reraise
 from rpcmq.core.link import GIVE_UP_AFTER, WINDOW_BYTES, Session
 from rpcmq.core.settings import Settings
 from rpcmq.core.topics import Consumer, Destination, Pending, Queue
+from rpcmq.core.usage import Usage
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import VERSION, Flag, Kind, body_of, control, message, size_of
 
@@ -57,8 +58,8 @@ class Link(Session):
     __slots__ = (
         "accepts", "answering", "answers_drain", "calls", "claims", "consumers", "counters", "description", "granted",
         "granted_casts", "handle", "handlers", "heard", "held", "identity", "inbox", "inbox_bytes", "is_full", "keeps",
-        "lapsed", "leaves", "origin", "patterns", "permits", "queue_type", "returning", "role", "route", "sent_us",
-        "since", "stalled", "state", "token", "wants_drops", "window",
+        "lapsed", "leaves", "origin", "overdrawn", "patterns", "permits", "queue_type", "returning", "role", "route",
+        "sent_us", "since", "stalled", "state", "token", "usage", "wants_drops", "window",
     )  # fmt: skip
 
     def __init__(self, dirty: list[Session], identity: str, queue_type: str, handle: int, router_id: int) -> None:
@@ -77,6 +78,9 @@ class Link(Session):
         self.route: bytes | None = None
         self.state = LinkState.AWAY
         self.answering = False
+        #: Bytes of its calls and casts that have not ended, and the limit by which no more are taken; empty: none.
+        self.usage = Usage()
+        self.overdrawn = ""
         #: So much was sent and not acknowledged that it gets no new work and no events until it has taken some.
         self.is_full = False
         #: Whether the process keeps its casts until it is told that it need not.
@@ -503,7 +507,7 @@ class LinkTable:
         if now >= self._next_look:
             self._look(now)
         for link in self._away_since(now, self._away, self._settings.resume_seconds):
-            self._end_safely(now, link, f"away for {now - link.since:.1f} s")
+            self.end_safely(now, link, f"away for {now - link.since:.1f} s")
         return self._away_since(now, self._spared, self._settings.consumer_grace_seconds)
 
     def _away_since(self, now: float, links: OrderedDict[Link, None], seconds: float) -> list[Link]:
@@ -539,7 +543,7 @@ class LinkTable:
                 self.on_fault(now, link.identity)
         # Not before it is known who is silent: what these had goes to the others.
         for link, problem in overfull:
-            self._end_safely(now, link, problem)
+            self.end_safely(now, link, problem)
 
     def _look_at(self, now: float, link: Link) -> None:
         if link.answering:
@@ -550,7 +554,8 @@ class LinkTable:
             # If its connection has gone unnoticed, the send will tell.
             link.close_with(message(Kind.HEARTBEAT))
 
-    def _end_safely(self, now: float, link: Link, reason: str) -> None:
+    def end_safely(self, now: float, link: Link, reason: str) -> None:
+        """Forget ``link``; an exception is reported and goes no further."""
         try:
             self.end(now, link, reason)
         except Exception:

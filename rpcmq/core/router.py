@@ -27,6 +27,7 @@ from rpcmq.core.guard import Guard
 from rpcmq.core.introductions import introduce
 from rpcmq.core.link import Session
 from rpcmq.core.links import Handler, Link, LinkState, LinkTable
+from rpcmq.core.memory import Memory
 from rpcmq.core.pubsub import PubSub
 from rpcmq.core.rights import Key
 from rpcmq.core.settings import Settings
@@ -107,6 +108,7 @@ class Router:
         self.actions: list[Action] = []
         #: Messages not used because their sender broke the protocol, by reason.
         self.refused: Counter[str] = Counter()
+        self.memory = Memory(settings, self.links, now)
         self.faults = Faults(self.refused, self._act, now)
         self.links.on_fault = self.dispatch.on_fault = self.faults.report
         #: Who may connect and do what; None: everybody anything.
@@ -190,14 +192,17 @@ class Router:
             if link.inbox:
                 self._put_off(now, link, parts)
                 return
-            handled = self._handle(now, link, parts, link.handlers)
-            if handled < len(parts):
-                self.turns.put_off(link, parts[handled:])
-                link.note_received(handled, sum(map(size_of, parts[:handled])))
-                return
             size_bytes = len(batch)
             if payloads:
                 size_bytes += sum(map(len, payloads))
+            if self.memory.received(size_bytes):
+                self._count_memory(now)
+                if link.route is None:
+                    return
+            handled = self._handle(now, link, parts, self._handlers_of(link))
+            if handled < len(parts):
+                self.turns.put_off(link, parts[handled:])
+                size_bytes = sum(map(size_of, parts[:handled]))
             link.note_received(handled, size_bytes)
         except ProtocolError as error:
             self._offence(now, route, link, None, error)
@@ -206,9 +211,8 @@ class Router:
 
     def _handle(self, now: float, link: Link, parts: Sequence[bytes], handlers: list[Handler]) -> int:
         """How many of ``parts`` were handled before the turn was over; at least one."""
-        turns, handled = self.turns, 0
-        for part in parts:
-            handled += 1
+        turns, steps, handled = self.turns, TURN_STEPS, 0
+        for handled, part in enumerate(parts, 1):  # noqa: B007 - it is read after the loop
             try:
                 handlers[part[5]](now, link, part)
             except ProtocolError as error:
@@ -216,9 +220,26 @@ class Router:
             except Exception:
                 # A fault of ours must cost this message only: the batch and its counts go on.
                 self.faults.report(now, link.identity)
-            if turns.spent > TURN_STEPS:
+            if turns.spent > steps:
                 break
         return handled
+
+    def _handlers_of(self, link: Link) -> list[Handler]:
+        """What the messages of ``link`` are given to: its calls and casts are refused while too much is held for it."""
+        if not link.overdrawn and link.usage.size_bytes <= self.settings.link_max_bytes:
+            return link.handlers
+        handlers = link.handlers[:]
+        handlers[Kind.REQUEST] = handlers[Kind.CAST] = self.dispatch.refuse
+        return handlers
+
+    def _count_memory(self, now: float) -> None:
+        for link, why in self.memory.count(now):
+            route = link.route
+            self.refused["out of memory"] += 1
+            self.links.end_safely(now, link, why)
+            if route is not None:
+                body = {"reason": "overloaded", "text": shortened(why)}
+                self.actions += Answer(route, control(Kind.REFUSED, body)), Disconnect(route)
 
     def proceed(self, now: float) -> None:
         """Give the link that has waited longest its next turn, and begin a new one for what comes. Never raises."""
@@ -234,7 +255,7 @@ class Router:
             while link.inbox and not turns.is_over:
                 part = turns.take(link)
                 handled.append(part)
-                self._handle(now, link, (part,), link.handlers)
+                self._handle(now, link, (part,), self._handlers_of(link))
         finally:
             turns.end(link, handled)
         if link.leaves and not link.inbox:
@@ -291,6 +312,8 @@ class Router:
         self.turns.spent = 0
         self._guarded(now, self.pubsub.release)
         self._guarded(now, self._log_drops)
+        if self.memory.is_due(now):
+            self._guarded(now, self._count_memory)
         if self.log is not None:
             self._guarded(now, self.log.tick)
 
@@ -325,6 +348,8 @@ class Router:
         due = min(self.links.next_deadline(), self.directory.next_deadline(), self.pubsub.next_deadline())
         if self.log is not None:
             due = min(due, self.log.next_deadline())
+        if (count_at := self.memory.next_deadline()) is not None:
+            due = min(due, count_at)
         calls = self.dispatch.next_deadline()
         return due if calls is None else min(due, calls)
 

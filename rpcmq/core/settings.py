@@ -21,6 +21,9 @@ class Settings:
     recovery_seconds: float = 2.5
     max_links: int = 100_000
     max_links_per_key: int = 10_000
+    router_max_bytes: int = 4 << 30
+    link_max_bytes: int = 256 << 20
+    max_bytes_per_key: int = 1 << 30
     messages_per_second: float = 0.0
     inbox_max_bytes: int = 128 << 20
     outbox_max_bytes: int = 256 << 20

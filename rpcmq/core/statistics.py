@@ -47,6 +47,7 @@ def _summary(router: Router, now: float) -> dict[str, Any]:
         "topics": len(router.directory),
         "calls_in_flight": dispatch.calls_in_flight,
         "stuck": count_stuck(router.directory, now),
+        "memory": _memory(router),
         "dropped": dispatch.drops.totals,
         "published": dict(router.pubsub.published),
         "refused": dict(router.refused),
@@ -54,6 +55,16 @@ def _summary(router: Router, now: float) -> dict[str, Any]:
         "warnings": list(router.warnings),
         "security": _security(router),
         "dispatch_log": router.log.sink.statistics() if router.log is not None else None,
+    }
+
+
+def _memory(router: Router) -> dict[str, int]:
+    memory = router.memory
+    return {
+        "held_bytes": memory.held_bytes,
+        "outgoing_bytes": memory.outgoing_bytes,
+        "max_bytes": router.settings.router_max_bytes,
+        "overdrawn_links": memory.overdrawn,
     }
 
 

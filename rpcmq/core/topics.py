@@ -17,8 +17,9 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from rpcmq.core.histogram import Histogram, microseconds
+from rpcmq.core.usage import Usage
 from rpcmq.errors import Outcome
-from rpcmq.wire import Address, size_of
+from rpcmq.wire import Address, Flag, size_of
 
 if TYPE_CHECKING:
     from rpcmq.core.links import Link
@@ -35,6 +36,7 @@ class Pending:
 
     __slots__ = (
         "attempt",
+        "charge",
         "consumer",
         "destination",
         "dispatched_at",
@@ -47,6 +49,7 @@ class Pending:
         "received_at",
         "slot",
         "ttl",
+        "usage",
     )  # fmt: skip
 
     key: bytes
@@ -69,6 +72,9 @@ class Pending:
     ttl: int
     received_at: float
     dispatched_at: float
+    #: Where its bytes are counted, and how many; 0 before it is accepted and once it has ended.
+    usage: Usage
+    charge: int
 
     @property
     def flags(self) -> int:
@@ -93,7 +99,14 @@ class Pending:
         copy.ttl, copy.kept = self.ttl, False
         copy.received_at, copy.dispatched_at = self.received_at, self.dispatched_at
         copy.queue = copy.consumer = copy.slot = None
+        copy.usage, copy.charge = self.usage, 0
         return copy
+
+    def drop_payload(self) -> None:
+        """Nobody is to get it any more, but it is still counted where it is."""
+        part = self.message
+        end = 40 + (part[36] << 8) + part[37] + part[38] + part[39]
+        self.message = end.to_bytes(4) + part[4:7] + bytes((part[7] & ~Flag.DETACHED,)) + part[8:end]
 
 
 class Queue:

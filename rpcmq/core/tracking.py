@@ -206,6 +206,9 @@ class Tracking:
         """Count and log how ``pending`` ended."""
         if pending.kept:
             self.receipts.note(now, pending)
+        if pending.charge:
+            pending.usage.size_bytes -= pending.charge
+            pending.charge = 0
         statistics = pending.destination.statistics
         if outcome == _OK:
             statistics.answered(now - pending.received_at)
@@ -220,6 +223,7 @@ class Tracking:
             pending.queue.remove(pending)
         elif pending.consumer is not None:
             pending.consumer.link.send(message(Kind.CANCEL, key=pending.key, consumer=pending.consumer.tag))
+            pending.drop_payload()
 
     def tell(self, link: Link, key: bytes, outcome: Outcome, text: str, details: dict[str, Any]) -> None:
         """Tell the sender of ``key`` how it ended."""

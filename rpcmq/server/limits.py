@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import gc
+import os
 import resource
 
-__all__ = ["raise_open_files", "tune_gc"]
+__all__ = ["half_of_memory", "raise_open_files", "tune_gc"]
+
+#: Of the control group that this process is in, where it has one of its own (a container, a unit with MemoryMax=).
+_CGROUP_LIMIT = "/sys/fs/cgroup/memory.max"
 
 
 def raise_open_files() -> int:
@@ -24,6 +28,17 @@ def raise_open_files() -> int:
     except (OSError, ValueError):
         return soft
     return hard
+
+
+def half_of_memory() -> int:
+    """Half of the bytes of memory that this process can have."""
+    most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        with open(_CGROUP_LIMIT, encoding="ascii") as file:
+            most = min(most, int(file.read()))
+    except (OSError, ValueError):
+        pass  # there is none, or it is "max"
+    return most // 2
 
 
 def tune_gc() -> None:

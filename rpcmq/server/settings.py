@@ -6,6 +6,7 @@ import socket
 
 from rpcmq.config import RouterConfig
 from rpcmq.core.settings import Settings
+from rpcmq.server.limits import half_of_memory
 
 __all__ = ["apply", "settings_for"]
 
@@ -29,6 +30,9 @@ def apply(config: RouterConfig, settings: Settings) -> None:
     settings.consumer_grace_seconds = config.link.consumer_grace_seconds
     settings.max_links = config.link.max_links
     settings.max_links_per_key = config.security.max_links_per_key
+    settings.router_max_bytes = config.router.max_bytes or half_of_memory()
+    settings.link_max_bytes = config.link.max_bytes
+    settings.max_bytes_per_key = config.security.max_bytes_per_key
     settings.messages_per_second = config.security.messages_per_second
     settings.inbox_max_bytes = config.link.inbox_max_bytes
     settings.outbox_max_bytes = config.link.outbox_max_bytes

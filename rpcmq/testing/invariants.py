@@ -7,7 +7,9 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from rpcmq.core.router import Router
+from rpcmq.core.usage import MESSAGE_OVERHEAD, SharedUsage, Usage
 from rpcmq.core.wheel import DeadlineWheel
+from rpcmq.wire import size_of
 
 __all__ = ["check_router", "left_behind"]
 
@@ -23,6 +25,7 @@ def check_router(router: Router) -> None:
     """
     assert "internal error" not in router.refused
     router.dispatch.check()
+    _check_usage(router)
     links = router.links
     assert all(link.route == route for route, link in links.routes.items())
     assert sum(link.route is not None for link in links) == len(links.routes)
@@ -43,6 +46,24 @@ def check_router(router: Router) -> None:
         seen.update(waiting + running)
         for server in topic.servers.values():
             assert all(c.server == server.name and c in topic.consumers for c in server.consumers)
+
+
+def _check_usage(router: Router) -> None:
+    """What is charged to each link is what its messages that have not ended take."""
+    charged: Counter[Usage] = Counter()
+    shared: dict[SharedUsage, int] = {}
+    pendings = {id(p): p for p in router.dispatch.unsettled()}
+    for pending in pendings.values():
+        if isinstance(pending.usage, SharedUsage):
+            shared[pending.usage] = shared.get(pending.usage, 0) + pending.charge
+        else:
+            charged[pending.usage] += pending.charge
+    for usage, copies in shared.items():
+        assert usage.size_bytes == copies
+        charged[usage.of] += usage.charged
+    for link in router.links:
+        held = sum(size_of(part) + MESSAGE_OVERHEAD for part in link.held)
+        assert link.usage.size_bytes == charged[link.usage] + held, "what is charged to a link is wrong"
 
 
 def left_behind(router: Router) -> dict[str, Any]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from rpcmq.core.link import BATCH_BYTES, BATCH_MESSAGES, GIVE_UP_AFTER, WINDOW_BYTES, Session
+from rpcmq.core.rights import EVERYTHING, Key
 from rpcmq.core.settings import Settings
 from rpcmq.errors import Outcome
 from rpcmq.testing.invariants import check_router
-from rpcmq.testing.network import Network, Process
+from rpcmq.testing.network import Call, Network, Process
 from rpcmq.wire import (
     DETACH_BYTES,
     HEADER,
@@ -240,3 +241,148 @@ def test_a_large_answer_that_its_caller_does_not_take_becomes_an_error():
     assert {end.outcome for end in errors} == {Outcome.LINK_LOST}
     assert "link.outbox_max_bytes = " in errors[0].body["text"] and errors[0].body["details"]["started"] == "yes"
     check_router(net.router)
+
+
+# --- what a link, a key and all together may hold --------------------------------------------
+
+ROOT = Key("root", "ROOT", (EVERYTHING,), identities=("*",))
+WEB = Key("web", "WEB", (EVERYTHING,), identities=("*",))
+
+
+def overloaded(call: Call) -> str:
+    """The limit that the router names."""
+    assert call.end.outcome is Outcome.OVERLOADED, call.end
+    limit = call.end.body["details"]["limit"]
+    assert f"{limit} = " in call.end.body["text"]
+    return str(limit)
+
+
+def casts(net: Network, process: Process, count: int, topic: str = "mailbox", size_bytes: int = 100 * KIB) -> int:
+    """Send casts until one is refused; how many were taken."""
+    process.got(Kind.ERROR)
+    for number in range(count):
+        process.cast(topic, payload=bytes(size_bytes))
+        if process.got(Kind.ERROR):
+            return number
+    return count
+
+
+def test_what_one_link_holds_is_bounded_whatever_the_topics():
+    net = Network(Settings(link_max_bytes=MIB, queue_max_bytes=1 << 40))
+    mallory, api, node = (net.process(name) for name in ("mallory", "api", "node"))
+    node.register("compute", credit=1000)
+    taken = sum(casts(net, mallory, 5, f"topic-{n}") for n in range(20))
+    assert 10 <= taken <= 12 and net.link(mallory).usage.size_bytes <= MIB + 200 * KIB
+    assert overloaded(mallory.request("compute")) == "link.max_bytes"
+    call = api.request("compute")
+    node.reply(node.take(Kind.REQUEST), b"honest ones go on")
+    assert call.end.payload == b"honest ones go on"
+    assert net.router.dispatch.counters["refused: link.max_bytes"] > 0
+    check_router(net.router)
+
+
+def test_in_flight_messages_count_and_are_given_back_when_they_end():
+    net = Network(Settings(link_max_bytes=MIB))
+    mallory, node = net.process("mallory"), net.process("node")
+    node.register("compute", credit=1000)
+    calls = [mallory.request("compute", payload=bytes(100 * KIB), ttl=600) for _ in range(20)]
+    refused = [call for call in calls if call.ends]
+    assert len(refused) == 9 and {overloaded(call) for call in refused} == {"link.max_bytes"}
+    check_router(net.router)
+    for request in node.got(Kind.REQUEST):
+        node.reply(request)
+    assert net.link(mallory).usage.size_bytes == 0
+    call = mallory.request("compute", payload=bytes(100 * KIB))
+    node.reply(node.take(Kind.REQUEST), b"again")
+    assert call.end.payload == b"again"
+
+
+def test_a_cancelled_call_that_its_consumer_still_has_does_not_keep_its_payload(net: Network, mallory: Process):
+    node = net.process("node")
+    node.register("compute", credit=1000)
+    call = mallory.request("compute", payload=bytes(MIB), ttl=600)
+    mallory.cancel(call)
+    (consumer,) = net.link(node).consumers.values()
+    (pending,) = consumer.in_flight.values()
+    assert pending.abandoned and pending.size < KIB and net.link(mallory).usage.size_bytes == 0
+    check_router(net.router)
+    node.reply(node.take(Kind.REQUEST))
+    assert not consumer.in_flight
+
+
+def test_copies_of_a_fanout_share_its_bytes_until_the_last_has_ended(net: Network, mallory: Process):
+    nodes = [net.process(f"node-{n}") for n in range(5)]
+    for number, node in enumerate(nodes):
+        node.register("compute", credit=1 if number else 10)
+    for _ in range(2):
+        mallory.cast("compute", payload=bytes(MIB), flags=Flag.FANOUT)
+    usage = net.link(mallory).usage
+    assert 2 * MIB < usage.size_bytes < 2 * MIB + 20 * KIB
+    check_router(net.router)
+    for node in nodes[1:]:
+        node.settle(node.take(Kind.CAST))
+        node.settle(node.take(Kind.CAST))
+        check_router(net.router)
+    assert usage.size_bytes > 2 * MIB
+    nodes[0].settle(*nodes[0].got(Kind.CAST))
+    assert usage.size_bytes == 0
+
+
+def test_what_all_links_of_a_key_hold_is_bounded_and_other_keys_go_on():
+    net = Network(Settings(max_bytes_per_key=20 * MIB, link_max_bytes=8 * MIB, queue_max_bytes=1 << 40))
+    net.router.authorise(net.now, [ROOT, WEB])
+    node, api = net.process("node", user="ROOT"), net.process("api", user="ROOT")
+    node.register("compute", credit=1000)
+    # One after the other, as of those who leave when they are refused: what they sent stays.
+    for number in range(8):
+        mallory = net.process(f"mallory-{number}", user="WEB")
+        casts(net, mallory, 60, size_bytes=200 * KIB)
+        if number < 4:
+            mallory.lose()
+            net.advance(40)
+    held = net.router.memory.held_bytes
+    assert 20 * MIB <= held <= 30 * MIB
+    assert overloaded(mallory.request("compute")) == "security.max_bytes_per_key"
+    call = api.request("compute")
+    node.reply(node.take(Kind.REQUEST), b"fine")
+    assert call.end.payload == b"fine"
+    check_router(net.router)
+
+
+def test_when_the_router_holds_too_much_those_with_more_than_their_share_are_refused():
+    net = Network(Settings(router_max_bytes=20 * MIB, link_max_bytes=1 << 40, queue_max_bytes=1 << 40))
+    node, api, mallory = (net.process(name) for name in ("node", "api", "mallory"))
+    node.register("compute", credit=1000)
+    assert casts(net, api, 3) == 3
+    assert casts(net, mallory, 500) < 310
+    assert overloaded(mallory.request("compute")) == "router.max_bytes"
+    assert net.router.memory.overdrawn == 1
+    call = api.request("compute")
+    node.reply(node.take(Kind.REQUEST), b"fine")
+    assert call.end.payload == b"fine"
+    # When what it had sent is gone it may send again.
+    consumer = net.process("consumer")
+    consumer.register("mailbox", credit=1000)
+    while got := consumer.got(Kind.CAST):
+        consumer.settle(*got)
+    net.advance(3)
+    assert net.router.memory.overdrawn == 0 and not net.link(mallory).overdrawn
+    assert casts(net, mallory, 3, "other") == 3
+    check_router(net.router)
+
+
+def test_a_link_that_does_not_take_what_it_is_sent_ends_when_the_router_holds_too_much():
+    net = Network(Settings(router_max_bytes=10 * MIB))
+    node, api, mallory = net.process("node"), net.process("api"), net.process("mallory")
+    node.register("compute", credit=1000)
+    calls = [mallory.request("compute", ttl=600) for _ in range(16)]
+    mallory.lose()
+    for request in node.got(Kind.REQUEST):
+        node.reply(request, bytes(MIB))
+    assert len(calls) == 16
+    net.advance(2)
+    assert net.router.links.by_identity("mallory") is None and net.router.refused["out of memory"] == 1
+    assert any("router.max_bytes" in note.text for note in net.notes if note.identity == "mallory")
+    call = api.request("compute")
+    node.reply(node.take(Kind.REQUEST), b"fine")
+    assert call.end.payload == b"fine"

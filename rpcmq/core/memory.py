@@ -1,0 +1,143 @@
+"""What the router holds for each link, each key and in all, in bytes, and who has to give way when it is too much.
+
+A message is charged to the link that sent it from when it is accepted until it has ended, wherever it is meanwhile:
+in a queue, in flight, or in both as copies. What is sent to a link, or waits to be, is that link's. Accepting and
+ending a message changes one number of its link; the sums over keys and over the router are counted only when what has
+come since the last count could have reached a limit, and now and then while anything moves.
+
+Whoever is over a limit is *overdrawn*: its calls and casts are refused (Overloaded) until it holds less. When that does
+not help, because it does not take what it is sent, its links end, the one that holds most first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from rpcmq.core.links import Link, LinkTable, outgoing_bytes
+from rpcmq.core.settings import Settings
+from rpcmq.core.usage import Usage
+
+__all__ = ["Memory"]
+
+#: Sums are not counted again before so many bytes have come, or so long has passed (seconds).
+_LEAST_BYTES = 8 << 20
+_PERIOD = 1.0
+#: Counting is not to take more than a fiftieth of the time; it takes so long for a link (seconds).
+_SECONDS_PER_LINK = 50e-6
+#: An overdrawn link is one no more when its owner has come down to this part of the limit.
+_LOW = 0.75
+#: At this multiple of the router's limit links are ended.
+_HIGH = 1.25
+
+
+class Memory:
+    """Counts, and says whose messages are refused and whose links must end."""
+
+    def __init__(self, settings: Settings, links: LinkTable, now: float) -> None:
+        self._settings = settings
+        self._links = links
+        self._fresh = 0
+        self._room = _LEAST_BYTES
+        self._count_at = now + _PERIOD
+        self._overdrawn: set[Link] = set()
+        #: Of links that have ended and whose casts have not: usage -> key's account, None without keys.
+        self._left: dict[Usage, Hashable] = {}
+        #: As of the last count: bytes held for senders, and those on their way out.
+        self.held_bytes = self.outgoing_bytes = 0
+
+    @property
+    def overdrawn(self) -> int:
+        """How many links have their calls and casts refused."""
+        return len(self._overdrawn)
+
+    def received(self, size_bytes: int) -> bool:
+        """Note what came; returns whether :meth:`count` is to be called before it is used."""
+        self._fresh += size_bytes
+        return self._fresh >= self._room
+
+    def ended(self, link: Link) -> None:
+        """``link`` has ended; casts of it may not have."""
+        self._overdrawn.discard(link)
+        if link.usage.size_bytes:
+            self._left[link.usage] = _owner(link)
+
+    def next_deadline(self) -> float | None:
+        """When :meth:`count` wants to be called; None: nothing moves."""
+        return self._count_at if self._fresh or self._overdrawn else None
+
+    def is_due(self, now: float) -> bool:
+        """Whether :meth:`next_deadline` has come."""
+        return now >= self._count_at and bool(self._fresh or self._overdrawn)
+
+    def count(self, now: float) -> list[tuple[Link, str]]:
+        """Count everything; returns the links that are to end, and why."""
+        settings = self._settings
+        self._fresh = 0
+        self._count_at = now + max(_PERIOD, len(self._links) * _SECONDS_PER_LINK)
+        self._left = {usage: owner for usage, owner in self._left.items() if usage.size_bytes}
+        held: dict[Hashable, int] = {}
+        of_link: dict[Link, int] = {}
+        incoming = outgoing = 0
+        for usage, owner in self._left.items():
+            incoming += usage.size_bytes
+            held[owner] = held.get(owner, 0) + usage.size_bytes
+        for link in self._links:
+            size = link.usage.size_bytes + link.inbox_bytes
+            if link.outbox or link.sent_bytes:
+                out = outgoing_bytes(link)
+                outgoing += out
+            elif size:
+                out = 0
+            else:
+                continue
+            incoming += size
+            of_link[link] = size + out
+            owner = _owner(link)
+            held[owner] = held.get(owner, 0) + size + out
+        self.held_bytes, self.outgoing_bytes = incoming, outgoing
+        total = incoming + outgoing
+        self._mark(of_link, held, total)
+        closest = settings.router_max_bytes - total
+        if settings.max_bytes_per_key:
+            most = max((size for owner, size in held.items() if not isinstance(owner, Link)), default=0)
+            closest = min(closest, settings.max_bytes_per_key - most)
+        self._room = max(_LEAST_BYTES, closest)
+        return self._to_end(of_link, held, total) if total > settings.router_max_bytes * _HIGH else []
+
+    def _mark(self, of_link: dict[Link, int], held: dict[Hashable, int], total: int) -> None:
+        """Say of each link whether its messages are refused, and by which limit."""
+        settings = self._settings
+        before, self._overdrawn = self._overdrawn, set()
+        # Below the limit for all nobody gives way to it; above it those who hold more than their equal share.
+        share = settings.router_max_bytes / max(1, len(held))
+        is_over = total > settings.router_max_bytes * (_LOW if before else 1.0)
+        for link in of_link:
+            owner = _owner(link)
+            size = held[owner]
+            low = _LOW if link in before else 1.0
+            if owner is not link and settings.max_bytes_per_key and size > settings.max_bytes_per_key * low:
+                link.overdrawn = "security.max_bytes_per_key"
+            elif is_over and size > share * low:
+                link.overdrawn = "router.max_bytes"
+            else:
+                continue
+            self._overdrawn.add(link)
+        for link in before - self._overdrawn:
+            link.overdrawn = ""
+
+    def _to_end(self, of_link: dict[Link, int], held: dict[Hashable, int], total: int) -> list[tuple[Link, str]]:
+        ending: list[tuple[Link, str]] = []
+        most = self._settings.router_max_bytes
+        for link in sorted(of_link, key=lambda link: (held[_owner(link)], of_link[link]), reverse=True):
+            if total <= most or not of_link[link]:
+                break
+            total -= of_link[link]
+            ending.append(
+                (link, f"{of_link[link]} bytes are held for it, and in all more than router.max_bytes = {most}")
+            )
+        return ending
+
+
+def _owner(link: Link) -> Hashable:
+    """Whose the bytes are: a key's, whatever its links; without keys each link is its own."""
+    return link if link.permits is None else link.permits.account
