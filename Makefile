@@ -35,8 +35,9 @@ demo: setup ## run a small cloud controller: router, api, scheduler, compute nod
 test: setup ## run the test suite, without what is marked long
 	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
-test-long: setup ## run only the long tests: stress, a million random frames
+test-long: setup ## run only the long tests: stress, a million random frames; and those of clients in a background thread
 	@$(PY) -m pytest -m long $(ARGS)
+	@CLIENT_SHELL=threads $(PY) -m pytest tests/client
 
 cover: setup ## run the test suite with branch coverage
 	@$(PY) -m coverage run -m pytest $(ARGS)

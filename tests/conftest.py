@@ -5,6 +5,7 @@ Invariants are checked when a test is over.
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -19,6 +20,8 @@ from rpcmq.core.settings import Settings
 from rpcmq.testing import InProcessRouter
 from rpcmq.testing.network import Network
 
+#: Where clients of these tests live: ``CLIENT_SHELL=threads`` runs those of tests/client over the background thread.
+CLIENT_SHELL = os.environ.get("CLIENT_SHELL", "auto")
 SPARK = Path(__file__).parent / "latency" / "jobs"
 
 # A busy machine must not fail a test, so no example has a deadline.
@@ -42,6 +45,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         group = "spark" if SPARK in item.path.parents else item.nodeid.partition("::")[0]
         item.add_marker(pytest.mark.xdist_group(group))
+        if CLIENT_SHELL == "threads" and item.get_closest_marker("own_hub"):
+            item.add_marker(pytest.mark.skip(reason="drives the client's engines in the test's own hub"))
 
 
 # --- engines ------------------------------------------------------------------------------------
@@ -102,7 +107,7 @@ def connect(router: InProcessRouter) -> Iterator[Callable[..., Any]]:
     made: list[Client] = []
 
     def connect(identity: str | None = None, **settings: Any) -> Client:
-        made.append(Client(router.url, identity, **settings))
+        made.append(Client(router.url, identity, **{"shell": CLIENT_SHELL, **settings}))
         return made[-1]
 
     yield connect

@@ -580,6 +580,7 @@ def test_casts_sent_just_before_the_close_arrive(connect, serve):
     assert compute.seen == [(n, m) for n in range(20) for m in range(50)]
 
 
+@pytest.mark.own_hub
 def test_the_hub_may_cast_but_not_call(client, serve):
     compute = Compute()
     serve(compute)

@@ -229,6 +229,7 @@ def test_a_service_names_no_other_sockets_than_tcp_ones(client, url):
         client.process.direct._socket.connect(url, "node-7", "ticket")
 
 
+@pytest.mark.own_hub
 def test_a_peer_that_names_its_connection_like_one_of_ours_does_not_abort_the_process(client, serve):
     """Libzmq ends the process if a connection is given a name that a peer has chosen."""
     client.connect(5)

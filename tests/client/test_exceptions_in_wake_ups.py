@@ -72,6 +72,7 @@ def test_of_a_process(client: Client, serve: Callable[..., Service], fail_once: 
     assert client.call(None, "compute", add, timeout=5) == 3
 
 
+@pytest.mark.own_hub
 def test_of_the_router_s_socket_costs_one_connection_and_no_message(
     router: InProcessRouter, client: Client, serve: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,6 +103,7 @@ def test_of_the_router_s_socket_costs_one_connection_and_no_message(
     shell.router.refused.pop("internal error")
 
 
+@pytest.mark.own_hub
 def test_of_a_peer_socket(client: Client, serve: Callable[..., Service], fail_once: Any) -> None:
     serve(Compute(), direct=True)
     add = message("add", a=1, b=2)

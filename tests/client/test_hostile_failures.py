@@ -30,6 +30,7 @@ def hostile_fault(member: str) -> bytes:
     return pickle.dumps(record, 5)
 
 
+@pytest.mark.own_hub
 @pytest.mark.parametrize("member", ["causes", "args", "attributes", "hops"])
 def test_a_fault_of_nested_shared_lists_does_not_hang_its_caller(client, connect, member):
     hostile = connect("hostile")

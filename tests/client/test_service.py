@@ -256,6 +256,7 @@ def test_a_timeout_that_a_handler_forgot_hurts_no_later_request(client, serve, c
     assert [g.value for g in greenlets] == list(range(10))
 
 
+@pytest.mark.own_hub
 def test_a_payload_that_is_no_request_is_refused_by_the_service(client, serve):
     compute = Compute()
     serve(compute)

@@ -84,6 +84,7 @@ def test_a_call_that_is_given_up_in_another_thread_is_cancelled(router, client, 
     eventually(lambda: compute.ended == ["cancelled"])
 
 
+@pytest.mark.own_hub
 def test_a_thread_is_told_when_the_hub_of_the_client_does_not_run(client, serve, monkeypatch):
     serve(Compute())
     client.connect()
