@@ -12,6 +12,7 @@ from gevent import get_hub
 from gevent.event import Event
 
 from rpcmq.client.client import Client
+from rpcmq.client.failures import FailureLog
 from rpcmq.client.handler_threads import HandlerThreads
 from rpcmq.client.interrupts import is_interrupt
 from rpcmq.client.methods import ASYNC
@@ -19,10 +20,8 @@ from rpcmq.client.request import Request, set_current_request
 from rpcmq.client.workers import Workers
 from rpcmq.core.caller import Call
 from rpcmq.core.serving import Registration, Task
-from rpcmq.errors import CallError, Outcome, PayloadError, PayloadRefused, UsageError
+from rpcmq.errors import CallError, Outcome, PayloadRefused, UsageError
 from rpcmq.payload import Format
-from rpcmq.payload.bounded_text import printable_exception
-from rpcmq.payload.seal import NotTrusted
 from rpcmq.transport.home import Home, at_home
 from rpcmq.wire import Address, Flag, Kind, error_name
 
@@ -81,6 +80,7 @@ class Consumer:
         #: The router delivers no more.
         self._left = False
         self._idle = Event()
+        self._failures = FailureLog(address)
 
     # --- life --------------------------------------------------------------------------------
 
@@ -208,9 +208,6 @@ class Consumer:
 
     def _failed(self, task: Task, error: BaseException) -> None:
         """As :meth:`fail`, whatever comes of looking at ``error``."""
-        if isinstance(error, (SystemExit, KeyboardInterrupt)):
-            text = "%s on %s raised %s; that ends this request and not the service"
-            log.warning(text, task.method, self.address, type(error).__name__)
         try:
             self.fail(task, error)
         except BaseException as worse:
@@ -242,14 +239,10 @@ class Consumer:
     def fail(self, task: Task, error: BaseException) -> None:
         """What was run has raised ``error``: it is done. The caller of a call is told, a cast's is not."""
         process = self.client.process
+        self._failures.report(process, task, error)
         if not task.is_call:
-            # What was not trusted is counted and logged there; there can be any number of them.
-            if not isinstance(error, NotTrusted):
-                log.error("cast %s to %s failed", task.method, self.address, exc_info=printable_exception(error))
             process.serving.settle(monotonic(), task, Outcome.REMOTE_ERROR)
             return
-        if isinstance(error, PayloadError):
-            log.error("%s on %s: the result cannot be encoded: %s", task.method, self.address, error)
         form, payload = process.codec.encode_exception(error, process.identity)
         flags = 0
         if task.seal is not None:

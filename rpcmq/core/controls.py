@@ -1,4 +1,4 @@
-"""What an operator changes in a running router: empties a queue, ends the links of a process.
+"""What is asked with arguments: an operator empties a queue or ends the links of a process; a service asks who calls.
 
 A control is asked for like a view, and needs the right ``admin`` on its name. The names have two words, so that ``*``
 covers all views and no control.
@@ -20,7 +20,7 @@ from rpcmq.wire import Kind, control
 if TYPE_CHECKING:
     from rpcmq.core.router import Router
 
-__all__ = ["CONTROLS"]
+__all__ = ["CONTROLS", "FREE"]
 
 #: Messages that one request purges: more would keep everybody else waiting.
 _PURGED_AT_ONCE = 2000
@@ -85,4 +85,17 @@ def _kick(router: Router, now: float, link: Link, body: Mapping[str, Any]) -> di
     return {"links": len(links)}
 
 
-CONTROLS: dict[str, Control] = {"control.purge": _purge, "control.kick": _kick}
+def _caller(router: Router, now: float, link: Link, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Who has sent the message ``key`` (hexadecimal), which the asking process has: for its log."""
+    try:
+        key = bytes.fromhex(_text(body, "key"))
+    except ValueError:
+        raise ProtocolError(f"key {body['key']!r:.100} is not hexadecimal", "query") from None
+    has_it = any(key in consumer.in_flight for consumer in link.consumers.values())
+    sender = router.links.by_origin(key[:12]) if has_it else None
+    return {"identity": sender.identity if sender is not None else ""}
+
+
+#: What needs no right: it tells a process of messages that it has only.
+FREE = frozenset({"caller"})
+CONTROLS: dict[str, Control] = {"control.purge": _purge, "control.kick": _kick, "caller": _caller}

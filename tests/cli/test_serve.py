@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -74,7 +75,8 @@ def test_a_failing_cast_is_logged(system: SimpleNamespace) -> None:
     with started("serve", "tests.cli.endpoints:instance", "--topic", "failing", env=system.env) as service:
         service.wait_for("serving")
         assert run("cast", "failing", "fail", "text=broken", env=system.env).returncode == 0
-        record = service.wait_for("rpcmq.service", level="error")
+        record = service.wait_for("cast failed", level="error")
+        assert record["topic"] == f"failing.{socket.gethostname()}" and record["method"] == "fail"
         assert "ValueError: broken" in record["exception"]
 
 

@@ -113,7 +113,8 @@ def test_a_result_that_cannot_be_encoded_names_its_path(client, serve, caplog):
         client.call(None, "compute", message("return_a_function"))
     # No PayloadError: nothing is wrong with what the caller has sent, and the method ran.
     assert raised.value.exc_type == "rpcmq.errors.PayloadError"
-    assert "return_a_function on compute.node-7: the result cannot be encoded" in caplog.text
+    text = "call return_a_function to compute.node-7 failed: PayloadError: the result cannot be encoded: "
+    eventually(lambda: text in caplog.text)
     items = client.multicall(None, "compute", message("yield_a_function"))
     assert next(items) == 1
     with pytest.raises(RemoteError, match="PayloadError"):
@@ -210,7 +211,10 @@ def test_an_argparse_error_in_a_handler_is_its_callers(client, serve, caplog):
     serve(Ending())
     with pytest.raises(RemoteError, match="SystemExit: 2"):
         client.call(None, "compute", message("parse", arguments=["--unknown"]))
-    assert "parse on compute.node-7 raised SystemExit; that ends this request and not the service" in caplog.text
+    text = (
+        f"to compute.node-7 failed: SystemExit: 2 (from {client.identity}); that ends this request and not the service"
+    )
+    eventually(lambda: text in caplog.text)
     assert client.call(None, "compute", message("parse", arguments=[])) is None
 
 

@@ -175,3 +175,23 @@ def test_controls_need_a_right_of_their_own(net: Network, right: Right, views: b
     assert [answer.kind is Kind.ANSWER for answer in asked] == [views, purges, kicks]
     for answer, allowed in zip(asked, (views, purges, kicks), strict=True):
         assert allowed or answer.outcome is Outcome.DENIED
+
+
+# --- a service asks whose message it has ---------------------------------------------------------
+
+
+def test_a_service_learns_the_caller_of_what_it_has_and_of_nothing_else(net: Network):
+    net.router.authorise(
+        net.now, [Key("node", "k1", (Right(frozenset({"serve"}), ("#",)),)), Key("api", "k2", (EVERYTHING,))]
+    )
+    node, api = net.process("node", user="k1"), net.process("api", user="k2")
+    node.register("compute")
+    api.request("compute")
+    request = node.take(Kind.REQUEST)
+    key = request.key.hex()
+    assert ask(node, "caller", key=key).body == {"identity": "api"}
+    assert ask(api, "caller", key=key).body == {"identity": ""}, "it is not a consumer that has it"
+    node.reply(request)
+    assert ask(node, "caller", key=key).body == {"identity": ""}
+    assert ask(node, "caller", key="xyz").outcome is Outcome.PROTOCOL
+    assert ask(node, "caller").outcome is Outcome.PROTOCOL

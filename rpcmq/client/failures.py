@@ -1,0 +1,137 @@
+"""The log of a service's failures: one line for a method that raises, few of a kind.
+
+Arguments are never logged. The text of an exception is: what it quotes is the application's to decide.
+"""
+
+from __future__ import annotations
+
+import logging
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import gevent
+
+from rpcmq.core.caller import Call
+from rpcmq.core.peers import PeerLink
+from rpcmq.errors import PayloadError
+from rpcmq.payload.bounded_text import exception_text, printable_exception
+from rpcmq.payload.seal import NotTrusted
+from rpcmq.wire import Address, Kind, body_of, json_bytes
+
+if TYPE_CHECKING:
+    from rpcmq.client.process import Process
+    from rpcmq.core.serving import Task
+
+__all__ = ["FailureLog"]
+
+log = logging.getLogger("rpcmq.service")
+
+#: Lines for one method and class of exception in a period, and for all; how long that is (seconds).
+_LINES = 5
+_ALL_LINES = 50
+_PERIOD = 60.0
+#: Methods and classes that are told apart.
+_KINDS = 1000
+#: What ends a program where nobody catches it.
+_ENDS_PROGRAMS = (SystemExit.__name__, KeyboardInterrupt.__name__)
+#: Characters of an exception's text.
+_TEXT = 300
+#: How long the router may take to say who the caller is (seconds).
+_PATIENCE = 2.0
+
+
+class _Line(NamedTuple):
+    is_call: bool
+    fields: dict[str, Any]
+    #: What goes with its traceback.
+    raised: BaseException | None
+
+
+class _Kind:
+    __slots__ = ("lines", "period", "suppressed")
+
+    def __init__(self) -> None:
+        self.period = 0.0
+        self.lines = self.suppressed = 0
+
+
+class FailureLog:
+    """Logs what the methods of ``address`` raise.
+
+    A call's failure is a warning; its caller has the traceback, so the log has it at level DEBUG only. A cast's is an
+    error with its traceback: nobody else sees it.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._kinds: dict[tuple[str, type[BaseException]], _Kind] = {}
+        #: When the present period began, and the lines of all kinds in it.
+        self._period = 0.0
+        self._lines = 0
+
+    def report(self, process: Process, task: Task, error: BaseException) -> None:
+        """``task`` has raised ``error``. To be called before it is answered: then the router knows its caller."""
+        # What is not trusted is counted and logged where it is refused; there can be any number of them.
+        if isinstance(error, NotTrusted):
+            return
+        suppressed = self._suppressed(monotonic(), (task.method, type(error)))
+        if suppressed is None:
+            return
+        fields = {
+            "topic": str(self._address),
+            "method": task.method,
+            "error": type(error).__qualname__,
+            "text": " ".join(exception_text(error, _TEXT).split()),
+            "suppressed": suppressed,
+        }
+        trace = not task.is_call or log.isEnabledFor(logging.DEBUG)
+        line = _Line(task.is_call, fields, printable_exception(error) if trace else None)
+        if isinstance(error, PayloadError) and task.is_call:
+            fields["text"] = f"the result cannot be encoded: {fields['text']}"
+        if isinstance(task.sender, PeerLink):
+            _write(task.sender.identity, line)
+        elif process.connection.connected:
+            call = Call("router", 0, _PATIENCE)
+            process.caller.start(monotonic(), call, Kind.QUERY, json_bytes({"what": "caller", "key": task.key.hex()}))
+            process.connection.schedule()
+            gevent.spawn(_write_when_known, process, call, line)
+        else:
+            _write("", line)
+
+    def _suppressed(self, now: float, key: tuple[str, type[BaseException]]) -> int | None:
+        """How many failures of this kind were not logged since the last line; None: this one is not either."""
+        kind = self._kinds.get(key)
+        if kind is None:
+            if len(self._kinds) >= _KINDS:
+                self._kinds.clear()
+            kind = self._kinds[key] = _Kind()
+        if now - self._period >= _PERIOD:
+            self._period, self._lines = now, 0
+        if kind.period != self._period:
+            kind.period, kind.lines = self._period, 0
+        if kind.lines >= _LINES or self._lines >= _ALL_LINES:
+            kind.suppressed += 1
+            return None
+        kind.lines += 1
+        self._lines += 1
+        suppressed, kind.suppressed = kind.suppressed, 0
+        return suppressed
+
+
+def _write_when_known(process: Process, call: Call, line: _Line) -> None:
+    process.wait(call)
+    identity = "" if call.answer is None else str(body_of(call.answer).get("identity", ""))
+    _write(identity, line)
+
+
+def _write(caller: str, line: _Line) -> None:
+    fields, verb = line.fields, "call" if line.is_call else "cast"
+    text = f"{verb} {fields['method']} to {fields['topic']} failed: {fields['error']}: {fields['text']}"
+    text += f" (from {caller})" if caller else ""
+    if fields["error"] in _ENDS_PROGRAMS:
+        text += "; that ends this request and not the service"
+    if fields["suppressed"]:
+        text += f"; {fields['suppressed']} more like it were not logged"
+    level = logging.WARNING if line.is_call else logging.ERROR
+    event = {"event": f"{verb} failed", "fields": {**fields, "caller": caller}}
+    log.log(level, "%s", text, exc_info=line.raised, extra=event)

@@ -1,0 +1,104 @@
+"""A service says in its log which calls fail, whose they are, and no more of it than a reader needs."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import gevent
+import pytest
+
+from rpcmq.client import Client
+from rpcmq.errors import RemoteError, UnknownMethod
+from rpcmq.testing import eventually
+from tests.client.endpoints import message
+
+
+class Failing:
+    def fail(self, ctx: Any, password: str, text: str = "broken") -> None:
+        raise ValueError(text)
+
+    def other(self, ctx: Any) -> None:
+        raise KeyError("other")
+
+    def times_out(self, ctx: Any) -> None:
+        with gevent.Timeout(0.001):
+            gevent.sleep(5)
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    return [record for record in caplog.records if record.name == "rpcmq.service"]
+
+
+def fail(client: Client, times: int = 1, **args: Any) -> None:
+    for _ in range(times):
+        with pytest.raises(ValueError, match="broken"):
+            client.call(None, "compute", message("fail", password="hunter2", **args))
+
+
+@pytest.mark.parametrize("direct", [False, True])
+def test_a_call_that_raises_is_a_line_with_topic_method_caller_and_error(client, serve, caplog, direct: bool):
+    serve(Failing(), direct=True)
+    with pytest.raises(ValueError, match="broken"):
+        client.call(None, "compute", message("fail", password="hunter2", text="broken\nin two"), direct=direct)
+    eventually(lambda: lines(caplog))
+    [record] = lines(caplog)
+    assert record.levelname == "WARNING" and record.exc_info is None
+    assert record.getMessage() == (
+        f"call fail to compute.node-7 failed: ValueError: broken in two (from {client.identity})"
+    )
+    assert record.__dict__["fields"] == {
+        "topic": "compute.node-7", "method": "fail", "error": "ValueError", "text": "broken in two", "suppressed": 0,
+        "caller": client.identity,
+    }  # fmt: skip
+    assert "hunter2" not in json.dumps(caplog.text)
+
+
+def test_at_level_debug_it_has_the_traceback(client, serve, caplog):
+    caplog.set_level(logging.DEBUG, "rpcmq.service")
+    serve(Failing())
+    fail(client)
+    eventually(lambda: lines(caplog))
+    assert "Traceback" in caplog.text and "in fail" in caplog.text
+
+
+def test_a_cast_that_raises_is_an_error_with_its_traceback_and_sender(client, serve, caplog):
+    serve(Failing())
+    client.cast(None, "compute", message("fail", password="hunter2"))
+    eventually(lambda: lines(caplog))
+    [record] = lines(caplog)
+    assert record.levelname == "ERROR" and record.exc_info is not None
+    assert record.getMessage().endswith(f"ValueError: broken (from {client.identity})")
+
+
+def test_failures_of_one_kind_take_few_lines_and_their_number_is_told(client, serve, caplog, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("rpcmq.client.failures.monotonic", lambda: now[0])
+    serve(Failing())
+    fail(client, 50)
+    with pytest.raises(KeyError):
+        client.call(None, "compute", message("other"))
+    eventually(lambda: len(lines(caplog)) == 6)
+    now[0] += 61
+    fail(client)
+    eventually(lambda: len(lines(caplog)) == 7)
+    assert lines(caplog)[-1].getMessage().endswith("; 45 more like it were not logged")
+    assert lines(caplog)[-1].__dict__["fields"]["suppressed"] == 45
+
+
+def test_methods_that_a_caller_invents_take_bounded_memory_and_lines(serve, client, caplog):
+    service = serve(Failing())
+    for number in range(1100):
+        with pytest.raises(UnknownMethod):
+            client.call(None, "compute", message(f"nothing_{number}"))
+    eventually(lambda: len(lines(caplog)) == 50)
+    fail(client)
+    assert len(service._consumer._failures._kinds) <= 1000 and len(lines(caplog)) == 50
+
+
+def test_what_is_no_exception_is_logged_as_well(client, serve, caplog):
+    serve(Failing())
+    with pytest.raises(RemoteError):
+        client.call(None, "compute", message("times_out"))
+    eventually(lambda: any("times_out" in record.getMessage() for record in lines(caplog)))
