@@ -20,6 +20,7 @@ from rpcmq.errors import ProtocolError, UsageError
 __all__ = [
     "DETACH_BYTES",
     "HEADER",
+    "MAX_BATCH_MESSAGES",
     "MAX_ERROR_BYTES",
     "MAX_INLINE_BYTES",
     "MAX_NAME_BYTES",
@@ -62,6 +63,8 @@ DETACH_BYTES = 32 * 1024
 #: The longest message in a batch frame: header, three names and their lengths, method, trace, a payload that is not
 #: detached. What is longer is refused, so that 256 of them always fit into a frame that any peer takes.
 MAX_INLINE_BYTES = 40 + 3 + 3 * MAX_NAME_BYTES + 255 + 255 + DETACH_BYTES - 1
+#: Messages in one batch; processes send 256. More would keep all others waiting.
+MAX_BATCH_MESSAGES = 4096
 #: Messages of a kind at or above this are counted, acknowledged and re-sent by the session.
 SESSION_KINDS = 0x10
 
@@ -300,9 +303,11 @@ def split(batch: bytes, payloads: Sequence[bytes | memoryview] = ()) -> list[byt
     """The messages of a batch, each with its detached payload if it has one.
 
     Raises:
-        ProtocolError: a length, version or the number of detached payloads is wrong. Nothing of
-            such a batch is used.
+        ProtocolError: a length, version or the number of detached payloads is wrong, or there are too many
+            messages. Nothing of such a batch is used.
     """
+    if len(batch) > 40 * MAX_BATCH_MESSAGES:
+        _check_number(batch)
     messages: list[bytes] = []
     append = messages.append
     start, end = 0, len(batch)
@@ -328,6 +333,20 @@ def split(batch: bytes, payloads: Sequence[bytes | memoryview] = ()) -> list[byt
     if taken != len(payloads):
         raise ProtocolError(f"{len(payloads)} payload frames for {taken} detached messages", "detached")
     return messages
+
+
+def _check_number(batch: bytes) -> None:
+    """Refuse a batch of too many messages before any of them is made."""
+    start, end = 0, len(batch)
+    for _ in range(MAX_BATCH_MESSAGES):
+        if end - start < 40:
+            return
+        length = _unpack_start(batch, start)[0]
+        if length < 40:
+            return  # as will be found
+        start += length
+    if start < end:
+        raise ProtocolError(f"more than {MAX_BATCH_MESSAGES} messages in one batch", "batch")
 
 
 def _misfit(batch: bytes, start: int) -> ProtocolError:

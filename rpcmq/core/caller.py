@@ -39,6 +39,9 @@ _RETRY_CAST = 0.1
 #: Memory of the table of what was dropped (bytes), and characters of a name in it.
 _MAX_DROPS_BYTES = 256 << 10
 _MAX_NAME = 600
+#: Reports of a handler that wait for who called it, and about how many bytes of them.
+_MAX_PROGRESS = 100
+_MAX_PROGRESS_BYTES = 16 << 20
 #: Kinds that the sender keeps until the router has them.
 _KEPT = (Kind.CAST, Kind.PUBLISH)
 #: Why a cast is refused that will be taken later.
@@ -77,6 +80,14 @@ class Call:
         self.sign_of_life = 0.0
         #: The shell's: called when there is something to look at.
         self.waiter: Callable[[], None] | None = None
+
+    def add_progress(self, part: bytes) -> None:
+        """Keep what a handler reports until the waiter takes it: the newest, where that comes faster."""
+        progress = self.progress
+        progress.append(part)
+        size = sum(map(size_of, progress)) if part[7] & Flag.DETACHED else 0
+        while len(progress) > _MAX_PROGRESS or (size > _MAX_PROGRESS_BYTES and len(progress) > 1):
+            size -= size_of(progress.pop(0))
 
     @property
     def done(self) -> bool:
@@ -282,7 +293,7 @@ class Caller:
         if call is not None:
             call.sign_of_life = now
             if len(payload_of(part)):
-                call.progress.append(part)
+                call.add_progress(part)
                 self.changed.append(call)
 
     # --- casts -------------------------------------------------------------------------------

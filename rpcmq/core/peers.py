@@ -8,14 +8,15 @@ call asks the router for an introduction again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from struct import pack
 from typing import NamedTuple
 
 from rpcmq.core.caller import Call
-from rpcmq.core.serving import Serving
+from rpcmq.core.explain import shortened
+from rpcmq.core.serving import Registration, Serving
 from rpcmq.errors import LinkLost, Outcome, ProtocolError, error_for
-from rpcmq.wire import VERSION, Address, Kind, address_of, body_of, control, message, parse, split
+from rpcmq.wire import VERSION, Address, Flag, Kind, address_of, body_of, control, message, parse, payload_of, split
 
 __all__ = ["PeerLink", "Peers"]
 
@@ -23,6 +24,8 @@ __all__ = ["PeerLink", "Peers"]
 TICKET_SECONDS = 30.0
 #: A registration lets so many direct calls wait beyond its credit.
 MAX_WAITING = 10_000
+#: And so many bytes of their payloads.
+MAX_WAITING_BYTES = 64 << 20
 #: Tickets of one caller that are kept, and of all: beyond it the oldest go.
 MAX_TICKETS_EACH = 32
 MAX_TICKETS = 10_000
@@ -90,6 +93,8 @@ class Peers:
         #: Calls whose waiters are to be woken.
         self.changed: list[Call] = []
         self.refused: Counter[str] = Counter()
+        #: Called with an exception that a message has led to; it was not used.
+        self.on_error: Callable[[Exception], None] = lambda error: None
 
     def expect(self, now: float, ticket: str, identity: str, key: str = "", topic: str = "") -> None:
         """The router has announced a caller of ``topic``, who will come with the public ``key``."""
@@ -142,10 +147,19 @@ class Peers:
             user: the public key that the connection was authenticated with; looked at for HELLO only.
         """
         try:
-            for part in split(batch, payloads):
-                self._message(now, route, part, user)
+            parts = split(batch, payloads)
         except ProtocolError as error:
             self.refused[error.reason] += 1
+            return
+        for part in parts:
+            try:
+                self._message(now, route, part, user)
+            except ProtocolError as error:
+                self.refused[error.reason] += 1
+            except Exception as error:
+                # A defect of ours: it costs this message, and not those of the calls that came with it.
+                self.refused["internal error"] += 1
+                self.on_error(error)
 
     def lost(self, route: bytes, reason: str, unsent: list[bytes] | None = None) -> None:
         """The connection is gone: everything on it has ended. ``unsent`` never left."""
@@ -161,7 +175,7 @@ class Peers:
             self.changed.append(call)
         link.calls.clear()
         for registration in self._serving.registrations.values():
-            for task in (*registration.running.values(), *registration.waiting):
+            for task in (*registration.running.values(), *registration.waiting.values()):
                 if task.sender is link:
                     task.lost = True
         link.on_change()
@@ -181,7 +195,7 @@ class Peers:
             link.welcomed = True
             link.on_change()
         elif kind == Kind.REFUSED:
-            self.lost(route, str(body_of(part).get("text", "refused")))
+            self.lost(route, _text(body_of(part)) or "refused")
         elif kind == Kind.REQUEST:
             self._request(now, link, part)
         elif kind == Kind.CANCEL:
@@ -222,9 +236,12 @@ class Peers:
             self._error(link, part, Outcome.DENIED, text)
         elif registration is None:
             self._error(link, part, Outcome.NO_CONSUMER, f"{self._identity} does not serve that topic any more")
-        elif len(registration.waiting) >= MAX_WAITING:
-            text = f"{self._identity} has {len(registration.waiting)} direct calls waiting"
-            self._error(link, part, Outcome.OVERLOADED, text)
+        elif part[7] & Flag.STREAM:
+            self._error(link, part, Outcome.PROTOCOL, "a stream takes the way through the router")
+        elif part[16:36] in registration.running or part[16:36] in registration.waiting:
+            self._error(link, part, Outcome.PROTOCOL, "sequence of a call that is in flight")
+        elif problem := _overload(registration, payload_of(part)):
+            self._error(link, part, Outcome.OVERLOADED, f"{self._identity} has {problem}")
         else:
             self._serving.accept(now, part, registration, link)
 
@@ -232,21 +249,27 @@ class Peers:
         link.send(control(Kind.ERROR, {"outcome": outcome, "text": text, "details": {}}, key=part[16:36]))
 
     def _answer(self, link: PeerLink, part: bytes) -> None:
-        call = link.calls.pop(part[16:36], None)
+        call = link.calls.get(part[16:36])
         if call is None:
             self.refused["late reply"] += 1
             return
         if part[5] == Kind.ERROR:
             body = body_of(part)
-            call.error = error_for(_positive(body.get("outcome")), str(body.get("text", "")), {"started": "no"})
+            outcome = body.get("outcome")
+            known = outcome if isinstance(outcome, int) and not isinstance(outcome, bool) else Outcome.PROTOCOL
+            text = _text(body) or f"{link.identity} refused the call and did not say why"
+            call.error = error_for(known, text, {"started": "no"})
         else:
+            parse(part)
             call.answer = part
+        del link.calls[call.key]
         self.changed.append(call)
 
     def _progress(self, link: PeerLink, part: bytes) -> None:
         call = link.calls.get(part[16:36])
         if call is not None:
-            call.progress.append(part)
+            parse(part)
+            call.add_progress(part)
             self.changed.append(call)
 
     def start(self, link: PeerLink, call: Call, payload: bytes, format: int, address: bytes, method: bytes) -> None:
@@ -273,5 +296,21 @@ class Peers:
 
 def _positive(value: object) -> int:
     if not isinstance(value, int) or not 0 <= value < 1 << 64:
-        raise ProtocolError(f"{value!r} is no number of 64 bits", "body")
+        raise ProtocolError(f"a {type(value).__name__} is no handle of 64 bits", "body")
     return value
+
+
+def _text(body: Mapping[str, object]) -> str:
+    """What a peer says for people to read."""
+    text = body.get("text")
+    return shortened(text) if isinstance(text, str) else ""
+
+
+def _overload(registration: Registration, payload: bytes | memoryview) -> str:
+    """Which limit keeps one more direct call from waiting; empty: it may."""
+    if len(registration.running) < registration.credit:
+        return ""
+    if len(registration.waiting) >= MAX_WAITING:
+        return f"{len(registration.waiting)} direct calls waiting; {MAX_WAITING} may"
+    size = registration.waiting_bytes + len(payload)
+    return f"{size} bytes of direct calls waiting; {MAX_WAITING_BYTES} bytes may" if size > MAX_WAITING_BYTES else ""

@@ -43,8 +43,6 @@ _MAX_GROUP = 255
 #: Of a SENT: flags, sequence, and all lengths as one.
 _unpack_sent = Struct(">7xB20xQI").unpack
 _DETACHED = Flag.DETACHED
-#: Of the messages that came in one; processes send 256. More would keep all others waiting.
-_MAX_BATCH = 4096
 #: Kinds whose ProtocolError is answered with an ERROR for that very message.
 _ANSWERED = (
     Kind.REQUEST, Kind.CAST, Kind.REGISTER, Kind.DECLARE, Kind.SUBSCRIBE, Kind.PUBLISH, Kind.INTRODUCE, Kind.QUERY,
@@ -179,8 +177,6 @@ class Router:
         link = self.links.routes.get(route)
         try:
             parts = split(batch, payloads)
-            if len(parts) > _MAX_BATCH:
-                raise ProtocolError(f"{len(parts)} messages in one batch; {_MAX_BATCH} may be", "batch")
             if link is None or parts[0][5] < SESSION_KINDS:
                 self._about_link(now, route, link, parts, user)
                 return

@@ -32,7 +32,18 @@ _SENT_HEAD, _SENT_TAIL = message(Kind.SENT)[:28], message(Kind.SENT)[36:]
 class Registration:
     """What this process consumes under one tag."""
 
-    __slots__ = ("address", "credit", "group", "leaving", "on_task", "peer_url", "running", "tag", "waiting")
+    __slots__ = (
+        "address",
+        "credit",
+        "group",
+        "leaving",
+        "on_task",
+        "peer_url",
+        "running",
+        "tag",
+        "waiting",
+        "waiting_bytes",
+    )
 
     def __init__(
         self,
@@ -53,7 +64,9 @@ class Registration:
         self.leaving = False
         self.running: dict[bytes, Task] = {}
         #: Direct calls beyond the credit; what comes through the router waits there.
-        self.waiting: deque[Task] = deque()
+        self.waiting: dict[bytes, Task] = {}
+        #: Of their payloads.
+        self.waiting_bytes = 0
 
 
 class Task:
@@ -254,7 +267,8 @@ class Serving:
         task.lost = task.cancelled = False
         task.on_change = None
         if sender is not self._uplink and len(registration.running) >= registration.credit:
-            registration.waiting.append(task)
+            registration.waiting[key] = task
+            registration.waiting_bytes += len(task.payload)
             return
         registration.running[key] = task
         self.delivered.append(task)
@@ -269,10 +283,14 @@ class Serving:
     def cancel_direct(self, key: bytes, sender: Sender) -> None:
         """A peer gave up a call of its own: one that waits never runs, a running one is told."""
         for registration in self.registrations.values():
-            for task in (*registration.running.values(), *registration.waiting):
-                if task.key == key and task.sender is sender:
-                    task.cancelled = task.lost = True
-                    self.changed.append(task)
+            waits = registration.waiting.get(key)
+            if waits is not None and waits.sender is sender:
+                del registration.waiting[key]
+                registration.waiting_bytes -= len(waits.payload)
+            task = registration.running.get(key)
+            if task is not None and task.sender is sender:
+                task.cancelled = task.lost = True
+                self.changed.append(task)
 
     def grant(self, now: float, part: bytes) -> None:
         """The caller takes more items of a stream.
@@ -332,7 +350,8 @@ class Serving:
         if known:
             del registration.running[task.key]
         while registration.waiting and len(registration.running) < registration.credit:
-            waiting = registration.waiting.popleft()
+            waiting = registration.waiting.pop(next(iter(registration.waiting)))
+            registration.waiting_bytes -= len(waiting.payload)
             if not waiting.lost:
                 registration.running[waiting.key] = waiting
                 self.delivered.append(waiting)

@@ -71,6 +71,7 @@ class PeerSocket:
         curve: Curve | None = None,
     ) -> None:
         self._peers = peers
+        peers.on_error = lambda error: self._failed()
         self._after_receive = after_receive
         self._curve = curve
         self._domain = f"peer-{next(_numbers)}" if curve is not None else ""
