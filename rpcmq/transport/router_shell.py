@@ -136,8 +136,11 @@ class RouterShell:
         self._watchdog = Watchdog(lambda: None if self._is_deaf else self._socket, self._wake)
         self._timer_at = 0.0
         self._not_before = 0.0
-        #: Connections whose handshake has succeeded, by file descriptor; whether we were told why the next one failed.
+        #: Connections that have said HELLO, by file descriptor.
         self._greeted: set[int] = set()
+        #: Handshakes that have succeeded, on connections that have not said HELLO: libzmq does not say on which.
+        self._shaken = 0
+        #: Whether we were told why the next handshake failed.
         self._explained = False
         self._io.start(self._wake)
         self._watchdog.start()
@@ -326,6 +329,9 @@ class RouterShell:
         if old is not None and old != route:
             self._sockets.pop(old, None)
             self._probe(old)
+        if fd not in self._greeted:
+            self._greeted.add(fd)
+            self._shaken = max(0, self._shaken - 1)
         if route in self.router.links.routes:
             self._routes_by_fd[fd] = route
             if self._strangers.pop(fd, None) is None and old is None:
@@ -341,17 +347,25 @@ class RouterShell:
         if event == zmq.EVENT_ACCEPTED:
             self._accepted(value)
         elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
-            self._greeted.add(value)
+            self._shaken += 1
         elif (failed := _FAILED.get(event)) is not None:
             self.router.links.counters[failed] += 1
             self._explained = True
         elif event == zmq.EVENT_DISCONNECTED:
-            if value in self._greeted:
-                self._greeted.discard(value)
-            elif not self._explained:
-                self.router.links.counters["handshake failed: protocol"] += 1
-            self._explained = False
+            self._count_failure(value)
             self._disconnected(value)
+
+    def _count_failure(self, fd: int) -> None:
+        """Count the end of a connection whose handshake had not succeeded, unless that is counted already."""
+        if fd in self._greeted:
+            self._greeted.discard(fd)
+        elif self._explained:
+            pass
+        elif self._shaken:
+            self._shaken -= 1
+        else:
+            self.router.links.counters["handshake failed: protocol"] += 1
+        self._explained = False
 
     def _accepted(self, fd: int) -> None:
         known = _socket_of(fd)

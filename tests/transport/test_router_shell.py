@@ -1,4 +1,4 @@
-"""How a connection that libzmq owns is broken: only if its file descriptor still is that socket."""
+"""Connections that libzmq owns: how they are broken, and what their ends are counted as."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import zmq
 
 from rpcmq import Client, Service
-from rpcmq.testing import eventually
+from rpcmq.testing import InProcessRouter, eventually
 from rpcmq.transport.batches import BatchSocket, new_context
 from rpcmq.transport.router_shell import _break, _socket_of
 from rpcmq.wire import Kind, control
@@ -80,3 +80,63 @@ def test_a_batch_that_costs_much_does_not_make_the_router_deaf(rpcmq_router):
         assert link.received == 1000
     greedy.close()
     context.destroy(linger=0)
+
+
+# --- what the end of a connection is counted as ---------------------------------------------------
+
+
+def failures(router: InProcessRouter) -> dict[str, int]:
+    counters = router.query("summary")["counters"]
+    return {name: count for name, count in counters.items() if name.startswith("handshake failed")}
+
+
+def connections(router: InProcessRouter) -> int:
+    """Those that the shell knows of."""
+    shell = router._embedded.shell
+    return len(shell._greeted) + len(shell._strangers)
+
+
+def test_a_clean_goodbye_is_no_failed_handshake(router, serve):
+    class Compute:
+        def note(self, ctx: object) -> None:
+            pass
+
+    for _ in range(5):
+        service = serve(Compute())
+        with Client(router.url) as client:
+            client.cast(None, "compute", {"method": "note"})
+            client.publish(None, "a", 1)
+        service.stop()
+    lost = Client(router.url)
+    lost.connect()
+    lost.process.connection._drop_socket()
+    eventually(lambda: connections(router) == 0)
+    assert failures(router) == {}
+    lost.close(0.0)
+
+
+def test_who_goes_before_hello_is_no_failed_handshake(router):
+    context = zmq.Context()
+    for _ in range(5):
+        dealer = context.socket(zmq.DEALER)
+        monitor = dealer.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)
+        dealer.connect(router.url)
+        eventually(lambda monitor=monitor: monitor.poll(0))  # type: ignore[misc]
+        dealer.disable_monitor()
+        monitor.close(linger=0)
+        dealer.close(linger=0)
+    context.destroy(linger=0)
+    eventually(lambda: connections(router) == 0)
+    assert failures(router) == {}
+
+
+def test_who_speaks_no_zmtp_is_a_failed_handshake_also_beside_those_who_do(router):
+    host, port = router.url.removeprefix("tcp://").split(":")
+    for count in range(1, 4):
+        with Client(router.url) as client:
+            client.connect()
+            with socket.create_connection((host, int(port))) as stranger:
+                stranger.sendall(b"GET / HTTP/1.1\r\nHost: router.example\r\n\r\n" * 3)
+            eventually(lambda count=count: sum(failures(router).values()) == count)  # type: ignore[misc]
+    eventually(lambda: connections(router) == 0)
+    assert sum(failures(router).values()) == 3
