@@ -14,7 +14,7 @@ from rpcmq.core.drops import Drop, Drops
 from rpcmq.core.explain import shortened
 from rpcmq.core.links import Link, LinkTable
 from rpcmq.core.settings import Settings
-from rpcmq.core.trie import PatternTrie, pattern_states
+from rpcmq.core.trie import PatternTrie, pattern_states, split_words
 from rpcmq.core.turns import Turns
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import Address, Flag, Kind, address_of, body_of, control, message, parse, payload_of, size_of
@@ -127,6 +127,7 @@ class PubSub:
             raise ProtocolError(f"origin {part[16:28].hex()} is not this link's", "origin")
         exchange, topic = self._address(part)
         if self._held or (now < self._hold_until and self._links.has_returned):
+            split_words(topic)  # as the match would, whose refusal would come too late
             self._hold(now, link, part)
         else:
             self._pass_on(now, link, part, exchange, topic)
@@ -155,6 +156,7 @@ class PubSub:
 
     def release(self, now: float) -> None:
         """Pass on what was held, once it is time: as much as fits into a turn."""
+        self._turns.spent = 0
         while self._held and now >= self._hold_until and not self._turns.is_over:
             self._release_one(now)
 

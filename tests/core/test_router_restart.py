@@ -357,6 +357,19 @@ def test_events_wait_for_subscribers_to_come_back(net: Network, subscribed: tupl
     assert events_of(subscriber) == [b"at once"]
 
 
+def test_an_event_that_cannot_be_passed_on_is_refused_and_not_held(net: Network, subscribed: tuple[Process, Process]):
+    publisher, subscriber = subscribed
+    net.restart_router()
+    publisher.connect()
+    (error,) = publisher.publish("a..b", b"malformed").answers
+    assert error.kind is Kind.ERROR and net.router.refused == {"bad_topic": 1} and net.router.pubsub.held == 0
+    publisher.publish("a.b", b"well-formed")
+    subscriber.connect()
+    subscriber.subscribe("a.#")
+    net.advance(2.0)
+    assert events_of(subscriber) == [b"well-formed"]
+
+
 def test_events_do_not_wait_where_nobody_was_there_before(make_net):
     net = make_net(recovery_seconds=100.0)
     publisher, subscriber = (net.process(name, "pubsub") for name in ("publisher", "subscriber"))
