@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from rpcmq.latency.analysis.finding import Finding
     from rpcmq.latency.analysis.outliers import Outlier
     from rpcmq.latency.analysis.rankings import Ranked
-    from rpcmq.latency.analysis.series import Series
+    from rpcmq.latency.analysis.series import Key, Series
     from rpcmq.latency.analysis.slo import Objective, Standing
 
 __all__ = ["Answer", "why_command"]
@@ -53,6 +53,7 @@ class Answer:
         by_time, by_tail, by_queue: methods.
         outliers: servers.
         standings: of objectives.
+        failures: method, outcome, class of what it raised (None: not known) and records, the most frequent first.
         unknown: rows of records of which nobody knows the end, some of them.
         unknown_methods: those that have such records.
     """
@@ -65,6 +66,7 @@ class Answer:
     by_queue: list[Ranked]
     outliers: list[Outlier]
     standings: list[Standing] = field(default_factory=list)
+    failures: list[tuple[Key, str, str | None, int]] = field(default_factory=list)
     unknown: list[dict[str, Any]] = field(default_factory=list)
     unknown_methods: list[Series] = field(default_factory=list)
 
@@ -111,6 +113,7 @@ def why_command(
 
 def _answer(selection: Selection, objectives: Sequence[Objective], top: int, master: str | None) -> Answer:
     with spark("why", master, selection) as session:
+        from rpcmq.latency.analysis.errors import attach, failures
         from rpcmq.latency.analysis.names import matches
         from rpcmq.latency.analysis.outliers import outliers
         from rpcmq.latency.analysis.rankings import by_queueing, by_tail, by_total_time
@@ -124,10 +127,12 @@ def _answer(selection: Selection, objectives: Sequence[Objective], top: int, mas
             minute = found.window_seconds * max(1, _MINUTE // found.window_seconds)
             asked = {"promised": Figures((*METHOD, "outcome"), minute, promised)}
             answered = found.series(found.for_findings() | asked)
+            raised = found.raised()
             methods, servers = answered["methods"], answered["servers"]
             lost = [each for each in methods if UNKNOWN in each.outcomes]
             unknown = found.unknown(top) if lost else []
     whole = next(iter(merged(methods, ())), Series({}))
+    attach(raised, methods, whole)
     if not selection.is_log:
         # Stored cells have the account of all of them.
         found.account.in_range, found.account.unknown = whole.records, whole.outcomes.get(UNKNOWN, 0)
@@ -140,6 +145,7 @@ def _answer(selection: Selection, objectives: Sequence[Objective], top: int, mas
         by_queueing(methods),
         outliers(servers),
         evaluate(objectives, answered["promised"], minute),
+        sorted(((each.key, *failure) for each in methods for failure in failures(each)), key=lambda row: -row[3]),
         unknown,
         sorted(lost, key=lambda each: -each.outcomes[UNKNOWN]),
     )
@@ -163,6 +169,8 @@ def _show(answer: Answer, top: int) -> None:
         tables.append(_outliers(answer.outliers[:top]))
     if answer.standings:
         tables.append(_standings(answer.standings))
+    if answer.failures:
+        tables.append(_failures(answer, top))
     if answer.unknown_methods:
         tables.append(_unknown(answer))
     for each in tables:
@@ -216,6 +224,16 @@ def _standings(rows: Sequence[Standing]) -> Table:
     return made
 
 
+def _failures(answer: Answer, top: int) -> Table:
+    from rpcmq.latency.analysis.names import method_name
+
+    made = table("What did not end well", "method", "outcome", "error", ">records", ">of all errors")
+    every = sum(number for *_, number in answer.failures)
+    for key, outcome, error, number in answer.failures[:top]:
+        add_row(made, (method_name(key), outcome, error, number, f"{number / every:.1%}"), "yellow")
+    return made
+
+
 def _unknown(answer: Answer) -> Table:
     from rpcmq.latency.analysis.names import method_name
 
@@ -257,6 +275,10 @@ def _as_json(answer: Answer, top: int) -> dict[str, Any]:
             for each in answer.outliers
         ],
         "objectives": [_standing_as_json(each) for each in answer.standings],
+        "errors": [
+            key_as_json(key) | {"outcome": outcome, "error_class": error, "records": number}
+            for key, outcome, error, number in answer.failures
+        ],
         "unknown": {
             "methods": [key_as_json(e.key) | {"records": e.outcomes[UNKNOWN]} for e in answer.unknown_methods],
             "newest": [row_as_json(row) for row in answer.unknown],

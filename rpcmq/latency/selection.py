@@ -14,7 +14,7 @@ from rpcmq.latency.presence import is_log
 __all__ = ["FILTERS", "Selection", "parse_filters", "parse_selection", "parse_time"]
 
 #: Dimensions that may be asked for by value.
-FILTERS = ("router", "exchange", "topic", "method", "kind", "server", "client", "outcome")
+FILTERS = ("router", "exchange", "topic", "method", "kind", "server", "client", "outcome", "error_class")
 _AGO = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400}
 _SELECTION = re.compile(r"(?P<path>.+?)(?:@(?P<since>[^@,]*?)\.\.(?P<until>[^@,]*?))?(?P<filters>(?:,[a-z_]+=[^,]*)*)")
 

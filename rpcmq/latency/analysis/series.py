@@ -14,7 +14,7 @@ from rpcmq.core.histogram import Histogram
 __all__ = ["DIMENSIONS", "MEASURES", "METHOD", "Key", "Series", "merged"]
 
 #: What records can be grouped by; columns of the dispatch log.
-DIMENSIONS = ("router", "exchange", "topic", "method", "kind", "server", "client", "outcome")
+DIMENSIONS = ("router", "exchange", "topic", "method", "kind", "server", "client", "outcome", "error_class")
 #: The dimensions that name a method.
 METHOD = ("exchange", "topic", "method")
 #: Durations of which histograms are kept (microseconds): in all, all that was not at the server, at the server.
@@ -32,6 +32,8 @@ class Series:
         key: dimension -> value; a server is None where nobody had the message.
         window: when its time window begins, seconds since 1970; None: no window, all of the time asked for.
         outcomes: how many ended how, by the outcomes' names; the sum is the number of records.
+        errors_by_class: of those that did not end well, how many by outcome and class of what the method raised, as far
+            as both are known and were asked for.
         total, queue, service: durations in microseconds of the records that have them.
         handler_us: sum of the handlers' times, microseconds.
         handlers: records whose handler's time is known.
@@ -52,6 +54,7 @@ class Series:
     reply_us: int = 0
     request_bytes: int = 0
     reply_bytes: int = 0
+    errors_by_class: dict[tuple[str, str], int] = field(default_factory=dict)
 
     @property
     def records(self) -> int:
@@ -67,6 +70,8 @@ class Series:
         """Add what ``other`` has; the key stays."""
         for outcome, count in other.outcomes.items():
             self.outcomes[outcome] = self.outcomes.get(outcome, 0) + count
+        for name, count in other.errors_by_class.items():
+            self.errors_by_class[name] = self.errors_by_class.get(name, 0) + count
         self.total.merge(other.total)
         self.queue.merge(other.queue)
         self.service.merge(other.service)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rpcmq.latency.analysis.account import Account
 from rpcmq.latency.analysis.changes import Rise, burst, rise
+from rpcmq.latency.analysis.errors import failures
 from rpcmq.latency.analysis.finding import Finding
 from rpcmq.latency.analysis.intervals import smallest_count
 from rpcmq.latency.analysis.names import method_name
@@ -128,8 +129,7 @@ def _of_errors(whole: Series, methods: Sequence[Series]) -> Iterator[Finding]:
 
 
 def _outcomes(series: Series) -> str:
-    ended = sorted(((number, name) for name, number in series.outcomes.items() if name != "ok"), reverse=True)
-    return ", ".join(f"{number:,} {name}" for number, name in ended[:3])
+    return ", ".join(f"{number:,} {error or outcome}" for outcome, error, number in failures(series)[:3])
 
 
 def _of_error_bursts(windows: Sequence[Series]) -> Iterator[Finding]:

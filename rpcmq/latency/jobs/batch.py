@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from rpcmq.latency.analysis.account import Account
+from rpcmq.latency.analysis.errors import ErrorCount, attach
 from rpcmq.latency.analysis.series import METHOD, Series, merged
 from rpcmq.latency.analysis.slow import findings
 from rpcmq.latency.jobs.collect import by_level
@@ -26,11 +27,11 @@ from rpcmq.latency.jobs.runs import joined
 from rpcmq.latency.jobs.source import TRIES, Changed, Log, Reader
 from rpcmq.latency.jobs.store import About, read_cells, write_cells
 from rpcmq.latency.jobs.tasks import tasks
-from rpcmq.latency.jobs.transforms import Level, cells, rollups, selected, slowest, unknown
+from rpcmq.latency.jobs.transforms import Level, cells, error_counts, rollups, selected, slowest, unknown
 from rpcmq.latency.report.model import Report
 from rpcmq.latency.selection import Selection
 
-__all__ = ["CELLS", "METHODS", "coarser", "in_detail", "report", "report_of_cells", "window_for"]
+__all__ = ["CELLS", "ERROR_CLASSES", "METHODS", "coarser", "in_detail", "report", "report_of_cells", "window_for"]
 
 #: Directory of the cells, in that of the report.
 CELLS = "cells"
@@ -41,6 +42,8 @@ _TIMES = (1, 2, 5, 10, 15, 30, 60, 120, 240, 360, 720, 1440)
 _WINDOWS, _WINDOWS_ASKED_FOR = 120, 1000
 #: Methods whose servers are looked at, those with the most total time; callers, those with the most records.
 METHODS, _CALLERS = 200, 200
+#: What methods raised: kinds that are counted, those with the most records.
+ERROR_CLASSES = 1000
 #: Windows of all methods together: as many methods as fit in have theirs looked at.
 _METHOD_WINDOWS = 6000
 #: Records of the traces of the slowest calls.
@@ -200,6 +203,7 @@ class _Outline(NamedTuple):
         methods: by exchange, topic and method, those with the most total time first.
         callers: those with the most records.
         first, last: windows; None: there are no cells.
+        raised: what methods raised, the most frequent.
     """
 
     methods: list[tuple[str, ...]]
@@ -209,6 +213,7 @@ class _Outline(NamedTuple):
     routers: list[str]
     first: int | None
     last: int | None
+    raised: list[ErrorCount]
 
 
 def _report(timed: _Timed, stored: DataFrame, window: int, is_asked_for: bool, account: Account) -> Report:
@@ -262,6 +267,7 @@ def _outlined(stored: DataFrame) -> _Outline:
             .limit(_CALLERS + 1)
             .select(F.array("client").alias("names"), "weight")
         )
+        .unionByName(error_counts(stored, ERROR_CLASSES))
         .unionByName(
             stored.agg(*(each.alias(name) for each, name in zip(ends, ("first", "last", "routers"), strict=True))),
             allowMissingColumns=True,
@@ -273,6 +279,9 @@ def _outlined(stored: DataFrame) -> _Outline:
     [row] = [row for row in found if row["names"] is None]
     names = [names for names, _ in named if len(names) == len(METHOD)]
     clients = [names[0] for names, _ in named if len(names) == 1]
+    raised = [
+        ErrorCount(names[:3], names[3], names[4], records) for names, records in named if len(names) > len(METHOD)
+    ]
     return _Outline(
         names[:METHODS],
         len(names) > METHODS,
@@ -281,6 +290,7 @@ def _outlined(stored: DataFrame) -> _Outline:
         row["routers"],
         row["first"],
         row["last"],
+        raised,
     )
 
 
@@ -314,6 +324,7 @@ def _completed(found: dict[str, list[Series]], outline: _Outline) -> Series:
         only = Series({"router": outline.routers[0]})
         only.add(whole)
         found["routers"] = [only]
+    attach(outline.raised, found["methods"], whole)
     return whole
 
 

@@ -17,14 +17,15 @@ from pyspark.sql import functions as F
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from rpcmq.latency.analysis.account import Account
+from rpcmq.latency.analysis.errors import ErrorCount
 from rpcmq.latency.analysis.series import METHOD, Key, Series
-from rpcmq.latency.jobs.batch import METHODS, coarser, in_detail, window_for
+from rpcmq.latency.jobs.batch import ERROR_CLASSES, METHODS, coarser, in_detail, window_for
 from rpcmq.latency.jobs.collect import series, series_of
 from rpcmq.latency.jobs.runs import joined
 from rpcmq.latency.jobs.source import TRIES, Changed, Log, Reader
 from rpcmq.latency.jobs.store import read_cells
 from rpcmq.latency.jobs.tasks import tasks
-from rpcmq.latency.jobs.transforms import Level, cells, of_trace, rollup, rollups, selected, unknown
+from rpcmq.latency.jobs.transforms import Level, cells, error_counts, of_trace, rollup, rollups, selected, unknown
 from rpcmq.latency.selection import Selection
 
 __all__ = ["Figures", "Input", "opened", "trace_rows"]
@@ -102,6 +103,11 @@ class Input:
                 rows = rows.drop_columns(["window"])
             found[name] = sorted(series_of(rows, each.by), key=lambda one: one.window or 0)
         return found
+
+    def raised(self) -> list[ErrorCount]:
+        """What methods raised, the most frequent."""
+        rows = error_counts(self.cells, ERROR_CLASSES).collect()
+        return [ErrorCount(tuple(names[:3]), names[3], names[4], number) for names, number in rows]
 
     def answered_calls(self) -> tuple[list[Series], dict[tuple[str, str, str], float]]:
         """Calls that ended ok, by method; and when the last window with one ended, by exchange, topic and method."""

@@ -33,7 +33,7 @@ from pyspark.sql import functions as F
 
 from rpcmq.core.histogram import SCALE
 from rpcmq.errors import UsageError
-from rpcmq.latency.analysis.series import DIMENSIONS, MEASURES
+from rpcmq.latency.analysis.series import DIMENSIONS, MEASURES, METHOD
 from rpcmq.latency.schema import UNKNOWN
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "Level",
     "bucket",
     "cells",
+    "error_counts",
     "of_trace",
     "rollup",
     "rollups",
@@ -269,6 +270,17 @@ def selected(
     for name, value in (where or {}).items():
         cells = cells.where(F.col(name) == value)
     return cells
+
+
+def error_counts(cells: DataFrame, most: int) -> DataFrame:
+    """``names`` (exchange, topic, method, outcome, class) and ``weight`` (records) of what methods raised.
+
+    Args:
+        most: how many kinds; those with the most records.
+    """
+    names = (*METHOD, "outcome", "error_class")
+    counted = cells.where(F.col("error_class").isNotNull()).groupBy(*names).agg(F.sum("records").alias("weight"))
+    return counted.orderBy(F.desc("weight"), *names).limit(most).select(F.array(*names).alias("names"), "weight")
 
 
 def _window(seconds: int) -> Column:

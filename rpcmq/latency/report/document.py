@@ -8,6 +8,7 @@ from typing import Any
 from rpcmq import __version__
 from rpcmq.core.histogram import Histogram
 from rpcmq.latency.analysis.account import Account
+from rpcmq.latency.analysis.errors import failures
 from rpcmq.latency.analysis.series import MEASURES, Series
 from rpcmq.latency.report.model import Report
 from rpcmq.latency.report.numbers import QUANTILES, mean, quantile, quantile_name, stages
@@ -56,6 +57,11 @@ def _series(each: Series) -> dict[str, Any]:
         "errors": each.errors,
         "timeouts": each.outcomes.get("timeout", 0),
         "outcomes": dict(each.outcomes),
+        "errors_by_class": [
+            {"outcome": outcome, "error_class": error, "records": number}
+            for outcome, error, number in failures(each)
+            if error is not None
+        ],
         "request_bytes": each.request_bytes,
         "reply_bytes": each.reply_bytes,
         "stages_us": {name: float(value) for name, value in stages(each).items()},

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import log
 
+from rpcmq.latency.analysis.errors import failures
 from rpcmq.latency.analysis.names import method_name
 from rpcmq.latency.analysis.series import METHOD, Series
 from rpcmq.latency.report import units
@@ -33,6 +34,8 @@ MEANINGS = {
 _SPARK, _SPARK_WIDTH, _SPARK_HEIGHT, _SPARK_Q = 60, 120, 24, 0.95
 #: Methods named with an outcome.
 _NAMED = 2
+#: Classes of errors named with an outcome.
+_CLASSES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +77,14 @@ class Outcome:
 
     Attributes:
         methods: those with the most of it, and their numbers.
+        classes: what methods raised, the most frequent, and their numbers.
     """
 
     name: str
     meaning: str
     records: int
     methods: list[tuple[str, int]]
+    classes: list[tuple[str, int]]
 
 
 def rows(
@@ -158,11 +163,12 @@ def _spark(line: Timeline) -> Spark | None:
 
 def outcomes(report: Report) -> list[Outcome]:
     """How all records ended: the most frequent first, but those that ended well before all others."""
-    found = report.whole.outcomes
+    found, failed = report.whole.outcomes, failures(report.whole)
     made = []
     for name in sorted(found, key=lambda name: (name != "ok", -found[name])):
         with_it = [(each.outcomes.get(name, 0), each.key) for each in report.methods if each.outcomes.get(name)]
         with_it.sort(key=lambda pair: -pair[0])
         methods = [(units.name(method_name(key), 80), number) for number, key in with_it[:_NAMED]]
-        made.append(Outcome(units.name(name, 40), MEANINGS.get(name, ""), found[name], methods))
+        raised = [(units.name(error, 80), number) for outcome, error, number in failed if outcome == name and error]
+        made.append(Outcome(units.name(name, 40), MEANINGS.get(name, ""), found[name], methods, raised[:_CLASSES]))
     return made

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from textwrap import wrap
 
 from rpcmq.latency.analysis.account import Account, Verdict
+from rpcmq.latency.analysis.errors import failures
 from rpcmq.latency.analysis.names import method_name
 from rpcmq.latency.analysis.wording import share, unsealed
 from rpcmq.latency.report import units
@@ -19,6 +20,8 @@ COLUMNS = 100
 _METHODS = 10
 _FINDINGS = 3
 _LIVES = 3
+#: Kinds of errors.
+_CLASSES = 5
 _QUANTILES = (0.5, 0.95, 0.99)
 _HEADS = ("method", "records", "rate", "errors", "p50", "p95", "p99", "max")
 
@@ -28,6 +31,8 @@ def text_of(report: Report) -> str:
     parts = [_range(report), _account(report.account)]
     if report.findings:
         parts.append(["", "Look at first:", *_findings(report)])
+    if report.whole.errors:
+        parts.append(["", *_failures(report)])
     if report.methods:
         parts.append(["", *_methods(report)])
     return "".join(f"{line}\n" for part in parts for line in part)
@@ -71,6 +76,14 @@ def _findings(report: Report) -> list[str]:
         text = f"{units.name(each.what, 200)}. {units.name(each.why, 300)}"
         lines += wrap(text, COLUMNS, initial_indent=f"  {number}. ", subsequent_indent="     ")
     return lines
+
+
+def _failures(report: Report) -> list[str]:
+    found = failures(report.whole)
+    named = [f"{units.count(number)} {units.name(error or outcome, 60)}" for outcome, error, number in found]
+    more = [f"{units.count(sum(number for *_, number in found[_CLASSES:]))} more"] if len(found) > _CLASSES else []
+    text = f"{units.count(report.whole.errors)} did not end well: {', '.join([*named[:_CLASSES], *more])}"
+    return wrap(text, COLUMNS, subsequent_indent="  ")
 
 
 def _methods(report: Report) -> list[str]:

@@ -23,6 +23,7 @@ from rpcmq.cli.latency_why import why_command
 from rpcmq.cli.options import State
 from rpcmq.errors import NotInstalled, RpcError, UsageError
 from rpcmq.latency.analysis.account import Account
+from rpcmq.latency.analysis.errors import ErrorCount
 from rpcmq.latency.analysis.series import METHOD, Series, merged
 from rpcmq.latency.policy import read_policy
 from rpcmq.latency.selection import Selection
@@ -67,6 +68,11 @@ class FakeInput:
     def _of(self, by: Sequence[str], window_seconds: int | None, methods: list[Any] | None) -> list[Series]:
         cells = [e for e in self._cells if methods is None or {name: e.key[name] for name in METHOD} in methods]
         return merged(cells, by, windows=window_seconds is not None)
+
+    def raised(self) -> list[ErrorCount]:
+        methods = merged(self._cells, METHOD)
+        failed = [(tuple(each.key[name] for name in METHOD), each.outcomes.get("timeout", 0) // 3) for each in methods]
+        return [ErrorCount(method, "timeout", "KeyError", number) for method, number in failed if number]
 
     def answered_calls(self) -> tuple[list[Series], dict[tuple[str | None, ...], float]]:
         ok = merged([each for each in self._cells if each.key["outcome"] == "ok"], METHOD)
@@ -218,12 +224,19 @@ def test_why_names_the_first_things_and_the_tables(logs: dict[str, Any], run: Ru
     lines = text.splitlines()
     assert lines[0].endswith("1 of unknown outcome")
     first = lines[lines.index("Look at first") + 1 : lines.index("Look at first") + 7]
-    assert any("did not end well: 1,800 timeout" in line for line in first)
+    assert any("did not end well: 1,200 timeout, 600 KeyError" in line for line in first)
     assert any("node-1 is slower than its equals" in line for line in first)
-    for title in ("Methods by total time", "Methods by queueing", "Servers slower than others", "Objectives"):
+    for title in (
+        "Methods by total time",
+        "Methods by queueing",
+        "What did not end well",
+        "Servers slower than others",
+        "Objectives",
+    ):
         assert any(line.startswith(title) for line in lines), title
     assert any(line.startswith("compute.boot:<2ms:99%") and "NOT MET" in line for line in lines)
     assert any(line.startswith("compute.boot:p99<1s:99%") and "NOT MET" not in line for line in lines)
+    assert any(line.split() == ["compute.list", "timeout", "KeyError", "600", "33.3%"] for line in lines)
     assert any("compute.m7" in line and "2023-11-14T22:13:20" in line for line in lines)
 
 
@@ -234,6 +247,7 @@ def test_why_for_programs(logs: dict[str, Any], run: Run) -> None:
     assert what["by_total_time"][0]["method"] == "boot"
     assert what["by_total_time"][0]["share"] == 1
     assert (what["outliers"], what["unknown"]) == ([], {"methods": [], "newest": []})
+    assert what["errors"] == []
     [objective] = what["objectives"]
     assert (objective["good"], objective["all"], objective["is_met"]) == (0, 30, False)
     assert objective["budget_left"] == pytest.approx(-99)

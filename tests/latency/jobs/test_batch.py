@@ -22,6 +22,7 @@ from rpcmq.cli.latency_report import report_command
 from rpcmq.cli.options import State
 from rpcmq.client import Client, Service
 from rpcmq.errors import CallTimeout, UsageError
+from rpcmq.latency.analysis.errors import attach
 from rpcmq.latency.analysis.series import MEASURES, METHOD, Key, Series, merged
 from rpcmq.latency.analysis.slow import findings
 from rpcmq.latency.jobs import batch
@@ -145,6 +146,12 @@ def test_a_report_has_what_the_records_say(log: Path, made_of_log: Made) -> None
         assert plain(merged(finer, ())) == whole
     assert [each.total.sum for each in made.methods] == sorted((each.total.sum for each in made.methods), reverse=True)
     check_single_calls(made, expected)
+    raised = Counter((row["outcome"], row["error_class"]) for row in expected if row["error_class"])
+    assert made.whole.errors_by_class == raised and len(raised) > 2
+    for method in made.methods[:3]:
+        mine = [row for row in expected if all(row[name] == method.key[name] for name in METHOD)]
+        of_method = Counter((row["outcome"], row["error_class"]) for row in mine if row["error_class"])
+        assert method.errors_by_class == of_method
     assert made.findings
     assert list(made.seconds) == made_of_log.steps
 
@@ -170,6 +177,7 @@ def test_why_and_the_report_find_the_same_in_one_log(spark: SparkSession, log: P
             assert by_name(answered["method windows"]) == by_name(report.method_windows)
             [whole] = merged(answered["methods"], ())
             methods, servers = answered["methods"], answered["servers"]
+            attach(found.raised(), methods, whole)
             windows, method_windows = answered["windows"], answered["method windows"]
             assert findings(whole, windows, methods, method_windows, servers, found.account) == report.findings
 

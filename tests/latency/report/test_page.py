@@ -139,6 +139,14 @@ class TestAnySize:
 
 
 class TestContent:
+    def test_errors_are_named_by_what_was_raised(self, tmp_path: Path) -> None:
+        of = reports.report(300, 3, 5)
+        of.whole.outcomes = {"ok": 200, "remote_error": 100}
+        of.whole.errors_by_class = {("remote_error", f"Error<{n}>"): n for n in range(1, 9)}
+        write_report(of, tmp_path)
+        text = Page((tmp_path / "report.html").read_text()).text
+        assert "8 Error<8> , 7 Error<7> , 6 Error<6> , 5 Error<5> , 4 Error<4>" in text
+
     def test_what_is_missing_is_not_green(self, tmp_path: Path) -> None:
         of = reports.report(300, 3, 5)
         of.account.waiting, of.account.unsealed = 4, [Life("r<1>", 1_700_000_000_000, 1_700_000_060.0, 3, 2100)] * 12

@@ -52,6 +52,14 @@ def test_what_is_missing_is_not_ok() -> None:
     assert "  2 more lives ended without a seal" in lines
 
 
+def test_errors_are_named_by_what_was_raised() -> None:
+    of = reports.report(3_000, 3, 5)
+    of.whole.outcomes = {"ok": 1917, "remote_error": 1083}
+    of.whole.errors_by_class = {("remote_error", "KeyError"): 546, ("remote_error", "ValueError\x1b[2J"): 530}
+    assert "1,083 did not end well: 546 KeyError, 530 ValueError" in summary(of)
+    assert "7 remote_error" in summary(of) and "\x1b" not in summary(of)
+
+
 def test_names_three_findings() -> None:
     text = " ".join(summary(reports.report(3_000, 3, 5)).split())
     assert [each.what in text for each in reports.findings()] == [True, True, True, False]
