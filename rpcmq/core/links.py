@@ -58,8 +58,8 @@ class Link(Session):
     __slots__ = (
         "accepts", "answering", "answers_drain", "calls", "claims", "consumers", "counters", "description", "granted",
         "granted_casts", "handle", "handlers", "heard", "held", "identity", "inbox", "inbox_bytes", "is_full", "keeps",
-        "lapsed", "leaves", "origin", "overdrawn", "patterns", "permits", "queue_type", "returning", "role", "route",
-        "sent_us", "since", "stalled", "state", "token", "usage", "wants_drops", "window",
+        "lapsed", "leaves", "origin", "overdrawn", "patterns", "permits", "queue_type", "read_bytes", "returning",
+        "role", "route", "sent_us", "since", "stalled", "state", "token", "usage", "wants_drops", "window",
     )  # fmt: skip
 
     def __init__(self, dirty: list[Session], identity: str, queue_type: str, handle: int, router_id: int) -> None:
@@ -78,6 +78,8 @@ class Link(Session):
         self.route: bytes | None = None
         self.state = LinkState.AWAY
         self.answering = False
+        #: Bytes read of its connection, with the frames around them: no less than they were.
+        self.read_bytes = 0
         #: Bytes of its calls and casts that have not ended, and the limit by which no more are taken; empty: none.
         self.usage = Usage()
         self.overdrawn = ""

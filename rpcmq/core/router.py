@@ -43,6 +43,8 @@ _MAX_GROUP = 255
 #: Of a SENT: flags, sequence, and all lengths as one.
 _unpack_sent = Struct(">7xB20xQI").unpack
 _DETACHED = Flag.DETACHED
+#: What ZMTP and CURVE put around a frame, at most.
+_FRAME_BYTES = 42
 #: Kinds whose ProtocolError is answered with an ERROR for that very message.
 _ANSWERED = (
     Kind.REQUEST, Kind.CAST, Kind.REGISTER, Kind.DECLARE, Kind.SUBSCRIBE, Kind.PUBLISH, Kind.INTRODUCE, Kind.QUERY,
@@ -175,6 +177,10 @@ class Router:
             user: the public key that the connection was authenticated with; looked at for HELLO only.
         """
         link = self.links.routes.get(route)
+        if link is not None:
+            link.read_bytes += len(batch) + _FRAME_BYTES
+            if payloads:
+                link.read_bytes += sum(map(len, payloads)) + _FRAME_BYTES * len(payloads)
         try:
             parts = split(batch, payloads)
             if link is None or parts[0][5] < SESSION_KINDS:

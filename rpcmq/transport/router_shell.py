@@ -22,6 +22,7 @@ from rpcmq.core.link import Session
 from rpcmq.core.links import Link
 from rpcmq.core.router import Router
 from rpcmq.errors import ConfigError
+from rpcmq.transport.backlog import BacklogWatch, Stranger, received_bytes
 from rpcmq.transport.batches import BatchSocket, flush_session
 from rpcmq.transport.curve import Curve
 from rpcmq.transport.forks import abandon_after_fork
@@ -111,8 +112,8 @@ class RouterShell:
         self._socket = BatchSocket(
             context, zmq.ROUTER, ipv6="[" in url, curve=curve, handshake_seconds=handshake_seconds, **options
         )
-        #: Connections that have not said HELLO, the oldest first: file descriptor -> socket, since when.
-        self._strangers: OrderedDict[int, tuple[int, float]] = OrderedDict()
+        #: Connections that have not said HELLO, the oldest first, by file descriptor.
+        self._strangers: OrderedDict[int, Stranger] = OrderedDict()
         try:
             self._socket.socket.bind(url)
         except zmq.ZMQError as error:
@@ -134,6 +135,7 @@ class RouterShell:
         self._io = loop.io(self._socket.fd, 1)
         self._timer = loop.timer(0.0)
         self._watchdog = Watchdog(lambda: None if self._is_deaf else self._socket, self._wake)
+        self._backlog = BacklogWatch(router, self._sockets, self._strangers, _break)
         self._timer_at = 0.0
         self._not_before = 0.0
         #: Connections that have said HELLO, by file descriptor.
@@ -210,7 +212,7 @@ class RouterShell:
     def _arm(self, now: float) -> None:
         due = self.router.next_deadline()
         if self._strangers:
-            due = min(due, next(iter(self._strangers.values()))[1] + self._handshake_seconds)
+            due = min(due, next(iter(self._strangers.values())).since + self._handshake_seconds)
         if self._blocked:
             due = min(due, now + _RETRY)
         due = max(due, self._not_before)
@@ -339,6 +341,7 @@ class RouterShell:
                 self._probe_soon(route)
             if (known := _socket_of(fd)) is not None:
                 self._sockets[route] = fd, known
+                self._backlog.begin(self.router.links.routes[route], fd)
 
     def _on_connection_event(self, event: int, value: int) -> None:
         self._guarded(self._connection_event, event, value)
@@ -372,24 +375,24 @@ class RouterShell:
         if known is not None:
             self._admit(fd, known)
 
-    def _admit(self, fd: int, known: int) -> None:
+    def _admit(self, fd: int, known: int, received: int = 0) -> None:
         self._strangers.pop(fd, None)
-        self._strangers[fd] = known, monotonic()
+        self._strangers[fd] = Stranger(known, monotonic(), received)
         while len(self._strangers) > self.max_handshakes:
-            oldest, (socket, _) = self._strangers.popitem(last=False)
+            oldest, stranger = self._strangers.popitem(last=False)
             self.router.links.counters["cut: too many handshakes"] += 1
-            _break(oldest, socket)
+            _break(oldest, stranger.socket)
         if len(self._strangers) == 1:
             self._arm(monotonic())
 
     def _cut_strangers(self, now: float) -> None:
         while self._strangers:
-            fd, (socket, since) = next(iter(self._strangers.items()))
-            if now < since + self._handshake_seconds:
+            fd, stranger = next(iter(self._strangers.items()))
+            if now < stranger.since + self._handshake_seconds:
                 break
             del self._strangers[fd]
             self.router.links.counters["cut: no HELLO in time"] += 1
-            _break(fd, socket)
+            _break(fd, stranger.socket)
 
     def _disconnect(self, route: bytes) -> None:
         known = self._sockets.get(route)
@@ -404,7 +407,7 @@ class RouterShell:
         fd, socket = self._sockets.pop(route)
         self._routes_by_fd.pop(fd, None)
         if _socket_of(fd) == socket:
-            self._admit(fd, socket)
+            self._admit(fd, socket, received_bytes(fd) or 0)
 
     def _disconnected(self, fd: int) -> None:
         self._strangers.pop(fd, None)
@@ -476,3 +479,4 @@ class RouterShell:
             watcher.stop()
             watcher.close()
         self._watchdog.stop()
+        self._backlog.close()
