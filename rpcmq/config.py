@@ -449,7 +449,10 @@ class ClientConfig:
         16 * MIB, _BYTES, "bytes of casts that no consumer has yet, kept for the next router", env=False
     )
     reconnect_max_seconds: float = _setting(
-        2.0, _seconds(0.01, 3600), "most seconds between two attempts to connect", env=False
+        2.0,
+        _seconds(0.01, 3600),
+        "most seconds between two attempts to connect; never more than a quarter of router.recovery_seconds",
+        env=False,
     )
     retry_budget_ratio: float = _setting(0.1, _number(0, 1), "retries allowed for each call made", env=False)
     connect_timeout: float = _setting(

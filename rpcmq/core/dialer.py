@@ -6,6 +6,11 @@
 
 Whatever ends an attempt or a connection, and in whatever phase, also ends the uplink's: it is DOWN while the dialer is
 PAUSED, so that HELLO is said on each connection.
+
+**Back in time.** A router holds casts and events for ``recovery_seconds`` after its start, for those who are on their
+way back. An attempt that leads nowhere and the pause after it are over within three quarters of that, whatever the
+settings say. An attempt that the router's end has taken may last longer each time: a router to which everybody comes
+back at once is slow, and would be slower if they all began anew.
 """
 
 from __future__ import annotations
@@ -24,6 +29,9 @@ _SHORT = 0.1
 #: The mean pause doubles with each failed attempt, from half of this (seconds).
 _FIRST_PAUSE = 0.02
 _IDENTITY_TAKEN = "identity-taken"
+#: Of the recovery window: what an attempt and what a pause may take; and the least of each (seconds).
+_ATTEMPT_SHARE, _LEAST_ATTEMPT = 0.5, 0.5
+_PAUSE_SHARE, _LEAST_PAUSE = 0.25, 0.05
 
 
 class Phase(Enum):
@@ -69,8 +77,11 @@ class Dialer:
         self.problem = ""
         self.identity_taken = ""
         self._failures = 0
+        #: Attempts in a row that stood and were not welcomed.
+        self._stalled = 0
         #: When the pause or the attempt is over.
         self._until = 0.0
+        self._began = 0.0
         self._welcomed_at = 0.0
         self._taken_since: float | None = None
 
@@ -110,20 +121,36 @@ class Dialer:
             return Step.NONE
         if self.phase is Phase.PAUSED:
             self.phase = Phase.CONNECTING
-            self._until = now + self._attempt_seconds
+            self._began = now
+            self._until = now + self._patience(0)
             return Step.DIAL
+        if self.phase is not Phase.CONNECTING:
+            self._stalled += 1
         return self._hang_up(now, jitter, self._why_nothing_came())
 
     def _hang_up(self, now: float, jitter: float, problem: str) -> Step:
         self.ended(now, jitter, problem)
         return Step.HANG_UP
 
+    def _patience(self, stalled: int) -> float:
+        """How long an attempt may take, after ``stalled`` that the router's end had taken."""
+        recovery = self._uplink.recovery_seconds
+        if not recovery:
+            return self._attempt_seconds
+        share = max(_LEAST_ATTEMPT, recovery * _ATTEMPT_SHARE)
+        return min(self._attempt_seconds, share * 2.0 ** min(stalled, 30))
+
+    def _longest(self) -> float:
+        recovery = self._uplink.recovery_seconds
+        return min(self._longest_pause, max(_LEAST_PAUSE, recovery * _PAUSE_SHARE)) if recovery else self._longest_pause
+
     def _why_nothing_came(self) -> str:
-        nothing = f"no answer within {self._attempt_seconds:g} s"
+        seconds = self._until - self._began
+        nothing = f"no answer within {seconds:g} s"
         if self.phase is Phase.HANDSHAKE:
             return f"handshake with {self._url}: connected, but {nothing}"
         if self.phase is Phase.GREETING:
-            return f"connected, but the router has not welcomed us within {self._attempt_seconds:g} s"
+            return f"connected, but the router has not welcomed us within {seconds:g} s"
         return nothing
 
     # --- what the shell tells ----------------------------------------------------------------
@@ -132,10 +159,12 @@ class Dialer:
         """There is a TCP connection."""
         if self.phase is Phase.CONNECTING:
             self.phase = Phase.HANDSHAKE
+            self._until = self._began + self._patience(self._stalled)
 
     def greeted(self, now: float) -> None:
         """The ZMTP handshake is over: the uplink says HELLO."""
         if self.phase in (Phase.CONNECTING, Phase.HANDSHAKE):
+            self.reached(now)
             self.phase = Phase.GREETING
             self._uplink.connected(now)
 
@@ -145,6 +174,7 @@ class Dialer:
             self.phase = Phase.UP
             self.problem = ""
             self._welcomed_at = now
+            self._stalled = 0
             self._taken_since = None
 
     def refused(self, now: float, jitter: float, reason: str, text: str) -> Step:
@@ -180,9 +210,9 @@ class Dialer:
             # Something may end each connection at once: not again and again without a pause.
             lasted = now - self._welcomed_at >= _SHORT
             self._failures = 0
-            self._until = now if lasted else now + jitter * self._longest_pause / 4
+            self._until = now if lasted else now + jitter * self._longest() / 4
         else:
-            longest = min(self._longest_pause, _FIRST_PAUSE * 2 ** min(self._failures, 30))
+            longest = min(self._longest(), _FIRST_PAUSE * 2 ** min(self._failures, 30))
             self._failures += 1
             self._until = now + jitter * longest
         self._uplink.lost(now)

@@ -26,6 +26,8 @@ _REQUEST, _CAST, _PUBLISH = int(Kind.REQUEST), int(Kind.CAST), int(Kind.PUBLISH)
 _NESTED, _CONFIRM = Flag.NESTED, Flag.CONFIRM
 #: A heartbeat that is sent so much too late (seconds) shows that this process was stopped or busy.
 _LATE = 0.5
+#: The recovery window of a router that does not tell it (seconds).
+_RECOVERY = 2.5
 
 
 class UplinkState(Enum):
@@ -108,6 +110,8 @@ class Uplink(Session):
         self.origin = b""
         self.unresponsive_seconds = 12.0
         self.lost_seconds = 60.0
+        #: How soon we must be back after a restart of the router; 0.0: it does not matter, or is not known.
+        self.recovery_seconds = 0.0
         self.max_message_bytes = 64 << 20
         self.heard = 0.0
         self.lost_at = 0.0
@@ -321,6 +325,7 @@ class Uplink(Session):
         except Exception as error:
             raise ProtocolError(f"WELCOME has an impossible origin: {error}", "body") from None
         pace = self._pace(body)
+        recovery = self._recovery(body)
         if self.state is not UplinkState.GREETING:
             return
         arrived: list[bytes] = []
@@ -336,6 +341,7 @@ class Uplink(Session):
         same_handle = origin == self.origin or not self.origin
         self.router, self.origin = body, origin
         self._heartbeat_seconds, self.unresponsive_seconds, self.lost_seconds, self.max_message_bytes = pace
+        self.recovery_seconds = recovery
         self._next_heartbeat = now + self._heartbeat_seconds
         if body.get("resumed"):
             self.on_acknowledged(arrived)
@@ -356,6 +362,12 @@ class Uplink(Session):
         if not (heartbeat >= 0.01 and unresponsive >= 0.01 and lost >= 0.01 and most > 0):
             raise ProtocolError(f"WELCOME has impossible settings: {heartbeat}, {unresponsive}, {lost}, {most}", "body")
         return heartbeat, unresponsive, max(lost, 2 * heartbeat), most
+
+    def _recovery(self, body: dict[str, Any]) -> float:
+        recovery = body.get("recovery_seconds", _RECOVERY)
+        if not isinstance(recovery, int | float) or not recovery >= 0:
+            raise ProtocolError(f"WELCOME has an impossible recovery_seconds: {recovery!r:.40}", "body")
+        return min(float(recovery), 3600.0)
 
 
 def _begins_something(part: bytes) -> bool:

@@ -42,6 +42,8 @@ log = logging.getLogger("rpcmq.router")
 LINGER = 2.0
 #: How long a process that computes is given to say that it sends nothing new (seconds).
 _QUIET = 2.0
+#: A recovery window that is shorter (seconds) gives processes too little time.
+LEAST_RECOVERY = 1.0
 #: How long the shipper may take for what the router wrote last (seconds).
 SHIP = 10.0
 #: Open files beside the links: sockets of ZeroMQ and HTTP, epoll, standard streams.
@@ -135,6 +137,16 @@ class Daemon:
         for warning in self._router.engine.warnings:
             log_event(log, logging.WARNING, "insecure", warning)
         self._check_max_links()
+        self._check_recovery()
+
+    def _check_recovery(self) -> None:
+        seconds = self.config.router.recovery_seconds
+        if 0 < seconds < LEAST_RECOVERY:
+            text = (
+                f"router.recovery_seconds = {seconds:g}: processes may need {LEAST_RECOVERY:g} s to come back after a "
+                "restart; those that come later may have casts run a second time elsewhere, and miss events"
+            )
+            log_event(log, logging.WARNING, "short recovery", text, recovery_seconds=seconds)
 
     def _check_max_links(self) -> None:
         wanted, files = self.config.link.max_links, self._max_files

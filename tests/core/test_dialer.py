@@ -47,7 +47,8 @@ class Process:
         self.uplink.receive(self.now, part)
 
     def welcome(self, **values: Any) -> None:
-        body = {"router_id": 1, "boot": 5, "handle": 7, "token": "t", "received": 0, "resumed": False} | values
+        body = {"router_id": 1, "boot": 5, "handle": 7, "token": "t", "received": 0, "resumed": False}
+        body |= {"recovery_seconds": 0.0} | values
         self.receive(control(Kind.WELCOME, body))
 
     def refuse(self, reason: str) -> None:
@@ -66,13 +67,13 @@ class Process:
             self.now = max(self.now, due)
         raise AssertionError(f"{self.dialer.phase} {self.dialer.problem}")
 
-    def connect(self) -> None:
+    def connect(self, **welcome: Any) -> None:
         """A whole attempt that succeeds."""
         self.dial()
         self.dialer.reached(self.now)
         self.dialer.greeted(self.now)
         assert len(self.uplink.greetings) == 1 and self.uplink.greetings[0][5] == Kind.HELLO
-        self.welcome()
+        self.welcome(**welcome)
         assert self.dialer.phase is Phase.UP and self.uplink.ready
 
 
@@ -262,3 +263,69 @@ def test_whatever_has_happened_a_process_that_can_reach_a_router_is_soon_ready(e
             return
         process.now += 0.25
         assert process.now < until, (process.dialer.phase, process.dialer.problem)
+
+
+# --- back before the recovery window is over -------------------------------------------------------
+
+
+@given(
+    recovery=st.floats(1.0, 60.0),
+    attempt=st.floats(0.5, 3600.0),
+    pause=st.floats(0.01, 3600.0),
+    refuses=st.booleans(),
+    outage=st.floats(0.0, 300.0),
+    jitters=st.lists(st.floats(0.0, 1.0), min_size=1, max_size=10),
+)
+def test_a_process_is_back_within_the_recovery_window_whatever_its_settings(
+    recovery, attempt, pause, refuses, outage, jitters
+):
+    process = Process()
+    process.dialer = Dialer(process.uplink, "tcp://r:1", attempt, pause)
+    process.dialer.start(process.now)
+    process.dial()
+    process.dialer.greeted(process.now)
+    process.welcome(recovery_seconds=recovery)
+    process.now += 10.0
+    process.ended()
+    started = process.now + outage
+    # Until the router is back nothing is taken: attempts are refused at once, or lead nowhere.
+    for n in range(100_000):
+        due = process.dialer.next_deadline()
+        assert due is not None
+        if process.dialer.phase is Phase.PAUSED and max(due, process.now) >= started:
+            break
+        process.jitter = jitters[n % len(jitters)]
+        process.now = max(due, process.now)
+        if process.tick() is Step.DIAL and refuses:
+            process.now += 0.01
+            process.ended("nothing listens there")
+    assert due - started <= 0.75 * recovery + 0.02
+
+
+def test_a_router_that_takes_connections_and_is_slow_is_given_more_time_with_each_attempt(process):
+    process.connect(recovery_seconds=2.5)
+    process.ended()
+    lasted = []
+    for _ in range(5):
+        process.dial()
+        began = process.now
+        process.dialer.reached(process.now)
+        due = process.dialer.next_deadline()
+        assert due is not None
+        lasted.append(due - began)
+        process.now = due
+        assert process.tick() is Step.HANG_UP
+    assert lasted == pytest.approx([1.25, 2.5, 5.0, 5.0, 5.0])
+    process.connect(recovery_seconds=2.5)
+    process.ended()
+    process.dial()
+    process.dialer.reached(process.now)
+    assert process.dialer.next_deadline() == pytest.approx(process.now + 1.25)
+
+
+@pytest.mark.parametrize("recovery", [-1, float("nan"), "2", None, [1]])
+def test_an_impossible_recovery_window_is_refused(process, recovery):
+    process.dial()
+    process.dialer.greeted(process.now)
+    process.welcome(recovery_seconds=recovery)
+    assert process.uplink.refused == {"body": 1} and not process.uplink.ready

@@ -124,6 +124,12 @@ def test_a_taken_address_is_refused() -> None:
     assert f"router.http = '{address}': cannot listen there: Address already in use" in http.stderr
 
 
+def test_a_recovery_window_that_is_too_short_is_warned_of() -> None:
+    with router("--recovery-seconds", "300ms") as daemon:
+        warning = daemon.wait_for("short recovery", recovery_seconds=0.3)
+        assert "router.recovery_seconds = 0.3: processes may need 1 s to come back" in warning["message"]
+
+
 def test_it_allows_itself_as_many_files_as_it_may_have_and_says_if_they_are_too_few() -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (256, 1024))
