@@ -23,7 +23,7 @@ from rpcmq.config import ClientConfig
 from rpcmq.core.caller import Call, Caller
 from rpcmq.core.serving import Registration, Serving
 from rpcmq.core.uplink import Uplink, Welcome
-from rpcmq.errors import CallError, LinkLost, Overloaded, PayloadError, RpcError, UsageError
+from rpcmq.errors import AccessDenied, CallError, LinkLost, Overloaded, PayloadError, RpcError, UsageError
 from rpcmq.payload import Codec, ExceptionRegistry, Format
 from rpcmq.payload.default_allow_list import DEFAULT_ALLOW_LIST
 from rpcmq.payload.format import accept_names
@@ -117,6 +117,7 @@ class Process:
             config.connect_timeout,
             curve_for(self.keys),
         )
+        self.connection.on_denied = self._denied
         self.direct = DirectLinks(self)
         self._hub = get_hub()
         self._closing = False
@@ -134,6 +135,12 @@ class Process:
     def _refused(self, reason: str, text: str) -> None:
         log.warning("router %s: %s", self.config.router, text)
         self.connection.on_refused(reason, text)
+
+    def _denied(self, text: str) -> None:
+        """Our key is not accepted any more: what waits is told so now rather than when its time is over."""
+        log.error("router %s: %s", self.config.router, text)
+        self.caller.fail_all(AccessDenied(text, {"started": "unknown"}))
+        self.connection.schedule()
 
     def _before_flush(self) -> None:
         self.serving.flush(monotonic())

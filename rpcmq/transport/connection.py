@@ -23,7 +23,7 @@ from gevent.event import Event
 
 from rpcmq.core.dialer import Dialer, Phase, Step
 from rpcmq.core.uplink import Uplink
-from rpcmq.errors import IdentityTaken, RouterUnreachable, UsageError
+from rpcmq.errors import AccessDenied, IdentityTaken, RouterUnreachable, UsageError
 from rpcmq.transport.batches import BatchSocket, flush_session, new_context
 from rpcmq.transport.curve import Curve
 from rpcmq.transport.forks import abandon_after_fork
@@ -162,6 +162,10 @@ class Connection:
         self.reconnects = 0
         #: This is the child of a fork, and the connection its parent's.
         self.abandoned = False
+        #: Why the router, which had welcomed us, does not accept our key any more; empty while it does.
+        self.denied = ""
+        #: Called with that, once.
+        self.on_denied: Callable[[str], None] = lambda text: None
         self._engines = engines
         self._after_receive = after_receive
         self._before_flush = before_flush
@@ -229,7 +233,7 @@ class Connection:
         self.start()
         if not self._ready.is_set():
             self._ready.wait(timeout)
-        self.check_open()
+        self._check_not_ended()
         if not self._ready.is_set():
             raise RouterUnreachable(f"router {self.url} not reachable within {timeout:g} s: {self.reason}")
 
@@ -272,7 +276,13 @@ class Connection:
         Raises:
             UsageError: the connection is closed.
             IdentityTaken: another live process has our identity.
+            AccessDenied: the router had welcomed us, and does not accept our key any more.
         """
+        self._check_not_ended()
+        if self.denied:
+            raise AccessDenied(self.denied)
+
+    def _check_not_ended(self) -> None:
         if self._dialer.identity_taken:
             raise IdentityTaken(self._dialer.identity_taken)
         if self._closing:
@@ -540,6 +550,14 @@ class Connection:
             self._dialer.reached(monotonic())
         elif event in _LOST_EVENTS and not self._closed:
             self._lost("the connection was lost" if self.uplink.ready else self._why_lost(event, value))
+            if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
+                self._deny(self._dialer.problem)
+
+    def _deny(self, problem: str) -> None:
+        """Our key is not accepted. One that was is tried again and again: it may be authorised anew."""
+        if self.uplink.origin and not self.denied:
+            self.denied = problem
+            self.on_denied(problem)
 
     def _why_lost(self, event: int, value: int) -> str:
         if event == zmq.EVENT_CLOSED:
@@ -575,6 +593,7 @@ class Connection:
 
     def on_ready(self) -> None:
         """The uplink was welcomed. Called by the owner's welcome handler."""
+        self.denied = ""
         self._dialer.welcomed(monotonic())
         self._ready.set()
 
@@ -585,6 +604,8 @@ class Connection:
             self._hang_up(was_ready)
             if self._dialer.identity_taken:
                 self._ready.set()  # those who wait are told
+        if reason == "key":
+            self._deny(text)
 
     def _drop_socket(self, linger_seconds: float = 0.0) -> None:
         if self._io is not None:

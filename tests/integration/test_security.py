@@ -249,6 +249,28 @@ def test_a_revoked_key_is_cut_off_while_connected_and_comes_back_when_authorised
     assert add(client, 3) == 3
 
 
+def test_the_process_of_a_revoked_key_is_told_so_at_once(folder, secure, connect, serve, caplog):
+    """Not after the timeout, and not that the router was away."""
+    service = serve(folder.add("node"))
+    path = folder.add("web")
+    client = connect(key_file=path)
+    going = gevent.spawn(client.call, None, "compute", message("hold"), timeout=300)
+    assert service.endpoint.started.wait(5)
+    folder.revoke("web")
+    with pytest.raises(AccessDenied, match="does not accept the key of our key_file: it was revoked"):
+        going.get(timeout=20)
+    for verb in (client.call, client.cast, client.fanout_cast):
+        with pytest.raises(AccessDenied, match="revoked"):
+            verb(None, "compute", message("add", a=1), timeout=300)
+    with pytest.raises(RouterUnreachable, match="revoked"):
+        client.connect(0.1)
+    assert len([r for r in caplog.records if r.levelname == "ERROR" and "revoked" in r.getMessage()]) == 1
+    service.endpoint.go_on.set()
+    folder.authorise(Key("web", read_key_file(path, client=True).public, (right("call", "compute.#"),)))
+    eventually(lambda: "web" in links(secure), 20)
+    assert add(client, 3) == 3, "it may come back"
+
+
 def test_narrower_rights_hold_for_those_who_are_connected(folder, secure, connect, serve):
     serve(folder.add("node"))
     path = folder.add("web")
