@@ -25,6 +25,16 @@ _SWEPT_AT_ONCE = 500
 #: Groups of a topic: each message to it is copied to all of them.
 _MAX_GROUPS = 1000
 _SWEEP_PAUSE = 0.02
+#: Addresses with a method that are remembered of one topic, and bytes of all: callers can name any number of methods.
+#: Others cost a few microseconds more for each message.
+_MAX_TARGETS = 5_000
+_MAX_TARGET_BYTES = 256 << 20
+#: What one takes beside its own bytes.
+_TARGET_OVERHEAD = 300
+
+
+def _size_of(key: bytes) -> int:
+    return len(key) + _TARGET_OVERHEAD
 
 
 class Directory:
@@ -46,6 +56,8 @@ class Directory:
         self._forgotten_outcomes: Counter[int] = Counter()
         #: (address block + method) as on the wire -> where it goes. A cache.
         self.destinations: dict[bytes, Destination] = {}
+        #: Of that cache.
+        self._target_bytes = 0
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -89,12 +101,11 @@ class Directory:
         except UnicodeDecodeError:
             raise ProtocolError("method name is not UTF-8", "address") from None
         topic, server = self._find(now, address)
-        if len(self.destinations) >= 2 * self._settings.max_topics:
+        if not self._has_room(topic, key):
             return Destination(topic, server, method, self._statistics_of(_OTHER, _OTHER))
         name = str(server.queue.name if server else topic.queue.name)
         destination = Destination(topic, server, method, self._statistics_of(name, method))
-        self.destinations[key] = destination
-        topic.targets.append(key)
+        self._remember(topic, key, destination)
         return destination
 
     def lookup(self, exchange: str, name: str, group: str = "") -> tuple[Topic, Server | None] | None:
@@ -242,8 +253,7 @@ class Directory:
             self._forget(literal)
             for key, old in targets.items():
                 if not old.server:
-                    self.destinations[key] = Destination(topic, server, old.method, old.statistics)
-                    topic.targets.append(key)
+                    self._remember(topic, key, Destination(topic, server, old.method, old.statistics))
             for pending in list(literal.queue):
                 literal.queue.remove(pending)
                 pending.destination = Destination(
@@ -297,8 +307,7 @@ class Directory:
         return self._next_sweep
 
     def _forget(self, topic: Topic) -> None:
-        for key in topic.targets:
-            del self.destinations[key]
+        self._forget_targets(topic.targets)
         topic.targets.clear()
         for server in list(topic.servers.values()):
             self._forget_server(server)
@@ -319,8 +328,7 @@ class Directory:
             self._forget_server(server)
         gone = [key for key in topic.targets if self.destinations[key].server in old]
         self._forget_statistics(gone)
-        for key in gone:
-            del self.destinations[key]
+        self._forget_targets(gone)
         topic.targets = [key for key in topic.targets if key in self.destinations]
 
     def _is_old(self, now: float, server: Server) -> bool:
@@ -336,6 +344,21 @@ class Directory:
         name = server.topic.address.exchange, f"{server.topic.address.topic}.{server.name}"
         if self._aliases.get(name) is server:
             del self._aliases[name]
+
+    def _has_room(self, topic: Topic, key: bytes) -> bool:
+        if len(topic.targets) >= _MAX_TARGETS or len(self.destinations) >= 2 * self._settings.max_topics:
+            return False
+        return self._target_bytes + _size_of(key) <= _MAX_TARGET_BYTES
+
+    def _remember(self, topic: Topic, key: bytes, destination: Destination) -> None:
+        self.destinations[key] = destination
+        self._target_bytes += _size_of(key)
+        topic.targets.append(key)
+
+    def _forget_targets(self, targets: list[bytes]) -> None:
+        for key in targets:
+            del self.destinations[key]
+            self._target_bytes -= _size_of(key)
 
     def _forget_statistics(self, targets: list[bytes]) -> None:
         for key in targets:

@@ -386,3 +386,33 @@ def test_a_link_that_does_not_take_what_it_is_sent_ends_when_the_router_holds_to
     call = api.request("compute")
     node.reply(node.take(Kind.REQUEST), b"fine")
     assert call.end.payload == b"fine"
+
+
+def test_methods_that_callers_make_up_are_remembered_within_bounds(net: Network, mallory: Process):
+    """The bound was one of two million, of up to 790 bytes each."""
+    api, node = net.process("api"), net.process("node")
+    node.register("compute", credit=1)
+    link = net.link(mallory)
+    for number in range(0, 12_000, 100):
+        parts = [
+            message(Kind.CANCEL if n % 2 else Kind.REQUEST, b"", key=link.origin + (1 + n // 2).to_bytes(8), format=1,
+                    address=b"" if n % 2 else COMPUTE, method=b"" if n % 2 else b"%08d" % n + b"x" * 247)
+            for n in range(number, number + 100)
+        ]  # fmt: skip
+        net.router.receive(net.now, link.route or b"", b"".join(parts))
+    net.run()
+    directory = net.router.directory
+    assert len(directory.destinations) <= 5_000
+    assert directory._target_bytes == sum(len(key) + 300 for key in directory.destinations) < 4 * MIB
+    assert len(list(directory.statistics)) <= net.router.settings.max_methods + 2
+    node.inbox.clear()
+    for request in [m for m in node.received if m.kind is Kind.REQUEST]:
+        node.reply(request)
+    call = api.request("compute", "an honest method that nobody remembers")
+    node.reply(node.take(Kind.REQUEST), b"fine")
+    assert call.end.payload == b"fine"
+    check_router(net.router)
+    for process in (mallory, api, node):
+        process.lose()
+    net.advance(2000)
+    assert directory.destinations == {} and directory._target_bytes == 0
