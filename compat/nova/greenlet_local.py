@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Self
-from weakref import WeakKeyDictionary, ref
+from weakref import WeakKeyDictionary, WeakSet
 
 from greenlet import getcurrent, greenlet
 
@@ -31,21 +31,21 @@ class _State:
         self.values[current] = values
         # Of a greenlet that is not gevent's nobody tells the end: its values go with the object.
         if rawlink := getattr(current, "rawlink", None):
-            rawlink(_Forget(self))
+            states = _in_use.get(current)
+            if states is None:
+                states = _in_use[current] = WeakSet()
+                rawlink(_forget)
+            states.add(self)
         return values
 
 
-class _Forget:
-    """Drops the values of a greenlet that has ended; keeps no local alive."""
+#: What each greenlet has values in; one link for all, as a greenlet may outlive many locals.
+_in_use: WeakKeyDictionary[greenlet, WeakSet[_State]] = WeakKeyDictionary()
 
-    __slots__ = ("_state",)
 
-    def __init__(self, state: _State) -> None:
-        self._state = ref(state)
-
-    def __call__(self, ended: greenlet) -> None:
-        if state := self._state():
-            state.values.pop(ended, None)
+def _forget(ended: greenlet) -> None:
+    for state in _in_use.pop(ended, ()):
+        state.values.pop(ended, None)
 
 
 class local:

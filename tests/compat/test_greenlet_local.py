@@ -13,6 +13,7 @@ import pytest
 from gevent.event import Event
 from greenlet import greenlet
 
+from compat.nova import greenlet_local
 from compat.nova.greenlet_local import local
 from tests.compat.test_finder import write
 from tests.compat.test_run import output
@@ -190,6 +191,16 @@ def test_a_local_that_is_dropped_takes_its_values_along() -> None:
     assert [each() for each in seen] == [None, None] and not running.dead
     go.set()
     running.join(10)
+
+
+def test_a_greenlet_that_outlives_many_locals_keeps_nothing_of_them() -> None:
+    def handler() -> int:
+        for _ in range(1000):
+            local().value = Value()
+        gc.collect()
+        return len(greenlet_local._in_use[gevent.getcurrent()])
+
+    assert elsewhere(handler) == 0
 
 
 def test_attributes_of_the_class_are_everybody_s() -> None:
