@@ -31,7 +31,7 @@ class Harvest:
     Attributes:
         names: what the numbers in its records stand for.
         records, in_flight: packed as ``RECORD``, one piece a block.
-        mark: the last one; None: the file has none.
+        marks: one for each write.
         seal: None: the file was cut off.
         torn_bytes: what comes after that.
     """
@@ -40,9 +40,25 @@ class Harvest:
     names: dict[int, Name] = field(default_factory=dict)
     records: list[memoryview] = field(default_factory=list)
     in_flight: list[memoryview] = field(default_factory=list)
-    mark: Mark | None = None
+    marks: list[Mark] = field(default_factory=list)
     seal: Seal | None = None
     torn_bytes: int = 0
+
+    @property
+    def mark(self) -> Mark | None:
+        """The last one; None: the file has none."""
+        return self.marks[-1] if self.marks else None
+
+    @property
+    def rate(self) -> float:
+        """Messages a second that the router received when it last wrote; 0: the file tells of less than a second."""
+        marks = [(self.head.monotonic, 0), *((each.monotonic, each.last_seq) for each in self.marks)]
+        until, last = marks[-1]
+        # Nobody knows which numbers were given before the file began.
+        earlier = [(at, seq) for at, seq in marks[1:] if at <= until - 1]
+        if not earlier and self.head.segment == 1:
+            earlier = [(at, seq) for at, seq in marks[:1] if at <= until - 1]
+        return (last - earlier[-1][1]) / (until - earlier[-1][0]) if earlier else 0.0
 
     @property
     def rows(self) -> int:
@@ -81,7 +97,7 @@ def _take(found: Harvest, block: Block) -> None:
         case BlockKind.IN_FLIGHT:
             found.in_flight.append(block.body)
         case BlockKind.MARK:
-            found.mark = Mark._make(MARK.unpack(block.body))
+            found.marks.append(Mark._make(MARK.unpack(block.body)))
         case BlockKind.SEAL:
             found.seal = Seal._make(SEAL.unpack(block.body))
             if found.seal.records != found.rows:

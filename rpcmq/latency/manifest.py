@@ -94,7 +94,7 @@ class Source:
         final: the router ended with it in good order.
         cut: it has no seal: its router died while it wrote it, or could not go on.
         last_us: when the router last wrote to it, microseconds since 1970; 0: not known.
-        rate: records a second in it; 0: not known.
+        rate: messages a second when it was last written to; 0: not known.
     """
 
     name: str
@@ -128,7 +128,7 @@ class Boot:
         final: it ended in good order.
         cut: its last file has no seal.
         last_us: when it last wrote, microseconds since 1970; 0: not known.
-        rate: records a second that it wrote last; 0: not known.
+        rate: messages a second when it last wrote; 0: not known.
         unknown: what was in flight when it died has its records.
         counted_to: greatest number of a spool file that ``totals.json`` had counted when the journal was lost.
         in_flight: what is to be said of calls that had not ended when they were looked at, by their numbers.

@@ -314,7 +314,6 @@ class Shipper:
 def _completed(source: Source, found: Harvest, seqs: set[int]) -> Source:
     """``source`` with what was found in the file."""
     seal, mark, head = found.seal, found.mark, found.head
-    seconds = mark.monotonic - head.monotonic if mark else 0.0
     return replace(
         source,
         first_seq=min(seqs, default=0),
@@ -325,6 +324,5 @@ def _completed(source: Source, found: Harvest, seqs: set[int]) -> Source:
         final=bool(seal and seal.final),
         cut=seal is None,
         last_us=head.wall(mark.monotonic) if mark else 0,
-        # What is shorter than a second says little of one.
-        rate=round(len(seqs) / seconds, 1) if seconds >= 1 else 0.0,
+        rate=round(found.rate, 1),
     )

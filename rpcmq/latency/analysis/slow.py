@@ -103,9 +103,8 @@ def _of_account(account: Account, whole: Series) -> Iterator[Finding]:
         weight = _between(0.3, 0.9, lost / max(1, account.counted + lost), 0.01)
         yield Finding(f"{count(lost, 'message')} without a record", text, weight)
     if account.unsealed:
-        what = (
-            f"{count(len(account.unsealed), 'router')} ended without a seal: up to {count(account.lost, 'record')} lost"
-        )
+        cost = f": up to {count(account.lost, 'record')} lost" if account.lost else ""
+        what = f"{count(len(account.unsealed), 'life')} of routers ended without a seal{cost}"
         text = f"{unsealed(account.unsealed[-1])}. It was killed, crashed, or lost its power."
         weight = _between(0.3, 0.9, account.lost / max(1, account.counted + account.lost), 0.01)
         yield Finding(what, text, weight)

@@ -40,7 +40,8 @@ def share(value: float) -> str:
 
 def count(number: int, what: str) -> str:
     """``1,234 records``, ``1 record``."""
-    return f"{number:,} {what if number == 1 else what + 's'}"
+    many = "lives" if what == "life" else what + "s"
+    return f"{number:,} {what if number == 1 else many}"
 
 
 def clock(seconds: float) -> str:
