@@ -243,7 +243,9 @@ def test_one_link_for_all_subscriptions_of_a_process(router, client):
 
 
 @pytest.mark.parametrize(
-    "error", [SystemExit(2), KeyboardInterrupt(), gevent.GreenletExit(), gevent.Timeout(7)], ids=repr
+    "error",
+    [SystemExit(2), KeyboardInterrupt(), gevent.GreenletExit(), gevent.Timeout(7)],
+    ids=lambda error: type(error).__name__,
 )
 def test_whatever_a_handler_of_events_raises_costs_that_event_only(client, error):
     seen: list[Any] = []
