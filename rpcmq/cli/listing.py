@@ -10,7 +10,7 @@ from rich.table import Table
 
 from rpcmq.cli.options import State, connects, json_option, make_client, positive
 from rpcmq.cli.output import Output, add_row, print_json, table
-from rpcmq.cli.text import microseconds, plain
+from rpcmq.cli.text import counted, microseconds, plain
 from rpcmq.errors import ProtocolError
 
 __all__ = ["describe_command", "ls_command"]
@@ -71,7 +71,7 @@ def _tables(answer: dict[str, Any], stuck: float) -> Iterator[Table | str]:
     if "topics" in answer and isinstance(answer["topics"], list):
         yield _topics(answer["topics"])
         yield _consumers(answer["topics"], stuck)
-    if "calls" in answer:
+    if isinstance(answer.get("calls"), list):
         yield _calls(answer["calls"], stuck)
     if "keys" in answer:
         yield _keys(answer["keys"])
@@ -84,11 +84,9 @@ def _tables(answer: dict[str, Any], stuck: float) -> Iterator[Table | str]:
 def _totals(totals: dict[str, dict[str, int]]) -> str:
     """Verb -> reason -> count, as a line; empty if nothing was dropped."""
     counts = [
-        f"{count} {plain(verb)} {plain(reason)}"
-        for verb, reasons in totals.items()
-        for reason, count in reasons.items()
+        f"{counted(count, verb)} {reason}" for verb, reasons in totals.items() for reason, count in reasons.items()
     ]
-    return f"dropped: {', '.join(counts)}" if counts else ""
+    return f"dropped: {plain(', '.join(counts))}" if counts else ""
 
 
 def _dropped(rows: list[dict[str, Any]]) -> Table:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import gevent
 
 from rpcmq.core.caller import Call
+from rpcmq.core.log_limit import LineLimit
 from rpcmq.core.peers import PeerLink
 from rpcmq.errors import PayloadError
 from rpcmq.payload.bounded_text import exception_text, printable_exception
@@ -26,12 +27,6 @@ __all__ = ["FailureLog"]
 
 log = logging.getLogger("rpcmq.service")
 
-#: Lines for one method and class of exception in a period, and for all; how long that is (seconds).
-_LINES = 5
-_ALL_LINES = 50
-_PERIOD = 60.0
-#: Methods and classes that are told apart.
-_KINDS = 1000
 #: What ends a program where nobody catches it.
 _ENDS_PROGRAMS = (SystemExit.__name__, KeyboardInterrupt.__name__)
 #: Characters of an exception's text.
@@ -47,14 +42,6 @@ class _Line(NamedTuple):
     raised: BaseException | None
 
 
-class _Kind:
-    __slots__ = ("lines", "period", "suppressed")
-
-    def __init__(self) -> None:
-        self.period = 0.0
-        self.lines = self.suppressed = 0
-
-
 class FailureLog:
     """Logs what the methods of ``address`` raise.
 
@@ -64,17 +51,14 @@ class FailureLog:
 
     def __init__(self, address: Address) -> None:
         self._address = address
-        self._kinds: dict[tuple[str, type[BaseException]], _Kind] = {}
-        #: When the present period began, and the lines of all kinds in it.
-        self._period = 0.0
-        self._lines = 0
+        self._limit: LineLimit[tuple[str, type[BaseException]]] = LineLimit()
 
     def report(self, process: Process, task: Task, error: BaseException) -> None:
         """``task`` has raised ``error``. To be called before it is answered: then the router knows its caller."""
         # What is not trusted is counted and logged where it is refused; there can be any number of them.
         if isinstance(error, NotTrusted):
             return
-        suppressed = self._suppressed(monotonic(), (task.method, type(error)))
+        suppressed = self._limit.passes(monotonic(), (task.method, type(error)))
         if suppressed is None:
             return
         fields = {
@@ -97,25 +81,6 @@ class FailureLog:
             gevent.spawn(_write_when_known, process, call, line)
         else:
             _write("", line)
-
-    def _suppressed(self, now: float, key: tuple[str, type[BaseException]]) -> int | None:
-        """How many failures of this kind were not logged since the last line; None: this one is not either."""
-        kind = self._kinds.get(key)
-        if kind is None:
-            if len(self._kinds) >= _KINDS:
-                self._kinds.clear()
-            kind = self._kinds[key] = _Kind()
-        if now - self._period >= _PERIOD:
-            self._period, self._lines = now, 0
-        if kind.period != self._period:
-            kind.period, kind.lines = self._period, 0
-        if kind.lines >= _LINES or self._lines >= _ALL_LINES:
-            kind.suppressed += 1
-            return None
-        kind.lines += 1
-        self._lines += 1
-        suppressed, kind.suppressed = kind.suppressed, 0
-        return suppressed
 
 
 def _write_when_known(process: Process, call: Call, line: _Line) -> None:

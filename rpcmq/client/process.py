@@ -17,6 +17,7 @@ import gevent
 from gevent import get_hub, getcurrent
 
 from rpcmq import __version__
+from rpcmq.client.limited_log import LimitedLog
 from rpcmq.client.peer import DirectLinks
 from rpcmq.client.trust import payloads_for
 from rpcmq.config import ClientConfig
@@ -105,6 +106,7 @@ class Process:
         }
         self.uplink = Uplink(hello, self._welcomed, self._refused)
         self.caller = Caller(self.uplink, self._cast_refused, config.cast_kept, config.cast_kept_bytes)
+        self._limited_log = LimitedLog(log)
         self.caller.on_loss = partial(log.warning, "%s")
         self.serving = Serving(self.uplink, self.caller, self._not_registered)
         self.connection = Connection(
@@ -207,10 +209,10 @@ class Process:
                 value = self.payloads.own(part)
                 form, payload = self.codec.encode(value, accepts)
             except (PayloadError, RpcError) as problem:
-                log.error("cast not delivered: %s; %s", error, problem)
+                self._limited_log.error((address_of(part), type(error)), f"cast not delivered: {error}; {problem}")
                 return None
             return with_payload(part, form, self._signed_again(part, form, payload))
-        log.error("cast not delivered: %s", error)
+        self._limited_log.error((address_of(part), type(error)), f"cast not delivered: {error}")
         return None
 
     def _signed_again(self, part: bytes, form: int, payload: bytes) -> bytes:

@@ -17,6 +17,7 @@ from gevent.event import Event
 from rpcmq import __version__
 from rpcmq.client.handler_threads import HandlerThreads
 from rpcmq.client.interrupts import is_interrupt
+from rpcmq.client.limited_log import LimitedLog
 from rpcmq.client.process import Process
 from rpcmq.config import ClientConfig
 from rpcmq.core.caller import Call, Caller
@@ -68,6 +69,7 @@ class Subscription:
         self._thread = HandlerThreads(1) if client.home.background else None
         self._queue: deque[_Event] = deque()
         self._wakeup = Event()
+        self._limited_log = LimitedLog(log)
         self._closed = False
         self.pattern = pattern
         self.received = 0
@@ -106,9 +108,10 @@ class Subscription:
                 except NotTrusted:
                     pass  # counted and logged where it was refused
                 except (PayloadRefused, ProtocolError) as error:
-                    log.error("event for %s not handled: %s", self.pattern, error)
+                    self._limited_log.error(type(error).__qualname__, f"event for {self.pattern} not handled: {error}")
                 except BaseException as error:  # also SystemExit or a gevent.Timeout: the subscription goes on
-                    log.error("handler of %s failed", self.pattern, exc_info=printable_exception(error))
+                    text = f"handler of {self.pattern} failed"
+                    self._limited_log.error(type(error).__qualname__, text, printable_exception(error))
                     if is_interrupt(error):
                         raise
                 finally:
@@ -149,6 +152,7 @@ class Subscriptions:
         self._recent: deque[bytes] = deque(maxlen=_RECENT_EVENTS)
         self._room = Event()
         self._uplink = Uplink(hello, self._welcomed, self._refused)
+        self._limited_log = LimitedLog(log)
         self._caller = Caller(self._uplink, self._publish_refused)
         self._uplink.handle(Kind.PUBLISH, self._event)
         self._uplink.handle(Kind.LOST, self._lost)
@@ -304,7 +308,7 @@ class Subscriptions:
         self.connection.on_refused(reason, text)
 
     def _publish_refused(self, part: bytes, error: CallError) -> bytes | None:
-        log.error("event not published: %s", error)
+        self._limited_log.error((address_of(part), type(error)), f"event not published: {error}")
         return None
 
     def _after_receive(self) -> None:

@@ -1,11 +1,14 @@
-"""When to log what can happen any number of times: one line for each key and minute, with how often it happened."""
+"""When to log what can happen any number of times.
+
+``LogLimit`` adds up and says later how often it happened; ``LineLimit`` lets the first few through at once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-__all__ = ["LogLimit"]
+__all__ = ["LineLimit", "LogLimit"]
 
 K = TypeVar("K", bound=Hashable)
 
@@ -15,6 +18,11 @@ _GATHER = 1.0
 _PERIOD = 60.0
 #: Keys that have a line of their own in a period; the others share one at its end.
 _KEYS = 50
+#: Lines that are let through for one key in a period, and for all.
+_LINES = 5
+_ALL_LINES = 50
+#: Keys that are told apart.
+_MOST_KEYS = 1000
 
 
 class LogLimit(Generic[K]):
@@ -74,3 +82,43 @@ class LogLimit(Generic[K]):
         self._first_at = None
         self._period_ends = now + _PERIOD if lines else None
         return lines
+
+
+class _Kind:
+    __slots__ = ("lines", "period", "suppressed")
+
+    def __init__(self) -> None:
+        self.period = 0.0
+        self.lines = self.suppressed = 0
+
+
+class LineLimit(Generic[K]):
+    """Lets 5 lines of each key through in a minute, and 50 of all."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[K, _Kind] = {}
+        #: When the present period began, and the lines of all kinds in it.
+        self._period = 0.0
+        self._lines = 0
+
+    def __len__(self) -> int:
+        return len(self._kinds)
+
+    def passes(self, now: float, key: K) -> int | None:
+        """How many lines of ``key`` were suppressed since the last one; None: this one is, too."""
+        kind = self._kinds.get(key)
+        if kind is None:
+            if len(self._kinds) >= _MOST_KEYS:
+                self._kinds.clear()
+            kind = self._kinds[key] = _Kind()
+        if now - self._period >= _PERIOD:
+            self._period, self._lines = now, 0
+        if kind.period != self._period:
+            kind.period, kind.lines = self._period, 0
+        if kind.lines >= _LINES or self._lines >= _ALL_LINES:
+            kind.suppressed += 1
+            return None
+        kind.lines += 1
+        self._lines += 1
+        suppressed, kind.suppressed = kind.suppressed, 0
+        return suppressed

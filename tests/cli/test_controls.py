@@ -35,7 +35,7 @@ def test_purge_empties_a_topic(system: SimpleNamespace) -> None:
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr == "rpcmq: the router does not know 'compte'\n"
     shown = run("ls", "--dropped", env=system.env).stdout
-    assert "3000 cast purged" in shown and "1 call purged" in shown
+    assert "3000 casts purged" in shown and "1 call purged" in shown
 
 
 def test_kick_ends_a_process_link_and_it_comes_back(system: SimpleNamespace) -> None:

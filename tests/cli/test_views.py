@@ -17,6 +17,7 @@ from gevent import subprocess
 from rpcmq import Client, Service
 from rpcmq.cli import COMMANDS, listing
 from rpcmq.cli.exit_codes import EXIT_CODES
+from rpcmq.core.statistics import VIEWS
 from tests.server.daemons import COMMAND, SECONDS, environment, eventually, run
 
 pytestmark = pytest.mark.integration
@@ -221,3 +222,13 @@ def test_a_dispatch_log_that_loses_records_is_named():
 def test_ls_lists_what_is_stuck(invoke: Invoke, system: SimpleNamespace) -> None:
     assert json_of(invoke, "ls", "--stuck", env=system.env) == {"stuck": [], "truncated": 0}
     assert invoke("ls", "--stuck", env=system.env).stdout.startswith("Stuck")
+
+
+@pytest.mark.parametrize("view", listing._VIEWS)
+def test_each_view_is_printed(invoke: Invoke, system: SimpleNamespace, view: str) -> None:
+    ended = invoke("ls", "--view", view, env=system.env)
+    assert (ended.returncode, ended.stderr) == (0, "") and ended.stdout
+
+
+def test_all_views_of_the_router_can_be_listed() -> None:
+    assert set(listing._VIEWS) == set(VIEWS)

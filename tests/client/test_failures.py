@@ -94,7 +94,7 @@ def test_methods_that_a_caller_invents_take_bounded_memory_and_lines(serve, clie
             client.call(None, "compute", message(f"nothing_{number}"))
     eventually(lambda: len(lines(caplog)) == 50)
     fail(client)
-    assert len(service._consumer._failures._kinds) <= 1000 and len(lines(caplog)) == 50
+    assert len(service._consumer._failures._limit) <= 1000 and len(lines(caplog)) == 50
 
 
 def test_what_is_no_exception_is_logged_as_well(client, serve, caplog):
@@ -102,3 +102,24 @@ def test_what_is_no_exception_is_logged_as_well(client, serve, caplog):
     with pytest.raises(RemoteError):
         client.call(None, "compute", message("times_out"))
     eventually(lambda: any("times_out" in record.getMessage() for record in lines(caplog)))
+
+
+def test_a_subscriber_whose_handler_fails_without_end_logs_few_lines(client, caplog):
+    seen: list[int] = []
+
+    def handler(ctx: Any, topic: str, payload: int) -> None:
+        seen.append(payload)
+        raise ValueError(payload)
+
+    client.subscribe("alerts.#", handler)
+    for number in range(200):
+        client.publish(None, "alerts.disk", number, confirm=True)
+    eventually(lambda: len(seen) == 200)
+    assert len([r for r in caplog.records if "handler of alerts.# failed" in r.getMessage()]) == 5
+
+
+def test_casts_that_are_refused_without_end_log_few_lines(client, caplog):
+    for _ in range(200):
+        client.cast(None, "nobody", message("note"), mandatory=True)
+    eventually(lambda: client.statistics()["dropped"] == {"cast": {"no consumer": 200}})
+    assert len([r for r in caplog.records if "cast not delivered: no consumer on 'nobody'" in r.getMessage()]) == 5

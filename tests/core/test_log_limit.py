@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpcmq.core.log_limit import LogLimit
+from rpcmq.core.log_limit import LineLimit, LogLimit
 
 
 def test_what_happens_together_is_one_line():
@@ -53,3 +53,16 @@ def test_every_occurrence_is_told_once(steps: list[tuple[float, int, int]]):
         told += sum(n for _, n in limit.due(now))
     told += sum(n for _, n in limit.due(float("inf")))
     assert told == added
+
+
+def test_the_first_lines_pass_and_the_next_tells_how_many_did_not():
+    limit: LineLimit[str] = LineLimit()
+    assert [limit.passes(100.0, "compute") for _ in range(20)] == [0] * 5 + [None] * 15
+    assert limit.passes(110.0, "other") == 0
+    assert [limit.passes(160.0, "compute") for _ in range(2)] == [15, 0]
+
+
+def test_all_keys_together_have_a_bound():
+    limit: LineLimit[int] = LineLimit()
+    assert sum(limit.passes(100.0, key) is not None for key in range(2500)) == 50
+    assert len(limit) <= 1000

@@ -1,0 +1,26 @@
+"""A logger for what peers can cause without end: few lines of a kind, and how many were left out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable
+from time import monotonic
+
+from rpcmq.core.log_limit import LineLimit
+
+__all__ = ["LimitedLog"]
+
+
+class LimitedLog:
+    """Writes errors to ``log``."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._limit: LineLimit[Hashable] = LineLimit()
+
+    def error(self, kind: Hashable, text: str, raised: BaseException | None = None) -> None:
+        """Log ``text``, with the traceback of ``raised``, unless there were enough lines of this ``kind`` lately."""
+        suppressed = self._limit.passes(monotonic(), kind)
+        if suppressed is not None:
+            more = f"; {suppressed} more like it were not logged" if suppressed else ""
+            self._log.error("%s%s", text, more, exc_info=raised)
