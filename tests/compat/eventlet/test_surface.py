@@ -20,6 +20,7 @@ SURFACE = {
     "eventlet.semaphore": "Semaphore BoundedSemaphore CappedSemaphore",
     "eventlet.timeout": "Timeout with_timeout",
     "eventlet.corolocal": "local get_ident",
+    "eventlet.db_pool": "ConnectionPool RawConnectionPool TpooledConnectionPool DatabaseConnector ConnectTimeout",
     "eventlet.tpool": "execute Proxy killall set_num_threads",
     "eventlet.wsgi": "server HttpProtocol Server MAX_REQUEST_LINE MAX_HEADER_LINE DEFAULT_LOG_FORMAT",
     "eventlet.convenience": "listen connect serve wrap_ssl StopServe",
