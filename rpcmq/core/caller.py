@@ -281,12 +281,9 @@ class Caller:
             call.items.append(part)
             self.changed.append(call)
             return
-        # The last one is the result, and nobody looks at those before it.
+        # The last one is the result, and nobody looks at those before it; its time is that of the whole call.
         call.items[:] = [part]
         self.grant(now, call, 1)
-        if call.slot is not None and call.timeout is not None:
-            del call.slot[call.key]
-            self._watch(now, call, call.timeout)
 
     def _alive(self, now: float, part: bytes) -> None:
         call = self.calls.get(part[16:36])

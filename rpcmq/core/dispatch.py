@@ -23,6 +23,7 @@ from rpcmq.core.drops import Drop
 from rpcmq.core.link import WINDOW_BYTES
 from rpcmq.core.links import Link, LinkTable, outgoing_bytes
 from rpcmq.core.settings import Settings
+from rpcmq.core.streams import ITEMS_UNASKED, MAX_ITEMS_GRANTED, is_stream, items_left
 from rpcmq.core.topics import ALONE, Consumer, Destination, Pending, Queue, Topic
 from rpcmq.core.tracking import Tracking
 from rpcmq.core.turns import Turns
@@ -30,10 +31,12 @@ from rpcmq.core.usage import MESSAGE_OVERHEAD, SharedUsage
 from rpcmq.errors import Outcome, ProtocolError
 from rpcmq.wire import NO_TTL, Address, Flag, Kind, control, message, payload_of, remade, size_of, without_error
 
-__all__ = ["SETTLEMENT", "Dispatch"]
+__all__ = ["MAX_SETTLEMENTS", "SETTLEMENT", "Dispatch"]
 
 #: One settled cast in a SETTLE message: key, attempt, outcome, handler time (microseconds).
 SETTLEMENT = Struct(">20sBBI")
+#: Records in one SETTLE: as many as the largest credit.
+MAX_SETTLEMENTS = 65_535
 #: Of a header: length, kind, flags, attempt and format as one, consumer, ttl, key, and the lengths of
 #: address, method and trace.
 _unpack_request = Struct(">IxBHxHBI20sHBB").unpack_from
@@ -48,6 +51,9 @@ _IDEMPOTENT = Flag.IDEMPOTENT
 #: A cast with one of these waits for the consumers of the router's previous life to come back.
 _HELD = Flag.RESENT | Flag.MANDATORY
 _OK, _REMOTE_ERROR, _PROTOCOL = int(Outcome.OK), int(Outcome.REMOTE_ERROR), int(Outcome.PROTOCOL)
+#: Messages, and bytes, that wait for a caller before a sign of life of its call: more, and it is let go.
+_MAX_BEFORE_ALIVE = 1000
+_MAX_BYTES_BEFORE_ALIVE = 8 << 20
 #: A message that waited for less is not given a new header: its ttl is as good as right (seconds).
 _NO_TIME = 0.001
 #: An idempotent message whose consumers die is given to at most so many of them.
@@ -390,10 +396,30 @@ class Dispatch(Tracking):
         if part[36:40] != b"\0\0\0\0" or len(part) != 44:
             raise ProtocolError("GRANT needs a count of 4 bytes and nothing else", "length")
         pending = link.calls.get(part[16:36])
-        if pending is not None and pending.consumer is not None:
+        if pending is None or pending.consumer is None:
+            return
+        if is_stream(pending):
             self.disarm(pending)
             self.arm_call(now, pending)
-            pending.consumer.link.send(part)
+        items = int.from_bytes(part[40:])
+        if not items:
+            return  # all that it says is said to us
+        left = items_left(pending) + items
+        if left > MAX_ITEMS_GRANTED:
+            text = f"{left} items of the stream were granted and not sent; {MAX_ITEMS_GRANTED} may be"
+            self._break_off(now, pending, Outcome.PROTOCOL, text)
+            return
+        pending.items_left = left
+        pending.consumer.link.send(part)
+
+    def _break_off(self, now: float, pending: Pending, outcome: Outcome, text: str) -> None:
+        """End a call of which one side does what it must not, for both."""
+        caller = pending.link
+        assert caller is not None
+        self.counters["calls broken off"] += 1
+        self.finish(now, pending, outcome)
+        self.tell(caller, pending.key, outcome, text, {"topic": pending.destination.name, "started": "yes"})
+        self.withdraw(pending)
 
     # --- to consumers ------------------------------------------------------------------------
 
@@ -589,6 +615,11 @@ class Dispatch(Tracking):
         payload = payload_of(part)
         if len(payload) % SETTLEMENT.size:
             raise ProtocolError(f"SETTLE of {len(payload)} bytes is no multiple of {SETTLEMENT.size}", "length")
+        if len(payload) > MAX_SETTLEMENTS * SETTLEMENT.size:
+            text = f"SETTLE of {len(payload) // SETTLEMENT.size} records; {MAX_SETTLEMENTS} may be"
+            raise ProtocolError(text, "length")
+        # As many steps as microseconds, about.
+        self.turns.spent += len(payload) // SETTLEMENT.size
         consumer = link.consumers.get(part[11])
         if consumer is None:
             self._unknown(link, "settlement of an unknown consumer")
@@ -618,10 +649,36 @@ class Dispatch(Tracking):
         caller = pending.link
         if caller is None or pending.slot is None:
             return
-        caller.send(part)
         if part[5] == _ITEM:
-            self.disarm(pending)
-            self.arm_call(now, pending)
+            self._pass_item(now, link, caller, pending, part)
+        elif self._has_time_for(caller, part):
+            caller.send(part)
+        else:
+            self.counters["signs of life not passed on"] += 1
+
+    def _pass_item(self, now: float, link: Link, caller: Link, pending: Pending, part: bytes) -> None:
+        left = items_left(pending)
+        waiting, most = outgoing_bytes(caller) if part[7] & Flag.DETACHED else 0, self._settings.outbox_max_bytes
+        if not left:
+            text = f"{link.identity} sent more items than were granted"
+            self._break_off(now, pending, Outcome.PROTOCOL, text)
+        elif waiting + size_of(part) > most:
+            text = (
+                f"an item was not kept: {waiting} bytes wait for this caller already (link.outbox_max_bytes = {most})"
+            )
+            self._break_off(now, pending, Outcome.LINK_LOST, text)
+        else:
+            pending.items_left = left - 1
+            caller.send(part)
+            if is_stream(pending):
+                self.disarm(pending)
+                self.arm_call(now, pending)
+
+    def _has_time_for(self, caller: Link, part: bytes) -> bool:
+        """Whether a sign of life is passed on: nothing is lost by one that is not, but much by piling them up."""
+        if caller.is_full or len(caller.outbox) > _MAX_BEFORE_ALIVE:
+            return False
+        return not part[7] & Flag.DETACHED or outgoing_bytes(caller) < _MAX_BYTES_BEFORE_ALIVE
 
     def _relieved(self, now: float, consumer: Consumer) -> None:
         """``consumer`` has less in flight than before."""
@@ -733,6 +790,7 @@ class Dispatch(Tracking):
         for pending in reversed(again):
             if pending.key not in unsent:
                 pending.attempt += 1
+                pending.items_left = ITEMS_UNASKED
             pending.consumer = None
             other = pending.destination.pick()
             if other is None:

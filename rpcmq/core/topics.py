@@ -40,6 +40,7 @@ class Pending:
         "consumer",
         "destination",
         "dispatched_at",
+        "items_left",
         "kept",
         "key",
         "link",
@@ -75,6 +76,8 @@ class Pending:
     #: Where its bytes are counted, and how many; 0 before it is accepted and once it has ended.
     usage: Usage
     charge: int
+    #: Items of a stream that may still be sent; not set before the first was, or was granted.
+    items_left: int
 
     @property
     def flags(self) -> int:
