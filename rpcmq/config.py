@@ -442,6 +442,9 @@ class ClientConfig:
     cast_window_bytes: int = _setting(
         16 * MIB, _BYTES, "bytes of casts not yet confirmed after which the next one waits", env=False
     )
+    cast_window_total_bytes: int = _setting(
+        64 * MIB, _BYTES, "bytes of casts, with those that full queues hold up, after which all wait", env=False
+    )
     cast_kept: int = _setting(
         10_000, _COUNT, "casts that no consumer has yet kept for a restart of the router", env=False
     )

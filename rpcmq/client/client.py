@@ -595,11 +595,11 @@ class Client:
         seconds = self._timeout(timeout)
         life = {} if ttl is None else {"ttl": max(1, int(check_seconds("ttl", ttl) * 1000))}
         address, name = self._address(topic)
-        if not process.has_room:
-            process.check_usable()
-            process.wait_for_room(address, seconds, name)
         if confirm:
             return self._confirmed(ctx, topic, msg, flags, ttl, seconds, traceparent)
+        if not process.has_room(address):
+            process.check_usable()
+            process.wait_for_room(address, seconds, name)
         if not process.uplink.origin:
             process.check_usable()
             self._ready(seconds)
@@ -632,9 +632,16 @@ class Client:
         traceparent: str | None,
     ) -> int:  # fmt: skip
         process = self.process
+        deadline = monotonic() + seconds
+        address, name = self._address(topic)
+        if not process.has_room(address):
+            process.check_usable()
+            process.wait_for_room(address, seconds, name)
+        if not process.uplink.origin:
+            self._ready(max(0.001, deadline - monotonic()))
         for _ in range(2):
             call = self._start(Kind.CAST, ctx, topic, msg, ttl, flags | Flag.CONFIRM, None, traceparent)
-            with gevent.Timeout(seconds, self._not_confirmed(call.address, seconds)):
+            with gevent.Timeout(max(0.001, deadline - monotonic()), self._not_confirmed(call.address, seconds)):
                 process.wait(call)
             if not self._learn_format(call):
                 break

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from time import monotonic
-from typing import cast
+from typing import Any, cast
 
 import gevent
 from gevent import get_hub, getcurrent
@@ -30,7 +30,7 @@ from rpcmq.payload.default_allow_list import DEFAULT_ALLOW_LIST
 from rpcmq.payload.format import accept_names
 from rpcmq.transport.connection import Connection
 from rpcmq.transport.key_files import KeyFile, curve_for, read_key_file
-from rpcmq.wire import NO_TTL, Flag, address_of, parse, with_payload
+from rpcmq.wire import NO_TTL, Address, Flag, address_of, parse, with_payload
 
 __all__ = ["Process", "default_identity", "keys_for"]
 
@@ -123,8 +123,8 @@ class Process:
         self.direct = DirectLinks(self)
         self._hub = get_hub()
         self._closing = False
-        #: Greenlets that wait for room in the cast window.
-        self._waiting_for_room: deque[Callable[[], object]] = deque()
+        #: Greenlets that wait for room in the cast window, by the address that they cast to.
+        self._waiting_for_room: dict[bytes, deque[Callable[[], object]]] = {}
         self.accepts_by_topic: dict[bytes, int] = {}
 
     # --- in the hub --------------------------------------------------------------------------
@@ -171,8 +171,14 @@ class Process:
                         self.connection.flush()
                         flush_at = monotonic() + _FLUSH_AFTER
             self.start_tasks()
-        while self._waiting_for_room and (self.has_room or self._closing):
-            self.switch(self._waiting_for_room.popleft())
+        if self._waiting_for_room:
+            self._wake_those_who_have_room()
+
+    def _wake_those_who_have_room(self) -> None:
+        for address, waiting in list(self._waiting_for_room.items()):
+            while waiting and (self._closing or self.has_room(address)):
+                self.switch(waiting.popleft())
+        self._waiting_for_room = {address: waiting for address, waiting in self._waiting_for_room.items() if waiting}
         if self._waiting_for_room:
             self.uplink.ask_acknowledgement()
 
@@ -301,11 +307,12 @@ class Process:
             )
         return form, payload
 
-    @property
-    def has_room(self) -> bool:
-        """Whether the cast window is open."""
-        caller, config = self.caller, self.config
-        return caller.casts_open < config.cast_window and caller.cast_bytes_open < config.cast_window_bytes
+    def has_room(self, address: bytes) -> bool:
+        """Whether the cast window of ``address`` is open."""
+        config = self.config
+        return self.caller.has_room(
+            address, config.cast_window, config.cast_window_bytes, config.cast_window_total_bytes
+        )
 
     def wait_for_room(self, address: bytes, timeout: float, name: str) -> None:
         """Wait until another cast may be sent to ``address``.
@@ -314,10 +321,11 @@ class Process:
             Overloaded: the window is still full after ``timeout`` seconds.
         """
         deadline = monotonic() + timeout
-        while not self.has_room:
+        while not self.has_room(address):
             current = getcurrent()
             switch = cast("Callable[[], object]", current.switch)
-            self._waiting_for_room.append(switch)
+            waiting = self._waiting_for_room.setdefault(address, deque())
+            waiting.append(switch)
             self.uplink.ask_acknowledgement()
             self.connection.schedule()
             timer = gevent.Timeout.start_new(max(0.0, deadline - monotonic()))
@@ -326,20 +334,12 @@ class Process:
             except gevent.Timeout as expired:
                 if expired is not timer:
                     raise
-                raise self._no_room(name, timeout) from None
+                raise no_room(self.caller, self.config, address, name, timeout, self.connection.condition) from None
             finally:
                 timer.close()
-                if switch in self._waiting_for_room:
-                    self._waiting_for_room.remove(switch)
+                if switch in waiting:
+                    waiting.remove(switch)
             self.connection.check_open()
-
-    def _no_room(self, name: str, timeout: float) -> Overloaded:
-        caller = self.caller
-        text = (
-            f"cast to {name!r} not sent: {caller.casts_open} casts ({caller.cast_bytes_open} bytes) wait for the "
-            f"router to take them, for {timeout:g} s now; {self.connection.condition}"
-        )
-        return Overloaded(text, {"topic": name, "casts_open": caller.casts_open})
 
     def close(self, linger_seconds: float = 3.0) -> None:
         """Say goodbye to the router; calls that wait end with LinkLost.
@@ -362,6 +362,38 @@ class Process:
         self.connection.schedule()
         self.connection.close(linger_seconds)
         self.caller.close(monotonic())
+
+
+def no_room(
+    caller: Caller, config: ClientConfig, address: bytes, name: str, timeout: float, condition: str
+) -> Overloaded:
+    """Why a cast to ``name`` was not sent for ``timeout`` seconds.
+
+    Args:
+        condition: what is known of the connection.
+    """
+    queue = caller.refused.queues.get(address)
+    details: dict[str, Any] = {"topic": name, "casts_open": caller.casts_open}
+    casts, size_bytes = caller.casts_open - caller.refused.casts, caller.cast_bytes_open - caller.refused.size_bytes
+    if caller.cast_bytes_open >= config.cast_window_total_bytes:
+        limit, value = "cast_window_total_bytes", config.cast_window_total_bytes
+        casts, size_bytes = caller.casts_open, caller.cast_bytes_open
+        full = [str(Address.decode(each)) for each in caller.refused.queues]
+        why = f"casts to {', '.join(map(repr, full[:3]))} wait for full queues" if full else condition
+        if full:
+            details["full_topics"] = full[:10]
+    else:
+        if queue is not None:
+            casts, size_bytes = casts + queue.casts, size_bytes + queue.size_bytes
+        by_number = casts >= config.cast_window
+        limit = "cast_window" if by_number else "cast_window_bytes"
+        value = config.cast_window if by_number else config.cast_window_bytes
+        why = queue.text if queue is not None else condition
+        if queue is not None:
+            details |= {"queue": queue.details}
+    details |= {"limit": limit, "limit_value": value}
+    text = f"cast to {name!r} not sent: {casts} casts ({size_bytes} bytes) wait for the router to take them, for "
+    return Overloaded(f"{text}{timeout:g} s now ({limit} = {value}); {why}", details)
 
 
 def closed_error() -> CallError:

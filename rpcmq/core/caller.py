@@ -10,6 +10,7 @@ from typing import Any
 from rpcmq.core.drops import Drop, Drops, drop_text
 from rpcmq.core.keeping import Keeping, sequence_of
 from rpcmq.core.log_limit import LogLimit
+from rpcmq.core.refused import Refused
 from rpcmq.core.uplink import Uplink, Welcome
 from rpcmq.core.wheel import DeadlineWheel
 from rpcmq.errors import CallError, CallTimeout, LinkLost, Outcome, ProtocolError, error_for
@@ -44,6 +45,7 @@ _MAX_PROGRESS = 100
 _MAX_PROGRESS_BYTES = 16 << 20
 #: Kinds that the sender keeps until the router has them.
 _KEPT = (Kind.CAST, Kind.PUBLISH)
+_RESENT = Flag.RESENT
 #: Why a cast is refused that will be taken later.
 _OFFERED_AGAIN = (Outcome.DRAINING, Outcome.OVERLOADED)
 _CALLS = (Kind.REQUEST, Kind.QUERY, Kind.INTRODUCE, Kind.DECLARE)
@@ -119,8 +121,8 @@ class Caller:
         self._on_cast_refused = on_cast_refused
         self._wheel: DeadlineWheel[Call] = DeadlineWheel()
         self._watched: dict[bytes, Call] = {}
-        #: Address -> casts that its full queue refused, in order, waiting to be offered again.
-        self._refused: dict[bytes, dict[bytes, bytes]] = {}
+        #: Casts that full queues refused, waiting to be offered again.
+        self.refused = Refused()
         self._retry_at: float | None = None
         #: What a router that shuts down gave back.
         self._returned: list[bytes] = []
@@ -196,10 +198,7 @@ class Caller:
         """Send a cast (or publish) nobody waits for."""
         self._count_cast(part)
         self._keep(part)
-        waiting = self._refused.get(address)
-        if waiting is not None:
-            waiting[part[16:36]] = part
-        else:
+        if not self.refused.queues or not self.refused.wait_behind(part, address):
             self._uplink.send(part)
 
     def cancel(self, call: Call) -> None:
@@ -215,9 +214,23 @@ class Caller:
         call.sign_of_life = now
         self._uplink.send(message(Kind.GRANT, items.to_bytes(4), key=call.key))
 
-    def is_refused(self, address: bytes) -> bool:
-        """Whether casts to ``address`` wait for its queue to have room."""
-        return address in self._refused
+    def has_room(self, address: bytes, casts: int, size_bytes: int, total_bytes: int) -> bool:
+        """Whether another cast to ``address`` may be sent.
+
+        A full queue holds up the casts to its own destination only: of the others those count that are on their way.
+
+        Args:
+            casts, size_bytes: so many may be on their way, with those that wait for a full queue of this address.
+            total_bytes: so many of all casts, with all that wait for full queues.
+        """
+        if self.cast_bytes_open >= total_bytes:
+            return False
+        refused = self.refused
+        open_casts, open_bytes = self.casts_open - refused.casts, self.cast_bytes_open - refused.size_bytes
+        if refused.queues and (queue := refused.queues.get(address)) is not None:
+            open_casts += queue.casts
+            open_bytes += queue.size_bytes
+        return open_casts < casts and open_bytes < size_bytes
 
     # --- from the router ---------------------------------------------------------------------
 
@@ -299,7 +312,7 @@ class Caller:
     def waiting(self) -> int:
         """Casts that a full queue or a draining router gave back, or would, to be offered again."""
         held = sum(part[5] in _KEPT for part in self._uplink.held)
-        return held + len(self._returned) + sum(map(len, self._refused.values()))
+        return held + len(self._returned) + self.refused.waiting
 
     def _keep(self, part: bytes) -> None:
         if self._keeps:
@@ -314,9 +327,12 @@ class Caller:
         self.cast_bytes_open -= size_of(part)
 
     def _acknowledged(self, parts: list[bytes]) -> None:
+        refused = self.refused
         for part in parts:
             if part[5] in _KEPT:
                 self._uncount_cast(part)
+                if refused.queues and part[7] & _RESENT:
+                    refused.acknowledged(part)
 
     def _cast_refused(self, now: float, key: bytes, outcome: object, error: CallError) -> None:
         part = self._uplink.find_sent(key) or self.keeping.get(key)
@@ -329,10 +345,8 @@ class Caller:
             self._count_cast(part)
             self._returned.append(part)
         elif outcome == Outcome.OVERLOADED:
-            waiting = self._refused.setdefault(address_of(part), {})
-            if key not in waiting:
+            if self.refused.put_back(part, error):
                 self._count_cast(part)
-            waiting[key] = part
             self._retry_at = self._retry_at or now + _RETRY_CAST
             self.counters["casts put back"] += 1
         else:
@@ -349,11 +363,9 @@ class Caller:
                 self.drops.add(now, Drop(name, verb, error.outcome.name.lower().replace("_", " ")), log=False)
 
     def _offer_again(self) -> None:
-        refused, self._refused, self._retry_at = self._refused, {}, None
-        for parts in refused.values():
-            # One that was on its way when an earlier one came back came after those that have waited since.
-            for part in sorted(parts.values(), key=sequence_of):
-                self._uplink.send(self._ours(with_flag(part, Flag.RESENT)))
+        self._retry_at = None
+        for part in self.refused.take_waiting():
+            self._uplink.send(self._ours(with_flag(part, Flag.RESENT)))
 
     # --- time --------------------------------------------------------------------------------
 
@@ -491,11 +503,11 @@ class Caller:
         had are offered to its next life only: in this one, or in another router, they are not lost. One that a consumer
         has, or that was refused for good, is not among them, even if only the acknowledgement was lost.
         """
-        waiting = [part for parts in self._refused.values() for part in parts.values()]
+        waiting = self.refused.clear()
         # What was sent was kept if the router of then says what is delivered, whatever that of now does.
         sent = [part for part in welcome.sent if not (self._keeps and self.keeping.has_ended(part))]
         parts = [part for part in (*self._returned, *sent, *waiting) if part[5] in _KEPT]
-        self._returned, self._refused, self._retry_at = [], {}, None
+        self._returned, self._retry_at = [], None
         kept = {part[16:36]: part for part in self.keeping}
         if welcome.next_life and welcome.same_handle:
             known = unsent.union(part[16:36] for part in parts)

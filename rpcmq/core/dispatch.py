@@ -246,9 +246,8 @@ class Dispatch(Tracking):
         # What was held after a restart was acknowledged to its sender: it is not refused any more.
         has_room = queue.has_room(pending.size, settings.queue_max_messages, settings.queue_max_bytes)
         if not has_room and not self._releasing:
-            limit = "queue.max_messages" if len(queue) >= settings.queue_max_messages else "queue.max_bytes"
             queue.count_dropped("refused: full")
-            return self._refuse(now, pending, caster, Outcome.OVERLOADED, explain.overloaded(destination, limit))
+            return self._refuse(now, pending, caster, Outcome.OVERLOADED, explain.overloaded(destination, settings))
         if pending.link is None:
             self.arm_cast(now, pending)
         queue.append(pending)
@@ -293,7 +292,7 @@ class Dispatch(Tracking):
             return False
         if self._unstall(link, pending):
             return False
-        text, details = explain.overloaded(pending.destination, "behind a refused cast")
+        text, details = explain.overloaded(pending.destination, self._settings, is_behind=True)
         self.tell(link, pending.key, Outcome.OVERLOADED, text, details)
         return True
 

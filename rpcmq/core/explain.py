@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rpcmq.core.settings import Settings
     from rpcmq.core.topics import Consumer, Destination, Pending
 
 __all__ = ["consumer_lost", "no_consumer", "not_waited_for", "overloaded", "shortened", "timed_out"]
@@ -73,10 +74,17 @@ def no_consumer(now: float, destination: Destination) -> Explanation:
     return _absence(now, destination), {"topic": destination.name, "method": destination.method}
 
 
-def overloaded(destination: Destination, limit: str) -> Explanation:
-    """Which bound was reached."""
-    text = f"{destination.name!r} is full: {len(destination.queue)} messages, {destination.queue.size_bytes} bytes wait"
-    return f"{text} ({limit})", {"topic": destination.name, "queued": len(destination.queue), "limit": limit}
+def overloaded(destination: Destination, settings: Settings, is_behind: bool = False) -> Explanation:
+    """Which bound was reached; ``is_behind``: by an earlier message of the same sender."""
+    queue = destination.queue
+    limit, most = "queue.max_bytes", settings.queue_max_bytes
+    if len(queue) >= settings.queue_max_messages:
+        limit, most = "queue.max_messages", settings.queue_max_messages
+    text = f"{destination.name!r} is full: {len(queue)} messages, {queue.size_bytes} bytes wait; {limit} = {most}"
+    details = {"topic": destination.name, "queued": len(queue), "queued_bytes": queue.size_bytes}
+    if is_behind:
+        return f"{text}; behind a refused cast", details | {"limit": "behind a refused cast"}
+    return text, details | {"limit": limit, "limit_value": most}
 
 
 def consumer_lost(now: float, pending: Pending, reason: str) -> Explanation:

@@ -6,6 +6,7 @@ import os
 import re
 import socket
 from contextlib import suppress
+from time import monotonic
 
 import gevent
 import pytest
@@ -14,7 +15,7 @@ import rpcmq
 from rpcmq import rpc
 from rpcmq.client import Client
 from rpcmq.client.process import default_identity
-from rpcmq.errors import CallTimeout, Overloaded
+from rpcmq.errors import CallTimeout, Overloaded, RouterUnreachable
 from rpcmq.testing import eventually
 from tests.client.endpoints import Compute, message, topic
 
@@ -116,7 +117,9 @@ def test_a_window_that_stays_full_is_one_clear_error():
     # The router is gone.
     for _ in range(3):
         client.cast(None, "compute", message("note"))
-    with pytest.raises(Overloaded, match=r"3 casts \(\d+ bytes\) wait .* for 0.05 s now; the router is not connected"):
+    with pytest.raises(
+        Overloaded, match=r"3 casts \(\d+ bytes\) wait .* for 0.05 s now \(cast_window = 3\); the router is not"
+    ):
         client.cast(None, "compute", message("note"), timeout=0.05)
     client.close()
 
@@ -201,6 +204,80 @@ def test_casts_that_are_not_taken_in_time_are_reported(caplog):
         assert "has not taken 25 messages" in caplog.text
         compute.go_on.set()
         assert holding.get(timeout=5) == "held"
+
+
+def test_one_full_topic_holds_up_the_casts_to_no_other():
+    compute, other = Compute(), Compute()
+    with (
+        rpcmq.testing.router(queue_max_messages=5) as router,
+        Client(router.url, cast_window=10) as client,
+        rpcmq.Service("compute", compute, router=router.url, concurrency=1),
+        rpcmq.Service("other", other, router=router.url),
+    ):
+        holding = gevent.spawn(client.call, None, "compute", message("hold"), timeout=30)
+        assert compute.started.wait(5)
+
+        def flood() -> None:
+            for n in range(40):
+                client.cast(None, "compute", message("note", value=n), timeout=30)
+
+        sender = gevent.spawn(flood)
+        eventually(lambda: client.process.caller.refused.casts == 10)
+        with pytest.raises(Overloaded) as refused:
+            client.cast(None, "compute", message("note", value="too many"), timeout=0.3)
+        for n in range(100):
+            client.cast(None, "other", message("note", value=n), timeout=5)
+        eventually(lambda: other.seen == list(range(100)))
+        assert not sender.ready() and compute.seen == []
+        compute.go_on.set()
+        assert holding.get(timeout=10) == "held"
+        sender.get(timeout=20)
+        eventually(lambda: compute.seen == list(range(40)), 20)
+    text = str(refused.value)
+    assert "cast to 'compute' not sent: 10 casts (" in text and "(cast_window = 10)" in text
+    assert "'compute' is full: 5 messages, " in text and "queue.max_messages = 5" in text
+    details = refused.value.details
+    assert (details["topic"], details["limit"], details["limit_value"]) == ("compute", "cast_window", 10)
+    assert (details["queue"]["limit"], details["queue"]["limit_value"]) == ("queue.max_messages", 5)
+
+
+def test_casts_to_many_full_topics_are_bounded_together():
+    with (
+        rpcmq.testing.router(queue_max_messages=1) as router,
+        Client(router.url, cast_window_total_bytes=2048) as client,
+    ):
+
+        def cast_to_all() -> None:
+            for n in range(1000):
+                client.cast(None, f"topic-{n % 10}", message("note", value="x" * 200), timeout=0.2)
+
+        with pytest.raises(Overloaded, match=r"cast_window_total_bytes = 2048\); casts to 'topic-") as refused:
+            cast_to_all()
+        assert refused.value.details["limit"] == "cast_window_total_bytes"
+
+
+def test_confirm_ends_within_its_timeout(monkeypatch):
+    with rpcmq.testing.router() as router:
+        client = Client(router.url, cast_window=1)
+        client.connect()
+    eventually(lambda: not client.process.connection.connected)
+    client.cast(None, "compute", message("note"))
+    # There is room after a while, and nobody confirms.
+    monkeypatch.setattr(client.process, "wait_for_room", lambda address, timeout, name: gevent.sleep(0.7))
+    started = monotonic()
+    with pytest.raises(CallTimeout, match="has not confirmed the cast"):
+        client.cast(None, "compute", message("note"), confirm=True, timeout=1.0)
+    assert 0.9 < monotonic() - started < 1.5, "not the timeout for room, and then again for the confirmation"
+    client.close(0.0)
+
+
+def test_confirm_waits_no_longer_than_its_timeout_for_a_router(free_port):
+    client = Client(f"tcp://127.0.0.1:{free_port}", connect_timeout=5.0)
+    started = monotonic()
+    with pytest.raises(RouterUnreachable):
+        client.cast(None, "compute", message("note"), confirm=True, timeout=0.3)
+    assert monotonic() - started < 3.0
+    client.close(0.0)
 
 
 def test_a_sender_is_slowed_by_a_full_queue():

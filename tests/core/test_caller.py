@@ -382,7 +382,7 @@ def test_what_a_full_queue_refused_is_offered_again_in_order(process):
     process.error(first[16:36], Outcome.OVERLOADED, now=5.0)
     process.error(second[16:36], Outcome.OVERLOADED, now=5.0)
     process.acknowledge()
-    assert process.caller.is_refused(COMPUTE) and not process.caller.is_refused(OTHER)
+    assert list(process.caller.refused.queues) == [COMPUTE]
     third = process.cast()
     assert process.sent() == []
     elsewhere = process.cast(OTHER)
@@ -397,7 +397,7 @@ def test_what_a_full_queue_refused_is_offered_again_in_order(process):
     assert all(parse(p).flags & Flag.RESENT for p in again)
     process.acknowledge()
     assert (process.caller.casts_open, process.caller.cast_bytes_open) == (0, 0)
-    assert not process.caller.is_refused(COMPUTE)
+    assert process.caller.refused.queues == {}
 
 
 def test_one_that_was_on_its_way_when_others_came_back_keeps_its_place(process):
@@ -410,6 +410,47 @@ def test_one_that_was_on_its_way_when_others_came_back_keeps_its_place(process):
     process.error(second[16:36], Outcome.OVERLOADED, now=5.0)
     process.caller.tick(5.1)
     assert [p[16:36] for p in process.sent()] == [p[16:36] for p in (first, second, third)]
+
+
+WINDOW = {"casts": 3, "size_bytes": 1000, "total_bytes": 2000}
+
+
+def test_a_full_queue_holds_up_the_casts_to_its_destination_and_no_others(process):
+    has_room = process.caller.has_room
+    parts = [process.cast() for _ in range(3)]
+    assert not has_room(COMPUTE, **WINDOW) and not has_room(OTHER, **WINDOW), "nobody knows yet where they go"
+    process.sent()
+    for part in parts:
+        process.error(part[16:36], Outcome.OVERLOADED, limit="queue.max_messages", limit_value=1)
+    process.acknowledge()
+    for now in (1.0, 2.0, 3.0):
+        assert has_room(OTHER, **WINDOW) and not has_room(COMPUTE, **WINDOW)
+        # Offered again, and refused again.
+        process.caller.tick(now)
+        again = process.sent()
+        assert len(again) == 3
+        assert has_room(OTHER, **WINDOW) and not has_room(COMPUTE, **WINDOW)
+        for part in again:
+            process.error(part[16:36], Outcome.OVERLOADED, now=now)
+        process.acknowledge()
+    queue = process.caller.refused.queues[COMPUTE]
+    assert queue.details == {"limit": "queue.max_messages", "limit_value": 1}
+    process.caller.tick(4.0)
+    process.sent()
+    process.acknowledge()
+    assert has_room(COMPUTE, **WINDOW) and process.caller.refused.queues == {}
+    assert (process.caller.casts_open, process.caller.refused.casts, process.caller.refused.size_bytes) == (0, 0, 0)
+
+
+def test_all_casts_together_are_bounded_in_bytes(process):
+    parts = [process.cast(address, payload=bytes(900)) for address in (COMPUTE, COMPUTE, OTHER)]
+    process.sent()
+    for part in parts:
+        process.error(part[16:36], Outcome.OVERLOADED)
+    process.acknowledge()
+    third = Address("third").encode()
+    assert not process.caller.has_room(third, **WINDOW)
+    assert process.caller.has_room(third, **WINDOW | {"total_bytes": 4000})
 
 
 def test_one_that_is_said_twice_to_be_refused_counts_once(process):
@@ -612,7 +653,7 @@ def test_whatever_happens_the_window_counts_what_the_router_has_not(actions, ran
             elif action == "reply" and calls:
                 process.router(message(Kind.REPLY, key=random.choice(calls).key))
             elif action == "refuse":
-                refused = {key for parts in process.caller._refused.values() for key in parts}
+                refused = {key for queue in process.caller.refused.queues.values() for key in queue.waiting}
                 keys = [p[16:36] for p in process.uplink.sent if p[16:36] not in refused]
                 if keys:
                     process.error(random.choice(keys), Outcome.OVERLOADED, now)
@@ -620,7 +661,12 @@ def test_whatever_happens_the_window_counts_what_the_router_has_not(actions, ran
             process.sent()
         process.caller.tick(now)
         held = [p for p in [*process.uplink.sent, *process.uplink.outbox] if p[5] in (Kind.CAST, Kind.PUBLISH)]
-        waiting = [p for parts in process.caller._refused.values() for p in parts.values()]
+        queues = process.caller.refused.queues.values()
+        waiting = [p for queue in queues for p in queue.waiting.values()]
+        assert process.caller.refused.casts == sum(queue.casts for queue in queues)
+        assert process.caller.refused.size_bytes == sum(queue.size_bytes for queue in queues)
+        assert all(len(queue.waiting) <= queue.casts for queue in queues)
+        assert 0 <= process.caller.refused.casts <= process.caller.casts_open
         assert process.caller.casts_open == len(held) + len(waiting) + len(process.caller._returned)
         assert process.caller.cast_bytes_open == sum(map(size_of, held + waiting))
         assert all(call.done != (call.key in process.caller.calls) for call in calls)
@@ -786,7 +832,7 @@ def test_what_was_confirmed_cannot_be_refused_by_the_next_life_for_want_of_a_con
     (part,) = next_life(keeper)
     assert part[7] == Flag.RESENT
     keeper.error(part[16:36], Outcome.OVERLOADED)
-    assert keeper.caller.is_refused(COMPUTE), "it is offered again"
+    assert COMPUTE in keeper.caller.refused.queues, "it is offered again"
 
 
 @pytest.mark.parametrize("outcome", [Outcome.NO_CONSUMER, Outcome.PROTOCOL, Outcome.DENIED])

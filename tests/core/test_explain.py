@@ -40,7 +40,7 @@ def test_a_queue_that_is_full_says_with_what(make_net):
     api.cast("compute", payload=b"x" * 50)
     api.cast("compute", payload=b"x" * 50)
     (error,) = api.cast("compute").answers
-    assert error.body["text"] == "'compute' is full: 2 messages, 200 bytes wait (queue.max_messages)"
+    assert error.body["text"] == "'compute' is full: 2 messages, 200 bytes wait; queue.max_messages = 2"
 
 
 def test_the_methods_name_goes_with_the_fields(net: Network):

@@ -277,8 +277,9 @@ def test_a_call_is_refused_when_the_queue_is_full_by_number(make_net):
     call = api.request("compute")
     outcome, text, details = error_of(call)
     assert outcome is Outcome.OVERLOADED
-    assert text.startswith("'compute' is full: 2 messages, ") and text.endswith(" (queue.max_messages)")
-    assert details == {"topic": "compute", "queued": 2, "limit": "queue.max_messages"}
+    assert text.startswith("'compute' is full: 2 messages, ") and text.endswith("; queue.max_messages = 2")
+    assert isinstance(details.pop("queued_bytes"), int)
+    assert details == {"topic": "compute", "queued": 2, "limit": "queue.max_messages", "limit_value": 2}
     assert [c.ends for c in waiting] == [[], []]
     assert net.router.in_flight == 2
 

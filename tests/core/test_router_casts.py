@@ -187,7 +187,8 @@ def test_a_mailbox_is_bounded_in_number(make_net):
     assert [c.answers for c in casts[:2]] == [[], []]
     error = casts[2].answers[0]
     assert error.outcome is Outcome.OVERLOADED
-    assert error.body["details"] == {"topic": "compute", "queued": 2, "limit": "queue.max_messages"}
+    details = {"queued": 2, "queued_bytes": 102, "limit": "queue.max_messages", "limit_value": 2}
+    assert error.body["details"] == {"topic": "compute"} | details
     assert dropped(api, "compute") == {"refused: full": 1}
 
 

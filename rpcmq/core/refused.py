@@ -1,0 +1,102 @@
+"""Casts that full queues refused: kept by destination, in order, and offered again until the router takes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rpcmq.core.keeping import sequence_of
+from rpcmq.errors import CallError
+from rpcmq.wire import address_of, size_of
+
+__all__ = ["FullQueue", "Refused"]
+
+
+class FullQueue:
+    """What waits for one destination.
+
+    Attributes:
+        waiting: casts by key that are to be offered (again).
+        casts, size_bytes: of those and of what was offered again and is not acknowledged.
+        text, details: why the last one was refused, in the router's words.
+    """
+
+    __slots__ = ("casts", "details", "size_bytes", "text", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: dict[bytes, bytes] = {}
+        self.casts = self.size_bytes = 0
+        self.text = ""
+        self.details: dict[str, Any] = {}
+
+
+class Refused:
+    """All that full queues refused and the router has not taken since.
+
+    Attributes:
+        queues: by address.
+        casts, size_bytes: in all of them.
+    """
+
+    def __init__(self) -> None:
+        self.queues: dict[bytes, FullQueue] = {}
+        self.casts = self.size_bytes = 0
+
+    @property
+    def waiting(self) -> int:
+        """Casts that are to be offered again."""
+        return sum(len(queue.waiting) for queue in self.queues.values())
+
+    def put_back(self, part: bytes, error: CallError) -> bool:
+        """The queue that ``part`` is for refused it. False if that is known already."""
+        address = address_of(part)
+        queue = self.queues.get(address)
+        if queue is None:
+            queue = self.queues[address] = FullQueue()
+        if not queue.text or "limit_value" in error.details:
+            queue.text, queue.details = str(error), error.details
+        return self._add(queue, part)
+
+    def wait_behind(self, part: bytes, address: bytes) -> bool:
+        """Let ``part`` wait if others do for ``address``; whether it does."""
+        queue = self.queues.get(address)
+        return queue is not None and bool(queue.waiting) and self._add(queue, part)
+
+    def _add(self, queue: FullQueue, part: bytes) -> bool:
+        key = part[16:36]
+        if key in queue.waiting:
+            return False
+        queue.waiting[key] = part
+        self._count(queue, 1, size_of(part))
+        return True
+
+    def _count(self, queue: FullQueue, casts: int, size_bytes: int) -> None:
+        queue.casts += casts
+        queue.size_bytes += size_bytes
+        self.casts += casts
+        self.size_bytes += size_bytes
+
+    def take_waiting(self) -> list[bytes]:
+        """All that waits, in the order of each destination: it is offered again."""
+        taken: list[bytes] = []
+        for queue in self.queues.values():
+            # One that was on its way when an earlier one came back came after those that have waited since.
+            taken += sorted(queue.waiting.values(), key=sequence_of)
+            queue.waiting.clear()
+        return taken
+
+    def acknowledged(self, part: bytes) -> None:
+        """The router has looked at ``part``, which was offered again."""
+        address = address_of(part)
+        queue = self.queues.get(address)
+        if queue is None or queue.casts <= len(queue.waiting):
+            return  # it was on its way before its queue was known to be full
+        self._count(queue, -1, -size_of(part))
+        if not queue.casts:
+            del self.queues[address]
+
+    def clear(self) -> list[bytes]:
+        """Forget all; returns what waited."""
+        waiting = [part for queue in self.queues.values() for part in queue.waiting.values()]
+        self.queues.clear()
+        self.casts = self.size_bytes = 0
+        return waiting
