@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from rpcmq import rpc
     from rpcmq.client import Client, Request, Retry, Service, Subscription, current_request
-    from rpcmq.payload import AllowList, Codec, ExceptionRegistry
+    from rpcmq.payload import AllowList, Codec, ExceptionRegistry, allow
     from rpcmq.wire import Address
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "Service",
     "Subscription",
     "__version__",
+    "allow",
     "current_request",
     "rpc",
 ]
@@ -38,6 +39,7 @@ _HOME = {
     "Retry": "rpcmq.client",
     "Service": "rpcmq.client",
     "Subscription": "rpcmq.client",
+    "allow": "rpcmq.payload",
     "current_request": "rpcmq.client",
 }
 

@@ -148,7 +148,7 @@ def _check_globals(value: object) -> tuple[str, ...]:
     if not isinstance(value, list | tuple):
         raise ValueError
     for item in value:
-        if not isinstance(item, str) or not re.fullmatch(r"[^\W\d][\w.]*:[^\W\d][\w.]*", item):
+        if not isinstance(item, str) or not re.fullmatch(r"numpy|[^\W\d][\w.]*:(\*|[^\W\d][\w.]*)", item):
             raise ValueError
     return tuple(value)
 
@@ -203,7 +203,7 @@ _OPTIONAL_PATH = _matching("path", "a path, or '' for off", lambda text: text ==
 _FLAG = Kind("flag", "true or false", _check_flag, _read_flag)
 _GLOBALS = Kind(
     "list",
-    "a list of 'module:qualname' (as text: separated by commas)",
+    "a list of 'module:qualname', 'module:*' or 'numpy' (as text: separated by commas)",
     _check_globals,
     _split,
 )
@@ -429,7 +429,7 @@ class ClientConfig:
     )
     timeout: float = _setting(60.0, _seconds(0.001, _DAY), "seconds for a call that names no timeout")
     format: str = _setting("pickle", _choice("pickle", "json", "dill"), "payload format tried first")
-    allow: tuple[str, ...] = _setting((), _GLOBALS, "globals that a received pickle may name")
+    allow: tuple[str, ...] = _setting((), _GLOBALS, "classes that may come in; docs/what-you-can-send.md")
     accept_dill: bool = _setting(False, _FLAG, "load dill, which runs any code its sender likes")
     trust_file: str = _setting(
         "", _OPTIONAL_PATH, "what each topic's payloads may be: formats, globals, signatures; docs/security.md"

@@ -187,8 +187,10 @@ class RemoteError(RpcError):
         remote_traceback, remote_host: as ``traceback`` and ``host``; other exceptions from elsewhere have them, too.
         remote_causes: ``("module:Name", text)`` of what it was raised from, nearest first.
         remote_hops: the calls, the caller's own first, the one that failed first last (:class:`Hop`).
+        reason: why it is not raised as its own class, and what to write for that.
     """
 
+    reason: str = ""
     remote_traceback: str = ""
     remote_host: str = ""
     remote_causes: tuple[tuple[str, str], ...] = ()

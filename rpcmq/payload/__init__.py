@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rpcmq.payload.allow_list import AllowList
+    from rpcmq.payload.allow_list import AllowList, allow
     from rpcmq.payload.codec import DEFAULT_MAX_BYTES, Codec
     from rpcmq.payload.default_allow_list import DEFAULT_ALLOW_LIST
     from rpcmq.payload.exception_registry import ExceptionRegistry
@@ -29,6 +29,7 @@ __all__ = [
     "TypedJson",
     "accept_mask",
     "accept_names",
+    "allow",
 ]
 
 _HOME = {
@@ -43,6 +44,7 @@ _HOME = {
     "TypedJson": "typed_json",
     "accept_mask": "format",
     "accept_names": "format",
+    "allow": "allow_list",
 }
 
 

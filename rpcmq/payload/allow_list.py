@@ -17,13 +17,21 @@ sender's choice.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable
-from typing import Any, Final, NoReturn
+import os
+import sys
+import types
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+from ipaddress import IPv4Network, IPv6Network
+from typing import Any, Final, NoReturn, TypeVar
 
 from rpcmq.errors import PayloadRefused, UsageError
 from rpcmq.payload.bounded_text import brief
+from rpcmq.payload.exception_registry import STEERS_CONTROL_FLOW, loaded_subclass, pickled_without_constructor
 
-__all__ = ["AllowList", "stand_in"]
+__all__ = ["AllowList", "allow", "classes_defined_in", "stand_in"]
+
+T = TypeVar("T")
 
 _IMMUTABLE_TYPE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: setting an attribute raises TypeError.
 
@@ -60,6 +68,7 @@ class _StandIn(type):
     """The type of stand-ins: calling one constructs, and nothing can be set on it."""
 
     _build: Callable[..., Any]
+    _real: type | None
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         return cls._build(*args, **kwargs)
@@ -74,7 +83,7 @@ class _StandIn(type):
         return f"<stand-in for {cls.__module__}:{cls.__qualname__}>"
 
 
-def stand_in(entry: str, build: Callable[..., Any], new: type | None = None) -> type:
+def stand_in(entry: str, build: Callable[..., Any], new: type | None = None, factory: type | None = None) -> type:
     """What a pickle gets for ``entry`` in place of a mutable class or a function.
 
     Args:
@@ -82,6 +91,7 @@ def stand_in(entry: str, build: Callable[..., Any], new: type | None = None) -> 
         build: called where the pickle calls the global.
         new: the class whose ``__new__`` makes the object where the pickle asks for an object
             without calling the constructor; None refuses that.
+        factory: the class that a defaultdict gets for it; default: ``new``.
     """
     module, _, qualname = entry.partition(":")
 
@@ -96,8 +106,17 @@ def stand_in(entry: str, build: Callable[..., Any], new: type | None = None) -> 
         "__qualname__": qualname,
         "__new__": make,
         "_build": staticmethod(build),
+        "_real": factory or new,
     }
     return _StandIn(qualname, (), namespace)
+
+
+def real_class(held: object) -> type | None:
+    """The class that ``held``, which a pickle got for a global, is or stands for; None: it is none."""
+    if isinstance(held, _StandIn):
+        real: type | None = held._real
+        return real
+    return held if isinstance(held, type) else None
 
 
 def for_pickle(entry: str, value: object) -> object:
@@ -105,10 +124,145 @@ def for_pickle(entry: str, value: object) -> object:
     if isinstance(value, type):
         if value.__flags__ & _IMMUTABLE_TYPE:
             return value
-        return stand_in(entry, value, new=value)
+        return stand_in(entry, _builder(entry, value), new=value)
     if callable(value):
         return stand_in(entry, value)
     raise PayloadRefused(f"allow-list entry {entry!r} names neither a class nor a function")
+
+
+#: Go on for ever, or nearly, where a constructor iterates over its argument.
+_ENDLESS = (IPv4Network, IPv6Network, range, types.GeneratorType)
+
+
+def _builder(entry: str, cls: type) -> Callable[..., Any]:
+    if issubclass(cls, Enum):
+        return lambda *args: _member(entry, cls, args)
+    make = pickled_without_constructor(cls) or cls
+
+    def build(*args: Any, **kwargs: Any) -> Any:
+        if any(isinstance(arg, _ENDLESS) for arg in args):
+            raise PayloadRefused(f"pickle calls {entry} with an argument that hardly ends")
+        return make(*args, **kwargs)
+
+    return build
+
+
+def _member(entry: str, cls: type[Enum], args: tuple[Any, ...]) -> Enum:
+    if len(args) != 1:
+        raise PayloadRefused(f"pickle calls {entry} with arguments that no member pickles to")
+    return cls(args[0])
+
+
+# --- what a process allows by itself -------------------------------------------------------------
+
+
+class _Allowed:
+    """What was given to :func:`allow` in this process, for all lists that are not complete in themselves."""
+
+    def __init__(self) -> None:
+        self.classes: dict[tuple[str, str], object] = {}
+        self.modules: set[str] = set()
+        self.exceptions: dict[type[Exception], None] = {}
+
+    def find(self, module: str, qualname: str) -> object | None:
+        found = self.classes.get((module, qualname))
+        if found is None and module in self.modules:
+            cls = _defined_in(sys.modules.get(module), qualname)
+            if cls is not None:
+                found = self.classes[module, qualname] = for_pickle(f"{module}:{qualname}", cls)
+        return found
+
+
+_ALLOWED = _Allowed()
+
+
+def allow(what: T) -> T:
+    """Lets values and exceptions of a class, or of all classes that a module defines, come into this process.
+
+    The process that *receives* them must say so; it holds for all its clients and services, made before or after. As a
+    decorator, or with a class or module::
+
+        @rpcmq.allow
+        class Flavor(NamedTuple): ...
+
+        rpcmq.allow(models)         # what models itself defines, not what it imports
+
+    Whoever may send to this process can then have these classes constructed with arguments of their choice.
+
+    Args:
+        what: a class, a module of your own, or an entry as of the setting ``allow``: ``"models:Flavor"``,
+            ``"models:*"``, ``"numpy"``.
+
+    Returns:
+        ``what``.
+
+    Raises:
+        UsageError: it is neither, or would let any sender run code of its choice.
+    """
+    if isinstance(what, type):
+        _allow_class(what)
+    elif isinstance(what, types.ModuleType):
+        _parsed(f"{what.__name__}:*")
+        _ALLOWED.modules.add(what.__name__)
+    elif isinstance(what, str):
+        _allow_entry(what)
+    else:
+        raise UsageError(f"rpcmq.allow takes a class, a module or an entry 'module:Class', not {brief(what)}")
+    return what
+
+
+def _allow_class(cls: type) -> None:
+    module, qualname = cls.__module__, cls.__qualname__
+    _parsed(f"{module}:{qualname}")
+    _ALLOWED.classes[module, qualname] = for_pickle(f"{module}:{qualname}", cls)
+    if issubclass(cls, Exception):
+        _ALLOWED.exceptions[cls] = None
+
+
+def _allow_entry(entry: str) -> None:
+    module, qualname = _parsed(entry)
+    single = AllowList((entry,))
+    single.load_all()
+    if (module, qualname) == _NUMPY:
+        _ALLOWED.classes.update(_numpy_globals())
+    elif qualname == "*":
+        _ALLOWED.modules.add(module)
+    else:
+        found = _ALLOWED.classes[module, qualname] = single.find(module, qualname)
+        cls = real_class(found)
+        if cls is not None and issubclass(cls, Exception):
+            _ALLOWED.exceptions[cls] = None
+
+
+def classes_defined_in(module: types.ModuleType) -> Iterator[type]:
+    """The classes at the top level of ``module`` that it defines itself."""
+    for name, value in list(vars(module).items()):
+        if isinstance(value, type) and value.__module__ == module.__name__ and value.__qualname__ == name:
+            yield value
+
+
+def _defined_in(module: types.ModuleType | None, qualname: str) -> type | None:
+    """The class that ``module`` defines as ``qualname``; None: it imports that, or has it under another name."""
+    if module is None:
+        return None
+    found: Any = module
+    path = ""
+    for part in qualname.split("."):
+        path = f"{path}.{part}" if path else part
+        found = vars(found).get(part)
+        if not isinstance(found, type) or found.__module__ != module.__name__ or found.__qualname__ != path:
+            return None
+    cls: type = found
+    return cls
+
+
+_NUMPY = ("numpy", "")
+
+
+def _numpy_globals() -> dict[tuple[str, str], object]:
+    from rpcmq.payload import numpy_pickle
+
+    return numpy_pickle.numpy_globals()
 
 
 class AllowList:
@@ -116,14 +270,15 @@ class AllowList:
 
     Args:
         names: entries ``"module:qualname"``, for example ``"nova.objects:Instance"`` or
-            ``"nova.objects:Instance.State"``. The syntax is checked here; a module is imported
-            when a pickle first names an entry of it, or by ``load_all``.
+            ``"nova.objects:Instance.State"``; ``"models:*"`` for all classes that a module of your own defines itself;
+            ``"numpy"`` for its arrays and scalars. The syntax is checked here; a module is imported when a pickle
+            first names an entry of it, or by ``load_all``.
 
     Raises:
         UsageError: an entry is malformed, or would undo the list.
     """
 
-    __slots__ = ("_guarded", "_listed", "_ready")
+    __slots__ = ("_guarded", "_listed", "_open", "_ready")
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         if isinstance(names, str):
@@ -131,10 +286,16 @@ class AllowList:
         self._listed = frozenset(map(_parsed, names))
         self._guarded: dict[tuple[str, str], object] = {}
         self._ready: dict[tuple[str, str], object] = {}
+        #: Whether what this process allows by :func:`allow` comes beside what is listed.
+        self._open = False
 
     @classmethod
     def guarded(
-        cls, entries: Iterable[tuple[str, object]], substitutes: Iterable[tuple[str, object]] = ()
+        cls,
+        entries: Iterable[tuple[str, object]],
+        substitutes: Iterable[tuple[str, object]] = (),
+        *,
+        extended: bool = False,
     ) -> AllowList:
         """A list whose entries come with what a pickle is to get for each.
 
@@ -142,6 +303,7 @@ class AllowList:
             entries: ``("module:qualname", object for the pickle)``.
             substitutes: the same for globals that are *not* allowed, but for which the pickle of
                 an allowed type gets a narrow replacement.
+            extended: by what this process allows with :func:`allow`.
         """
         made = cls()
         made._guarded = {_parsed(name): value for name, value in entries}
@@ -150,6 +312,7 @@ class AllowList:
             module, _, qualname = name.partition(":")
             made._guarded[module, qualname] = value
         made._ready = dict(made._guarded)
+        made._open = extended
         return made
 
     def allowing(self, *more: str) -> AllowList:
@@ -158,6 +321,7 @@ class AllowList:
         made._listed |= self._listed
         made._guarded = self._guarded
         made._ready = dict(self._guarded)
+        made._open = self._open
         return made
 
     def restricted_to(self, *names: str) -> AllowList:
@@ -173,15 +337,24 @@ class AllowList:
     @property
     def names(self) -> tuple[str, ...]:
         """All entries, sorted."""
-        return tuple(sorted(f"{module}:{qualname}" for module, qualname in self._listed))
+        return tuple(sorted(_entry(*key) for key in self._listed))
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and tuple(name.split(":")) in self._listed
+        return isinstance(name, str) and self.entry_for(*name.partition(":")[::2]) != ""
+
+    def entry_for(self, module: str, qualname: str) -> str:
+        """The entry to list so that this global is allowed as here; empty: it is not, or comes with every list."""
+        key = module, qualname
+        if key in self._listed:
+            return _entry(*key)
+        if module.partition(".")[0] == "numpy" and self.find_or_none(module, qualname) is not None:
+            return "numpy"
+        return "" if key in self._guarded or self.find_or_none(module, qualname) is None else _entry(*key)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, AllowList):
             return NotImplemented
-        return self._listed == other._listed and self._guarded == other._guarded
+        return (self._listed, self._guarded, self._open) == (other._listed, other._guarded, other._open)
 
     def __hash__(self) -> int:
         return hash(self._listed)
@@ -197,7 +370,13 @@ class AllowList:
         """
         for module, qualname in sorted(self._listed):
             try:
-                self.find(module, qualname)
+                if (module, qualname) == _NUMPY:
+                    _numpy_globals()
+                elif qualname == "*":
+                    if not any(classes_defined_in(_module(f"{module}:*", module))):
+                        raise UsageError(f"allow-list entry '{module}:*': {module} defines no class itself")
+                else:
+                    self.find(module, qualname)
             except PayloadRefused as error:
                 raise UsageError(str(error)) from error
 
@@ -207,31 +386,89 @@ class AllowList:
         Raises:
             PayloadRefused: it is not listed, or cannot be imported here.
         """
-        key = (module, qualname)
         try:
-            return self._ready[key]
+            return self._ready[module, qualname]
         except KeyError:
             pass
-        if key not in self._listed:
-            raise PayloadRefused(_not_allowed(module, qualname))
-        entry = f"{module}:{qualname}"
-        value = self._ready[key] = for_pickle(entry, _imported(entry, module, qualname))
-        return value
+        found = self.find_or_none(module, qualname)
+        if found is None:
+            raise PayloadRefused(not_allowed(module, qualname))
+        return found
+
+    def find_or_none(self, module: str, qualname: str) -> object | None:
+        """As :meth:`find`; None: it is not listed. Raises ``PayloadRefused`` where it cannot be imported."""
+        key = (module, qualname)
+        found = self._ready.get(key)
+        if found is None and qualname not in ("", "*"):
+            if key in self._listed:
+                found = for_pickle(_entry(*key), _imported(_entry(*key), module, qualname))
+            elif (module, "*") in self._listed:
+                cls = _defined_in(_module(f"{module}:*", module), qualname)
+                found = None if cls is None else for_pickle(_entry(*key), cls)
+            elif _NUMPY in self._listed and module.partition(".")[0] == "numpy":
+                found = _numpy_globals().get(key)
+            if found is not None:
+                self._ready[key] = found
+            elif self._open:
+                found = _ALLOWED.find(module, qualname)
+        return found
+
+    def exception_class(self, name: str) -> type[Exception] | None:
+        """The exception class ``"module:qualname"`` if it is listed beyond what comes with every list, or derives from
+        one that is and is loaded; nothing is imported but what is listed.
+        """
+        module, _, qualname = name.partition(":")
+        try:
+            found = None if (module, qualname) in self._guarded else self.find_or_none(module, qualname)
+        except PayloadRefused:
+            found = None
+        cls = real_class(found) or loaded_subclass(name, self._exceptions())
+        return (
+            cls if cls is not None and issubclass(cls, Exception) and not issubclass(cls, STEERS_CONTROL_FLOW) else None
+        )
+
+    def _exceptions(self) -> Iterator[type[Exception]]:
+        """The exception classes that are listed one by one."""
+        for module, qualname in self._listed - self._guarded.keys():
+            if qualname in ("", "*"):
+                continue
+            try:
+                cls = real_class(self.find_or_none(module, qualname))
+            except PayloadRefused:
+                continue
+            if cls is not None and issubclass(cls, Exception):
+                yield cls
+        if self._open:
+            yield from list(_ALLOWED.exceptions)
+            for name in list(_ALLOWED.modules):
+                if name in sys.modules:
+                    yield from (cls for cls in classes_defined_in(sys.modules[name]) if issubclass(cls, Exception))
+
+
+def _entry(module: str, qualname: str) -> str:
+    return f"{module}:{qualname}" if qualname else module
 
 
 def _parsed(entry: str) -> tuple[str, str]:
     if not isinstance(entry, str):
         raise UsageError(f"allow-list entry {brief(entry)} is not a string 'module:qualname'")
+    if entry == "numpy":
+        return _NUMPY
     module, colon, qualname = entry.partition(":")
     if "<locals>" in qualname:
         raise UsageError(
             f"allow-list entry {entry!r}: a class defined inside a function cannot be found by "
             "name; define it at the top level of its module"
         )
-    parts = module.split(".") + qualname.split(".")
+    if qualname == "*" and (module.partition(".")[0] in sys.stdlib_module_names or is_never_allowed(module, "")):
+        raise UsageError(
+            f"allow-list entry {entry!r}: '*' is for a module of your own; list the classes of {module} one by one"
+        )
+    parts = module.split(".") + ([] if qualname == "*" else qualname.split("."))
     if not colon or not all(part.isidentifier() for part in parts):
         raise UsageError(
-            f"allow-list entry {entry!r} is not of the form 'module:qualname', for example 'nova.objects:Instance'"
+            f"allow-list entry {entry!r} is not of the form 'module:qualname', for example 'nova.objects:Instance' "
+            "or, for all classes that a module of your own defines, 'nova.objects:*'"
         )
     if is_never_allowed(module, qualname):
         raise UsageError(
@@ -242,25 +479,47 @@ def _parsed(entry: str) -> tuple[str, str]:
 
 
 def _imported(entry: str, module: str, qualname: str) -> object:
+    value: Any = _module(entry, module)
     try:
-        value: Any = importlib.import_module(module)
         for part in qualname.split("."):
             value = getattr(value, part)
     except Exception as error:
-        raise PayloadRefused(
-            f"allow-list entry {entry!r} cannot be imported here: {type(error).__name__}: {str(error)[:200]}"
-        ) from error
+        raise _not_imported(entry, error) from error
     return value
 
 
-def _not_allowed(module: str, qualname: str) -> str:
+def _module(entry: str, module: str) -> types.ModuleType:
+    try:
+        return importlib.import_module(module)
+    except Exception as error:
+        raise _not_imported(entry, error) from error
+
+
+def _not_imported(entry: str, error: Exception) -> PayloadRefused:
+    return PayloadRefused(
+        f"allow-list entry {entry!r} cannot be imported here: {type(error).__name__}: {str(error)[:200]}"
+    )
+
+
+def not_allowed(module: str, qualname: str) -> str:
+    """Why a pickle that names this global is refused, and what to write where."""
     entry = f"{module[:200]}:{qualname[:200]}"
     if is_never_allowed(module, qualname):
         return f"pickle names the global {entry!r}, which runs code of the sender's choice and can never be allowed"
+    name = qualname[:200]
+    if module.partition(".")[0] == "numpy":
+        entry, line = "numpy", 'rpcmq.allow("numpy")'
+    else:
+        line = f"rpcmq.allow({name})"
     text = (
-        f"pickle names the global {entry!r}, which is not on this process's allow-list; if it is "
-        f"to be trusted, add it here: allow=[{entry!r}], or RPCMQ_ALLOW={entry} in the environment"
+        f"pickle names the global {module[:200] + ':' + name!r}, which is not on this process's allow-list; if it is "
+        f"to be trusted, write {line} in this process ({_program()}), which receives it, or allow=[{entry!r}], or "
+        f"set RPCMQ_ALLOW={entry} in its environment"
     )
     if module == "__main__":
         text += " (and move it to a module: __main__ is another one in each process)"
     return text
+
+
+def _program() -> str:
+    return f"{os.path.basename(sys.argv[0] or 'python')}, pid {os.getpid()}"

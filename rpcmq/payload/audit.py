@@ -17,6 +17,7 @@ from pathlib import Path
 from rpcmq.errors import ConfigError, PayloadRefused
 from rpcmq.payload.allow_list import AllowList
 from rpcmq.payload.codec import Codec
+from rpcmq.payload.default_allow_list import FACTORIES
 from rpcmq.payload.format import Format
 from rpcmq.payload.trust import Rule, read_policy, to_toml
 
@@ -45,7 +46,7 @@ class _Recording(AllowList):
 
     def __init__(self, base: AllowList, audit: Audit, note: _Seen) -> None:
         super().__init__()
-        self._listed, self._guarded, self._ready = base._listed, base._guarded, base._ready
+        self._listed, self._guarded, self._ready, self._open = base._listed, base._guarded, base._ready, base._open
         self._audit = audit
         self._note = note
 
@@ -56,15 +57,26 @@ class _Recording(AllowList):
         try:
             found = super().find(module, qualname)
         except PayloadRefused:
-            if name not in note.refused and len(note.refused) < _MAX_REFUSED and _GLOBAL.fullmatch(name):
+            known = name in note.refused or (module, qualname) in FACTORIES
+            if not known and len(note.refused) < _MAX_REFUSED and _GLOBAL.fullmatch(name):
                 note.refused.add(name)
                 self._audit.changed = True
             raise
-        # What is allowed without being listed comes with every list.
-        if name not in note.names and name in self:
-            note.names.add(name)
-            self._audit.changed = True
+        self._note_entry(self.entry_for(module, qualname))
         return found
+
+    def exception_class(self, name: str) -> type[Exception] | None:
+        """As :meth:`AllowList.exception_class`."""
+        found = super().exception_class(name)
+        if found is not None:
+            self._note_entry(name)
+        return found
+
+    def _note_entry(self, entry: str) -> None:
+        # What is allowed without an entry comes with every list.
+        if entry and entry not in self._note.names:
+            self._note.names.add(entry)
+            self._audit.changed = True
 
 
 class Audit:

@@ -10,14 +10,14 @@ That says nothing of a ``__repr__`` that works for long by itself: the code of a
 from __future__ import annotations
 
 import builtins
-import functools
 import traceback
 import types
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
-from typing import Any, Final, cast
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 __all__ = [
     "brief",
@@ -28,6 +28,7 @@ __all__ = [
     "is_printable",
     "printable_exception",
     "raised_from",
+    "slots_of",
 ]
 
 MAX_PRINTED: Final = 1_000_000
@@ -138,21 +139,27 @@ def _parts(value: Any) -> Iterator[Any]:
     held = getattr(value, "__dict__", None)
     if type(held) is dict:
         yield from held.values()
-    for slot in _slots(cast("Any", type(value))):
+    for slot in slots_of(type(value)):
         with suppress(AttributeError):
             yield slot.__get__(value)
 
 
-@functools.lru_cache(maxsize=256)
-def _slots(cls: type) -> tuple[types.MemberDescriptorType, ...]:
-    """What ``__slots__`` of Python's own classes made: those of C hold nothing that is printed."""
-    return tuple(
+def slots_of(cls: type) -> tuple[types.MemberDescriptorType, ...]:
+    """What ``__slots__`` of classes in Python made: those in C hold nothing that is printed."""
+    known = _slots.get(cls)
+    if known is not None:
+        return known
+    found = _slots[cls] = tuple(
         member
         for base in cls.__mro__
         if "__slots__" in vars(base)
         for member in vars(base).values()
         if type(member) is types.MemberDescriptorType
     )
+    return found
+
+
+_slots: WeakKeyDictionary[type, tuple[types.MemberDescriptorType, ...]] = WeakKeyDictionary()
 
 
 def brief(value: object, limit: int = 80) -> str:

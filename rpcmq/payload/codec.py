@@ -176,7 +176,10 @@ class Codec:
             record = self.decode_record(format, data)
         except PayloadRefused as error:
             return undecodable(str(error))
-        return rebuild_exception(record, self.exceptions)
+        return rebuild_exception(record, self._exception_class)
+
+    def _exception_class(self, name: str) -> type[Exception] | None:
+        return self.exceptions.get(name) or self.allow.exception_class(name)
 
     def decode_record(self, format: int, data: bytes | memoryview) -> Any:
         """The record of an exception that a payload encodes, or whatever else it does.

@@ -5,12 +5,11 @@ have opcodes of their own in protocol 5 and need no entry.
 
 Left out on purpose, each for what a sender could do with it:
 
-* ``range``, ``ipaddress`` networks: iterate without end, and several constructors iterate.
-* ``collections.defaultdict``: its argument is a callable.
-* ``pathlib.Path``: its methods act on the receiver's disk; the pure paths are here.
+* ``range``: iterates nearly without end, and several constructors iterate.
 * ``functools.partial``, ``operator.*``, ``getattr``, ``type`` and their like: see ``allow_list``.
 * exceptions that steer control flow (``StopIteration``, ``SystemExit``...), exception groups
-  (they iterate their argument), and classes as values.
+  (they iterate their argument), those whose traceback does what their attributes say (``ImportError`` imports,
+  ``SyntaxError`` draws lines of any length), and classes as values.
 
 A constructor that would take more shapes than its type's pickle has is wrapped by a function that
 takes only those, so that a sender cannot reach, for example, quadratic number parsing.
@@ -22,19 +21,21 @@ import collections
 import datetime
 import decimal
 import fractions
+import http
 import ipaddress
 import pathlib
 import re
+import time
 import uuid
 import zoneinfo
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from rpcmq.errors import PayloadRefused
-from rpcmq.payload.allow_list import AllowList, stand_in
+from rpcmq.payload.allow_list import AllowList, real_class, stand_in
 from rpcmq.payload.exception_registry import plain_builtin_exceptions
 
-__all__ = ["DEFAULT_ALLOW_LIST"]
+__all__ = ["DEFAULT_ALLOW_LIST", "FACTORIES"]
 
 _MAX_FRACTION_BITS = 1 << 16  # gcd is quadratic: at this size it takes well below a millisecond.
 _ZONE_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+\-]*(?:/[A-Za-z0-9_+\-]+)*")
@@ -90,6 +91,36 @@ def _counter(*args: Any) -> collections.Counter[Any]:
     return collections.Counter(args[0])
 
 
+def _defaultdict(*args: Any) -> collections.defaultdict[Any, Any]:
+    """Its items follow by SETITEMS. Its factory is a class that is allowed, too, or a builtin type, or None."""
+    _require(len(args) <= 1, "collections:defaultdict")
+    factory = args[0] if args else None
+    if factory is not None:
+        factory = real_class(factory)
+        _require(factory is not None, "collections:defaultdict")
+    return collections.defaultdict(factory)
+
+
+def _factory(kind: type) -> type:
+    """A builtin type as the factory of a defaultdict: it cannot be called by the pickle itself."""
+    entry = f"builtins:{kind.__name__}"
+
+    def refuse(*args: Any) -> NoReturn:
+        raise PayloadRefused(f"pickle calls {entry}, which it may only name as the factory of a defaultdict")
+
+    return stand_in(entry, refuse, factory=kind)
+
+
+def _status(*args: Any) -> http.HTTPStatus:
+    _require(len(args) == 1 and type(args[0]) is int, "http:HTTPStatus")
+    return http.HTTPStatus(args[0])
+
+
+def _struct_time(*args: Any) -> time.struct_time:
+    _require(len(args) == 2 and type(args[0]) is tuple and type(args[1]) is dict, "time:struct_time")
+    return time.struct_time(*args)
+
+
 def _zone_info(*args: Any) -> zoneinfo.ZoneInfo:
     fits = len(args) == 2 and type(args[0]) is str and len(args[0]) < 100
     _require(fits and _ZONE_KEY.fullmatch(args[0]) is not None, "zoneinfo:ZoneInfo")
@@ -127,6 +158,9 @@ def _standard_values() -> Iterator[tuple[str, object]]:
     yield "collections:OrderedDict", stand_in("collections:OrderedDict", _ordered_dict)
     yield "collections:deque", stand_in("collections:deque", _deque)
     yield "collections:Counter", stand_in("collections:Counter", _counter)
+    yield "collections:defaultdict", stand_in("collections:defaultdict", _defaultdict)
+    yield "http:HTTPStatus", stand_in("http:HTTPStatus", _status)
+    yield "time:struct_time", stand_in("time:struct_time", _struct_time)
     # Addresses parse their text or number and touch nothing.
     for address in (ipaddress.IPv4Address, ipaddress.IPv6Address):
         entry = f"ipaddress:{address.__qualname__}"
@@ -134,8 +168,11 @@ def _standard_values() -> Iterator[tuple[str, object]]:
     for interface in (ipaddress.IPv4Interface, ipaddress.IPv6Interface):
         entry = f"ipaddress:{interface.__qualname__}"
         yield entry, _from_one(entry, interface, str)
-    # Pure paths have no I/O. Python 3.13 pickles them from pathlib._local.
-    for path in (pathlib.PurePosixPath, pathlib.PureWindowsPath):
+    for network in (ipaddress.IPv4Network, ipaddress.IPv6Network):
+        entry = f"ipaddress:{network.__qualname__}"
+        yield entry, _from_one(entry, network, str)
+    # A path is its text: making one touches no disk. Python 3.13 pickles them from pathlib._local.
+    for path in (pathlib.PurePosixPath, pathlib.PureWindowsPath, pathlib.PosixPath, pathlib.WindowsPath):
         for module in ("pathlib", "pathlib._local"):
             entry = f"{module}:{path.__qualname__}"
             yield entry, _path(entry, path)
@@ -143,12 +180,22 @@ def _standard_values() -> Iterator[tuple[str, object]]:
     yield "zoneinfo:ZoneInfo", _ZONE_CLASS
     # Exceptions as values; immutable C classes that keep their arguments and do nothing else.
     for exception in plain_builtin_exceptions():
+        if issubclass(exception, (ImportError, SyntaxError)):
+            continue
         yield f"builtins:{exception.__qualname__}", exception
 
+
+_FACTORY_TYPES = (list, dict, set, frozenset, tuple, str, bytes, bytearray, int, float, bool)
+FACTORIES: Final = {("builtins", kind.__name__): _factory(kind) for kind in _FACTORY_TYPES}
+"""What a pickle with a defaultdict may name as its factory, beside what is listed."""
 
 DEFAULT_ALLOW_LIST: Final = AllowList.guarded(
     _standard_values(),
     # ZoneInfo pickles as getattr(ZoneInfo, "_unpickle")(key, ...): this gives that and only that.
     substitutes=[("builtins:getattr", stand_in("builtins:getattr", _zone_method))],
+    extended=True,
 )
-"""What a ``Codec`` uses unless given another. Extend it: ``DEFAULT_ALLOW_LIST.allowing(...)``."""
+"""What a ``Codec`` uses unless given another, with what the process allows by ``rpcmq.allow``.
+
+Extend it: ``DEFAULT_ALLOW_LIST.allowing(...)``.
+"""

@@ -7,18 +7,31 @@ imported or walked, so a sender can choose among the registered classes and noth
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable, Iterator
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from rpcmq import errors
 from rpcmq.errors import UsageError
-from rpcmq.payload.bounded_text import brief, has_small_offsets
+from rpcmq.payload.bounded_text import brief, exception_text, has_small_offsets, slots_of
 
-__all__ = ["ExceptionRegistry", "plain_args", "plain_builtin_exceptions", "wire_name"]
+__all__ = ["ExceptionRegistry", "NotRebuilt", "exception_state", "plain_args", "rebuild", "wire_name"]
 
-E = TypeVar("E", bound=Exception)
+E = TypeVar("E", bound="type[Exception] | types.ModuleType")
 
-_STEERS_CONTROL_FLOW = (StopIteration, StopAsyncIteration)
+STEERS_CONTROL_FLOW = (StopIteration, StopAsyncIteration)
+"""Raised in a caller, they would end a loop there in silence."""
+
+
+CALLED = "_rpcmq_called"
+"""Under which a call's own error knows what was called."""
+
+MARKS = frozenset({"remote_traceback", "remote_host", "remote_causes", "remote_hops", CALLED})
+"""Attributes that this library sets on exceptions; they do not travel as theirs."""
+
+
+class NotRebuilt(Exception):
+    """Why an exception cannot be made again."""
 
 
 def wire_name(cls: type) -> str:
@@ -41,7 +54,7 @@ def plain_builtin_exceptions() -> Iterator[type[Exception]]:
         if not (isinstance(value, type) and issubclass(value, Exception)) or value in seen:
             continue
         seen.add(value)
-        if not issubclass(value, (*_STEERS_CONTROL_FLOW, BaseExceptionGroup)):
+        if not issubclass(value, (*STEERS_CONTROL_FLOW, BaseExceptionGroup)):
             yield value
 
 
@@ -54,6 +67,107 @@ def plain_args(exception: BaseException) -> tuple[Any, ...]:
     return tuple(exception.args)
 
 
+def exception_state(exc: BaseException) -> dict[str, Any]:
+    """The attributes of ``exc``, those in ``__slots__`` too."""
+    state = {name: value for name, value in vars(exc).items() if name not in MARKS}
+    for slot in slots_of(type(exc)):
+        try:
+            state[slot.__name__] = slot.__get__(exc)
+        except AttributeError:
+            continue
+    return state
+
+
+def rebuild(cls: type[E2], args: tuple[Any, ...], attributes: Mapping[str, Any] | None = None) -> E2:
+    """An instance of ``cls`` with ``args`` as its ``args``.
+
+    Args:
+        attributes: all that the exception had. Its state is set then, and its constructor not called, whose arguments
+            nobody knows. None: the constructor is called with ``args``.
+
+    Raises:
+        NotRebuilt: it cannot be made.
+    """
+    if issubclass(cls, SyntaxError) and not has_small_offsets(args):
+        args = args[:1]
+    try:
+        made = cls(*args) if attributes is None or not _has_constructor(cls) else _without_constructor(cls, args)
+        if not isinstance(made, OSError):
+            # A constructor that formats its message would otherwise format it twice.
+            made.args = args
+        if not isinstance(made, cls):
+            raise NotRebuilt(f"its constructor makes a {type(made).__qualname__[:100]}")
+        set_state(made, attributes or {})
+    except NotRebuilt:
+        raise
+    except Exception as error:
+        text = f"{type(error).__qualname__[:100]}: {exception_text(error, 300)}"
+        raise NotRebuilt(f"it cannot be made of its arguments: {text}") from None
+    return made
+
+
+E2 = TypeVar("E2", bound=Exception)
+
+
+def _builtin_base(cls: type) -> Any:
+    return next(base for base in cls.__mro__ if base.__module__ == "builtins")
+
+
+def _has_constructor(cls: Any) -> bool:
+    """Whether it has another constructor than Python's own exceptions."""
+    base = _builtin_base(cls)
+    return cls.__init__ is not base.__init__ or cls.__new__ is not base.__new__
+
+
+def _without_constructor(cls: type[E2], args: tuple[Any, ...]) -> E2:
+    """An instance as pickle would make it: what Python's own class keeps is set from ``args``, nothing else."""
+    base = _builtin_base(cls)
+    made: Any = base.__new__(cls, *args)
+    base.__init__(made, *args)
+    return made  # type: ignore[no-any-return]
+
+
+def pickled_without_constructor(cls: type) -> Callable[..., Any] | None:
+    """What makes ``cls`` of what its pickle brings; None: its constructor, or it is no exception.
+
+    Python's own exceptions pickle as a call with their ``args``, whatever their constructor takes, and their state.
+    """
+    if (
+        not issubclass(cls, Exception)
+        or cls.__reduce__ is not _builtin_base(cls).__reduce__
+        or not _has_constructor(cls)
+    ):
+        return None
+    return lambda *args: _without_constructor(cls, args)
+
+
+def set_state(made: Exception, attributes: Mapping[str, Any]) -> None:
+    """Sets what ``exception_state`` gave."""
+    slots = {slot.__name__: slot for slot in slots_of(type(made))}
+    for name, value in attributes.items():
+        if name != "__notes__" and (name.startswith("__") or hasattr(BaseException, name)):
+            continue  # what a traceback, or Python itself, looks at
+        if name in slots:
+            slots[name].__set__(made, value)
+        else:
+            # Past whatever setters the class has.
+            vars(made)[name] = value
+
+
+def loaded_subclass(name: str, bases: Iterable[type[Exception]]) -> type[Exception] | None:
+    """The class named ``name`` among those derived from ``bases`` that this process has loaded."""
+    seen: set[type] = set()
+    rest = [*bases]
+    while rest:
+        for cls in rest.pop().__subclasses__():
+            if cls not in seen:
+                if wire_name(cls) == name:
+                    return cls
+                seen.add(cls)
+                rest.append(cls)
+    return None
+
+
 def _rpcmq_errors() -> Iterator[type[Exception]]:
     for name in errors.__all__:
         value = getattr(errors, name)
@@ -61,65 +175,82 @@ def _rpcmq_errors() -> Iterator[type[Exception]]:
             yield value
 
 
+def _exceptions_of(module: types.ModuleType) -> Iterator[type[Exception]]:
+    for name, value in list(vars(module).items()):
+        if _is_exception_class(value) and value.__module__ == module.__name__ and value.__qualname__ == name:
+            yield value
+
+
 class ExceptionRegistry:
     """The classes that may be rebuilt, by their name in messages.
 
+    A class that is registered stands for those derived from it, too, as far as this process has loaded them.
+    :func:`rpcmq.allow` registers a class or module for all clients of a process.
+
     Args:
-        classes: registered in addition to the builtin exceptions and those of ``rpcmq.errors``.
+        classes: registered in addition to the builtin exceptions and those of ``rpcmq.errors``: classes, and modules,
+            of which the exceptions are taken that they define themselves.
         defaults: False leaves those out.
 
     Raises:
         UsageError: as ``register``.
     """
 
-    def __init__(self, classes: Iterable[type[Exception]] = (), *, defaults: bool = True) -> None:
+    def __init__(self, classes: Iterable[type[Exception] | types.ModuleType] = (), *, defaults: bool = True) -> None:
         self._classes: dict[str, type[Exception]] = {}
+        #: Those that were registered, without the defaults.
+        self._own: list[type[Exception]] = []
         if defaults:
             for cls in (*plain_builtin_exceptions(), *_rpcmq_errors()):
                 self._classes[wire_name(cls)] = cls
-        for cls in classes:
-            self.register(cls)
+        for each in classes:
+            self.register(each)
 
-    def register(self, cls: type[E]) -> type[E]:
-        """Lets ``cls`` be rebuilt; returns it, so that this can be a class decorator.
+    def register(self, what: E) -> E:
+        """Lets a class be rebuilt, or all exceptions that a module defines; returns it, as a decorator does.
 
         Raises:
-            UsageError: ``cls`` is not a subclass of ``Exception``, steers control flow, or another
-                class has its name.
+            UsageError: a class is not a subclass of ``Exception``, steers control flow, or another class has its name;
+                a module defines none.
         """
+        if isinstance(what, types.ModuleType):
+            found = [cls for cls in _exceptions_of(what) if not issubclass(cls, STEERS_CONTROL_FLOW)]
+            if not found:
+                raise UsageError(f"module {what.__name__} cannot be registered: it defines no exception itself")
+            for each in found:
+                self._register(each)
+        else:
+            self._register(what)
+        return what
+
+    def _register(self, cls: Any) -> None:
         if not _is_exception_class(cls):
             raise UsageError(f"{brief(cls)} cannot be registered: it is not a subclass of Exception")
-        if issubclass(cls, _STEERS_CONTROL_FLOW):
+        if issubclass(cls, STEERS_CONTROL_FLOW):
             raise UsageError(
                 f"{wire_name(cls)} cannot be registered: raised in a caller, it would end a loop there in silence"
             )
-        known = self._classes.setdefault(wire_name(cls), cls)
-        if known is not cls:
+        known = self._classes.get(wire_name(cls))
+        if known is None:
+            self._classes[wire_name(cls)] = cls
+            self._own.append(cls)
+        elif known is not cls:
             raise UsageError(f"another class is registered as {wire_name(cls)}")
-        return cls
 
     def get(self, name: str) -> type[Exception] | None:
         """The class registered as ``name`` (``"module:qualname"``), or None."""
-        return self._classes.get(name)
+        found = self._classes.get(name)
+        return loaded_subclass(name, self._own) if found is None and self._own else found
 
     def __contains__(self, cls: object) -> bool:
-        return isinstance(cls, type) and self._classes.get(wire_name(cls)) is cls
+        return isinstance(cls, type) and self.get(wire_name(cls)) is cls
 
-    def rebuild(self, name: str, args: tuple[Any, ...]) -> Exception | None:
-        """An instance of the class registered as ``name``, with ``args`` as its ``args``.
-
-        None where the name is not registered or the constructor refuses ``args``.
-        """
-        cls = self._classes.get(name)
-        if cls is None:
-            return None
-        if issubclass(cls, SyntaxError) and not has_small_offsets(args):
-            args = args[:1]
+    def rebuild(
+        self, name: str, args: tuple[Any, ...], attributes: Mapping[str, Any] | None = None
+    ) -> Exception | None:
+        """An instance of the class registered as ``name``, as :func:`rebuild` makes it; None: there is none."""
+        cls = self.get(name)
         try:
-            made = cls(*args)
-            if not isinstance(made, OSError):
-                # A constructor that formats its message would otherwise format it twice.
-                made.args = args
-        except Exception:
+            return None if cls is None else rebuild(cls, args, attributes)
+        except NotRebuilt:
             return None
-        return made if isinstance(made, cls) else None

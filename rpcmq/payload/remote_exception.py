@@ -9,14 +9,16 @@ but ``type`` may be absent::
     text         str() of the exception
     args         its arguments; one that typed JSON does not carry is replaced by its repr()
     attributes   its instance attributes, as far as typed JSON carries them
+    left_out     names of attributes that it does not carry
     traceback    the formatted traceback
     host         identity of the process that raised it
     causes       [[type, text], ...]: what it was raised from, nearest first
     hops         [[topic, method, server, type, text, details], ...]: if it is the end of a call that the
                  method made itself: that call, and those that were made for it, outermost first
 
-Only a class in the receiver's registry is rebuilt, and only if its constructor takes the args;
-otherwise the receiver gets ``RemoteError``. Either way the exception has ``remote_traceback``,
+Only a class in the receiver's registry or allow-list is rebuilt: from its args and attributes, without its constructor;
+where an attribute was left out by its constructor, if that takes the args. Otherwise the receiver gets ``RemoteError``,
+whose ``reason`` says why and what to write. Either way the exception has ``remote_traceback``,
 ``remote_host``, ``remote_causes`` and ``remote_hops``, and a printed traceback shows the remote one.
 
 What says how a call ended (``CallError`` and its kin) is never rebuilt: the receiver would take it for the end of
@@ -54,7 +56,15 @@ from rpcmq.payload.bounded_text import (
     is_printable,
     raised_from,
 )
-from rpcmq.payload.exception_registry import ExceptionRegistry, plain_args, wire_name
+from rpcmq.payload.exception_registry import (
+    CALLED,
+    NotRebuilt,
+    exception_state,
+    plain_args,
+    rebuild,
+    set_state,
+    wire_name,
+)
 
 __all__ = [
     "UNDECODABLE",
@@ -84,9 +94,6 @@ _MAX_DETAILS = 16
 _MAX_HOST = 1000
 _MAX_LOOKED_AT = 256
 _MAX_CARRIED = 128 * 1024
-#: Under which a call's own error knows what was called: see ``answered_by``.
-CALLED: Final = "_rpcmq_called"
-_OWN_ATTRIBUTES = frozenset({"remote_traceback", "remote_host", "remote_causes", "remote_hops", CALLED})
 
 #: How a call of somebody ended; in a FAULT that is never the receiver's own call.
 _CALL_ENDS = (CallError, RouterUnreachable, IdentityTaken, NestedCallError)
@@ -127,12 +134,14 @@ def describe_exception(exc: BaseException, host: str, carried_size: CarriedSize)
         carried_size: tells which args and attributes to take along as they are.
     """
     carried = _Carried(carried_size)
+    attributes, left_out = _attributes(exc, carried)
     args = plain_args(exc)[:_MAX_ARGS]
     return {
         "type": _type_name(exc),
         "text": exception_text(exc, MAX_TEXT),
         "args": [arg if carried.takes(arg) else brief(arg, _MAX_REPR) for arg in args],
-        "attributes": _attributes(exc, carried),
+        "attributes": attributes,
+        "left_out": left_out,
         "traceback": exception_traceback(exc, MAX_TRACEBACK),
         "host": host[:_MAX_HOST],
         "causes": _causes(exc),
@@ -145,12 +154,16 @@ def brief_record(exc: BaseException, host: str) -> dict[str, Any]:
     return {"type": _type_name(exc)[:100], "text": exception_text(exc, 200), "host": host[:100]}
 
 
-def rebuild_exception(record: object, registry: ExceptionRegistry) -> Exception:
+FindClass = Callable[[str], type[Exception] | None]
+"""The class that may be rebuilt under a name; None: there is none."""
+
+
+def rebuild_exception(record: object, find_class: FindClass) -> Exception:
     """The exception that ``record`` describes, as its own class or as ``RemoteError``.
 
     Args:
         record: decoded, of at most some megabyte; nothing is believed about it but that its values share nothing.
-        registry: the classes that may be rebuilt.
+        find_class: the classes that may be rebuilt.
     """
     if not isinstance(record, dict) or not isinstance(record.get("type"), str):
         return undecodable(f"a {type(record).__name__} is not the record of an exception")
@@ -163,7 +176,8 @@ def rebuild_exception(record: object, registry: ExceptionRegistry) -> Exception:
         if type(cause) is list and len(cause) == 2 and type(cause[0]) is type(cause[1]) is str
     )
     hops = _hops(record)
-    cls = registry.get(name) or Exception
+    known = find_class(name)
+    cls = known or Exception
     text, kind = _string(record, "text", MAX_TEXT), RemoteError
     if issubclass(cls, _CALL_ENDS) or (hops and issubclass(cls, _REFUSALS)):
         kind = NestedCallError
@@ -181,16 +195,43 @@ def rebuild_exception(record: object, registry: ExceptionRegistry) -> Exception:
     vars(remote).update(marks)
     if kind is NestedCallError or issubclass(cls, _FAULTS_OF_THE_METHOD):
         return remote
-    rebuilt = registry.rebuild(name, args)
-    if rebuilt is None:
-        return remote
     try:
-        # Into __dict__, past whatever setters the class has.
-        vars(rebuilt).update(_named(record.get("attributes")) | marks)
-    except Exception:
+        if known is None:
+            raise NotRebuilt(_not_known(name))
+        rebuilt = _rebuilt(known, args, record)
+        vars(rebuilt).update(marks)
+    except Exception as error:
+        why = error if isinstance(error, NotRebuilt) else brief(error)
+        remote.reason = f"{_displayed(name)} arrives as RemoteError: {why}"
+        remote.add_note(f"({remote.reason})")
         return remote
     rebuilt.__cause__ = remote
     return rebuilt
+
+
+def _rebuilt(cls: type[Exception], args: tuple[Any, ...], record: Mapping[str, Any]) -> Exception:
+    attributes = _named(record.get("attributes"))
+    left_out = [name[:_MAX_NAME] for name in _list(record, "left_out")[:_MAX_ATTRIBUTES] if type(name) is str]
+    if type(record.get("attributes")) is dict and not left_out:
+        return rebuild(cls, args, attributes)
+    try:
+        made = rebuild(cls, args)
+        set_state(made, attributes)
+    except NotRebuilt as refusal:
+        lost = f"; of its attributes {', '.join(left_out)[:500]} cannot be carried in typed JSON" if left_out else ""
+        hint = "keep plain values in its attributes, or let its constructor take its args"
+        raise NotRebuilt(f"{refusal}{lost}; {hint}") from None
+    return made
+
+
+def _not_known(name: str) -> str:
+    cls = name.partition(":")[2]
+    if name.startswith("builtins:"):
+        return "raised in another process it would steer that"
+    return (
+        f"this process does not know it; write rpcmq.allow({cls}) here, in the process that calls, "
+        f"or set RPCMQ_ALLOW={name} in its environment"
+    )
 
 
 def undecodable(reason: str) -> RemoteError:
@@ -264,15 +305,13 @@ def _string(record: Mapping[str, Any], key: str, limit: int) -> str:
 
 
 def _named(attributes: object) -> dict[str, Any]:
-    """The attributes to set: nothing that a traceback or Python itself looks at but notes."""
+    """The attributes to set, as far as they can be printed."""
     if not isinstance(attributes, dict):
         return {}
     return {
         key: value
         for key, value in islice(attributes.items(), _MAX_ATTRIBUTES)
-        if type(key) is str
-        and (key == "__notes__" or not (key.startswith("__") or hasattr(BaseException, key)))
-        and is_printable(value)
+        if type(key) is str and len(key) <= _MAX_NAME and is_printable(value)
     }
 
 
@@ -285,15 +324,18 @@ def _type_name(exc: BaseException) -> str:
     return wire_name(type(exc))[:_MAX_NAME]
 
 
-def _attributes(exc: BaseException, carried: _Carried) -> dict[str, Any]:
+def _attributes(exc: BaseException, carried: _Carried) -> tuple[dict[str, Any], list[str]]:
+    """The attributes that are carried, and the names of others."""
     taken: dict[str, Any] = {}
-    for name, value in islice(vars(exc).items(), _MAX_LOOKED_AT):
-        if len(taken) == _MAX_ATTRIBUTES:
-            break
-        fits = name not in _OWN_ATTRIBUTES and type(name) is str and len(name) <= _MAX_NAME
-        if fits and carried.takes(value):
+    left_out: list[str] = []
+    for name, value in islice(exception_state(exc).items(), _MAX_LOOKED_AT):
+        if type(name) is not str or len(name) > _MAX_NAME:
+            continue
+        if len(taken) < _MAX_ATTRIBUTES and carried.takes(value):
             taken[name] = value
-    return taken
+        elif len(left_out) < _MAX_ATTRIBUTES:
+            left_out.append(name)
+    return taken, left_out
 
 
 def _causes(exc: BaseException) -> list[list[str]]:

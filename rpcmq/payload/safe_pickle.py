@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn
 
 from rpcmq.errors import PayloadError, PayloadRefused
 from rpcmq.payload.allow_list import AllowList
-from rpcmq.payload.default_allow_list import DEFAULT_ALLOW_LIST
+from rpcmq.payload.default_allow_list import DEFAULT_ALLOW_LIST, FACTORIES
 from rpcmq.payload.paths import ROOT, describe, find_unpicklable
 from rpcmq.payload.pickle_scan import check
 
@@ -71,19 +71,23 @@ def explain_refusal(
     raise PayloadError(f"{describe(path)}: {reason}") from error
 
 
+def _unpickler(find: Callable[[str, str], object]) -> type[pickle.Unpickler]:
+    methods = {"find_class": staticmethod(find), "persistent_load": staticmethod(_refuse_persistent_id)}
+    return type("RestrictedUnpickler", (pickle.Unpickler,), methods)
+
+
 class RestrictedLoader:
     """Loads pickles that name only what ``allow`` lists."""
 
-    __slots__ = ("_unpickler", "allow")
+    __slots__ = ("_unpickler", "_with_factories", "allow")
 
     def __init__(self, allow: AllowList = DEFAULT_ALLOW_LIST) -> None:
         self.allow = allow
         # A class for each list, so that nothing has to be set up for each payload.
-        methods = {
-            "find_class": staticmethod(allow.find),
-            "persistent_load": staticmethod(_refuse_persistent_id),
-        }
-        self._unpickler = type("RestrictedUnpickler", (pickle.Unpickler,), methods)
+        self._unpickler = _unpickler(allow.find)
+        self._with_factories = _unpickler(
+            lambda module, qualname: FACTORIES.get((module, qualname)) or allow.find(module, qualname)
+        )
 
     def loads(self, data: bytes) -> Any:
         """The value that ``data`` encodes.
@@ -94,7 +98,13 @@ class RestrictedLoader:
         """
         check(data)
         try:
-            return self._unpickler(BytesIO(data)).load()
+            try:
+                return self._unpickler(BytesIO(data)).load()
+            except PayloadRefused:
+                # Only a defaultdict may name list or int, so that nobody gets a stand-in for them as a value.
+                if b"defaultdict" not in data:
+                    raise
+                return self._with_factories(BytesIO(data)).load()
         except PayloadRefused:
             raise
         except Exception as error:

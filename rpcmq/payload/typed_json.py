@@ -36,7 +36,7 @@ TAG                     CONTENT
                         that is not a string, and for one with the key ``"$"``: so no value of a
                         user can be mistaken for a tag
 ``"exception"``         ``{"type": "module:Name", "args": [...]}``: an exception of a class that
-                        both sides registered
+                        both sides registered; if it has any, with ``"attributes"``, an object
 ======================  =========================================================================
 
 Refused by readers: unknown tags, a tagged value of any other shape, an object with the same member
@@ -53,12 +53,14 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import is_dataclass
 from enum import Enum
+from pathlib import PurePath
 from typing import Any, Final
 
 from rpcmq.errors import PayloadError, PayloadRefused
 from rpcmq.payload.bounded_text import brief
-from rpcmq.payload.exception_registry import ExceptionRegistry, plain_args, wire_name
+from rpcmq.payload.exception_registry import ExceptionRegistry, exception_state, plain_args, wire_name
 from rpcmq.payload.paths import as_key, at_index, at_key, describe
 from rpcmq.payload.tags import COLLECTIONS, READERS, SCALARS, Malformed, Unencodable
 
@@ -182,7 +184,10 @@ class TypedJson:
         if tag:
             return self._tagged(tag, self._lower_items(value, room - 2), room - 2)
         if kind in self._exceptions:
-            record = {"type": wire_name(kind), "args": self._lower_items(plain_args(value), room - 3)}
+            record: dict[str, Any] = {"type": wire_name(kind), "args": self._lower_items(plain_args(value), room - 3)}
+            state = exception_state(value)
+            if state:
+                record["attributes"] = self._lower_dict(state, room - 3)
             return self._tagged("exception", record, room - 3)
         raise Unencodable(_why_not(kind, value))
 
@@ -216,12 +221,13 @@ class TypedJson:
     def _exception(self, record: Any) -> Exception:
         if (
             type(record) is not dict
-            or record.keys() != {"type", "args"}
+            or not {"type", "args"} <= record.keys() <= {"type", "args", "attributes"}
             or type(record["type"]) is not str
             or type(record["args"]) is not list
+            or type(record.get("attributes", {})) is not dict
         ):
             raise Malformed(f"{brief(record)} is no exception")
-        made = self._exceptions.rebuild(record["type"], tuple(record["args"]))
+        made = self._exceptions.rebuild(record["type"], tuple(record["args"]), record.get("attributes"))
         if made is None:
             raise Malformed(
                 f"exception class {brief(record['type'])} is not registered here, "
@@ -237,6 +243,12 @@ def _why_not(kind: type, value: object) -> str:
         return f"{text}; send its .name or .value"
     if isinstance(value, BaseException):
         return f"{text}; register its class with ExceptionRegistry.register"
+    if is_dataclass(kind):
+        return f"{text}; send dataclasses.asdict() of it"
+    if hasattr(kind, "tolist"):
+        return f"{text}; send .tolist() of it"
+    if issubclass(kind, PurePath) or kind.__module__ == "ipaddress":
+        return f"{text}; send str() of it"
     for base in kind.__mro__[1:]:
         if base in _CARRIED:
             return f"{text}; convert it to {base.__name__} first"

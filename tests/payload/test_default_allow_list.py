@@ -4,10 +4,12 @@ import builtins
 import datetime as dt
 import decimal
 import fractions
+import http
 import ipaddress
 import pathlib
 import pickle
 import sys
+import time
 import uuid
 import zoneinfo
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -45,6 +47,16 @@ BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")
         deque([1, 2, 3]),
         deque([1, 2, 3], maxlen=3),
         Counter("hello"),
+        defaultdict(None, a=1),
+        defaultdict(list, {"a": [1], "b": []}),
+        defaultdict(int, {"a": 1}),
+        {"n": defaultdict(dict), "m": defaultdict(set)},
+        http.HTTPStatus.NOT_FOUND,
+        time.struct_time(range(9)),
+        ipaddress.ip_network("192.0.2.0/24"),
+        ipaddress.ip_network("192.0.2.1/32"),
+        ipaddress.ip_network("2001:db8::/64"),
+        pathlib.Path("/var/lib"),
         ipaddress.ip_address("192.0.2.1"),
         ipaddress.ip_address("2001:db8::1"),
         ipaddress.ip_address("fe80::1%eth0"),
@@ -95,10 +107,11 @@ def test_builtin_exceptions_as_values(value: Exception) -> None:
     "value",
     [
         range(3),
-        defaultdict(list),
-        ipaddress.ip_network("192.0.2.0/24"),
-        pathlib.Path("/etc/passwd"),
+        {"factory": list, "d": OrderedDict()},
+        defaultdict(uuid.uuid4),
         StopIteration(1),
+        ImportError("x", name="antigravity"),
+        SyntaxError("x", ("f", 1, 1, "text", 1, 10**15)),
         SystemExit(0),
         KeyboardInterrupt(),
         ExceptionGroup("g", [ValueError()]),

@@ -110,7 +110,7 @@ class Zone(dt.tzinfo):
         (Level.HIGH, "send its .name or .value"),
         (collections.OrderedDict(a=1), "collections.OrderedDict .* convert it to dict first"),
         (Point(1, 2), "convert it to tuple first"),
-        (Instance("x"), "cannot encode tests.payload.samples.Instance .* send plain values"),
+        (Instance("x"), r"cannot encode tests.payload.samples.Instance .* send dataclasses.asdict\(\) of it"),
         (bytearray(b"x"), "cannot encode bytearray"),
         (1j, "cannot encode complex"),
         (InstanceError(7), "ExceptionRegistry.register"),
