@@ -487,10 +487,11 @@ class Client:
         while True:
             left = max(0.001, deadline - monotonic())
             answer = body_of(self._ask(Kind.QUERY, (b"", "router"), body, left))
+            purged, remaining = answer["casts"] + answer["calls"], answer["remaining"]
             casts, calls = casts + answer["casts"], calls + answer["calls"]
-            waited = casts + calls + answer["remaining"] if waited is None else waited
+            waited = purged + remaining if waited is None else waited
             # A request purges some thousands. What comes in meanwhile was not meant.
-            if not answer["remaining"] or casts + calls >= waited:
+            if not (purged and remaining) or casts + calls >= waited:
                 return {"known": answer["known"], "casts": casts, "calls": calls, "forgotten": answer["forgotten"]}
 
     @at_home

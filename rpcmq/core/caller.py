@@ -40,6 +40,7 @@ _RETRY_CAST = 0.1
 #: Memory of the table of what was dropped (bytes), and characters of a name in it.
 _MAX_DROPS_BYTES = 256 << 10
 _MAX_NAME = 600
+_MAX_COUNT = 1 << 40
 #: Reports of a handler that wait for who called it, and about how many bytes of them.
 _MAX_PROGRESS = 100
 _MAX_PROGRESS_BYTES = 16 << 20
@@ -272,12 +273,11 @@ class Caller:
         for row in rows if isinstance(rows, list) else ():
             try:
                 topic, verb, reason, count = row
-                known = int(count) > 0
             except (TypeError, ValueError):
-                known = False
-            if not known:
-                raise ProtocolError(f"DROPPED names {row!r:.100}, not topic, verb, reason and count", "body")
-            self.drops.add(now, Drop(*(str(name)[:_MAX_NAME] for name in (topic, verb, reason))), int(count))
+                count = None
+            if type(count) is not int or not 0 < count <= _MAX_COUNT:
+                raise ProtocolError("DROPPED has a row that is not topic, verb, reason and count", "body")
+            self.drops.add(now, Drop(*(str(name)[:_MAX_NAME] for name in (topic, verb, reason))), count)
 
     def _fail(self, call: Call, error: CallError) -> None:
         call.error = error

@@ -29,6 +29,9 @@ REASONS = {
 #: Memory of the table of topics, and of one row of it beside its names (bytes, estimated from above).
 _MAX_TABLE_BYTES = 4 << 20
 _ROW_BYTES = 1000
+#: Verbs and reasons that are told apart; the router's own are fewer.
+_MAX_TOTALS = 200
+_OTHER = ("other", "other")
 #: Characters of the other names in a row.
 _MAX_NAME = 100
 
@@ -77,7 +80,11 @@ class Drops:
             method, sender, consumer: of the last of them, as far as they are known.
             log: whether it is worth a line in the log.
         """
-        self._totals[drop.verb, drop.reason] += count
+        kind = drop.verb, drop.reason
+        # A process hears of reasons from its router, which may be of another version, or worse.
+        if kind not in self._totals and len(self._totals) >= _MAX_TOTALS:
+            kind = _OTHER
+        self._totals[kind] += count
         row = self._rows.get(drop)
         if row is None:
             row = self._rows[drop] = _Row()

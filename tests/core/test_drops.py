@@ -191,7 +191,19 @@ def test_the_sender_counts_and_logs_what_it_is_told(sender: Sender):
     ]
 
 
-@pytest.mark.parametrize("rows", ["x", [1], [["a", "cast", "b"]], [["a", "cast", "b", -1]], [["a", "cast", "b", "x"]]])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "x",
+        [1],
+        [["a", "cast", "b"]],
+        [["a", "cast", "b", -1]],
+        [["a", "cast", "b", "x"]],
+        [["a", "cast", "b", float("inf")]],
+        [["a", "cast", "b", 10**100]],
+        [["a", "cast", "b", True]],
+    ],
+)
 def test_a_malformed_notice_harms_nobody(sender: Sender, rows: Any):
     sender.router(notice(rows))
     assert sender.caller.drops.totals == {}
@@ -212,3 +224,10 @@ def test_casts_let_go_beyond_the_bound_are_said(sender: Sender):
     sender.cast()
     sender.caller.close(4.0)
     assert len(said) == 2, "what was not said yet is said at the end"
+
+
+def test_reasons_that_a_router_invents_take_bounded_memory(sender: Sender):
+    for number in range(1000):
+        sender.router(notice([["t", "cast", f"reason {number}", 1]]))
+    totals = sender.caller.drops.totals
+    assert sum(map(len, totals.values())) == 201 and totals["other"] == {"other": 800}
