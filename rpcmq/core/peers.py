@@ -88,6 +88,8 @@ class Peers:
         self._tickets: dict[str, _Ticket] = {}
         self._tickets_of: Counter[str] = Counter()
         self._handles = 0
+        #: Links that others may have made at a time.
+        self.max_inbound = 4096
         self.links: dict[bytes, PeerLink] = {}
         self.dirty: list[PeerLink] = []
         #: Calls whose waiters are to be woken.
@@ -216,6 +218,11 @@ class Peers:
         if not identity or until < now or body.get("identity") != identity or user != key:
             self.refused["ticket"] += 1
             link.send(control(Kind.REFUSED, {"reason": "ticket", "text": "the ticket is unknown or too old"}))
+            return
+        if sum(known.is_inbound for known in self.links.values()) >= self.max_inbound:
+            self.refused["too many links"] += 1
+            text = f"{self._identity} has its {self.max_inbound} direct links; call it through the router"
+            link.send(control(Kind.REFUSED, {"reason": "too-many-links", "text": text}))
             return
         self._handles += 1
         link.origin = pack(">IQ", 0, self._handles)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import resource
 import secrets
 import sys
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ from rpcmq.transport.batches import BatchSocket
 from rpcmq.transport.connection import process_context, process_zap, release_zap
 from rpcmq.transport.curve import Curve
 from rpcmq.transport.forks import abandon_after_fork
+from rpcmq.transport.strangers import Strangers, break_connection, socket_of
 from rpcmq.transport.watch import ConnectionWatch, Watchdog
 from rpcmq.wire import Kind, control
 
@@ -31,6 +33,11 @@ _ROUNDS = 64
 #: How long the handshake of a peer waits for the router to announce it (seconds): the two race.
 _PATIENCE = 0.5
 _HELLO = 0x01
+#: Connections that have not shown a ticket, how long they have for it (seconds), and links that others have made:
+#: no more than leave this process half of the files that it may open.
+_MAX_STRANGERS = 1000
+_HELLO_SECONDS = 10.0
+_MAX_LINKS = 4096
 _numbers = count(1)
 
 
@@ -92,6 +99,12 @@ class PeerSocket:
             self._release()
             raise RouterUnreachable(f"cannot listen for peers on {host}: {error}") from None
         self.url = self._socket.socket.last_endpoint.decode()
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        peers.max_inbound = min(_MAX_LINKS, max(1, files // 4))
+        most = min(_MAX_STRANGERS, max(1, files // 4))
+        self._strangers = Strangers(most, _HELLO_SECONDS, self._count)
+        #: Of the connections of links that others have made: file descriptor, and which socket that is.
+        self._inbound: dict[bytes, tuple[int, int]] = {}
         self._routes_by_fd: dict[int, bytes] = {}
         self._urls: dict[bytes, str] = {}
         self._closed = False
@@ -100,6 +113,8 @@ class PeerSocket:
         self._loop = loop
         self._watch = ConnectionWatch(self._socket.socket, self._connection_event)
         self._io = loop.io(self._socket.fd, 1)
+        self._timer = loop.timer(_HELLO_SECONDS / 10, _HELLO_SECONDS / 10)
+        self._timer.start(self._cut_strangers)
         self._watchdog = Watchdog(lambda: self._socket, self._wake)
         self._io.start(self._wake)
         self._watchdog.start()
@@ -112,6 +127,12 @@ class PeerSocket:
 
     def _decide(self, key: str, address: str) -> str:
         return "" if self._peers.expects(monotonic(), key) else "not announced by the router"
+
+    def _count(self, reason: str) -> None:
+        self._peers.refused[reason] += 1
+
+    def _cut_strangers(self) -> None:
+        self._strangers.cut_late(monotonic())
 
     def _release(self) -> None:
         if self._domain:
@@ -153,6 +174,9 @@ class PeerSocket:
     def disconnect(self, link: PeerLink, reason: str) -> None:
         """End a direct link."""
         self._peers.lost(link.route, reason)
+        inbound = self._inbound.pop(link.route, None)
+        if inbound is not None:
+            break_connection(*inbound)
         url = self._urls.pop(link.route, None)
         if url is not None:
             try:
@@ -194,13 +218,20 @@ class PeerSocket:
         return rounds
 
     def _take(self, route: bytes, batch: bytes, payloads: Sequence[bytes | memoryview]) -> None:
-        user = ""
+        user, fd = "", -1
         if len(batch) > 5 and batch[5] < _CONTROL:
-            self._routes_by_fd[self._socket.last_fd()] = route
+            fd = self._socket.last_fd()
+            self._routes_by_fd[fd] = route
             # Where we are the client, the other side could say anything of its user.
             if self._curve is not None and batch[5] == _HELLO and route not in self._urls:
                 user = self._socket.last_user()
         self._peers.receive(monotonic(), route, batch, tuple(payloads), user)
+        if fd >= 0 and route in self._peers.links and route not in self._urls:
+            # That it was accepted may not have been read yet.
+            self._watch.read()
+            self._strangers.forget(fd)
+            if (socket := socket_of(fd)) is not None:
+                self._inbound[route] = fd, socket
 
     def _failed(self) -> None:
         """Show the exception that is being handled: it ends one link at most, not the others'."""
@@ -236,9 +267,13 @@ class PeerSocket:
             self._failed()
 
     def _connection_event(self, event: int, value: int) -> None:
-        if event == zmq.EVENT_DISCONNECTED:
+        if event == zmq.EVENT_ACCEPTED:
+            self._strangers.admit(monotonic(), value)
+        elif event == zmq.EVENT_DISCONNECTED:
+            self._strangers.forget(value)
             route = self._routes_by_fd.pop(value, None)
             if route is not None:
+                self._inbound.pop(route, None)
                 self._peers.lost(route, "connection lost")
                 self._urls.pop(route, None)
                 self._after_receive()
@@ -264,6 +299,7 @@ class PeerSocket:
             self._watch.abandon()
 
     def _stop_watching(self) -> None:
-        self._io.stop()
-        self._io.close()
+        for watcher in (self._io, self._timer):
+            watcher.stop()
+            watcher.close()
         self._watchdog.stop()

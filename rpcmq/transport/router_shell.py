@@ -6,8 +6,6 @@ Everything here runs in the hub and never waits, so the engine needs no lock.
 from __future__ import annotations
 
 import errno
-import os
-import socket as sockets
 from collections import OrderedDict
 from collections.abc import Callable
 from time import monotonic
@@ -26,6 +24,7 @@ from rpcmq.transport.backlog import BacklogWatch, Stranger, received_bytes
 from rpcmq.transport.batches import BatchSocket, flush_session
 from rpcmq.transport.curve import Curve
 from rpcmq.transport.forks import abandon_after_fork
+from rpcmq.transport.strangers import break_connection, socket_of
 from rpcmq.transport.watch import ConnectionWatch, Watchdog
 from rpcmq.wire import Kind, message
 
@@ -52,28 +51,6 @@ _FAILED: dict[int, str] = {
     zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "handshake failed: closed",
     zmq.EVENT_HANDSHAKE_FAILED_AUTH: "handshake failed: key",
 }
-
-
-def _socket_of(fd: int) -> int | None:
-    """What tells the socket that is ``fd`` now from those that were, or will be; None: there is none."""
-    try:
-        return os.fstat(fd).st_ino
-    except OSError:
-        return None
-
-
-def _break(fd: int, socket: int) -> None:
-    """Break the connection ``socket``, if ``fd`` still is it: libzmq owns and closes it, and finds it broken."""
-    try:
-        ours = os.dup(fd)
-    except OSError:
-        return
-    with sockets.socket(fileno=ours) as broken:
-        if os.fstat(ours).st_ino == socket:
-            try:
-                broken.shutdown(sockets.SHUT_RDWR)
-            except OSError:
-                pass  # it is broken already
 
 
 class RouterShell:
@@ -135,7 +112,7 @@ class RouterShell:
         self._io = loop.io(self._socket.fd, 1)
         self._timer = loop.timer(0.0)
         self._watchdog = Watchdog(lambda: None if self._is_deaf else self._socket, self._wake)
-        self._backlog = BacklogWatch(router, self._sockets, self._strangers, _break)
+        self._backlog = BacklogWatch(router, self._sockets, self._strangers, break_connection)
         self._timer_at = 0.0
         self._not_before = 0.0
         #: Connections that have said HELLO, by file descriptor.
@@ -339,7 +316,7 @@ class RouterShell:
             if self._strangers.pop(fd, None) is None and old is None:
                 # It had ended before its HELLO was read.
                 self._probe_soon(route)
-            if (known := _socket_of(fd)) is not None:
+            if (known := socket_of(fd)) is not None:
                 self._sockets[route] = fd, known
                 self._backlog.begin(self.router.links.routes[route], fd)
 
@@ -371,7 +348,7 @@ class RouterShell:
         self._explained = False
 
     def _accepted(self, fd: int) -> None:
-        known = _socket_of(fd)
+        known = socket_of(fd)
         if known is not None:
             self._admit(fd, known)
 
@@ -381,7 +358,7 @@ class RouterShell:
         while len(self._strangers) > self.max_handshakes:
             oldest, stranger = self._strangers.popitem(last=False)
             self.router.links.counters["cut: too many handshakes"] += 1
-            _break(oldest, stranger.socket)
+            break_connection(oldest, stranger.socket)
         if len(self._strangers) == 1:
             self._arm(monotonic())
 
@@ -392,12 +369,12 @@ class RouterShell:
                 break
             del self._strangers[fd]
             self.router.links.counters["cut: no HELLO in time"] += 1
-            _break(fd, stranger.socket)
+            break_connection(fd, stranger.socket)
 
     def _disconnect(self, route: bytes) -> None:
         known = self._sockets.get(route)
         if known is not None:
-            _break(*known)
+            break_connection(*known)
 
     def _estrange(self, route: bytes) -> None:
         """Who has left his link and keeps his connection is bounded as those who never had one."""
@@ -406,7 +383,7 @@ class RouterShell:
             return
         fd, socket = self._sockets.pop(route)
         self._routes_by_fd.pop(fd, None)
-        if _socket_of(fd) == socket:
+        if socket_of(fd) == socket:
             self._admit(fd, socket, received_bytes(fd) or 0)
 
     def _disconnected(self, fd: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import gevent
+import gevent.socket
 import pytest
 import zmq
 
@@ -249,3 +250,63 @@ def test_a_peer_that_names_its_connection_like_one_of_ours_does_not_abort_the_pr
         for each in hostile:
             each.close()
         context.term()
+
+
+def listener(service) -> tuple[str, int]:
+    host, _, port = service.client.process.direct.listen().removeprefix("tcp://").rpartition(":")
+    return host, int(port)
+
+
+def test_connections_that_show_no_ticket_are_cut_and_keep_nobody_out(client, serve, monkeypatch):
+    monkeypatch.setattr("rpcmq.transport.peer_socket._MAX_STRANGERS", 5)
+    service = serve(Compute(), direct=True)
+    peers = service.client.process.direct._peers
+    opened = [gevent.socket.create_connection(listener(service)) for _ in range(30)]
+    eventually(lambda: peers.refused["cut: too many handshakes"] >= 25, 10)
+    assert client.call(None, "compute", message_of("add", a=1), timeout=10, direct=True) == 1
+    assert not client.process.direct.fallbacks
+    for each in opened[:20]:
+        with gevent.Timeout(10):
+            while each.recv(100):
+                pass
+    # The link that was made is none of them, however many come after it.
+    opened += [gevent.socket.create_connection(listener(service)) for _ in range(10)]
+    eventually(lambda: peers.refused["cut: too many handshakes"] >= 35, 10)
+    assert client.call(None, "compute", message_of("add", a=2), timeout=10, direct=True) == 2
+    assert len(peers.links) == 1
+    for each in opened:
+        each.close()
+
+
+def test_connections_that_show_no_ticket_in_time_are_cut(serve, monkeypatch):
+    monkeypatch.setattr("rpcmq.transport.peer_socket._HELLO_SECONDS", 0.3)
+    service = serve(Compute(), direct=True)
+    with gevent.socket.create_connection(listener(service)) as stranger, gevent.Timeout(10):
+        while stranger.recv(100):
+            pass
+    assert service.client.process.direct._peers.refused["cut: no HELLO in time"] == 1
+
+
+def test_direct_links_of_others_are_bounded():
+    peers = lone_peers()
+    peers.max_inbound = 2
+    for number in range(4):
+        peers.expect(0.0, f"t{number}", f"p{number}")
+        hello = control(Kind.HELLO, {"identity": f"p{number}", "ticket": f"t{number}", "versions": [1]})
+        peers.receive(0.0, b"%d" % number, hello)
+    assert len(peers.links) == 2 and peers.refused == {"too many links": 2}
+    assert body_of(peers.dirty[-1].outbox[0])["reason"] == "too-many-links"
+    peers.lost(b"0", "gone")
+    peers.expect(0.0, "again", "p9")
+    peers.receive(0.0, b"9", control(Kind.HELLO, {"identity": "p9", "ticket": "again", "versions": [1]}))
+    assert len(peers.links) == 2
+
+
+def test_a_link_that_is_ended_here_leaves_no_connection(client, serve):
+    service = serve(Compute(), direct=True)
+    assert client.call(None, "compute", message_of("add", a=1), timeout=10, direct=True) == 1
+    direct = service.client.process.direct
+    (link,) = direct._peers.links.values()
+    direct._socket.disconnect(link, "its key was revoked")
+    eventually(lambda: not client.process.direct._peers.links, 10)
+    assert client.call(None, "compute", message_of("add", a=2), timeout=10, direct=True) == 2

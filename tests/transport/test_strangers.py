@@ -1,0 +1,80 @@
+"""Connections that have not said who they are, and how one is broken: only if it still is that socket."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+import pytest
+
+from rpcmq.transport.strangers import Strangers, break_connection, socket_of
+
+
+@pytest.fixture
+def pair():
+    one, other = socket.socketpair()
+    yield one, other
+    one.close()
+    other.close()
+
+
+def is_broken(other: socket.socket) -> bool:
+    other.setblocking(False)
+    try:
+        return other.recv(1) == b""
+    except BlockingIOError:
+        return False
+
+
+def test_the_socket_that_is_meant_is_broken_and_stays_its_owner_s_to_close(pair):
+    one, other = pair
+    known = socket_of(one.fileno())
+    assert known is not None
+    break_connection(one.fileno(), known)
+    assert is_broken(other)
+    assert one.fileno() >= 0 and os.fstat(one.fileno())
+    break_connection(one.fileno(), known)
+
+
+def test_another_socket_under_the_same_number_is_left_alone(pair):
+    one, _ = pair
+    known = socket_of(one.fileno())
+    assert known is not None
+    new, newer = socket.socketpair()
+    try:
+        os.dup2(new.fileno(), one.fileno())
+        break_connection(one.fileno(), known)
+        assert not is_broken(newer)
+    finally:
+        new.close()
+        newer.close()
+
+
+def test_a_number_that_is_nobody_s_does_no_harm():
+    assert socket_of(-1) is None
+    break_connection(-1, 1)
+
+
+def test_the_oldest_are_cut_when_there_are_too_many_and_all_when_their_time_is_over():
+    pairs = [socket.socketpair() for _ in range(6)]
+    reasons: list[str] = []
+    strangers = Strangers(3, 10.0, reasons.append)
+    assert strangers.next_deadline() is None
+    for at, (one, _) in enumerate(pairs[:5]):
+        strangers.admit(float(at), one.fileno())
+    strangers.admit(9.0, -1)
+    assert [is_broken(other) for _, other in pairs] == [True, True, False, False, False, False]
+    assert len(strangers) == 3 and reasons == ["cut: too many handshakes"] * 2
+    # Who has said who he is, or is gone, is none any more.
+    assert strangers.forget(pairs[3][0].fileno()) and not strangers.forget(pairs[3][0].fileno())
+    assert strangers.next_deadline() == 12.0
+    strangers.cut_late(11.9)
+    assert len(strangers) == 2
+    strangers.cut_late(13.0)
+    assert [is_broken(other) for _, other in pairs] == [True, True, True, False, False, False]
+    strangers.cut_late(100.0)
+    assert [is_broken(other) for _, other in pairs] == [True, True, True, False, True, False]
+    assert len(strangers) == 0 and reasons[2:] == ["cut: no HELLO in time"] * 2
+    for pair in pairs:
+        for end in pair:
+            end.close()
