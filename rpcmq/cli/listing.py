@@ -128,7 +128,7 @@ def _processes(rows: list[dict[str, Any]]) -> Table:
         "Processes", "identity", "type", ">for s", ">silent s", ">calls", ">in flight", ">to send", "consumes", "mark"
     )
     for row in rows:
-        marks = [] if row["state"] == "answering" else [str(row["state"])]
+        marks = [] if row["state"] in ("answering", "quiet") else [str(row["state"])]
         if row.get("slow"):
             marks.append(f"slow: {row['queued']} events wait")
         if lost := sum(row.get("dropped", {}).values()):

@@ -7,6 +7,8 @@ Rules:
 * *Away*: the connection is gone; the link keeps what is to be sent for ``resume_seconds``.
 * *Unresponsive*: connected, but nothing was heard for ``unresponsive_seconds``. It gets no new work
   and is not declared dead.
+* *Quiet*: the same of one that nobody waits for: it consumes nothing and has no call in flight. A program that computes
+  between its calls is no cause for alarm.
 * A link that ends leaves nothing behind.
 """
 
@@ -48,6 +50,7 @@ class LinkState(Enum):
 
     ANSWERING = "answering"
     UNRESPONSIVE = "unresponsive"
+    QUIET = "quiet"
     AWAY = "away"
     ENDED = "ended"
 
@@ -550,11 +553,19 @@ class LinkTable:
     def _look_at(self, now: float, link: Link) -> None:
         if link.answering:
             if now - link.heard >= self._settings.unresponsive_seconds:
-                link.counters["unresponsive"] += 1
-                self._set_state(now, link, LinkState.UNRESPONSIVE)
-        elif self._probing and link.state is LinkState.UNRESPONSIVE:
-            # If its connection has gone unnoticed, the send will tell.
-            link.close_with(message(Kind.HEARTBEAT))
+                self._silent(now, link)
+        elif link.state is not LinkState.AWAY:
+            if link.state is not _silence_of(link):
+                self._silent(now, link)  # its calls have ended meanwhile
+            if self._probing:
+                # If its connection has gone unnoticed, the send will tell.
+                link.close_with(message(Kind.HEARTBEAT))
+
+    def _silent(self, now: float, link: Link) -> None:
+        state = _silence_of(link)
+        if state is LinkState.UNRESPONSIVE:
+            link.counters["unresponsive"] += 1
+        self._set_state(now, link, state)
 
     def end_safely(self, now: float, link: Link, reason: str) -> None:
         """Forget ``link``; an exception is reported and goes no further."""
@@ -577,6 +588,11 @@ class LinkTable:
         if size > settings.outbox_max_bytes:
             return f"{size} bytes wait to be sent or acknowledged; link.outbox_max_bytes = {settings.outbox_max_bytes}"
         return ""
+
+
+def _silence_of(link: Link) -> LinkState:
+    """What a link is that is connected and silent."""
+    return LinkState.UNRESPONSIVE if link.consumers or link.patterns or link.calls else LinkState.QUIET
 
 
 def outgoing_bytes(link: Session) -> int:

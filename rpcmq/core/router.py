@@ -447,7 +447,7 @@ class Router:
     def _link_changed(self, now: float, link: Link) -> None:
         if link.lapsed and link.answering:
             self._restore(now, link)
-        if link.state is not LinkState.ANSWERING:
+        if link.state not in (LinkState.ANSWERING, LinkState.QUIET):
             text = f"{link.identity} ({link.queue_type}) is {link.state.value}"
             self.actions.append(Note(f"link {link.state.value}", text, link.identity))
         for consumer in link.consumers.values():

@@ -212,7 +212,7 @@ def test_an_unresponsive_process_keeps_its_identity(net: Network):
     first = net.process("node")
     first.cut_off()
     net.advance(20)
-    assert net.link(first).state is LinkState.UNRESPONSIVE
+    assert not net.link(first).answering
     assert net.process("node").refusals[0][0] == "identity-taken"
 
 
@@ -616,8 +616,45 @@ def test_an_unresponsive_consumer_gets_no_new_work_is_not_dead_and_comes_back(ne
     assert running.end.payload == b"sorry, was busy"
 
 
+def test_one_that_only_calls_and_computes_is_quiet_and_not_unresponsive(net: Network):
+    """Nothing is waited for from it, so nothing is wrong, and there is nothing to log."""
+    api, node, subscriber = net.process("api"), net.process("node"), net.process("sub", "pubsub")
+    node.register("compute")
+    subscriber.subscribe("#")
+    call = api.request("compute", ttl=100)
+    for process in (api, subscriber):
+        process.cut_off()
+    net.advance(20)
+    states = [net.link(process).state for process in (api, subscriber)]
+    assert states == [LinkState.UNRESPONSIVE, LinkState.UNRESPONSIVE]
+    node.reply(node.take(Kind.REQUEST), b"done")
+    net.advance(2)
+    assert net.link(api).state is LinkState.QUIET, "its call has ended"
+    other = net.process("other")
+    other.request("compute")
+    node.reply(node.take(Kind.REQUEST), b"done")
+    other.cut_off()
+    net.notes.clear()
+    net.advance(20)
+    assert net.link(other).state is LinkState.QUIET and net.notes == []
+    assert net.link(other).counters["unresponsive"] == 0
+    for process in (api, other):
+        process.heal()
+        assert net.link(process).answering
+    assert call.end.payload == b"done"
+
+
+def test_a_quiet_process_whose_connection_has_gone_unnoticed_is_found_out(net: Network):
+    api = net.process("api")
+    link = net.link(api)
+    api.lose(is_noticed=False)
+    net.advance(20)
+    assert link.state is LinkState.AWAY
+
+
 def test_what_becomes_of_a_link_is_worth_a_line(net: Network):
     node = net.process("node")
+    node.register("compute")
     node.cut_off()
     net.advance(20)
     node.lose()

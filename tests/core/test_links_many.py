@@ -50,7 +50,7 @@ def test_of_many_links_each_is_looked_at_once_a_turn():
     table.run(0.0, 11.9)
     assert {link.state for link in links} == {LinkState.ANSWERING}
     table.run(11.9, 13.2)
-    assert {link.state for link in links} == {LinkState.UNRESPONSIVE}
+    assert {link.state for link in links} == {LinkState.QUIET}
 
 
 def test_many_that_leave_together_are_spared_kept_and_ended_in_time():
@@ -109,8 +109,8 @@ def test_who_is_silent_is_known_before_the_work_of_others_is_given_away():
         full.send(control(Kind.ANSWER))
     table.links._next_look = 12.0
     table.links.tick(12.0)
-    assert silent.state is LinkState.UNRESPONSIVE
+    assert silent.state is LinkState.QUIET
     assert table.told == [
-        ("p2", "unresponsive"),
+        ("p2", "quiet"),
         ("p1", "101 messages wait to be sent; link.outbox_max_messages = 100"),
     ]
