@@ -457,6 +457,12 @@ class ClientConfig:
         "most seconds between two attempts to connect; never more than a quarter of router.recovery_seconds",
         env=False,
     )
+    linger_seconds: float = _setting(
+        1.0,
+        _seconds(0.0, 3600),
+        "most seconds that close, stop and the end of the program wait for the router to have what is queued",
+        env=False,
+    )
     retry_budget_ratio: float = _setting(0.1, _number(0, 1), "retries allowed for each call made", env=False)
     connect_timeout: float = _setting(
         5.0, _seconds(0.01, 3600), "seconds to wait for the router at first use", env=False

@@ -47,17 +47,24 @@ class _Links:
         self.process = process
         self.subscriptions: Subscriptions | None = None
 
-    def close(self, linger_seconds: float) -> None:
+    def close(self, linger_seconds: float | None = None) -> None:
         """See :meth:`Client.close`; at home."""
-        if self.subscriptions is not None:
+        if self.subscriptions is None:
+            self.process.close(linger_seconds)
+        elif gevent.getcurrent() is self.home.hub:
             self.subscriptions.close(linger_seconds)
-        self.process.close(linger_seconds)
+            self.process.close(linger_seconds)
+        else:
+            # Both wait for the router, and at the same time.
+            other = gevent.spawn(self.subscriptions.close, linger_seconds)
+            self.process.close(linger_seconds)
+            other.join()
 
-    def close_soon(self, linger_seconds: float = 3.0) -> None:
+    def close_soon(self) -> None:
         """The client was collected as garbage, in whichever thread."""
         connection = self.process.connection
         if not connection.closed and not connection.abandoned and self.home.alive:
-            self.home.post(self.close, linger_seconds)
+            self.home.post(self.close)
 
 
 class Client:
@@ -161,12 +168,13 @@ class Client:
         """
         self.process.connection.wait_ready(self.config.connect_timeout if timeout is None else timeout)
 
-    def close(self, linger_seconds: float = 3.0) -> None:
+    def close(self, linger_seconds: float | None = None) -> None:
         """Say goodbye. Calls in flight end with LinkLost; casts and events are handed to the router first.
 
         Args:
-            linger_seconds: how long to wait until the router has taken them. It is logged how many it
-                has not, because it is away or their queue is full.
+            linger_seconds: how long to wait at most until the router has them; default: the setting of that name,
+                1 second. It is logged how many it has not, as far as it has said, because it is away or silent, or
+                their queue is full.
 
         A client that was not closed is closed when the interpreter exits. ``os._exit``, a signal that
         is not handled and the end of a ``multiprocessing`` child skip that, so close before them.

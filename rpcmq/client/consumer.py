@@ -16,11 +16,12 @@ from rpcmq.client.failures import FailureLog
 from rpcmq.client.handler_threads import HandlerThreads
 from rpcmq.client.interrupts import is_interrupt
 from rpcmq.client.methods import ASYNC
+from rpcmq.client.process import Process
 from rpcmq.client.request import Request, set_current_request
 from rpcmq.client.workers import Workers
 from rpcmq.core.caller import Call
 from rpcmq.core.serving import Registration, Task
-from rpcmq.errors import CallError, Outcome, PayloadRefused, UsageError
+from rpcmq.errors import Outcome, PayloadRefused, UsageError
 from rpcmq.payload import Format
 from rpcmq.transport.home import Home, at_home
 from rpcmq.wire import Address, Flag, Kind, error_name
@@ -79,6 +80,8 @@ class Consumer:
         self._stopping = False
         #: The router delivers no more.
         self._left = False
+        #: The router has said nothing since it was asked to deliver no more.
+        self.unanswered = False
         self._idle = Event()
         self._failures = FailureLog(address)
 
@@ -154,12 +157,27 @@ class Consumer:
             return
         self._stopping = True
         if process.connection.connected:
-            try:
-                patience = max(0.1, min(_UNREGISTER, timeout))
-                self._ask(process.serving.unregister(monotonic(), registration, patience))
-            except CallError as error:
-                log.warning("%s: could not unregister: %s", self.address, error)
+            self._unregister(process, registration, max(0.1, min(_UNREGISTER, timeout)))
         self._left = True
+
+    def _unregister(self, process: Process, registration: Registration, patience: float) -> None:
+        """Ask the router to deliver no more; one from which nothing comes is not waited for as long as a busy one."""
+        asked = monotonic()
+        call = process.serving.unregister(asked, registration, patience)
+        answered = Event()
+        call.waiter = answered.set
+        process.connection.schedule()
+        try:
+            answered.wait(min(patience, max(0.1, process.config.linger_seconds)))
+            if not call.done and process.connection.connected and process.uplink.heard > asked:
+                answered.wait(max(0.0, asked + patience - monotonic()))
+        finally:
+            process.cancel(call)
+        if call.done and call.error is None:
+            return
+        self.unanswered = process.uplink.heard <= asked
+        reason = call.error or process.connection.condition
+        log.warning("%s: the router has not confirmed that it delivers no more: %s", self.address, reason)
 
     def _ask(self, call: Call) -> None:
         process = self.client.process

@@ -118,6 +118,7 @@ class Process:
             config.reconnect_max_seconds,
             config.connect_timeout,
             curve_for(self.keys),
+            config.linger_seconds,
         )
         self.connection.on_denied = self._denied
         self.direct = DirectLinks(self)
@@ -341,11 +342,11 @@ class Process:
                     waiting.remove(switch)
             self.connection.check_open()
 
-    def close(self, linger_seconds: float = 3.0) -> None:
+    def close(self, linger_seconds: float | None = None) -> None:
         """Say goodbye to the router; calls that wait end with LinkLost.
 
         Args:
-            linger_seconds: how long to wait until the router has taken what is queued.
+            linger_seconds: how long to wait at most until the router has what is queued; default: the setting.
 
         Raises:
             UsageError: this is another OS thread.

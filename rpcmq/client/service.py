@@ -161,7 +161,8 @@ class Service:
         self._stopping = True
         finished = self._consumer.stop(self._drain_seconds if timeout is None else timeout)
         if self._own_client:
-            self.client.close()
+            # A router that has just said nothing for as long as that is not waited for again.
+            self.client.close(0.0 if self._consumer.unanswered else None)
         self._stopped.set()
         return finished
 

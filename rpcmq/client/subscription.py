@@ -165,6 +165,7 @@ class Subscriptions:
             config.reconnect_max_seconds,
             config.connect_timeout,
             curve,
+            config.linger_seconds,
         )
 
     # --- verbs -------------------------------------------------------------------------------
@@ -213,11 +214,11 @@ class Subscriptions:
         part = self._wait(call)
         return int.from_bytes(payload_of(part))
 
-    def close(self, linger_seconds: float = 3.0) -> None:
+    def close(self, linger_seconds: float | None = None) -> None:
         """End all subscriptions and the link.
 
         Args:
-            linger_seconds: how long to wait until the router has taken what is queued.
+            linger_seconds: how long to wait at most until the router has what is queued; default: the setting.
         """
         for subscription in list(self._all):
             subscription.close()

@@ -37,6 +37,9 @@ STREAM_WINDOW = 16
 _GRACE = 0.5
 #: Pause before a refused cast is offered again (seconds).
 _RETRY_CAST = 0.1
+#: While casts or events are not acknowledged the router is asked for that so often (seconds). By itself it says so
+#: after 128 messages only, and what is not known to have arrived when a process ends counts as lost.
+_ASK_EVERY = 0.25
 #: Memory of the table of what was dropped (bytes), and characters of a name in it.
 _MAX_DROPS_BYTES = 256 << 10
 _MAX_NAME = 600
@@ -125,6 +128,8 @@ class Caller:
         #: Casts that full queues refused, waiting to be offered again.
         self.refused = Refused()
         self._retry_at: float | None = None
+        #: When the router is asked next what it has.
+        self._ask_at = 0.0
         #: What a router that shuts down gave back.
         self._returned: list[bytes] = []
         self._not_accepted: set[bytes] = set()
@@ -309,10 +314,16 @@ class Caller:
     # --- casts -------------------------------------------------------------------------------
 
     @property
-    def waiting(self) -> int:
-        """Casts that a full queue or a draining router gave back, or would, to be offered again."""
-        held = sum(part[5] in _KEPT for part in self._uplink.held)
-        return held + len(self._returned) + self.refused.waiting
+    def _asks(self) -> bool:
+        return self.casts_open > 0 and self._uplink.unacknowledged > 0
+
+    @property
+    def casts_at_risk(self) -> int:
+        """Casts and events that the router may not have: neither acknowledged, nor known to be a consumer's."""
+        if not self.casts_open or not self._keeps:
+            return self.casts_open
+        has_ended = self.keeping.has_ended
+        return self.casts_open - sum(has_ended(part) for part in self._uplink.sent)
 
     def _keep(self, part: bytes) -> None:
         if self._keeps:
@@ -389,6 +400,9 @@ class Caller:
             self._expire(now, call, f"no sign of life for {call.silence:g} s")
         if self._retry_at is not None and now >= self._retry_at and self._uplink.ready:
             self._offer_again()
+        if self._asks and now >= self._ask_at and self._uplink.ready:
+            self._ask_at = now + _ASK_EVERY
+            self._uplink.ask_acknowledgement()
         self._report_losses(now)
 
     def _report_losses(self, now: float) -> None:
@@ -451,9 +465,11 @@ class Caller:
     def next_deadline(self) -> float | None:
         """When :meth:`tick` wants to be called."""
         due = [c.sign_of_life + (c.silence or 0.0) for c in self._watched.values()]
-        retry_at = self._retry_at if self._uplink.ready else None
+        ready = self._uplink.ready
+        retry_at = self._retry_at if ready else None
+        ask_at = max(self._ask_at, self._uplink.heard) if ready and self._asks else None
         losses = self.drops.next_deadline(), self._let_go_log.next_deadline()
-        due.extend(d for d in (self._wheel.next_deadline(), retry_at, *losses) if d is not None)
+        due.extend(d for d in (self._wheel.next_deadline(), retry_at, ask_at, *losses) if d is not None)
         if self.keeping.let_go > self._let_go_counted:
             due.append(self._uplink.heard)
         return min(due, default=None)

@@ -41,6 +41,8 @@ _RETRY = 0.005
 _RETRY_MOST = 1.0
 _HAND_OVER_POLL = 0.002
 _EXIT_LINGER_MS = 500
+#: How long libzmq has at least to send what is said last (seconds).
+_LAST_WORD = 0.1
 #: How long another greenlet may take to close a connection at the end of the program (seconds).
 _CLOSED_WITHIN = 5.0
 _HANDSHAKE_FAILED = (
@@ -68,12 +70,8 @@ class Engine(Protocol):
         """When :meth:`tick` wants to be called."""
 
     @property
-    def waiting(self) -> int:
-        """Messages that are not queued at the moment, but will be."""
-
-    @property
-    def casts_open(self) -> int:
-        """Casts and events that the router has not acknowledged, those that wait among them."""
+    def casts_at_risk(self) -> int:
+        """Casts and events that the router may not have, those that wait among them."""
 
 
 def process_context() -> zmq.Context[Any]:
@@ -119,8 +117,7 @@ def _close_all() -> None:
     ours = [connection for connection in everybody if connection.of_this_thread and connection not in background]
     if background:
         background_home().run(_close_together, background)
-    for connection in ours:
-        connection.close()
+    _close_together(ours)
     if len(ours) + len(background) < len(everybody):
         return  # another thread may be using its sockets, and so the context
     if _context is not None:
@@ -144,6 +141,7 @@ class Connection:
         reconnect_max_seconds: longest pause between attempts; jittered.
         connect_timeout: how long one attempt may take (seconds).
         curve: our keys and the router's; None: it has none.
+        linger_seconds: how long :meth:`close` waits at most for the router to have what is queued.
     """
 
     def __init__(
@@ -156,6 +154,7 @@ class Connection:
         reconnect_max_seconds: float = 2.0,
         connect_timeout: float = 5.0,
         curve: Curve | None = None,
+        linger_seconds: float = 1.0,
     ) -> None:
         self.url = url
         self.uplink = uplink
@@ -172,6 +171,7 @@ class Connection:
         self._dialer = Dialer(uplink, url, connect_timeout, reconnect_max_seconds)
         self._silent = False
         self._curve = curve
+        self._linger_seconds = linger_seconds
         self._hub = get_hub()
         self._loop = self._hub.loop
         self._socket: BatchSocket | None = None
@@ -249,7 +249,10 @@ class Connection:
         """Whether the router is there, as a clause."""
         if not self.connected:
             return f"the router is not connected ({self.reason})"
-        return self.reason if self.uplink.silent_seconds(monotonic()) else "the router is connected"
+        now = monotonic()
+        if self.uplink.silent_seconds(now):
+            return self.reason
+        return f"the router is connected, and was last heard {now - self.uplink.heard:.1f} s ago"
 
     @property
     def of_this_thread(self) -> bool:
@@ -327,20 +330,22 @@ class Connection:
         except Exception as error:
             self._broken(error)
 
-    def close(self, linger_seconds: float = 3.0) -> None:
+    def close(self, linger_seconds: float | None = None) -> None:
         """Say goodbye and close.
 
         Args:
-            linger_seconds: how long to wait until the router has all that is queued. In the hub, which
-                cannot wait, libzmq is given so long to send it.
+            linger_seconds: how long to wait at most until the router has all that is queued; default: as the
+                connection was made with. In the hub, which cannot wait, libzmq is given so long to send it.
         """
         if self._closing:
             return
         self._closing = True
+        deadline = monotonic() + (self._linger_seconds if linger_seconds is None else linger_seconds)
         if self._dialer.phase is not Phase.IDLE and gevent.getcurrent() is not self._hub:
-            self._hand_over(linger_seconds)
-            if left := self._left:
-                log.error("closed, and the router %s has not taken %d messages", self.url, left)
+            self._hand_over(deadline)
+            if count := self._casts_at_risk:
+                text = "closed, and the router %s has not said that it has %d casts or events, which may be lost; %s"
+                log.error(text, self.url, count, self.condition)
         self._closed = True
         if self.uplink.ready:
             self.uplink.mark()
@@ -351,7 +356,10 @@ class Connection:
                 self._socket.send(b"", self.uplink.closings)
             except zmq.Again:
                 pass  # the router will find out by itself
-        self._drop_socket(linger_seconds)
+            except Exception as error:
+                self._show(error)
+        # The goodbye itself has to leave, too.
+        self._drop_socket(max(_LAST_WORD, deadline - monotonic()))
         self._stop_timers()
         self._dialer.stop()
         self._ready.set()
@@ -362,19 +370,23 @@ class Connection:
         self.close()
         self._gone.wait(_CLOSED_WITHIN)
 
-    @property
-    def _left(self) -> int:
-        """Messages that the router does not have. Without a connection only casts are worth waiting for."""
-        if not self.uplink.ready:
-            return sum(engine.casts_open for engine in self._engines)
-        return len(self.uplink.outbox) + self.uplink.unacknowledged + sum(e.waiting for e in self._engines)
-
-    def _hand_over(self, seconds: float) -> None:
-        deadline = monotonic() + seconds
-        while self._left and not self._dialer.identity_taken and monotonic() < deadline:
+    def _hand_over(self, deadline: float) -> None:
+        while self._has_more and not self._dialer.identity_taken and monotonic() < deadline:
             self.uplink.ask_acknowledgement()
             self.schedule()
             gevent.sleep(_HAND_OVER_POLL)
+
+    @property
+    def _has_more(self) -> bool:
+        """Whether there is something that the router may not have. Without a connection only casts are worth a wait."""
+        uplink = self.uplink
+        if uplink.ready and (uplink.outbox or uplink.unacknowledged):
+            return True
+        return self._casts_at_risk > 0
+
+    @property
+    def _casts_at_risk(self) -> int:
+        return sum(engine.casts_at_risk for engine in self._engines)
 
     def abandon(self, loop_runs: bool) -> None:
         """After a fork, in the child: forget the parent's sockets without touching them."""

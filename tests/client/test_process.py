@@ -178,7 +178,7 @@ def test_closing_waits_for_casts_that_a_full_queue_has_given_back():
         assert compute.started.wait(5)
         for n in range(30):
             client.cast(None, "compute", message("note", value=n))
-        eventually(lambda: client.process.caller.waiting > 0)
+        eventually(lambda: client.process.caller.counters["casts put back"] > 0)
         closing = gevent.spawn(client.close, 10)
         gevent.sleep(0.05)
         assert not closing.ready()
@@ -199,9 +199,9 @@ def test_casts_that_are_not_taken_in_time_are_reported(caplog):
         assert compute.started.wait(5)
         for n in range(30):
             client.cast(None, "compute", message("note", value=n))
-        eventually(lambda: client.process.caller.waiting == 25)
+        eventually(lambda: client.process.caller.casts_at_risk == 25)
         client.close(0.05)
-        assert "has not taken 25 messages" in caplog.text
+        assert "has not said that it has 25 casts or events, which may be lost; the router is connected" in caplog.text
         compute.go_on.set()
         assert holding.get(timeout=5) == "held"
 

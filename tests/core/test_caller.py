@@ -388,6 +388,8 @@ def test_what_a_full_queue_refused_is_offered_again_in_order(process):
     elsewhere = process.cast(OTHER)
     assert process.sent() == [elsewhere]
     assert process.caller.casts_open == 4
+    process.acknowledge()
+    assert process.caller.casts_open == 3
     assert process.caller.next_deadline() == pytest.approx(5.1)
     process.caller.tick(5.05)
     assert process.sent() == []
@@ -398,6 +400,36 @@ def test_what_a_full_queue_refused_is_offered_again_in_order(process):
     process.acknowledge()
     assert (process.caller.casts_open, process.caller.cast_bytes_open) == (0, 0)
     assert process.caller.refused.queues == {}
+
+
+def test_the_router_is_asked_soon_what_it_has_of_casts_and_not_of_calls(process):
+    caller = process.caller
+    process.start()
+    process.sent()
+    caller.tick(6.0)
+    assert process.uplink.closings == []
+    process.cast()
+    assert process.sent()
+    assert caller.next_deadline() <= 6.0
+    caller.tick(6.0)
+    assert [part[5] for part in process.uplink.closings] == [Kind.HEARTBEAT]
+    assert caller.next_deadline() == pytest.approx(6.25)
+    process.acknowledge()
+    assert caller.casts_open == 0 and caller.next_deadline() != pytest.approx(6.25)
+
+
+def test_casts_that_a_consumer_has_are_not_at_risk_though_they_are_not_acknowledged():
+    process = Process()
+    process.connect(tells_delivered=True)
+    parts = [process.cast() for _ in range(3)]
+    process.sent()
+    assert process.caller.casts_at_risk == 3
+    sequences = b"".join(part[28:36] for part in parts[:2])
+    process.uplink.receive(5.0, message(Kind.DELIVERED, sequences))
+    assert process.caller.casts_open == 3
+    assert process.caller.casts_at_risk == 1
+    process.acknowledge()
+    assert process.caller.casts_at_risk == 0
 
 
 def test_one_that_was_on_its_way_when_others_came_back_keeps_its_place(process):
@@ -687,7 +719,7 @@ def test_what_a_full_queue_refused_goes_to_the_next_life_once_and_in_order(proce
     again = process.connect(now=1.0, boot=6)
     assert [part[16:36] for part in again] == [part[16:36] for part in (first, second, third)]
     assert all(parse(part).flags & Flag.RESENT for part in again)
-    assert process.caller.casts_open == 3 and not process.caller.waiting
+    assert process.caller.casts_open == 3
     process.caller.tick(2.0)
     assert process.sent() == [], "nothing is offered a second time"
     process.router(message(Kind.ACK, sequence=3))
@@ -907,7 +939,7 @@ def test_a_cast_that_was_not_read_is_not_called_one_that_was_sent_before(process
     process.sent()
     drained(process)
     third = process.cast()
-    assert process.caller.waiting == 1 and process.caller.casts_open == 3
+    assert process.caller.casts_open == 3
     leave(process, received=1)
     assert process.caller.casts_open == 2
     assert process.connect(now=3.0, boot=6) == [second, third]

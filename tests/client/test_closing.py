@@ -1,0 +1,144 @@
+"""How long close and stop take, and what they say: beside a router that lives, is dead, or is silent."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from time import monotonic
+
+import gevent
+import pytest
+
+import rpcmq.testing
+from rpcmq.client import Client, Service
+from rpcmq.core.links import Link
+from rpcmq.testing import eventually
+from rpcmq.testing.processes import RouterProcess
+from rpcmq.wire import Kind
+from tests.client.endpoints import Compute, message
+
+#: The promised second, and as much again for a busy machine.
+SECONDS = 2.0
+
+
+@pytest.fixture
+def daemon() -> Iterator[RouterProcess]:
+    with RouterProcess(router_recovery_seconds=0) as process:
+        yield process
+
+
+@pytest.fixture
+def said(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """The lines that the library has logged as warnings or worse."""
+    caplog.set_level(logging.WARNING, "rpcmq")
+    return lambda: [record.getMessage() for record in caplog.records if record.name.startswith("rpcmq.")]
+
+
+def timed(close: Callable[[], object]) -> float:
+    began = monotonic()
+    close()
+    return monotonic() - began
+
+
+def run(client: Client, compute: Compute, count: int = 5) -> None:
+    """Casts and events that have run, and are known to have: an answer that came later was seen."""
+    events: list[object] = []
+    client.subscribe("news.#", lambda ctx, topic, payload: events.append(payload))
+    for n in range(count):
+        client.cast(None, "compute", message("note", value=n))
+        client.publish(None, "news.a", n)
+    eventually(lambda: len(compute.seen) == count and len(events) == count)
+    caller, subscriptions = client.process.caller, client._links.subscriptions
+    assert subscriptions is not None
+    eventually(lambda: not caller.casts_at_risk and not subscriptions._caller.casts_at_risk)
+
+
+def test_beside_a_living_router_they_are_prompt_and_silent(daemon, said):
+    compute = Compute()
+    service = Service("compute", compute, router=daemon.url)
+    service.start()
+    client = Client(daemon.url)
+    run(client, compute)
+    client.cast(None, "compute", message("note", value="last"))
+    client.publish(None, "news.a", "last")
+    assert timed(client.close) < 0.9
+    eventually(lambda: compute.seen[-1] == "last")
+    assert timed(service.stop) < 0.9
+    assert said() == []
+
+
+def test_casts_and_events_that_have_run_are_not_waited_for_when_the_router_is_dead(daemon, said):
+    compute = Compute()
+    service = Service("compute", compute, router=daemon.url)
+    service.start()
+    client = Client(daemon.url)
+    run(client, compute)
+    daemon.kill()
+    eventually(lambda: not client.process.connection.connected and not service.client.process.connection.connected)
+    assert timed(client.close) + timed(service.stop) < 0.9
+    assert said() == []
+
+
+def test_what_a_dead_router_may_not_have_is_waited_for_once_and_said_once(daemon, said):
+    client = Client(daemon.url)
+    client.subscribe("news.#", print)
+    client.cast(None, "compute", message("note", value=0))
+    eventually(lambda: not client.process.caller.casts_open)
+    daemon.kill()
+    eventually(lambda: not client.process.connection.connected)
+    client.cast(None, "compute", message("note", value=1))
+    client.cast(None, "compute", message("note", value=2))
+    assert timed(client.close) < SECONDS
+    (line,) = said()
+    assert line.startswith(f"closed, and the router {daemon.url} has not said that it has 2 casts or events")
+    assert "the router is not connected (nothing listens there)" in line
+
+
+@pytest.mark.parametrize("patience", [None, 0.2])
+def test_a_silent_router_is_waited_for_once(daemon, said, patience):
+    settings = {} if patience is None else {"linger_seconds": patience}
+    service = Service("compute", Compute(), router=daemon.url, **settings)
+    service.start()
+    with Client(daemon.url) as client:
+        assert client.call(None, "compute", message("add", a=1, b=2)) == 3
+        daemon.pause()
+        try:
+            took = timed(service.stop)
+            assert took < (SECONDS if patience is None else 0.9)
+            (line,) = said()
+            assert (
+                "the router has not confirmed that it delivers no more: the router is connected, and was last" in line
+            )
+            client.cast(None, "compute", message("note", value=1))
+            assert timed(client.close) < SECONDS
+            assert "has not said that it has 1 casts or events" in said()[-1] and len(said()) == 2
+        finally:
+            daemon.resume()
+
+
+def test_close_can_be_told_how_long_to_wait(daemon, said):
+    client = Client(daemon.url, linger_seconds=30)
+    client.connect()
+    daemon.kill()
+    client.cast(None, "compute", message("note", value=1))
+    assert timed(lambda: client.close(linger_seconds=0.0)) < 0.9
+    assert len(said()) == 1
+
+
+def test_a_router_that_is_busy_is_waited_for_longer_than_one_that_says_nothing(said):
+    with rpcmq.testing.router(link_heartbeat_seconds=0.05) as router:
+        handlers, shell = router._embedded.engine._handlers, router._embedded.shell
+        unregister = handlers[Kind.UNREGISTER]
+
+        def later(now: float, link: Link, part: bytes) -> None:
+            def act() -> None:
+                unregister(monotonic(), link, part)
+                shell.wake()
+
+            gevent.spawn_later(0.6, act)
+
+        handlers[Kind.UNREGISTER] = later
+        service = Service("compute", Compute(), router=router.url, linger_seconds=0.2)
+        service.start()
+        assert timed(service.stop) > 0.5
+        assert said() == []
