@@ -13,7 +13,9 @@ them rather than called, and what is rare is a call away.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from math import inf
 from struct import Struct
 
@@ -21,12 +23,11 @@ from rpcmq.core import explain
 from rpcmq.core.directory import Directory
 from rpcmq.core.drops import Drop
 from rpcmq.core.link import WINDOW_BYTES
-from rpcmq.core.links import Link, LinkTable, outgoing_bytes
+from rpcmq.core.links import Link, LinkState, LinkTable, outgoing_bytes
 from rpcmq.core.settings import Settings
 from rpcmq.core.streams import ITEMS_UNASKED, MAX_ITEMS_GRANTED, is_stream, items_left
 from rpcmq.core.topics import ALONE, Consumer, Destination, Pending, Queue, Topic
-from rpcmq.core.tracking import Tracking
-from rpcmq.core.turns import Turns
+from rpcmq.core.tracking import ENDED_AT_ONCE, Tracking
 from rpcmq.core.usage import MESSAGE_OVERHEAD, SharedUsage
 from rpcmq.errors import Outcome, ProtocolError
 from rpcmq.wire import NO_TTL, Address, Flag, Kind, control, message, payload_of, remade, size_of, without_error
@@ -70,10 +71,11 @@ class Dispatch(Tracking):
         super().__init__(settings, links)
         self._directory = directory
         self._destinations = directory.destinations
-        #: Where the work of a message that goes to many is counted.
-        self.turns = Turns()
         self._recover_until = now + settings.recovery_seconds
         self._holding: list[Link] = []
+        #: Links that have ended and left calls, of which only so many are ended at a time.
+        self._deserted: deque[Link] = deque()
+        self._deserted_at = now
         #: Mandatory calls that wait for consumers to come back after a restart.
         self._hoping: list[Pending] = []
         self._releasing = False
@@ -241,7 +243,9 @@ class Dispatch(Tracking):
         settings = self._settings
         queue = destination.queue
         first = queue.get(pending.key)
-        if first is not None:
+        if first is not None and self._is_deserted(first, pending):
+            self._desert(now, first)
+        elif first is not None:
             return self._repeated(now, pending, first, caster)
         # What was held after a restart was acknowledged to its sender: it is not refused any more.
         has_room = queue.has_room(pending.size, settings.queue_max_messages, settings.queue_max_bytes)
@@ -425,7 +429,7 @@ class Dispatch(Tracking):
     def _deliver(self, now: float, pending: Pending, consumer: Consumer, caster: Link | None = None) -> bool:
         """Whether ``consumer`` got it; False if it has a message with that key already, and ``pending`` has ended."""
         key, in_flight = pending.key, consumer.in_flight
-        if key in in_flight and not self._takes_over(pending, in_flight[key]):
+        if key in in_flight and not self._takes_over(now, pending, in_flight[key]):
             return self._repeated(now, pending, in_flight[key], caster)
         in_flight[key] = pending
         pending.consumer = consumer
@@ -442,13 +446,19 @@ class Dispatch(Tracking):
             link.mark()
         return True
 
-    def _takes_over(self, pending: Pending, old: Pending) -> bool:
+    def _takes_over(self, now: float, pending: Pending, old: Pending) -> bool:
         """Whether ``pending`` replaces ``old``: a caller whose link had ended has come back and asks again."""
-        if not old.abandoned or pending.link is None or pending.link is old.link:
+        if not self._is_deserted(old, pending):
             return False
+        if not old.abandoned:
+            self._desert(now, old)
         # What the consumer still says of the earlier one is not about this one.
         pending.attempt = (old.attempt + 1) % 256
         return True
+
+    def _is_deserted(self, old: Pending, pending: Pending) -> bool:
+        """Whether ``old`` is a call of an earlier link of the caller of ``pending``, with the same handle."""
+        return old.link is not None and pending.link is not None and old.link is not pending.link
 
     def _repeated(self, now: float, pending: Pending, first: Pending, caster: Link | None) -> bool:
         """End ``pending``, which has the key of ``first`` in the same place; returns False."""
@@ -503,6 +513,9 @@ class Dispatch(Tracking):
             pending = oldest.popleft()
             if pending.link is None:
                 self.disarm(pending)
+            elif self._deserted and pending.link.state is LinkState.ENDED:
+                self._desert(now, pending)
+                continue
             if consumer.accepts >> pending.message[10] & 1:
                 self._deliver(now, pending, consumer)
                 fed_bytes += pending.size
@@ -747,6 +760,8 @@ class Dispatch(Tracking):
     def next_deadline(self) -> float | None:
         """When :meth:`tick` or :meth:`let_go` wants to be called."""
         deadline = super().next_deadline()
+        if self._deserted:
+            return self._deserted_at
         if self._holding or self._hoping:
             return self._recover_until if deadline is None else min(deadline, self._recover_until)
         return deadline
@@ -812,9 +827,29 @@ class Dispatch(Tracking):
         """Nobody waits for the calls of ``link`` any more. Its casts go on, also those that are held."""
         if undelivered := link.unacknowledged_of(_ANSWERS):
             self.counters["answers to a caller that has gone"] += undelivered
-        for pending in list(link.calls.values()):
-            self.finish(now, pending, Outcome.CANCELLED)
-            self.withdraw(pending)
+        self._deserted.append(link)
+        self._end_deserted(now)
+
+    def _end_deserted(self, now: float) -> None:
+        """End calls whose callers have gone: so many now, the others with the next ticks."""
+        room, self._deserted_at = ENDED_AT_ONCE, now
+        while self._deserted and room:
+            link = self._deserted[0]
+            for pending in list(islice(link.calls.values(), room)):
+                self._desert(now, pending)
+                room -= 1
+            if not link.calls:
+                self._deserted.popleft()
+
+    def _desert(self, now: float, pending: Pending) -> None:
+        self.finish(now, pending, Outcome.CANCELLED)
+        self.withdraw(pending)
+
+    def tick(self, now: float) -> None:
+        """Do what is due."""
+        super().tick(now)
+        if self._deserted:
+            self._end_deserted(now)
 
     def drain(self, now: float) -> None:
         """Take nothing more; calls that nobody has yet go back to their callers, unharmed."""
@@ -846,7 +881,7 @@ class Dispatch(Tracking):
 
     def unsettled(self) -> Iterator[Pending]:
         """All that has not ended: calls of all callers, then casts, in flight and waiting."""
-        for link in self._links:
+        for link in (*self._links, *self._deserted):
             yield from link.calls.values()
             for consumer in link.consumers.values():
                 yield from (p for p in (*consumer.in_flight.values(), *consumer.backlog) if p.link is None)
@@ -856,7 +891,7 @@ class Dispatch(Tracking):
 
     def check(self) -> None:
         """Assert the invariants. For tests: it looks at everything."""
-        calls = 0
+        calls = sum(len(link.calls) for link in self._deserted)
         for link in self._links:
             calls += len(link.calls)
             for key, pending in link.calls.items():

@@ -22,6 +22,7 @@ from rpcmq.core.links import Handler, Link, LinkTable
 from rpcmq.core.rights import Key
 from rpcmq.core.settings import Settings
 from rpcmq.core.topics import Destination
+from rpcmq.core.turns import ERROR_STEPS, Turns
 from rpcmq.errors import Outcome
 from rpcmq.wire import Address, Flag, Kind, body_of, control, parse
 
@@ -92,6 +93,8 @@ class Guard:
         secret: bytes = b"",
     ) -> None:
         self._secret = secret
+        #: Where the work of refusing is counted.
+        self.turns = Turns()
         self._settings = settings
         self._links = links
         self._refused = refused
@@ -350,6 +353,7 @@ class Guard:
         return True
 
     def _deny(self, link: Link, part: bytes, account: Account, verb: str, exchange: str, name: str) -> None:
+        self.turns.spent += ERROR_STEPS
         what = f"denied {verb}"
         self._refused[what] += 1
         link.counters[what] += 1
@@ -364,6 +368,7 @@ class Guard:
 
     def _deny_format(self, link: Link, part: bytes, form: str, what: str) -> str:
         account: Account = link.permits.account
+        self.turns.spent += ERROR_STEPS
         counted = f"denied {form}"
         self._refused[counted] += 1
         link.counters[counted] += 1
@@ -406,6 +411,7 @@ class Guard:
         return False
 
     def _too_fast(self, link: Link, part: bytes, account: Account, wait: float) -> None:
+        self.turns.spent += ERROR_STEPS
         self._refused["too fast"] += 1
         link.counters["too fast"] += 1
         account.refused["too fast"] += 1

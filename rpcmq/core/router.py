@@ -33,7 +33,7 @@ from rpcmq.core.rights import Key
 from rpcmq.core.settings import Settings
 from rpcmq.core.statistics import overview
 from rpcmq.core.topics import Consumer
-from rpcmq.core.turns import TURN_STEPS, Turns
+from rpcmq.core.turns import ERROR_STEPS, TURN_STEPS, Turns
 from rpcmq.errors import Outcome, ProtocolError
 from rpcmq.wire import SESSION_KINDS, Address, Flag, Kind, body_of, control, parse, payload_of, size_of, split
 
@@ -165,6 +165,7 @@ class Router:
             self.guard = self.links.guard = Guard(
                 self.settings, self.links, self.refused, self._act, self._handlers, secret
             )
+            self.guard.turns = self.turns
             self.dispatch.allows = self.guard.may_send
         self.guard.authorise(now, keys)
 
@@ -205,6 +206,7 @@ class Router:
             if handled < len(parts):
                 self.turns.put_off(link, parts[handled:])
                 size_bytes = sum(map(size_of, parts[:handled]))
+            self.turns.spent += handled
             link.note_received(handled, size_bytes)
         except ProtocolError as error:
             self._offence(now, route, link, None, error)
@@ -266,6 +268,7 @@ class Router:
     def _put_off(self, now: float, link: Link, parts: list[bytes]) -> None:
         """``parts`` come after messages that still wait for their turn."""
         self.turns.put_off(link, parts)
+        self.turns.spent += len(parts)
         most = self.settings.inbox_max_bytes
         if link.inbox_bytes > most and (route := link.route) is not None:
             text = f"{link.inbox_bytes} bytes came and wait for their turn; link.inbox_max_bytes = {most}"
@@ -419,6 +422,7 @@ class Router:
     def _offence(self, now: float, route: bytes, link: Link | None, part: bytes | None, error: ProtocolError) -> None:
         """Count and attribute what a peer did wrong, and tell it."""
         self.refused[error.reason] += 1
+        self.turns.spent += ERROR_STEPS
         text = shortened(str(error))
         refusal = control(Kind.REFUSED, {"reason": "protocol", "text": text})
         if link is None:

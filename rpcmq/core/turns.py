@@ -15,10 +15,13 @@ from collections.abc import Sequence
 from rpcmq.core.links import Link, LinkState
 from rpcmq.wire import size_of
 
-__all__ = ["TURN_STEPS", "Turns"]
+__all__ = ["ERROR_STEPS", "TURN_STEPS", "Turns"]
 
-#: A step is the work of one copy of an event, about a microsecond; ordinary messages count nothing.
+#: A step is the work of one copy of an event, about a microsecond. Ordinary messages count one each, and only between
+#: batches: a batch of them is handled in one go.
 TURN_STEPS = 5_000
+#: What it takes to refuse a message: to say why, count it, and note it for the log.
+ERROR_STEPS = 25
 #: What a waiting message takes beside its bytes.
 _OVERHEAD_BYTES = 100
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from heapq import heapify, heappop, heappush
+from itertools import islice
 from math import inf, nextafter
 from typing import Any, Generic, TypeVar
 
@@ -78,8 +79,11 @@ class DeadlineWheel(Generic[T]):
             self._slots.pop(number, None)
         return None
 
-    def expire(self, now: float) -> list[T]:
+    def expire(self, now: float, at_most: int | None = None) -> list[T]:
         """Take out and return every item whose slot has wholly passed, in the order of the slots.
+
+        Args:
+            at_most: return no more than so many, and leave the others to the next time, which is due at once.
 
         They are no longer in their slots: code that also runs for expired items takes them out with
         ``slot.pop(key, None)``.
@@ -90,7 +94,11 @@ class DeadlineWheel(Generic[T]):
         heap = self._heap
         due: list[T] = []
         while heap and heap[0] < passed:
-            slot = self._slots.pop(heappop(heap), None)
+            slot = self._slots.get(heap[0])
+            if slot and at_most is not None and len(due) + len(slot) > at_most:
+                due.extend(slot.pop(key) for key in list(islice(slot, at_most - len(due))))
+                break
+            self._slots.pop(heappop(heap), None)
             if slot:
                 due.extend(slot.values())
                 # Items may point to their slot; without this the two would keep each other alive.

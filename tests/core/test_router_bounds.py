@@ -416,3 +416,85 @@ def test_methods_that_callers_make_up_are_remembered_within_bounds(net: Network,
         process.lose()
     net.advance(2000)
     assert directory.destinations == {} and directory._target_bytes == 0
+
+
+# --- many at once ----------------------------------------------------------------------------
+
+
+def flood(net: Network, process: Process, count: int, ttl: int = 1000) -> None:
+    """Calls to nobody, in batches."""
+    link = net.link(process)
+    for _ in range(0, count, 500):
+        parts = [
+            message(Kind.REQUEST, b"", key=process.uplink.next_key(), format=1, ttl=ttl, address=COMPUTE)
+            for _ in range(500)
+        ]
+        net.router.receive(net.now, link.route or b"", b"".join(parts))
+
+
+def test_the_calls_of_a_caller_that_has_gone_are_not_all_ended_in_one_go(net: Network, mallory: Process):
+    """100,000 of them held up everybody for a second."""
+    router, link = net.router, net.link(mallory)
+    flood(net, mallory, 3000, ttl=600_000)
+    router.links.end(net.now, link, "gone")
+    assert 2000 < len(link.calls) < 3000 and router.in_flight == len(link.calls)
+    assert router.next_deadline() <= net.now
+    check_router(router)
+    # It comes back under the same handle and asks again, for one that has ended and one that has not.
+    again = net.process("again")
+    net.link(again)
+    ticks = 0
+    while link.calls:
+        ticks += 1
+        router.tick(net.now)
+        check_router(router)
+    assert 8 <= ticks <= 12 and router.in_flight == 0
+    (topic,) = router.directory
+    assert len(topic.queue) == 0
+
+
+def test_a_caller_that_comes_back_at_once_may_ask_again_before_all_its_calls_have_ended(net: Network):
+    api = net.process("api")
+    flood(net, api, 2000, ttl=600_000)
+    link, last = net.link(api), net.link(api).origin + (2000).to_bytes(8)
+    net.router.links.end(net.now, link, "gone")
+    assert last in link.calls
+    api.lose()
+    api.connect()
+    assert net.link(api) is not link and net.link(api).origin == link.origin
+    node = net.process("node")
+    api.uplink.send(message(Kind.REQUEST, b"again", key=last, format=1, ttl=600_000, address=COMPUTE))
+    net.run()
+    assert net.router.refused == {} and len(net.link(api).calls) == 1
+    node.register("compute", credit=10)
+    node.reply(node.take(Kind.REQUEST), b"done")
+    assert Call(api, last).end.payload == b"done"
+    check_router(net.router)
+
+
+def test_calls_that_expire_together_are_not_all_ended_in_one_go(net: Network, mallory: Process):
+    flood(net, mallory, 3000, ttl=1000)
+    net.now += 1.1
+    net.router.tick(net.now)
+    assert 2000 < net.router.in_flight < 3000
+    check_router(net.router)
+    assert net.router.next_deadline() == net.now, "at once, and not before: the shell is not late"
+    ticks = 0
+    while net.router.in_flight:
+        ticks += 1
+        net.router.tick(net.now)
+    assert 8 <= ticks <= 12
+    check_router(net.router)
+
+
+def test_refusals_end_a_turn(net: Network, mallory: Process):
+    """To refuse a message costs several times what it costs to take it."""
+    link = net.link(mallory)
+    key = mallory.uplink.next_key()
+    part = message(Kind.CAST, b"", key=key, format=1, address=COMPUTE)
+    net.router.turns.spent = 0
+    net.router.receive(net.now, link.route or b"", part * 1000)
+    assert net.router.refused["duplicate"] < 300 and link.inbox
+    net.run()
+    assert net.router.refused["duplicate"] == 999 and not link.inbox
+    check_router(net.router)

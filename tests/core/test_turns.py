@@ -35,6 +35,7 @@ def event(process: Process, payload: bytes) -> bytes:
 def receive(net: Network, process: Process, *parts: bytes) -> None:
     """Give the router one batch, and no further turn."""
     assert process.connection is not None
+    net.router.turns.spent = 0
     net.router.receive(net.now, process.connection.route, b"".join(parts))
 
 
