@@ -755,9 +755,10 @@ class Client:
         """A call on a direct link; None if there can be none, and the router is to be used."""
         process = self.process
         process.check_usable()
-        self._ready(deadline - monotonic())
         address, name = self._address(topic)
         method, body = request_body(ctx, msg)
+        if not process.direct.has_link(address):
+            self._ready(deadline - monotonic())
         link = process.direct.link_to(address, name, max(0.001, deadline - monotonic()))
         if link is None:
             return None

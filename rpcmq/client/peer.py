@@ -72,6 +72,11 @@ class DirectLinks:
         if self._socket is not None and self._peers.dirty:
             self._socket.schedule()
 
+    def has_link(self, address: bytes) -> bool:
+        """Whether there is a direct link to a consumer of ``address``: it does not need the router."""
+        link = self._by_address.get(address)
+        return link is not None and not link.closed
+
     def link_to(self, address: bytes, name: str, timeout: float) -> PeerLink | None:
         """A direct link to a consumer of ``address``; None, with the reason counted, if there can be none."""
         link = self._by_address.get(address)

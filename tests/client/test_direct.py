@@ -9,6 +9,7 @@ import gevent.socket
 import pytest
 import zmq
 
+import rpcmq
 from rpcmq.core.caller import Call, Caller
 from rpcmq.core.peers import PeerLink, Peers
 from rpcmq.core.serving import Registration, Serving, Task
@@ -30,6 +31,23 @@ def test_a_direct_call_does_not_pass_the_router(router, client, serve):
     assert [client.call(None, "compute.node-7", message_of("add", a=i), direct=True) for i in range(50)] == [*range(50)]
     assert calls_seen_by(router) == 0
     assert not client.process.direct.fallbacks
+
+
+def test_a_direct_link_that_stands_does_not_need_the_router():
+    compute = Compute()
+    with rpcmq.testing.router() as router:
+        service = rpcmq.Service("compute", compute, router=router.url, direct=True)
+        service.start()
+        client = rpcmq.Client(router.url, connect_timeout=0.3)
+        assert client.call(None, "compute", message_of("add", a=1), direct=True) == 1
+    try:
+        eventually(lambda: not client.process.connection.connected)
+        assert [client.call(None, "compute", message_of("add", a=i), direct=True) for i in range(20)] == [*range(20)]
+        with pytest.raises(RouterUnreachable):
+            client.call(None, "other", message_of("add", a=1), direct=True)
+    finally:
+        client.close(0.0)
+        service.stop(0.0)
 
 
 def test_who_listens_beyond_this_host_without_keys_says_so(serve, monkeypatch, caplog):
