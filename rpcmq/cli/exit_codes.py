@@ -104,4 +104,6 @@ def report(error: Exception, code: ExitCode, as_json: bool) -> None:
         answer["details"] = error.details
     if remote is not None:
         answer |= {"error": remote.exc_type, "text": remote.value, "host": remote.host, "traceback": remote.traceback}
+        if len(remote.remote_hops) > 1:
+            answer["hops"] = [hop._asdict() for hop in remote.remote_hops]
     print(json.dumps(answer, default=str), file=sys.stderr)

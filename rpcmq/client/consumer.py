@@ -23,6 +23,7 @@ from rpcmq.core.caller import Call
 from rpcmq.core.serving import Registration, Task
 from rpcmq.errors import Outcome, PayloadRefused, UsageError
 from rpcmq.payload import Format
+from rpcmq.payload.remote_exception import not_run
 from rpcmq.transport.home import Home, at_home
 from rpcmq.wire import Address, Flag, Kind, error_name
 
@@ -194,9 +195,7 @@ class Consumer:
         set_current_request(task, self.progress)
         keepalive = None
         try:
-            body = process.payloads.request(task)
-            if type(body) is not dict:
-                raise PayloadRefused(f"the payload must be a mapping with context and args, not {type(body).__name__}")
+            body = self._body(task)
             if task.is_call and "keepalive" in body:
                 keepalive = self._keep_alive(task, float(body["keepalive"]))
             result = self._call(self._invoke, task, body)
@@ -222,6 +221,21 @@ class Consumer:
                 # Not before: the router knows the tag as long as something of it runs.
                 process.serving.remove(task.registration)
                 self._idle.set()
+
+    def _body(self, task: Task) -> dict[str, Any]:
+        """The decoded payload.
+
+        Raises:
+            PayloadRefused: it is not decoded, or no mapping; the caller learns that nothing was run.
+        """
+        try:
+            body = self.client.process.payloads.request(task)
+            if type(body) is not dict:
+                raise PayloadRefused(f"the payload must be a mapping with context and args, not {type(body).__name__}")
+        except PayloadRefused as error:
+            not_run(error)
+            raise
+        return body
 
     def _failed(self, task: Task, error: BaseException) -> None:
         """As :meth:`fail`, whatever comes of looking at ``error``."""

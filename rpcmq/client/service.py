@@ -18,6 +18,7 @@ from rpcmq.client.consumer import Consumer
 from rpcmq.client.methods import check_endpoint, find_method, public_methods
 from rpcmq.core.serving import Task
 from rpcmq.errors import UnknownMethod, UsageError
+from rpcmq.payload.remote_exception import not_run
 from rpcmq.transport.home import Home, at_home
 from rpcmq.wire import Address
 
@@ -189,7 +190,7 @@ class Service:
         if method is None:
             method = find_method(self.endpoint, name)
         if method is None:
-            raise UnknownMethod(f"{self.address.topic!r} has no public method {name!r} (on {self.address})")
+            raise not_run(UnknownMethod(f"{self.address.topic!r} has no public method {name!r} (on {self.address})"))
         self._methods[name] = method
         return method
 

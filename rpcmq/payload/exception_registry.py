@@ -26,7 +26,10 @@ STEERS_CONTROL_FLOW = (StopIteration, StopAsyncIteration)
 CALLED = "_rpcmq_called"
 """Under which a call's own error knows what was called."""
 
-MARKS = frozenset({"remote_traceback", "remote_host", "remote_causes", "remote_hops", CALLED})
+NOT_RUN = "_rpcmq_not_run"
+"""Under which an error says that the method was not run for the request that is refused with it."""
+
+MARKS = frozenset({"remote_traceback", "remote_host", "remote_causes", "remote_hops", CALLED, NOT_RUN})
 """Attributes that this library sets on exceptions; they do not travel as theirs."""
 
 

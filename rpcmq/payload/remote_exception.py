@@ -15,6 +15,7 @@ but ``type`` may be absent::
     causes       [[type, text], ...]: what it was raised from, nearest first
     hops         [[topic, method, server, type, text, details], ...]: if it is the end of a call that the
                  method made itself: that call, and those that were made for it, outermost first
+    ran          whether the method was run; absent: not known
 
 Only a class in the receiver's registry or allow-list is rebuilt: from its args and attributes, without its constructor;
 where an attribute was left out by its constructor, if that takes the args. Otherwise the receiver gets ``RemoteError``,
@@ -33,7 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from rpcmq.errors import (
     CallError,
@@ -58,6 +59,7 @@ from rpcmq.payload.bounded_text import (
 )
 from rpcmq.payload.exception_registry import (
     CALLED,
+    NOT_RUN,
     NotRebuilt,
     exception_state,
     plain_args,
@@ -71,6 +73,7 @@ __all__ = [
     "answered_by",
     "brief_record",
     "describe_exception",
+    "not_run",
     "rebuild_exception",
     "undecodable",
 ]
@@ -97,7 +100,7 @@ _MAX_CARRIED = 128 * 1024
 
 #: How a call of somebody ended; in a FAULT that is never the receiver's own call.
 _CALL_ENDS = (CallError, RouterUnreachable, IdentityTaken, NestedCallError)
-#: A service refuses the receiver's own request with these, so they are a nested call's only if the record has hops.
+#: A service refuses the receiver's own request with these; a method that was run may raise them, too.
 _REFUSALS = (UnknownMethod, PayloadRefused)
 #: Say that whoever gets them has made a mistake; in a FAULT that was the method.
 _FAULTS_OF_THE_METHOD = (UsageError, ProtocolError, NotInstalled)
@@ -136,8 +139,11 @@ def describe_exception(exc: BaseException, host: str, carried_size: CarriedSize)
     carried = _Carried(carried_size)
     attributes, left_out = _attributes(exc, carried)
     args = plain_args(exc)[:_MAX_ARGS]
+    ran = NOT_RUN not in vars(exc)
     return {
-        "type": _type_name(exc),
+        # Which kind of refusal it is, is in its text.
+        "type": wire_name(PayloadRefused) if not ran and isinstance(exc, PayloadRefused) else _type_name(exc),
+        "ran": ran,
         "text": exception_text(exc, MAX_TEXT),
         "args": [arg if carried.takes(arg) else brief(arg, _MAX_REPR) for arg in args],
         "attributes": attributes,
@@ -179,7 +185,8 @@ def rebuild_exception(record: object, find_class: FindClass) -> Exception:
     known = find_class(name)
     cls = known or Exception
     text, kind = _string(record, "text", MAX_TEXT), RemoteError
-    if issubclass(cls, _CALL_ENDS) or (hops and issubclass(cls, _REFUSALS)):
+    refusal = issubclass(cls, _REFUSALS)
+    if issubclass(cls, _CALL_ENDS) or (hops and refusal):
         kind = NestedCallError
         if issubclass(cls, NestedCallError) and hops:
             name, text = hops[-1].error, hops[-1].text
@@ -193,7 +200,8 @@ def rebuild_exception(record: object, find_class: FindClass) -> Exception:
         "remote_hops": hops,
     }
     vars(remote).update(marks)
-    if kind is NestedCallError or issubclass(cls, _FAULTS_OF_THE_METHOD):
+    of_the_method = issubclass(cls, _FAULTS_OF_THE_METHOD) or (refusal and record.get("ran") is True)
+    if kind is NestedCallError or of_the_method:
         return remote
     try:
         if known is None:
@@ -232,6 +240,15 @@ def _not_known(name: str) -> str:
         f"this process does not know it; write rpcmq.allow({cls}) here, in the process that calls, "
         f"or set RPCMQ_ALLOW={name} in its environment"
     )
+
+
+E = TypeVar("E", bound=Exception)
+
+
+def not_run(error: E) -> E:
+    """``error``, with which a request is refused before its method is run."""
+    vars(error)[NOT_RUN] = True
+    return error
 
 
 def undecodable(reason: str) -> RemoteError:

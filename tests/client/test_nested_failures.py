@@ -17,6 +17,7 @@ from rpcmq.errors import (
     NoConsumer,
     Overloaded,
     PayloadError,
+    PayloadRefused,
     RemoteError,
     RouterUnreachable,
     UnknownMethod,
@@ -147,6 +148,20 @@ def test_a_method_that_a_nested_call_did_not_find_is_not_the_callers(client, sch
     assert type(error) is NestedCallError and error.exc_type == "rpcmq.errors.UnknownMethod"
     assert [hop.method for hop in error.remote_hops] == ["forward", "nope"]
     assert type(failure(client, "nope")) is UnknownMethod
+
+
+@pytest.mark.parametrize("kind", [UnknownMethod, PayloadRefused])
+def test_a_refusal_that_the_handler_raises_by_itself_is_not_taken_for_one_of_the_request(client, serve, kind):
+    class Raises:
+        def run(self, ctx: Any) -> None:
+            raise kind("mine")
+
+    serve(Raises())
+    with pytest.raises(RemoteError, match="mine") as raised:
+        client.call(None, "compute", message("run"), timeout=10)
+    assert raised.value.exc_type == f"rpcmq.errors.{kind.__name__}"
+    with pytest.raises(UnknownMethod):
+        client.call(None, "compute", message("nope"), timeout=10)
 
 
 @pytest.mark.parametrize(("kind", "cls"), [("PayloadError", PayloadError), ("UsageError", UsageError)])

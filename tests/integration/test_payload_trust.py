@@ -383,13 +383,13 @@ def test_formats_by_key(trust: Trust, serve: Any) -> None:
     serve(compute, topic="late", client=late)
     use_mac_key(trust.keys, "web")
     web = trust.client("")
-    with pytest.raises(RemoteError, match=r"it is pickle; accepted here from the key 'web': json"):
+    with pytest.raises(PayloadRefused, match=r"it is pickle; accepted here from the key 'web': json"):
         web.call(None, "late", body("add", a=1))
     assert trust.client("", format="json").call(None, "late", body("add", a=1)) == 1
     use_mac_key(trust.keys, "third")
-    with pytest.raises(RemoteError, match="'third' is not among the keys"):
+    with pytest.raises(PayloadRefused, match="'third' is not among the keys"):
         trust.client("", format="json").call(None, "late", body("add", a=1))
-    with pytest.raises(RemoteError, match="accepted here from who does not sign: json"):
+    with pytest.raises(PayloadRefused, match="accepted here from who does not sign: json"):
         trust.stranger().call(None, "late", body("add", a=1))
 
 
