@@ -34,8 +34,9 @@ def test_purge_empties_a_topic(system: SimpleNamespace) -> None:
     ended = run("purge", "compte", env=system.env)
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr == "rpcmq: the router does not know 'compte'\n"
-    shown = run("ls", "--dropped", env=system.env).stdout
-    assert "3000 casts purged" in shown and "1 call purged" in shown
+    rows = json.loads(run("ls", "--dropped", "--json", env=system.env).stdout)["dropped"]
+    counts = {row["verb"]: row["count"] for row in rows if (row["topic"], row["reason"]) == ("compte", "purged")}
+    assert counts == {"cast": 3000, "call": 1}
 
 
 def test_kick_ends_a_process_link_and_it_comes_back(system: SimpleNamespace) -> None:
