@@ -55,6 +55,7 @@ import math
 import re
 from dataclasses import is_dataclass
 from enum import Enum
+from itertools import accumulate
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -265,21 +266,40 @@ def _refuse_constant(name: str) -> None:
 # A string, or what is left of the text where a string does not end: there is always one way to
 # match, so this takes linear time on any input.
 _STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
-_TO_BRACKETS = bytes.maketrans(b"{}", b"[]")
-_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+#: Up one level, and down one: signed bytes.
+_TO_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+_PAIR = b"\x01\xff"
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+#: Levels that are taken off the ends of the branches first, which is quick where there are no more; and steps that are
+#: then looked at together.
+_QUICK_LEVELS = 4
+_STEPS_AT_ONCE = 1 << 16
 
 
 def check_depth(data: bytes, limit: int) -> None:
     """Refuses text nested deeper than ``limit``, before the recursive parser sees it.
 
+    It takes time in proportion to the brackets that there are up to the first one that is too deep.
+
     Raises:
-        Malformed: it is.
+        Malformed: it is, or closes what it has not opened.
     """
     if data.count(b"[") + data.count(b"{") <= limit:
         return
-    brackets = _STRINGS.sub(b"", data).translate(_TO_BRACKETS, _NOT_BRACKETS)
-    for _ in range(limit):
-        brackets = brackets.replace(b"[]", b"")
-        if not brackets:
+    steps = _STRINGS.sub(b"", data).translate(_TO_STEPS, _NO_BRACKETS)
+    removed = 0
+    while steps and removed < min(limit, _QUICK_LEVELS):
+        steps = steps.replace(_PAIR, b"")
+        removed += 1
+    if not steps:
+        return
+    level = 0
+    for start in range(0, len(steps), _STEPS_AT_ONCE):
+        levels = list(accumulate(memoryview(steps)[start : start + _STEPS_AT_ONCE].cast("b"), initial=level))
+        if max(levels) + removed > limit or min(levels) < 0:
+            break
+        level = levels[-1]
+    else:
+        if not level:
             return
     raise Malformed(f"nested more than {limit} levels deep, or brackets that do not match")

@@ -5,6 +5,7 @@ import datetime as dt
 import enum
 import json
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -13,8 +14,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rpcmq.errors import PayloadError, PayloadRefused
+from rpcmq.payload import typed_json
 from rpcmq.payload.exception_registry import ExceptionRegistry
-from rpcmq.payload.typed_json import TypedJson
+from rpcmq.payload.tags import Malformed
+from rpcmq.payload.typed_json import TypedJson, check_depth
 from tests.payload.samples import VALUES, Instance, InstanceError, Point, same
 
 typed = TypedJson()
@@ -194,6 +197,43 @@ def test_a_value_that_contains_itself() -> None:
 def test_hostile_nesting_is_refused_at_once(text: str) -> None:
     with pytest.raises(PayloadRefused):
         typed.decode(text.encode())
+
+
+@given(st.text("[]{}", max_size=60), st.integers(min_value=0, max_value=12))
+def test_the_depth_of_any_brackets_is_that_of_a_plain_walk(brackets: str, limit: int) -> None:
+    level = deepest = lowest = 0
+    for character in brackets:
+        level += 1 if character in "[{" else -1
+        deepest, lowest = max(deepest, level), min(lowest, level)
+    if sum(character in "[{" for character in brackets) <= limit:
+        return  # cannot be deeper, and whether they match is the parser's to say
+    if deepest <= limit and lowest == level == 0:
+        check_depth(brackets.encode(), limit)
+    else:
+        with pytest.raises(Malformed):
+            check_depth(brackets.encode(), limit)
+
+
+@pytest.mark.parametrize("nested", ["[" * 8_000_000, "[" * 4_000_000 + "]" * 4_000_000, ("[" * 99 + "]" * 98) * 40_000])
+def test_what_is_too_deep_is_refused_without_a_look_at_all_of_it_for_each_level(
+    nested: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 8 MB of brackets: at a level for each look at all of them, it took ten seconds and more."""
+    looked_at = 0
+
+    class Counting(bytes):
+        def replace(self, *arguments: Any) -> Counting:
+            nonlocal looked_at
+            looked_at += len(self)
+            return Counting(super().replace(*arguments))
+
+        def translate(self, *arguments: Any) -> Counting:
+            return Counting(super().translate(*arguments))
+
+    monkeypatch.setattr(typed_json, "_STRINGS", SimpleNamespace(sub=lambda by, data: Counting(data)))
+    with pytest.raises(Malformed, match="nested more than 100 levels deep"):
+        check_depth(nested.encode(), 100)
+    assert looked_at <= 4 * len(nested)
 
 
 def test_nesting_beyond_what_the_parser_can_follow() -> None:
