@@ -497,15 +497,17 @@ class Caller:
                 text = f"the router went away with the call to {call.address!r} in flight; it may have run"
                 self._fail(call, LinkLost(text, {"topic": call.address, "started": "unknown"}))
             elif kind in _CALLS:
-                self._uplink.send(call.message)
+                self._uplink.send(_with_time_left(now, call))
             elif kind in _KEPT and key not in again:
                 # The router had it, and went before it said so to the one who waits.
                 self._keep(call.message)
                 self._uplink.send(with_flag(call.message, Flag.RESENT))
         self._not_accepted.clear()
         for part in welcome.unsent:
-            kept = part[5] in _KEPT and part[16:36] not in again
-            if kept or (part[5] in _CALLS and part[16:36] in (old or self.calls)):
+            waiting = (old or self.calls).get(part[16:36]) if part[5] in _CALLS else None
+            if waiting is not None:
+                self._uplink.send(_with_time_left(now, waiting))
+            elif part[5] in _KEPT and part[16:36] not in again:
                 self._uplink.send(self._ours(part))
         self.casts_open = self.cast_bytes_open = 0
         for part in self._uplink.outbox:
@@ -585,3 +587,12 @@ class Caller:
         if call.message[5] in _KEPT:
             self._uncount_cast(call.message)
         return True
+
+
+def _with_time_left(now: float, call: Call) -> bytes:
+    """The message of ``call``, which has waited here, with what is left of its time."""
+    if call.timeout is not None and not call.flags & Flag.STREAM:
+        left = max(1, int((call.sent_at + call.timeout - now) * 1000))
+        part = call.message
+        call.message = remade(part, part[:12] + min(left, NO_TTL - 1).to_bytes(4) + part[16:])
+    return call.message

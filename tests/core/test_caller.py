@@ -977,3 +977,19 @@ def test_a_declaration_that_a_router_did_not_answer_is_made_again(process):
     process.sent()
     process.uplink.lost(1.0)
     assert [part[16:36] for part in process.connect(now=2.0, boot=6)] == [call.key]
+
+
+@pytest.mark.parametrize("flags", [0, Flag.IDEMPOTENT])
+@pytest.mark.parametrize("handle", [7, 8])
+def test_a_call_that_has_waited_here_is_sent_with_what_is_left_of_its_time(process, flags, handle):
+    idempotent = process.start(now=0.0, flags=Flag.IDEMPOTENT, timeout=10.0)
+    process.sent()
+    drained(process, now=1.0)
+    held = process.start(now=2.0, flags=flags, timeout=10.0)
+    stream = process.start(now=2.0, flags=Flag.STREAM, timeout=10.0)
+    endless = process.start(now=2.0, timeout=None)
+    leave(process, received=1, now=3.0)
+    sent = process.connect(now=6.0, boot=6, handle=handle)
+    assert [parse(part).ttl for part in sent] == [4000, 6000, 10_000, NO_TTL]
+    assert [part[16:36] for part in sent] == [call.key for call in (idempotent, held, stream, endless)]
+    assert [call.message for call in (idempotent, held, stream, endless)] == sent
