@@ -20,13 +20,14 @@ from typing import Any
 import zmq
 
 from benchmarks.children import ChildFailed, child, cpu_seconds, router, say
-from rpcmq.wire import Address, Flag, Kind, body_of, control, message, split
+from rpcmq.wire import SESSION_KINDS, Address, Flag, Kind, body_of, control, message, split
 
 __all__ = ["ATTACKS", "attack", "honest", "service"]
 
 _TOPIC = "honest"
 _COMPUTE = Address(_TOPIC).encode()
 _NOWHERE = Address("nobody-serves-this").encode()
+_OWN = Address("mallory-serves-this").encode()
 _KIB, _MIB = 1 << 10, 1 << 20
 #: An honest call that takes longer has failed (seconds).
 _TIMEOUT = 10.0
@@ -128,6 +129,13 @@ class _Link:
         self.sequence += 1
         return self.origin + self.sequence.to_bytes(8)
 
+    def receive(self) -> list[bytes]:
+        """Messages that have come within 10 ms, but for those about the link."""
+        if not self._socket.poll(10):
+            return []
+        parts = split(self._socket.recv_multipart()[0])
+        return [] if parts[0][5] < SESSION_KINDS else parts
+
     def send(self, parts: list[bytes]) -> None:
         payloads = [part.payload for part in parts if hasattr(part, "payload")]
         self._socket.send_multipart([b"".join(parts), *payloads])
@@ -185,12 +193,17 @@ def _large_hellos(url: str) -> None:
 
 
 def _unread_answers(url: str) -> None:
-    """Calls with 64 KiB of arguments, which are returned, and never a look at an answer."""
-    link = _Link(url)
-    body = b'{"method":"echo","args":{"text":"' + b"x" * 64 * _KIB + b'"}}'
+    """Calls of a service of its own, which answers each with 1 MiB, and never a look at an answer."""
+    server, caller = _Link(url, "mallory-serves"), _Link(url)
+    server.send([message(Kind.REGISTER, b'{"credit":100}', key=server.key(), format=1, address=_OWN)])
+    received = 0
     while True:
-        part = message(Kind.REQUEST, body, key=link.key(), format=1, address=_COMPUTE, method=b"echo", ttl=60_000)
-        link.send([part])
+        caller.send([message(Kind.REQUEST, b"{}", key=caller.key(), format=1, address=_OWN, ttl=60_000)])
+        for part in server.receive():
+            received += 1
+            if part[5] == Kind.REQUEST:
+                server.send([message(Kind.REPLY, bytes(_MIB), key=part[16:36], format=1)])
+        server.send([message(Kind.ACK, sequence=received)])
 
 
 def _heartbeats(url: str) -> None:

@@ -25,6 +25,7 @@ __all__ = [
     "MAX_INLINE_BYTES",
     "MAX_NAME_BYTES",
     "MAX_TTL_MS",
+    "MAX_VIEW_BYTES",
     "NO_TTL",
     "SESSION_KINDS",
     "VERSION",
@@ -60,6 +61,10 @@ MAX_NAME_BYTES = 255
 MAX_ERROR_BYTES = 100
 #: A payload of at least this many bytes travels in a frame of its own.
 DETACH_BYTES = 32 * 1024
+#: The longest body of a control message, but for a router's answer to a question: to read JSON takes time and memory.
+MAX_BODY_BYTES = 1 << 20
+#: The longest answer to a question.
+MAX_VIEW_BYTES = 1 << 30
 #: The longest message in a batch frame: header, three names and their lengths, method, trace, a payload that is not
 #: detached. What is longer is refused, so that 256 of them always fit into a frame that any peer takes.
 MAX_INLINE_BYTES = 40 + 3 + 3 * MAX_NAME_BYTES + 255 + 255 + DETACH_BYTES - 1
@@ -464,15 +469,18 @@ def size_of(part: bytes) -> int:
     return len(part) + len(part.payload) if part[7] & 1 else len(part)  # type: ignore[attr-defined]
 
 
-def body_of(part: bytes) -> dict[str, Any]:
+def body_of(part: bytes, max_bytes: int = MAX_BODY_BYTES) -> dict[str, Any]:
     """The plain JSON object in the payload of a control message.
 
     Raises:
-        ProtocolError: the payload is not a JSON object.
+        ProtocolError: the payload is longer than ``max_bytes``, or not a JSON object.
     """
     parse(part)
+    payload = payload_of(part)
+    if len(payload) > max_bytes:
+        raise ProtocolError(f"body of {len(payload)} bytes; {max_bytes} may be", "body")
     try:
-        body = json.loads(bytes(payload_of(part)).decode())
+        body = json.loads(bytes(payload).decode())
     except (ValueError, RecursionError) as error:
         raise ProtocolError(f"body is not JSON: {error}", "body") from None
     if not isinstance(body, dict):

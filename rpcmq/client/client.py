@@ -27,7 +27,7 @@ from rpcmq.payload import Codec, ExceptionRegistry, Format
 from rpcmq.payload.bounded_text import brief
 from rpcmq.transport.home import Home, allocate_lock, at_home, home_for
 from rpcmq.transport.key_files import curve_for
-from rpcmq.wire import Address, Flag, Kind, body_of, json_bytes, message, payload_of
+from rpcmq.wire import MAX_VIEW_BYTES, Address, Flag, Kind, body_of, json_bytes, message, payload_of
 
 __all__ = ["Client", "Target"]
 
@@ -442,7 +442,7 @@ class Client:
             RouterUnreachable, CallTimeout: there is no answer.
             CallError: there is no such view.
         """
-        return body_of(self._ask(Kind.QUERY, (b"", "router"), {"what": view}, timeout))
+        return body_of(self._ask(Kind.QUERY, (b"", "router"), {"what": view}, timeout), MAX_VIEW_BYTES)
 
     @at_home
     def statistics(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from rpcmq.core.dispatch import SETTLEMENT
 from rpcmq.core.uplink import Uplink, Welcome
 from rpcmq.errors import Outcome
 from rpcmq.testing.endpoint import Endpoint
-from rpcmq.wire import NO_TTL, Address, Header, Kind, body_of, json_bytes, message, parse, payload_of
+from rpcmq.wire import MAX_VIEW_BYTES, NO_TTL, Address, Header, Kind, body_of, json_bytes, message, parse, payload_of
 
 if TYPE_CHECKING:
     from rpcmq.testing.network import Network
@@ -58,7 +58,7 @@ class Message:
     @property
     def body(self) -> dict[str, Any]:
         """The payload as the JSON object that a control message carries."""
-        return body_of(self.part)
+        return body_of(self.part, MAX_VIEW_BYTES)
 
     @property
     def outcome(self) -> Outcome:

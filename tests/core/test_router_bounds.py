@@ -498,3 +498,15 @@ def test_refusals_end_a_turn(net: Network, mallory: Process):
     net.run()
     assert net.router.refused["duplicate"] == 999 and not link.inbox
     check_router(net.router)
+
+
+@pytest.mark.parametrize("kind", [Kind.REGISTER, Kind.DECLARE, Kind.SUBSCRIBE, Kind.QUERY])
+def test_a_body_that_is_too_long_is_not_read(net: Network, mallory: Process, kind: Kind):
+    """To read 64 MiB of JSON would take seconds, and gigabytes."""
+    body = b'{"what":"summary","credit":1,"more":"' + b"x" * MIB + b'"}'
+    part = message(kind, body, key=mallory.uplink.next_key(), format=1, address=COMPUTE)
+    mallory.uplink.send(part)
+    net.run()
+    (error,) = mallory.got(Kind.ERROR)
+    assert error.outcome is Outcome.PROTOCOL and error.body["text"].endswith(f"{MIB} may be")
+    assert net.router.refused == {"body": 1}
