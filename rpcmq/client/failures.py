@@ -63,9 +63,9 @@ class FailureLog:
             return
         fields = {
             "topic": str(self._address),
-            "method": task.method,
+            "method": _printable(task.method),
             "error": type(error).__qualname__,
-            "text": " ".join(exception_text(error, _TEXT).split()),
+            "text": _printable(" ".join(exception_text(error, _TEXT).split())),
             "suppressed": suppressed,
         }
         trace = not task.is_call or log.isEnabledFor(logging.DEBUG)
@@ -83,10 +83,15 @@ class FailureLog:
             _write("", line)
 
 
+def _printable(text: str) -> str:
+    """``text``, which a caller may have chosen, as it can do no harm in a log or terminal."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
+
+
 def _write_when_known(process: Process, call: Call, line: _Line) -> None:
     process.wait(call)
     identity = "" if call.answer is None else str(body_of(call.answer).get("identity", ""))
-    _write(identity, line)
+    _write(_printable(identity), line)
 
 
 def _write(caller: str, line: _Line) -> None:

@@ -282,7 +282,7 @@ class Caller:
                 count = None
             if type(count) is not int or not 0 < count <= _MAX_COUNT:
                 raise ProtocolError("DROPPED has a row that is not topic, verb, reason and count", "body")
-            self.drops.add(now, Drop(*(str(name)[:_MAX_NAME] for name in (topic, verb, reason))), count)
+            self.drops.add(now, Drop(_named(topic), _named(verb), _named(reason)), count)
 
     def _fail(self, call: Call, error: CallError) -> None:
         call.error = error
@@ -596,3 +596,8 @@ def _with_time_left(now: float, call: Call) -> bytes:
         part = call.message
         call.message = remade(part, part[:12] + min(left, NO_TTL - 1).to_bytes(4) + part[16:])
     return call.message
+
+
+def _named(value: object) -> str:
+    """A name that the router gives, for counters and the log."""
+    return "".join(c if c.isprintable() else "?" for c in str(value)[:_MAX_NAME])

@@ -123,3 +123,12 @@ def test_casts_that_are_refused_without_end_log_few_lines(client, caplog):
         client.cast(None, "nobody", message("note"), mandatory=True)
     eventually(lambda: client.statistics()["dropped"] == {"cast": {"no consumer": 200}})
     assert len([r for r in caplog.records if "cast not delivered: no consumer on 'nobody'" in r.getMessage()]) == 5
+
+
+def test_a_method_name_cannot_break_a_line_of_the_log(client, serve, caplog):
+    serve(Failing())
+    with pytest.raises(UnknownMethod):
+        client.call(None, "compute", message("no\nsuch\x1b[31m"))
+    eventually(lambda: lines(caplog))
+    assert lines(caplog)[0].getMessage().startswith("call no?such?[31m to compute.node-7 failed: UnknownMethod: ")
+    assert lines(caplog)[0].getMessage().isprintable()

@@ -231,3 +231,8 @@ def test_reasons_that_a_router_invents_take_bounded_memory(sender: Sender):
         sender.router(notice([["t", "cast", f"reason {number}", 1]]))
     totals = sender.caller.drops.totals
     assert sum(map(len, totals.values())) == 201 and totals["other"] == {"other": 800}
+
+
+def test_names_that_a_router_gives_cannot_break_a_line_of_the_log(sender: Sender):
+    sender.router(notice([["a\nb", "ca\x1bst", "why\r", 1]]))
+    assert sender.caller.drops.totals == {"ca?st": {"why?": 1}}
