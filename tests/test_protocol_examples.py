@@ -28,6 +28,7 @@ from rpcmq.wire import (
     DETACH_BYTES,
     HEADER,
     MAX_ERROR_BYTES,
+    MAX_INLINE_BYTES,
     NO_TTL,
     SESSION_KINDS,
     VERSION,
@@ -304,6 +305,10 @@ def test_limits_without_a_setting_are_those_of_the_code() -> None:
     stated = {row[0]: row[2] for row in table("limit | setting") if not row[1]}
 
     assert stated["payload that is detached"] == f"{DETACH_BYTES} bytes"
+    assert stated["one message in a batch frame"] == f"{MAX_INLINE_BYTES} bytes"
+    assert stated["sent and not acknowledged"] == f"{link.WINDOW_BYTES >> 20} MiB"
+    assert stated["detached payloads of a batch"] == f"{link.BATCH_BYTES >> 20} MiB together, or one"
+    assert stated["connections in a row that end before more was acknowledged"] == str(link.GIVE_UP_AFTER)
     assert stated["messages in a batch"].startswith(f"{link.BATCH_MESSAGES} sent")
     acked = f"{link.ACK_MESSAGES} messages, {link.ACK_BYTES // 1024} KiB"
     assert stated["received and not acknowledged"] == acked
@@ -375,16 +380,20 @@ def test_each_documented_refusal_reason_is_given_and_no_other() -> None:
     guarded = new_router()
     guarded.authorise(0.0, [])
     given.add(hello(guarded))
-    crowded = new_router()
+    kicking = new_router()
     for identity in ("a", "b"):
-        hello(crowded, identity.encode(), identity=identity)
-    crowded.actions.clear()
+        hello(kicking, identity.encode(), identity=identity)
+    kicking.actions.clear()
     kick = {"what": "control.kick", "identity": "a"}
-    crowded.receive(0.0, b"b", message(Kind.QUERY, json.dumps(kick).encode(), format=1))
-    given.add(refusal(crowded))
-    crowded.memory.count = lambda now: [(each, "it holds the most") for each in crowded.links]  # type: ignore[method-assign]
-    crowded._count_memory(0.0)
-    given.add(refusal(crowded))
+    kicking.receive(0.0, b"b", message(Kind.QUERY, json.dumps(kick).encode(), format=1))
+    given.add(refusal(kicking))
+    full = new_router()
+    assert hello(full) == ""
+    full.settings.router_max_bytes = 1000
+    full.links.routes[b"c"].outbox.append(message(Kind.ALIVE, bytes(2000)))
+    full.memory.received(1)
+    full.tick(2.0)
+    given.add(refusal(full))
 
     assert given == {row[0] for row in table("reason | meaning")}
 
