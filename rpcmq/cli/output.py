@@ -14,11 +14,14 @@ from rich.text import Text
 from rpcmq.cli.text import plain
 from rpcmq.errors import PayloadError
 from rpcmq.payload import TypedJson
+from rpcmq.payload.bounded_text import brief
 
 __all__ = ["Output", "add_row", "print_json", "print_result", "table", "typed_json"]
 
 #: Columns where the output is no terminal: nothing is to be cut off there.
 _WIDE = 240
+#: Most characters of a result that JSON has no form for.
+_LONGEST = 1_000_000
 
 
 class Output(Console):
@@ -67,5 +70,5 @@ def typed_json(value: Any) -> str:
     try:
         text = TypedJson().encode(value).decode()
     except PayloadError:
-        text = json.dumps(repr(value))
+        text = json.dumps(brief(value, _LONGEST))
     return json.dumps(json.loads(text))

@@ -40,7 +40,7 @@ def request_body(ctx: Any, msg: Mapping[str, Any]) -> tuple[bytes, dict[str, Any
     if len(msg) > 2:
         for key, value in msg.items():
             if key in _RESERVED:
-                raise UsageError(f"msg has a key {key!r}, which rpcmq uses itself; choose another")
+                raise UsageError(f"msg has a key {brief(key)}, which rpcmq uses itself; choose another")
             if key not in _OWN:
                 body[key] = value
     return name, body
@@ -86,5 +86,5 @@ def check_seconds(name: str, value: object) -> float:
         UsageError: it is no positive number, or beyond what the wire can carry.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 4_000_000:
-        raise UsageError(f"{name} must be a positive number of seconds, not {value!r}")
+        raise UsageError(f"{name} must be a positive number of seconds, not {brief(value)}")
     return float(value)

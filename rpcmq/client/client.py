@@ -371,7 +371,7 @@ class Client:
             PayloadError: the payload cannot be encoded.
         """
         if not isinstance(priority, str) or priority.upper() not in _PRIORITIES:
-            raise UsageError(f"priority {priority!r} is unknown; known: {', '.join(_PRIORITIES)}")
+            raise UsageError(f"priority {brief(priority)} is unknown; known: {', '.join(_PRIORITIES)}")
         event = {
             "message_id": str(uuid4()),
             "event_type": event_type,

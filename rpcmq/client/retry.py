@@ -12,6 +12,7 @@ import gevent
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
 
 from rpcmq.errors import LinkLost, Overloaded, UsageError
+from rpcmq.payload.bounded_text import brief
 
 __all__ = ["Retry", "RetryBudget", "guarded"]
 
@@ -96,7 +97,7 @@ class Retry:
             return cls()
         if isinstance(value, int) and value > 0:
             return cls(attempts=value)
-        raise UsageError(f"retry must be True, a number of attempts or a Retry, not {value!r}")
+        raise UsageError(f"retry must be True, a number of attempts or a Retry, not {brief(value)}")
 
     def run(self, attempt: Callable[[], T], deadline: float, budget: RetryBudget) -> T:
         """What ``attempt`` returns, tried again after LinkLost and Overloaded; not before that says so.

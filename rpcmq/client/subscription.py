@@ -178,7 +178,7 @@ class Subscriptions:
         if not callable(handler):
             raise UsageError(f"handler must be callable, not {brief(handler)}")
         if isinstance(window, bool) or not isinstance(window, int) or not 1 <= window <= 65535:
-            raise UsageError(f"window must be an integer from 1 to 65535, not {window!r}")
+            raise UsageError(f"window must be an integer from 1 to 65535, not {brief(window)}")
         self._ready()
         subscription = Subscription(self, client, pattern, handler)
         known = any(other.pattern == pattern for other in self._all)

@@ -76,6 +76,51 @@ _MAX_PLAIN_INT = (1 << 53) - 1
 _AS_IS = frozenset({str, bool, type(None)})
 
 
+_MANY: Final = 1_000_000
+"""Parts of a value above which it is looked at whether they are there, or shared: members, and texts by length."""
+_LONG = 1024
+
+
+class _TooManyParts(Exception):
+    pass
+
+
+def _count(left: list[int], parts: int) -> None:
+    left[0] -= parts
+    if left[0] < 0:
+        raise _TooManyParts
+
+
+def _parts_held(value: object) -> int:
+    """The parts of ``value``, each counted once."""
+    seen: set[int] = set()
+    rest: list[Any] = [value]
+    total = 0
+    while rest:
+        each = rest.pop()
+        kind = type(each)
+        if kind in (str, bytes):
+            parts = len(each) // _LONG
+        elif kind is dict or kind is list or kind in COLLECTIONS or isinstance(each, BaseException):
+            parts = 1
+        else:
+            continue
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        total += parts
+        if kind is dict:
+            total += len(each)
+            rest.extend(each.keys())
+            rest.extend(each.values())
+        elif isinstance(each, BaseException):
+            rest.extend((each.args, vars(each)))
+        elif parts and kind not in (str, bytes):
+            total += len(each)
+            rest.extend(each)
+    return total
+
+
 class TypedJson:
     """Encodes and decodes typed JSON.
 
@@ -97,7 +142,11 @@ class TypedJson:
             PayloadError: names the path and the object that cannot be encoded.
         """
         try:
-            return self._write(self._lower(value, self._max_depth)).encode("ascii")
+            try:
+                lowered = self._lower(value, self._max_depth, [_MANY])
+            except _TooManyParts:
+                lowered = self._lower_large(value)
+            return self._write(lowered).encode("ascii")
         except Unencodable as refusal:
             subject = describe(refusal.path())
             raise PayloadError(f"{subject}: {refusal.reason}") from None
@@ -116,12 +165,24 @@ class TypedJson:
         except Exception as error:
             raise PayloadRefused(f"typed JSON not decoded: {brief(error, 300)}") from error
 
-    # Encoding: values that JSON has are returned as they are, others replaced by tagged values.
-    # ``room`` is how many levels of nesting are left.
+    def _lower_large(self, value: object) -> Any:
+        """What is shared is written out each time: only so much of that as there is without it, some times over."""
+        limit = 4 * _parts_held(value)
+        if limit > _MANY:
+            try:
+                return self._lower(value, self._max_depth, [limit])
+            except _TooManyParts:
+                pass
+        raise Unencodable("parts of it are shared so often that JSON, which writes them out each time, is too large")
 
-    def _lower(self, value: Any, room: int) -> Any:
+    # Encoding: values that JSON has are returned as they are, others replaced by tagged values.
+    # ``room`` is how many levels of nesting are left, and ``left`` how many parts.
+
+    def _lower(self, value: Any, room: int, left: list[int]) -> Any:
         kind = type(value)
         if kind in _AS_IS:
+            if kind is str and len(value) > _LONG:
+                _count(left, len(value) // _LONG)
             return value
         if kind is int:
             if -_MAX_PLAIN_INT <= value <= _MAX_PLAIN_INT:
@@ -133,62 +194,73 @@ class TypedJson:
         if room <= 0:
             raise Unencodable(f"nested more than {self._max_depth} levels deep, or in itself")
         if kind is dict:
-            return self._lower_dict(value, room)
+            return self._lower_dict(value, room, left)
         if kind is list:
-            return self._lower_items(value, room - 1)
-        return self._lower_tagged(kind, value, room)
+            return self._lower_items(value, room - 1, left)
+        return self._lower_tagged(kind, value, room, left)
 
-    def _lower_dict(self, value: dict[Any, Any], room: int) -> dict[str, Any]:
+    def _lower_dict(self, value: dict[Any, Any], room: int, left: list[int]) -> dict[str, Any]:
+        left[0] -= len(value)
+        if left[0] < 0:
+            raise _TooManyParts
         if _TAG in value:
-            return self._lower_pairs(value, room)
+            return self._lower_pairs(value, room, left)
         lowered = {}
         for key, item in value.items():
             if type(key) is not str:
-                return self._lower_pairs(value, room)
-            if type(item) in _AS_IS:
+                return self._lower_pairs(value, room, left)
+            if type(item) in _AS_IS and (type(item) is not str or len(item) <= _LONG):
                 lowered[key] = item
                 continue
             try:
-                lowered[key] = self._lower(item, room - 1)
+                lowered[key] = self._lower(item, room - 1, left)
             except Unencodable as refusal:
                 raise refusal.inside(at_key, key) from None
         return lowered
 
-    def _lower_pairs(self, value: dict[Any, Any], room: int) -> dict[str, Any]:
+    def _lower_pairs(self, value: dict[Any, Any], room: int, left: list[int]) -> dict[str, Any]:
         pairs = []
         for key, item in value.items():
             try:
-                lowered_key = self._lower(key, room - 3)
+                lowered_key = self._lower(key, room - 3, left)
             except Unencodable as refusal:
                 raise refusal.inside(as_key, key) from None
             try:
-                pairs.append([lowered_key, self._lower(item, room - 3)])
+                pairs.append([lowered_key, self._lower(item, room - 3, left)])
             except Unencodable as refusal:
                 raise refusal.inside(at_key, key) from None
         return self._tagged("dict", pairs, room - 3)
 
-    def _lower_items(self, items: Any, room: int) -> list[Any]:
+    def _lower_items(self, items: Any, room: int, left: list[int]) -> list[Any]:
         lowered = []
+        left[0] -= len(items)
+        if left[0] < 0:
+            raise _TooManyParts
         for index, item in enumerate(items):
             try:
-                lowered.append(self._lower(item, room))
+                lowered.append(self._lower(item, room, left))
             except Unencodable as refusal:
                 raise refusal.inside(at_index, index) from None
         return lowered
 
-    def _lower_tagged(self, kind: type, value: Any, room: int) -> dict[str, Any]:
+    def _lower_tagged(self, kind: type, value: Any, room: int, left: list[int]) -> dict[str, Any]:
         scalar = SCALARS.get(kind)
         if scalar is not None:
             tag, content = scalar
+            if kind is bytes:
+                _count(left, len(value) // _LONG)
             return self._tagged(tag, content(value), room - 1 - (tag == "timedelta"))
         tag = COLLECTIONS.get(kind, "")
         if tag:
-            return self._tagged(tag, self._lower_items(value, room - 2), room - 2)
+            return self._tagged(tag, self._lower_items(value, room - 2, left), room - 2)
         if kind in self._exceptions:
-            record: dict[str, Any] = {"type": wire_name(kind), "args": self._lower_items(plain_args(value), room - 3)}
+            record: dict[str, Any] = {
+                "type": wire_name(kind),
+                "args": self._lower_items(plain_args(value), room - 3, left),
+            }
             state = exception_state(value)
             if state:
-                record["attributes"] = self._lower_dict(state, room - 3)
+                record["attributes"] = self._lower_dict(state, room - 3, left)
             return self._tagged("exception", record, room - 3)
         raise Unencodable(_why_not(kind, value))
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rpcmq.cli.output import typed_json
 from rpcmq.client.consumer import ANSWERED, Consumer
 from rpcmq.core.serving import Task
 from rpcmq.errors import RemoteError, UsageError
@@ -98,3 +99,8 @@ def test_a_verb_that_is_misused_with_one_says_so_at_once(client):
         with pytest.raises(UsageError) as raised:
             misuse()
         assert len(str(raised.value)) < 1000
+
+
+def test_the_command_line_prints_a_result_of_nested_shared_lists_briefly():
+    assert len(typed_json(shared())) < 2_000_000
+    assert len(typed_json({"value": shared(), "of": object})) < 2_000_000

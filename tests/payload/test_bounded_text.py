@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rpcmq.errors import PayloadError, RemoteError
-from rpcmq.payload import Codec, ExceptionRegistry
+from rpcmq.payload import Codec, ExceptionRegistry, Format
 from rpcmq.payload.bounded_text import (
     brief,
     exception_text,
@@ -224,3 +224,17 @@ def test_a_long_chain_is_cut() -> None:
         error = outer
     text = exception_traceback(error, 5000)
     assert text.endswith("ValueError: 9999\n\n") and text.count("Traceback") == 8
+
+
+@pytest.mark.parametrize("name", ["list", "tuple", "dict", "exception", "long string, often"])
+def test_json_does_not_write_out_what_is_shared_without_end(name: str) -> None:
+    codec = Codec(prefer=Format.JSON)
+    with pytest.raises(PayloadError, match=r"are shared so often|nested more than"):
+        codec.encode({"args": HOSTILE[name]})
+
+
+def test_json_writes_what_is_only_large_or_shared_a_little() -> None:
+    codec = Codec(prefer=Format.JSON)
+    one = [{"a": 1}] * 1000
+    for value in ([[0] * 1000 for _ in range(1100)], [one] * 300, ["x" * 100_000] * 100, ["x" * 10_000_000]):
+        assert codec.decode(*codec.encode(value)) == value
