@@ -416,7 +416,8 @@ class Guard:
         link.counters["too fast"] += 1
         account.refused["too fast"] += 1
         assert account.bucket is not None
-        text = f"key {account.key.name!r} sends more than {account.bucket.rate:g} messages a second"
+        rate = f"{account.bucket.rate:g}"
+        text = f"key {account.key.name!r} sends more than {rate} messages a second (messages_per_second = {rate})"
         details = {"limit": "messages_per_second", "retry_after": round(wait, 3), "key": account.key.name}
         body = {"outcome": Outcome.OVERLOADED, "text": text, "details": details}
         link.send(control(Kind.ERROR, body, key=part[16:36]))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rpcmq.core.rights import EVERYTHING, Key, Right
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Call, Network, Process
-from rpcmq.wire import Flag, Kind, json_bytes
+from rpcmq.wire import Flag, Kind, json_bytes, message
 
 NODE = Key("node", "NODE", (Right(frozenset(["serve"]), ("compute", "compute.node-7")),))
 WEB = Key("web", "WEB", (Right(frozenset(["call", "cast"]), ("compute.#",)),))
@@ -418,6 +418,58 @@ def test_beyond_its_rate_a_call_is_told_when_to_come_again(net: Network):
     assert net.router.refused["too fast"] == net.link(web).counters["too fast"] == 1
     net.advance(0.5)
     assert web.request("compute", ttl=60).answers == []
+
+
+def test_a_key_that_floods_gets_its_rate_and_the_others_theirs(net: Network):
+    """Four seconds: one key sends 2,000 messages over three links at a rate of 50 a second, others what they may."""
+    middling = Key("slow", "SLOW", WEB.rights, messages_per_second=10.0)
+    net.router.authorise(net.now, [slow(50.0), middling, Key("free", "FREE", WEB.rights), ROOT])
+    node = net.process("root", user="ROOT")
+    node.register("compute", credit=60_000)
+    flooding = [net.process(f"web:{number}", user="WEB") for number in range(3)]
+    honest = [net.process(name, user=name.upper()) for name in ("slow", "free")]
+    for step in range(200):
+        net.advance(0.02)
+        with net.together():
+            for number in range(10):
+                flooding[number % 3].request("compute", ttl=60)
+            for process in honest[step % 5 > 0 :]:
+                process.request("compute", ttl=60)
+        for request in node.got(Kind.REQUEST):
+            node.reply(request, b"1")
+    assert [[m.kind for m in process.received] for process in honest] == [[Kind.REPLY] * 40, [Kind.REPLY] * 200]
+    answers = [message for process in flooding for message in process.received]
+    refused = [answer for answer in answers if answer.kind is Kind.ERROR]
+    # A second's worth at once, and then the rate: neither more nor less, whichever link it comes on.
+    assert len(answers) == 2000 and 240 <= len(answers) - len(refused) <= 251
+    assert {answer.outcome for answer in refused} == {Outcome.OVERLOADED}
+    assert {answer.body["details"]["limit"] for answer in refused} == {"messages_per_second"}
+    assert refused[0].body["text"].endswith("more than 50 messages a second (messages_per_second = 50)")
+    assert net.router.guard is not None
+    rows = {row["name"]: row["refused"] for row in net.router.guard.rows(net.now)}
+    assert rows == {"web": {"too fast": len(refused)}, "slow": {}, "free": {}, "root": {}}
+
+
+def test_what_goes_beyond_the_rate_is_refused_a_turn_at_a_time(net: Network):
+    net.router.authorise(net.now, [slow(1.0), Key("free", "FREE", WEB.rights), ROOT])
+    node, web, free = net.process("root", user="ROOT"), net.process("web", user="WEB"), net.process("free", user="FREE")
+    node.register("compute", credit=60_000)
+    assert web.connection is not None
+    address = b"\0\7\0compute"
+    flood = [message(Kind.REQUEST, b"", format=1, key=web.uplink.next_key(), address=address) for _ in range(4000)]
+    net.router.receive(net.now, web.connection.route, b"".join(flood))
+    assert 0 < net.router.refused["too fast"] < 1000
+    waiting = len(net.link(web).inbox)
+    assert waiting > 3000
+    # Somebody else is heard before the next turn.
+    net.router.proceed(net.now)
+    assert len(net.link(web).inbox) > 2000
+    assert free.connection is not None
+    one = message(Kind.REQUEST, b"", format=1, key=free.uplink.next_key(), address=address)
+    net.router.receive(net.now, free.connection.route, one)
+    assert net.link(free).calls and len(net.link(web).inbox) > 2000
+    net.run()
+    assert net.router.refused["too fast"] == 3999
 
 
 def test_the_rate_is_the_key_s_not_the_link_s(net: Network):
