@@ -60,7 +60,8 @@ class DirectLinks:
         if self._socket is None:
             host = local_host_towards(self._process.config.router)
             most, curve = self._process.uplink.max_message_bytes, curve_for(self._process.keys)
-            self._socket = PeerSocket(self._peers, host, most, self._after_receive, curve)
+            lost_seconds = self._process.uplink.lost_seconds
+            self._socket = PeerSocket(self._peers, host, most, self._after_receive, curve, lost_seconds)
             if curve is None and not ip_address(host.partition("%")[0]).is_loopback:
                 text = "other hosts can reach it, and nothing on it is encrypted; give this process a key_file"
                 log.warning("direct calls: listening on %s without CURVE: %s", self._socket.url, text)

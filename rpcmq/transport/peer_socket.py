@@ -64,6 +64,7 @@ class PeerSocket:
         host: address to listen on; the system picks the port.
         after_receive: called in the hub when something was received.
         curve: our keys: then only those whom the router has announced, with their keys, can connect.
+        lost_seconds: a peer's host that has been silent for so long is disconnected.
 
     Raises:
         RouterUnreachable: the address cannot be bound.
@@ -76,6 +77,7 @@ class PeerSocket:
         max_bytes: int,
         after_receive: Callable[[], None],
         curve: Curve | None = None,
+        lost_seconds: float = 60.0,
     ) -> None:
         self._peers = peers
         peers.on_error = lambda error: self._failed()
@@ -88,6 +90,7 @@ class PeerSocket:
             process_context(),
             zmq.ROUTER,
             max_bytes=max_bytes,
+            lost_seconds=lost_seconds,
             ipv6=":" in host,
             curve=replace(curve, domain=self._domain) if curve is not None else None,
         )
