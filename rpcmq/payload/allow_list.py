@@ -98,6 +98,7 @@ def stand_in(entry: str, build: Callable[..., Any], new: type | None = None, fac
     def make(_cls: type, *args: Any, **kwargs: Any) -> Any:
         if new is None:
             raise PayloadRefused(f"pickle makes a {entry} without calling it")
+        _refuse_endless(entry, args)
         return new.__new__(new, *args, **kwargs)
 
     namespace = {
@@ -134,14 +135,18 @@ def for_pickle(entry: str, value: object) -> object:
 _ENDLESS = (IPv4Network, IPv6Network, range, types.GeneratorType)
 
 
+def _refuse_endless(entry: str, args: tuple[Any, ...]) -> None:
+    if any(isinstance(arg, _ENDLESS) for arg in args):
+        raise PayloadRefused(f"pickle makes a {entry} of an argument that hardly ends")
+
+
 def _builder(entry: str, cls: type) -> Callable[..., Any]:
     if issubclass(cls, Enum):
         return lambda *args: _member(entry, cls, args)
     make = pickled_without_constructor(cls) or cls
 
     def build(*args: Any, **kwargs: Any) -> Any:
-        if any(isinstance(arg, _ENDLESS) for arg in args):
-            raise PayloadRefused(f"pickle calls {entry} with an argument that hardly ends")
+        _refuse_endless(entry, args)
         return make(*args, **kwargs)
 
     return build

@@ -55,6 +55,10 @@ class Bag(list[Any]):
         super().__init__(items)
 
 
+class Members(frozenset[Any]):
+    pass
+
+
 Alias = Host
 
 

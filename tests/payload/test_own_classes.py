@@ -20,7 +20,7 @@ from rpcmq.payload import DEFAULT_ALLOW_LIST, AllowList, Codec, allow_list
 from rpcmq.payload.audit import Audit
 from rpcmq.payload.trust import Rule
 from tests.payload import own_classes
-from tests.payload.own_classes import Bag, Flavor, Frozen, Host, Level, Rights, State
+from tests.payload.own_classes import Bag, Flavor, Frozen, Host, Level, Members, Rights, State
 
 MODULE = "tests.payload.own_classes"
 VALUES = [
@@ -32,6 +32,7 @@ VALUES = [
     Host.Address("192.0.2.1"),
     Frozen("x"),
     Bag([1, 2]),
+    Members([1, 2]),
     defaultdict(Bag, a=Bag([1])),
 ]
 
@@ -209,6 +210,14 @@ def test_what_no_such_value_pickles_to_is_refused(value: Any) -> None:
     rpcmq.allow(own_classes)
     with pytest.raises(PayloadRefused):
         carried(value)
+
+
+def test_an_object_made_without_a_call_is_not_made_of_what_hardly_ends() -> None:
+    rpcmq.allow(own_classes)
+    data = pickle.dumps(Reduces(Members, (ipaddress.ip_network("0.0.0.0/0"),)), 5)
+    at = data.rindex(pickle.REDUCE)
+    with pytest.raises(PayloadRefused, match="hardly ends"):
+        Codec().decode(2, data[:at] + pickle.NEWOBJ + data[at + 1 :])
 
 
 SCRIPT = """

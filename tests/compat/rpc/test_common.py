@@ -7,6 +7,7 @@ import json
 import logging
 import pickle
 import sys
+import traceback
 from typing import Any
 
 import pytest
@@ -108,6 +109,50 @@ def test_errors_survive_copy_and_pickle(at):
         error = make(common.RemoteError("ValueError", "42", ["line"]))
         assert (error.exc_type, error.value, error.traceback) == ("ValueError", "42", ["line"])
         assert make(common.Timeout(None, "compute", "reboot")).topic == "compute"
+
+
+# --- what an exception brings along is bounded ----------------------------------------------------
+
+
+def shared() -> Any:
+    value: Any = ["x"]
+    for _ in range(60):
+        value = [value, value]
+    return value
+
+
+class Holds(Exception):
+    def __init__(self, value: Any) -> None:
+        self.kwargs = {"value": value}
+        super().__init__(value, {"value": value})
+
+
+@pytest.mark.parametrize("kind", [Holds, ValueError, KeyError])
+def test_a_failure_of_nested_shared_lists_is_written_briefly(at, kind):
+    for era in ("essex", "folsom", "havana"):
+        common = at(era)("nova.rpc.common")
+        failure = common.failure_of(raised(kind(shared())))
+        assert len(json.dumps(failure)) < 200_000
+        error = common.exception_from(Settings(), failure)
+        assert error.exc_type == kind.__name__ and len(str(error)) < 200_000
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        "[" * 100_000,
+        json.dumps({"class": "ValueError", "module": "exceptions", "args": [[[[]] * 1000] * 100]}),
+        json.dumps({"class": "SyntaxError", "module": "exceptions", "args": ["m", ["f", 1, 1, "t", 1, 10**15]]}),
+        json.dumps({"class": "ImportError", "module": "exceptions", "kwargs": {"name": "antigravity"}}),
+        json.dumps({"class": ["ValueError"], "module": {"a": 1}, "tb": 7, "message": [1]}),
+    ],
+    ids=range(5),
+)
+def test_a_hostile_failure_makes_an_exception_that_can_be_printed(at, failure):
+    common = at("havana")("nova.rpc.common")
+    error = common.exception_from(Settings("exceptions"), failure)
+    assert len("".join(traceback.format_exception(error))) < 2_000_000
+    assert getattr(error, "name", None) is None
 
 
 # --- client exceptions --------------------------------------------------------------------------

@@ -21,7 +21,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from compat.nova import options, primitives
-from rpcmq.payload.bounded_text import brief, exception_text, exception_traceback, is_printable
+from rpcmq.payload.bounded_text import (
+    brief,
+    exception_text,
+    exception_traceback,
+    has_small_offsets,
+    is_printable,
+)
 from rpcmq.payload.typed_json import check_depth
 
 from nova.rpc.context import CommonRpcContext as CommonRpcContext
@@ -313,8 +319,12 @@ def _rebuilt(conf: Any, failure: dict[str, Any]) -> Exception:
     cls = getattr(importlib.import_module("builtins" if module == "exceptions" else module), str(failure.get("class")))
     if not issubclass(cls, Exception):
         raise TypeError(f"{cls} is no exception")
-    args = failure.get("args") or () if since("havana") else ()
-    error: Exception = cls(*args, **failure.get("kwargs") or {})
+    args = tuple(failure.get("args") or ()) if since("havana") else ()
+    # Python's own have no keyword arguments that Nova sent; one of them has its traceback import a module.
+    kwargs = {} if module == "exceptions" else failure.get("kwargs") or {}
+    if issubclass(cls, SyntaxError) and not has_small_offsets(args):
+        args = args[:1]
+    error: Exception = cls(*args, **kwargs)
     return error
 
 
