@@ -27,6 +27,8 @@ _PATIENT = {"link_unresponsive_seconds": 300, "link_lost_seconds": 600}
 _ENDLESS = {
     "queue_max_messages": 10_000_000,
     "queue_max_bytes": 1 << 33,
+    "link_max_bytes": 1 << 33,
+    "router_max_bytes": 1 << 33,
     "mailbox_unclaimed_seconds": 3600,
     "link_outbox_max_messages": 10_000_000,
 }
