@@ -8,6 +8,9 @@ from rpcmq.wire import Kind, control
 
 __all__ = ["introduce"]
 
+#: Messages that wait for a consumer before it is introduced to nobody any more.
+_MAX_WAITING = 1000
+
 
 def introduce(caller: Link, key: bytes, destination: Destination, ticket: str) -> Link | None:
     """Tell ``caller`` where a consumer of ``destination`` listens, and that consumer who will come.
@@ -16,9 +19,12 @@ def introduce(caller: Link, key: bytes, destination: Destination, ticket: str) -
         The consumer's link; None if there is none that listens.
     """
     candidates = [c for c in destination.consumers if c.link.answering]
-    listening = [c for c in candidates if c.peer_url]
+    willing = [c for c in candidates if c.peer_url]
+    # Whoever asks without end must not fill the link of who is asked for.
+    listening = [c for c in willing if not c.link.is_full and len(c.link.outbox) < _MAX_WAITING]
     if not listening:
         reason = "has no peer socket" if candidates else "has no consumer that answers"
+        reason = "has no consumer that takes introductions now" if willing else reason
         body = {"text": f"{destination.name!r} {reason}", "url": ""}
         caller.send(control(Kind.INTRODUCTION, body, key=key))
         return None

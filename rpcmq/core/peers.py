@@ -40,6 +40,7 @@ class _Ticket(NamedTuple):
     until: float
 
 
+_HELLO = bytes([Kind.HELLO])
 _NO_TICKET = _Ticket("", "", "", 0.0)
 
 
@@ -142,17 +143,26 @@ class Peers:
 
     def receive(
         self, now: float, route: bytes, batch: bytes, payloads: tuple[bytes | memoryview, ...] = (), user: str = ""
-    ) -> None:
+    ) -> int:
         """What came on ``route``. Never raises on bad input.
 
         Args:
             user: the public key that the connection was authenticated with; looked at for HELLO only.
+
+        Returns:
+            How many messages were looked at.
         """
+        if route not in self.links and batch[5:6] != _HELLO:
+            # Not worth taking apart.
+            self.refused["stranger"] += 1
+            return 1
         try:
             parts = split(batch, payloads)
         except ProtocolError as error:
             self.refused[error.reason] += 1
-            return
+            return 1
+        if parts[0][5] == Kind.HELLO:
+            del parts[1:]
         for part in parts:
             try:
                 self._message(now, route, part, user)
@@ -162,6 +172,7 @@ class Peers:
                 # A defect of ours: it costs this message, and not those of the calls that came with it.
                 self.refused["internal error"] += 1
                 self.on_error(error)
+        return len(parts)
 
     def lost(self, route: bytes, reason: str, unsent: list[bytes] | None = None) -> None:
         """The connection is gone: everything on it has ended. ``unsent`` never left."""

@@ -28,8 +28,9 @@ from rpcmq.wire import Kind, control
 __all__ = ["PeerSocket", "local_host_towards"]
 
 _CONTROL = 0x10
-#: ZeroMQ messages received before others in the hub get their turn.
+#: ZeroMQ messages received before others in the hub get their turn, and rpcmq's in them.
 _ROUNDS = 64
+_MESSAGES = 1000
 #: How long the handshake of a peer waits for the router to announce it (seconds): the two race.
 _PATIENCE = 0.5
 _HELLO = 0x01
@@ -209,18 +210,18 @@ class PeerSocket:
 
     def _turn(self) -> int:
         socket = self._socket
-        rounds = 0
-        while rounds < _ROUNDS and socket.readable():
+        rounds = messages = 0
+        while rounds < _ROUNDS and messages < _MESSAGES and socket.readable():
             rounds += 1
             try:
-                self._take(*socket.receive())
+                messages += self._take(*socket.receive())
             except Exception:
                 self._failed()
         self._after_receive()
         self._flush()
         return rounds
 
-    def _take(self, route: bytes, batch: bytes, payloads: Sequence[bytes | memoryview]) -> None:
+    def _take(self, route: bytes, batch: bytes, payloads: Sequence[bytes | memoryview]) -> int:
         user, fd = "", -1
         if len(batch) > 5 and batch[5] < _CONTROL:
             fd = self._socket.last_fd()
@@ -228,13 +229,14 @@ class PeerSocket:
             # Where we are the client, the other side could say anything of its user.
             if self._curve is not None and batch[5] == _HELLO and route not in self._urls:
                 user = self._socket.last_user()
-        self._peers.receive(monotonic(), route, batch, tuple(payloads), user)
+        messages = self._peers.receive(monotonic(), route, batch, tuple(payloads), user)
         if fd >= 0 and route in self._peers.links and route not in self._urls:
             # That it was accepted may not have been read yet.
             self._watch.read()
             self._strangers.forget(fd)
             if (socket := socket_of(fd)) is not None:
                 self._inbound[route] = fd, socket
+        return messages
 
     def _failed(self) -> None:
         """Show the exception that is being handled: it ends one link at most, not the others'."""

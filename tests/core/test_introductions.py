@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rpcmq.testing.network import Network
-from rpcmq.wire import Kind
+from rpcmq.wire import Kind, body_of, message
 
 
 def test_both_are_told_of_each_other_with_the_same_ticket(net: Network):
@@ -68,3 +68,22 @@ def test_what_a_peer_url_says_is_cut_to_a_sane_length(net: Network):
     api, node = net.process("api"), net.process("node")
     node.register("compute", peer_url="x" * 100_000)
     assert len(api.introduce("compute").answers[0].body["url"]) == 255
+
+
+def test_who_asks_without_end_does_not_fill_the_link_of_who_is_asked_for(net: Network):
+    mallory, node, other = net.process("mallory"), net.process("node"), net.process("other")
+    node.register("compute", peer_url="tcp://10.0.0.7:4711")
+    assert mallory.connection is not None
+    parts = [
+        message(Kind.INTRODUCE, key=mallory.uplink.next_key(), address=b"\0\7\0compute") for _ in range(2000)
+    ]  # fmt: skip
+    net.router.receive(net.now, mallory.connection.route, b"".join(parts))
+    while net.router.turns.is_anybody_waiting:
+        net.router.proceed(net.now)
+    # Nothing was sent so far, as to a process that takes nothing.
+    assert len(net.link(node).outbox) == 1000
+    last = net.link(mallory).outbox[-1]
+    assert body_of(last) == {"text": "'compute' has no consumer that takes introductions now", "url": ""}
+    net.link(mallory).outbox.clear()
+    net.run()
+    assert other.introduce("compute").answers[0].body["url"] == "tcp://10.0.0.7:4711"

@@ -230,3 +230,20 @@ def test_what_deep_json_makes_of_a_body_is_refused() -> None:
         peers.receive(0.0, b"x", message(Kind.HELLO, text.encode()[:30_000], format=1))
     assert peers.refused["body"] >= 2
     assert json.loads(json_bytes({"a": 1})) and split(control(Kind.HELLO, {}))
+
+
+def test_a_batch_of_a_stranger_is_not_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    peers, _ = made()
+    monkeypatch.setattr(peers_module, "split", None)
+    batch = message(Kind.CANCEL) * 4000
+    assert peers.receive(0.0, b"stranger", batch) == 1
+    assert peers.refused == {"stranger": 1}
+
+
+def test_what_comes_with_a_hello_is_not_looked_at() -> None:
+    peers, registration = made()
+    peers.expect(0.0, "good", "mallory", topic="compute")
+    hello = control(Kind.HELLO, {"identity": "mallory", "ticket": "good", "versions": [1]})
+    early = message(Kind.REQUEST, b"{}", format=1, key=bytes(20), address=COMPUTE)
+    assert peers.receive(0.0, b"r", hello + early * 4000) == 1
+    assert list(peers.links) == [b"r"] and not registration.running and not peers.refused
