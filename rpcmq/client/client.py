@@ -103,6 +103,7 @@ class Client:
         self._codec = codec or codec_for(self.config, exceptions)
         self._budget = RetryBudget(self.config.retry_budget_ratio)
         self._addresses: dict[Target, tuple[bytes, str]] = {}
+        self._given_identity = self.config.identity
         self._opening = allocate_lock()
         self._links = self._open()
         self.hub = self._links.home.hub
@@ -116,9 +117,8 @@ class Client:
 
     def _reopened(self) -> _Links:
         """What a forked child has instead of what is its parent's."""
-        identity = self.config.identity
-        if identity:
-            self.config = replace(self.config, identity=f"{identity.partition('/')[0]}/{os.getpid()}")
+        if self._given_identity:
+            self.config = replace(self.config, identity=f"{self._given_identity}/{os.getpid()}")
         links = self._open()
         # Nobody may wait in here: the greenlet that goes on meanwhile would be of the same thread.
         with self._opening:

@@ -153,7 +153,7 @@ class Home:
                 if not waiter.wait(None if self.background or errand.begun else _PATIENCE) and errand.withdraw():
                     raise UsageError(
                         f"the OS thread that this client was made in has not run its gevent hub for {_PATIENCE:g} s; "
-                        "it must wait in gevent, not block; or make a Client of its own in this thread"
+                        "it must wait in gevent, not block; or set RPCMQ_SHELL=threads, for a thread of its own"
                     )
                 errand.hand_over(on_message)
         except BaseException:
