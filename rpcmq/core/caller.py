@@ -509,10 +509,30 @@ class Caller:
                 self._uplink.send(_with_time_left(now, waiting))
             elif part[5] in _KEPT and part[16:36] not in again:
                 self._uplink.send(self._ours(part))
+        self._refuse_too_large()
         self.casts_open = self.cast_bytes_open = 0
         for part in self._uplink.outbox:
             if part[5] in _KEPT:
                 self._count_cast(part)
+
+    def _refuse_too_large(self) -> None:
+        """Take out of the outbox what a router with a lower limit would cut the connection for, again and again."""
+        outbox, most = self._uplink.outbox, self._uplink.max_message_bytes
+        large = [part for part in outbox if part[7] & Flag.DETACHED and len(payload_of(part)) > most]
+        if not large:
+            return
+        refused = set(map(id, large))
+        outbox[:] = [part for part in outbox if id(part) not in refused]
+        for part in large:
+            self.keeping.forget(part[28:36])
+            text = f"payload of {len(payload_of(part))} bytes exceeds the router's message.max_bytes = {most}"
+            error = error_for(Outcome.PROTOCOL, text, {"limit": "message.max_bytes"})
+            call = self.calls.get(part[16:36])
+            if call is not None:
+                self._fail(call, error)
+            elif part[5] in _KEPT:
+                self.counters["casts refused"] += 1
+                self._on_cast_refused(part, error)
 
     def _casts_again(self, welcome: Welcome, unsent: set[bytes]) -> dict[bytes, bytes]:
         """Casts and events that the router is to have again, by their former keys and in their order, each once.

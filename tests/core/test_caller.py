@@ -993,3 +993,20 @@ def test_a_call_that_has_waited_here_is_sent_with_what_is_left_of_its_time(proce
     assert [parse(part).ttl for part in sent] == [4000, 6000, 10_000, NO_TTL]
     assert [part[16:36] for part in sent] == [call.key for call in (idempotent, held, stream, endless)]
     assert [call.message for call in (idempotent, held, stream, endless)] == sent
+
+
+def test_what_a_router_with_a_lower_limit_does_not_take_is_not_offered_to_it_again_and_again():
+    """Its libzmq cuts the connection for a frame beyond the limit, and the next one would be cut, too."""
+    process = Process()
+    small, large = bytes(100), bytes(100_000)
+    process.cast(payload=large)
+    process.cast(payload=small)
+    call = Call("compute", Flag.IDEMPOTENT, 10.0)
+    process.caller.start(0.0, call, Kind.REQUEST, large, address=COMPUTE, method=b"m")
+    process.sent()
+    again = process.connect(boot=6, max_message_bytes=50_000)
+    assert [len(payload_of(part)) for part in again] == [100]
+    ((part, error),) = process.refused
+    assert len(payload_of(part)) == 100_000 and "message.max_bytes = 50000" in str(error)
+    assert call.error is not None and "message.max_bytes = 50000" in str(call.error)
+    assert process.caller.casts_open == 1
