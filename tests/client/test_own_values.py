@@ -64,3 +64,15 @@ def test_in_a_stream(client, serve):
     with pytest.raises(PlaceError) as raised:
         next(items)
     assert (raised.value.host, raised.value.code) == ("h", 9)
+
+
+def test_the_setting_of_one_client_lets_them_through_for_that_one(connect, serve, client):
+    serve(Quotas(), allow=["tests.payload.own_classes:*"])
+    allowing = connect(allow=["tests.payload.own_classes:*"])
+    assert allowing.call(None, "compute", message("take", value=State.ACTIVE), timeout=10)[0] is State.ACTIVE
+    with pytest.raises(QuotaError):
+        allowing.call(None, "compute", message("refuse"), timeout=10)
+    with pytest.raises(RemoteError, match=r"was not decoded: .*write rpcmq\.allow\(State\)"):
+        client.call(None, "compute", message("take", value=State.ACTIVE), timeout=10)
+    with pytest.raises(RemoteError, match="QuotaError"):
+        client.call(None, "compute", message("refuse"), timeout=10)
