@@ -38,6 +38,10 @@ _DRAWN_SINGLY = (
     "Some methods have too few windows of time: their records were drawn one by one, and what hit many of them together"
     " looks surer than it is."
 )
+_DRIFT = (
+    "Durations drift within A or B (marked drift): a change between them that this explains is not called one. Compare"
+    " like with like, such as the same hours of two days."
+)
 
 
 @click.command("compare")
@@ -184,6 +188,8 @@ def _show(
     )
     if any(shift.drawn == "records" for each in shown for shift in each.shifts):
         click.echo(_DRAWN_SINGLY)
+    if any(shift.drift for each in comparison.methods for shift in each.shifts):
+        click.echo(_DRIFT)
     for what, series in (("only in A", comparison.gone), ("only in B", comparison.new)):
         if series:
             click.echo(plain(f"{what}: {listed(method_name(each.key) for each in series)}"))
@@ -207,7 +213,7 @@ def _values(shift: Shift) -> tuple[str, str, str, str]:
 
 def _mark(shift: Shift) -> str:
     if not shift.confirmed:
-        return ""
+        return "drift" if shift.drift else ""
     if not shift.matters:
         return "small"
     is_up = (shift.change or 0) > 0
@@ -232,9 +238,26 @@ def _sentence(verdict: Verdict) -> str:
         text += f"EXCEEDED in {len(verdict.exceeded)} of {count(verdict.checked, 'method')}: {listed(worst)}"
     else:
         text += f"not exceeded in {count(verdict.checked, 'method')}"
+    if verdict.detectable and not verdict.exceeded:
+        text += f"; {_seen(verdict)}"
+    if verdict.drifting:
+        text += f"; drift makes it less sure: {listed(method_name(key) for key in verdict.drifting)}"
     if verdict.unchecked:
         text += f"; not checked, n too small: {listed(method_name(key) for key in verdict.unchecked)}"
     return text
+
+
+def _seen(verdict: Verdict) -> str:
+    """How large a rise would have been seen."""
+    from rpcmq.latency.analysis.names import method_name
+    from rpcmq.latency.analysis.wording import share
+
+    def size(value: float) -> str:
+        return f"+{share(value)}" if verdict.limit.is_share else f"+{microseconds(value)}"
+
+    (first, least), (last, most) = verdict.detectable[0], verdict.detectable[-1]
+    text = f"rises would have been seen from {size(least)} ({method_name(first)})"
+    return text if len(verdict.detectable) == 1 else f"{text} to {size(most)} ({method_name(last)})"
 
 
 def _excess(limit: Limit, excess: Excess) -> str:
@@ -271,6 +294,8 @@ def _as_json(
                     key_as_json(each.key) | {"value": each.value, "interval": [each.low, each.high]}
                     for each in verdict.exceeded
                 ],
+                "detectable": [key_as_json(key) | {"value": value} for key, value in verdict.detectable],
+                "drifting": [key_as_json(key) for key in verdict.drifting],
             }
             for verdict in verdicts
         ],
@@ -291,6 +316,8 @@ def _method_as_json(method: MethodShift) -> dict[str, Any]:
                 "interval": None if shift.interval is None else list(shift.interval),
                 "p_value": shift.p_value,
                 "drawn": shift.drawn,
+                "drift": shift.drift,
+                "detectable": shift.detectable,
                 "confirmed": shift.confirmed,
                 "matters": shift.matters,
             }

@@ -89,12 +89,17 @@ class Verdict:
         checked: methods that it is for and that have enough records.
         unchecked: those that have not: n is too small.
         exceeded: those of ``checked`` that exceed it, the worst first.
+        detectable: of a limit on a rise, for each of ``checked``: a rise of that size, in the limit's unit, would have
+            been seen in 4 of 5 cases.
+        drifting: those of ``checked`` that change within a side as well, by which the rise was made less sure.
     """
 
     limit: Limit
     checked: int = 0
     unchecked: list[Key] = field(default_factory=list)
     exceeded: list[Excess] = field(default_factory=list)
+    detectable: list[tuple[Key, float]] = field(default_factory=list)
+    drifting: list[Key] = field(default_factory=list)
 
 
 def parse_limit(text: str) -> Limit:
@@ -142,6 +147,10 @@ def _judge(limit: Limit, comparison: Comparison) -> Verdict:
         for each in comparison.methods:
             shift = next(shift for shift in each.shifts if shift.what == limit.what)
             found.append((each.key, _rise(shift, limit), shift.confirmed))
+            if shift.detectable is not None and matches(limit.pattern, each.key):
+                verdict.detectable.append((each.key, shift.detectable * _unit(shift, limit)))
+                if shift.drift:
+                    verdict.drifting.append(each.key)
     else:
         now = [*(each.after for each in comparison.methods), *comparison.new]
         for series in now:
@@ -157,15 +166,20 @@ def _judge(limit: Limit, comparison: Comparison) -> Verdict:
         if is_sure and known[0] > limit.value:
             verdict.exceeded.append(Excess(key, *known))
     verdict.exceeded.sort(key=lambda each: -each.value)
+    verdict.detectable.sort(key=lambda each: each[1])
     return verdict
 
 
 def _rise(shift: Shift, limit: Limit) -> tuple[float, float, float] | None:
     if shift.change is None or shift.interval is None:
         return None
-    # Of what it was; a rise in microseconds is that share of it.
-    unit = 1.0 if limit.is_share or shift.before is None else shift.before
+    unit = _unit(shift, limit)
     return shift.change * unit, shift.interval[0] * unit, shift.interval[1] * unit
+
+
+def _unit(shift: Shift, limit: Limit) -> float:
+    """What a share is in the limit's unit: of what it was; a rise in microseconds is that share of it."""
+    return 1.0 if limit.is_share or shift.before is None else shift.before
 
 
 def _now(series: Series, measure: str, quantile: float) -> tuple[float, float, float] | None:

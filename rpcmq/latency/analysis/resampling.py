@@ -3,9 +3,11 @@
 Two ways to draw, chosen by what there is:
 
 windows
-    Whole windows (minutes) are drawn, with what was in them. Records of a window belong together (a pause, a busy
-    neighbour, a failing disk hits them all), so this is the honest way; it takes at least ``FEWEST_WINDOWS``. The draws
-    are spread by what so few windows make too narrow (Student's t, and n / (n - 1)).
+    Whole windows (minutes) are drawn, with what was in them, in blocks of some that follow each other (circular block
+    bootstrap; of n windows the root of n). Records of a window belong together (a pause, a busy neighbour, a failing
+    disk hits them all), and windows that follow each other do too (load comes and goes), so this is the honest way; it
+    takes at least ``FEWEST_WINDOWS``. The draws are spread by what so few blocks make too narrow (Student's t, and
+    n / (n - 1)). What changes more slowly than a block is long, blocks do not know either: ``drift`` does.
 records
     Each record is drawn by itself. The quantile at rank r of n records drawn from n with replacement is the quantile
     of those n at a share that has the Beta(r, n - r + 1) distribution, so it is drawn as that: the same distribution
@@ -26,7 +28,7 @@ from scipy.stats import norm, t
 from rpcmq.core.histogram import Histogram
 from rpcmq.latency.analysis.buckets import Buckets, Floats, Ints, on_one_grid
 
-__all__ = ["DRAWS", "FEWEST_WINDOWS", "log_quantiles", "share_draws"]
+__all__ = ["DRAWS", "FEWEST_WINDOWS", "drift", "log_quantiles", "share_draws"]
 
 DRAWS = 2000
 FEWEST_WINDOWS = 20
@@ -72,13 +74,41 @@ def share_draws(errors: Ints, records: Ints, chance: np.random.Generator) -> Flo
     return spread
 
 
+def drift(values: Floats, no_chance: float) -> float:
+    """By how much something may differ between the sides because it changes all the time; 0: it does not.
+
+    It is twice the largest difference between the halves, or two neighbouring quarters, of one side: halves are half
+    as far apart as the sides are. A difference that chance may have made of what neighbours differ by counts as none.
+
+    Args:
+        values: of groups of windows, equally long, in the order of time.
+        no_chance: so many times the deviation that chance makes of a difference is more than chance.
+    """
+    noise = sqrt(float(np.mean(np.diff(values) ** 2)) / 2 / len(values))
+    found = 0.0
+    for parts in (2, 4):
+        means = np.array([float(np.mean(part)) for part in np.array_split(values, parts)])
+        largest = float(np.max(np.abs(np.diff(means))))
+        if largest > no_chance * noise * sqrt(2 * parts):
+            found = max(found, 2 * largest)
+    return found
+
+
 def _draw_windows(windows: int, chance: np.random.Generator) -> Floats:
     """How often each window was drawn, a row a draw; floats, whose products are quick."""
-    return chance.multinomial(windows, np.full(windows, 1 / windows), DRAWS).astype(np.float64)
+    length = _block(windows)
+    starts = chance.integers(0, windows, (DRAWS, windows // length, 1))
+    drawn = (starts + np.arange(length)) % windows + np.arange(DRAWS)[:, np.newaxis, np.newaxis] * windows
+    return np.bincount(drawn.ravel(), minlength=DRAWS * windows).reshape(DRAWS, windows).astype(np.float64)
+
+
+def _block(windows: int) -> int:
+    return max(1, round(sqrt(windows)))
 
 
 def _spread(windows: int) -> float:
-    return sqrt(windows / (windows - 1)) * float(t.ppf(0.975, windows - 1) / norm.ppf(0.975))
+    blocks = windows // _block(windows)
+    return sqrt(blocks / (blocks - 1)) * float(t.ppf(0.975, blocks - 1) / norm.ppf(0.975))
 
 
 def _of_records(buckets: Buckets, q: float, chance: np.random.Generator) -> Floats:

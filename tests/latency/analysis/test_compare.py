@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from rpcmq.latency.analysis.compare import Comparison, Shift, compare
+from rpcmq.latency.analysis.limits import judge, parse_limit
 from rpcmq.latency.analysis.resampling import DRAWS, log_quantiles
 from rpcmq.latency.analysis.series import Series
 from tests.latency.analysis.samples import histogram, joined, lognormal, series
@@ -80,6 +81,60 @@ def test_whole_minutes_are_drawn_where_records_of_a_minute_belong_together() -> 
     after = minutes(chance, 8, 400, 1.15)
     found = compare(whole(before), whole(after), before, after, percentiles=[0.5])
     assert sum(shift.matters for shift in shifts(found, "p50")) >= 7
+
+
+def drifting(chance: np.random.Generator, course: np.ndarray, step: float = 0.0) -> list[Series]:
+    """Six methods of forty minutes, all of which follow ``course``."""
+    return [
+        series(lognormal(chance, 200, sigma=0.5) * np.exp(height + step), f"m{n}", window=60 * minute)
+        for n in range(6)
+        for minute, height in enumerate(course)
+    ]
+
+
+#: Eighty minutes, of which the first half is A and the second B.
+DRIFTS = {
+    "trend": lambda chance: np.linspace(0, 0.3, 80),
+    "a quarter of a day's load": lambda chance: 0.15 * np.sin(np.arange(80) * np.pi / 80 + chance.uniform(0, 6.3)),
+    "random walk": lambda chance: np.cumsum(chance.normal(0, 0.03, 80)),
+}
+
+
+@pytest.mark.parametrize("name", DRIFTS)
+def test_slow_drift_of_all_methods_does_not_fail_a_gate(name: str) -> None:
+    chance = np.random.default_rng(11)
+    failed = 0
+    for _ in range(5):
+        course = DRIFTS[name](chance)
+        before, after = drifting(chance, course[:40]), drifting(chance, course[40:])
+        found = compare(whole(before), whole(after), before, after, percentiles=[0.99])
+        [verdict] = judge([parse_limit("p99 > +10%")], found)
+        failed += bool(verdict.exceeded)
+        if abs(course[40:].mean() - course[:40].mean()) > 0.1:
+            assert verdict.drifting
+    assert failed == 0
+
+
+def test_without_drift_a_rise_is_seen_and_it_is_said_how_large_it_had_to_be() -> None:
+    chance = np.random.default_rng(12)
+    calm = np.zeros(40)
+    before, after = drifting(chance, calm), drifting(chance, calm)
+    [same] = judge([parse_limit("p99 > +10%")], compare(whole(before), whole(after), before, after))
+    assert not same.exceeded and not same.drifting
+    assert len(same.detectable) == 6 and 0.02 < same.detectable[0][1] < same.detectable[-1][1] < 0.5
+    slower = drifting(chance, calm, step=float(np.log1p(same.detectable[-1][1] * 1.3)))
+    [risen] = judge([parse_limit("p99 > +10%")], compare(whole(before), whole(slower), before, slower))
+    assert len(risen.exceeded) == 6
+
+
+def test_how_large_a_change_had_to_be_is_as_simulated() -> None:
+    chance = np.random.default_rng(13)
+    before = simulated(chance, 20, 3000)
+    found = compare(before, simulated(chance, 20, 3000), percentiles=[0.99])
+    size = float(np.median([shift.detectable or 0 for shift in shifts(found, "p99")]))
+    changed = compare(before, simulated(chance, 20, 3000, 1 + size), percentiles=[0.99])
+    # At least in 4 of 5 cases: where all of them changed, each needs less than one among many.
+    assert sum(shift.confirmed for shift in shifts(changed, "p99")) >= 15
 
 
 def test_few_windows_are_not_drawn() -> None:
