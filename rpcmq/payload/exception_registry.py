@@ -94,7 +94,9 @@ def rebuild(cls: type[E2], args: tuple[Any, ...], attributes: Mapping[str, Any] 
     if issubclass(cls, SyntaxError) and not has_small_offsets(args):
         args = args[:1]
     try:
-        made = cls(*args) if attributes is None or not _has_constructor(cls) else _without_constructor(cls, args)
+        made = None if attributes is None or not _has_constructor(cls) else _without_constructor(cls, args)
+        if made is None:
+            made = cls(*args)
         if not isinstance(made, OSError):
             # A constructor that formats its message would otherwise format it twice.
             made.args = args
@@ -122,11 +124,17 @@ def _has_constructor(cls: Any) -> bool:
     return cls.__init__ is not base.__init__ or cls.__new__ is not base.__new__
 
 
-def _without_constructor(cls: type[E2], args: tuple[Any, ...]) -> E2:
-    """An instance as pickle would make it: what Python's own class keeps is set from ``args``, nothing else."""
+def _without_constructor(cls: type[E2], args: tuple[Any, ...]) -> E2 | None:
+    """An instance as pickle would make it: what Python's own class keeps is set from ``args``, nothing else.
+
+    None: there is a class in C between, which must be called.
+    """
     base = _builtin_base(cls)
-    made: Any = base.__new__(cls, *args)
-    base.__init__(made, *args)
+    try:
+        made: Any = base.__new__(cls, *args)
+        base.__init__(made, *args)
+    except TypeError:
+        return None
     return made  # type: ignore[no-any-return]
 
 
@@ -141,7 +149,7 @@ def pickled_without_constructor(cls: type) -> Callable[..., Any] | None:
         or not _has_constructor(cls)
     ):
         return None
-    return lambda *args: _without_constructor(cls, args)
+    return lambda *args: _without_constructor(cls, args) or cls(*args)
 
 
 def set_state(made: Exception, attributes: Mapping[str, Any]) -> None:

@@ -6,9 +6,12 @@ import json
 import pickle
 import sys
 import traceback
+import zlib
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import pytest
+from gevent.subprocess import CalledProcessError
 
 import rpcmq
 from rpcmq.errors import RemoteError, UsageError
@@ -97,6 +100,27 @@ def test_the_constructor_of_another_language_s_record_is_called() -> None:
     record = {"type": f"{MODULE}:PlaceError", "args": ["h", "full"]}
     back: Any = codec.decode_exception(1, json.dumps(record).encode())
     assert type(back) is PlaceError and (back.host, back.code) == ("h", 5)
+
+
+def test_exceptions_of_the_standard_library_that_were_registered() -> None:
+    failures: list[Any] = []
+    causes: tuple[tuple[Any, Any], ...] = (
+        (json.loads, "{"),
+        (bytes.decode, b"\xff"),
+        (zlib.decompress, b"x"),
+        (Decimal, "x"),
+    )
+    for function, argument in causes:
+        try:
+            function(argument)
+        except Exception as raised:
+            failures.append(raised)
+    failures.append(CalledProcessError(3, ["ls"]))
+    registry = ExceptionRegistry([json.JSONDecodeError, zlib.error, InvalidOperation, CalledProcessError])
+    for failure in failures:
+        back = arrives(failure, exceptions=registry)
+        assert (type(back), str(back)) == (type(failure), str(failure))
+    assert (back.returncode, back.cmd) == (3, ["ls"])
 
 
 def reason(error: BaseException, **options: Any) -> str:
