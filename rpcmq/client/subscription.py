@@ -166,6 +166,7 @@ class Subscriptions:
             config.connect_timeout,
             curve,
             config.linger_seconds,
+            "event",
         )
 
     # --- verbs -------------------------------------------------------------------------------

@@ -117,7 +117,8 @@ def _close_all() -> None:
     ours = [connection for connection in everybody if connection.of_this_thread and connection not in background]
     if background:
         background_home().run(_close_together, background)
-    _close_together(ours)
+    if ours:
+        _close_together(ours)
     if len(ours) + len(background) < len(everybody):
         return  # another thread may be using its sockets, and so the context
     if _context is not None:
@@ -142,6 +143,7 @@ class Connection:
         connect_timeout: how long one attempt may take (seconds).
         curve: our keys and the router's; None: it has none.
         linger_seconds: how long :meth:`close` waits at most for the router to have what is queued.
+        sends: what ``engines`` send that nobody waits for, in the singular; for texts.
     """
 
     def __init__(
@@ -155,6 +157,7 @@ class Connection:
         connect_timeout: float = 5.0,
         curve: Curve | None = None,
         linger_seconds: float = 1.0,
+        sends: str = "cast",
     ) -> None:
         self.url = url
         self.uplink = uplink
@@ -172,6 +175,7 @@ class Connection:
         self._silent = False
         self._curve = curve
         self._linger_seconds = linger_seconds
+        self._sends = sends
         self._hub = get_hub()
         self._loop = self._hub.loop
         self._socket: BatchSocket | None = None
@@ -344,8 +348,9 @@ class Connection:
         if self._dialer.phase is not Phase.IDLE and gevent.getcurrent() is not self._hub:
             self._hand_over(deadline)
             if count := self._casts_at_risk:
-                text = "closed, and the router %s has not said that it has %d casts or events, which may be lost; %s"
-                log.error(text, self.url, count, self.condition)
+                what = f"{count} {self._sends}{'s' * (count > 1)}"
+                text = "closed, and the router %s has not said that it has %s, which may be lost; %s"
+                log.error(text, self.url, what, self.condition)
         self._closed = True
         if self.uplink.ready:
             self.uplink.mark()
