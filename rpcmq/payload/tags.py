@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from types import MappingProxyType
@@ -35,6 +35,10 @@ class Unencodable(Exception):
         for step, key in reversed(self.steps):
             path = step(path, key)
         return path
+
+
+#: Of the members of a set, or keys of a mapping.
+_MAX_OF_ONE_HASH = 1000
 
 
 class Malformed(ValueError):
@@ -135,8 +139,18 @@ def _read_timedelta(content: Any) -> timedelta:
     return timedelta(days, seconds, microseconds)
 
 
+def _check_hashes(keys: Collection[Any]) -> None:
+    """Refuse keys that were chosen to have one hash: with each of them a set or dict looks at all before it.
+
+    Numbers that differ by a multiple of 2**61 - 1 have the same; 100,000 of them would take a minute.
+    """
+    if len(keys) > _MAX_OF_ONE_HASH and len(keys) - len(set(map(hash, keys))) > _MAX_OF_ONE_HASH:
+        raise Malformed(f"more than {_MAX_OF_ONE_HASH} members or keys have the hash of another")
+
+
 def _read_set(content: Any) -> set[Any]:
     members = _array(content)
+    _check_hashes(members)
     made = set(members)
     if len(made) != len(members):
         raise Malformed("a member occurs twice")
@@ -145,10 +159,11 @@ def _read_set(content: Any) -> set[Any]:
 
 def _read_dict(content: Any) -> dict[Any, Any]:
     made = {}
-    for pair in _array(content):
-        if type(pair) is not list or len(pair) != 2:
-            raise Malformed("expected pairs")
-        key, value = pair
+    pairs = _array(content)
+    if any(type(pair) is not list or len(pair) != 2 for pair in pairs):
+        raise Malformed("expected pairs")
+    _check_hashes([key for key, _ in pairs])
+    for key, value in pairs:
         if key in made:
             raise Malformed("a key occurs twice")
         made[key] = value

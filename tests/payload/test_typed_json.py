@@ -236,6 +236,31 @@ def test_what_is_too_deep_is_refused_without_a_look_at_all_of_it_for_each_level(
     assert looked_at <= 4 * len(nested)
 
 
+@pytest.mark.parametrize("tag", ["set", "frozenset", "dict"])
+@pytest.mark.parametrize("kind", ["number", "int", "decimal", "tuple"])
+def test_keys_that_were_chosen_to_have_one_hash_are_refused(tag: str, kind: str) -> None:
+    """Each of them would be compared with all before it: of 100,000 that takes a minute."""
+    numbers = [(2**61 - 1) * number for number in range(1, 5000)]
+    written: dict[str, Any] = {
+        "number": lambda number: number,
+        "int": lambda number: {"$": "int", "v": f"{number:x}"},
+        "decimal": lambda number: {"$": "decimal", "v": str(number)},
+        "tuple": lambda number: {"$": "tuple", "v": [number]},
+    }
+    keys = [written[kind](number) for number in numbers]
+    content = [[key, None] for key in keys] if tag == "dict" else keys
+    with pytest.raises(PayloadRefused, match="have the hash of another"):
+        typed.decode(json.dumps({"$": tag, "v": content}).encode())
+    few = typed.decode(json.dumps({"$": tag, "v": content[:500]}).encode())
+    assert len(few) == 500
+
+
+def test_many_keys_of_many_hashes_are_taken() -> None:
+    for values in ({*range(-3000, 3000)}, {f"key-{i}" for i in range(5000)}, {1.5 * i for i in range(5000)}):
+        assert typed.decode(typed.encode(values)) == values
+        assert typed.decode(typed.encode(dict.fromkeys(values, 0))) == dict.fromkeys(values, 0)
+
+
 def test_nesting_beyond_what_the_parser_can_follow() -> None:
     with pytest.raises(PayloadRefused, match="typed JSON not decoded: RecursionError"):
         TypedJson(max_depth=200_000).decode(b"[" * 200_000 + b"]" * 200_000)
