@@ -5,9 +5,7 @@ decision. Two rules keep the decisions small:
 
 * What a pickle gets for a name is taken from a table filled from the list; the name itself is
   never walked or imported. ``"a:B.C"`` is one entry; listing ``"a:B"`` does not give ``B.C``.
-* A pickle may set attributes on whatever it holds, classes included. So a class written in Python
-  is never handed over: a *stand-in* is, which only constructs. (Classes written in C whose
-  attributes cannot be set are handed over as they are.)
+* A pickle gets no class written in Python, but a stand-in, which only constructs (``stand_in``).
 
 Listing a class still trusts it: its constructor, ``__setstate__``, ``__hash__``, property setters
 and the methods ``append``, ``extend``, ``add`` and ``__setitem__`` run with arguments of the
@@ -20,142 +18,18 @@ import importlib
 import os
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator
-from enum import Enum
-from ipaddress import IPv4Network, IPv6Network
-from typing import Any, Final, NoReturn, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
 
 from rpcmq.errors import PayloadRefused, UsageError
 from rpcmq.payload.bounded_text import brief
-from rpcmq.payload.exception_registry import STEERS_CONTROL_FLOW, loaded_subclass, pickled_without_constructor
+from rpcmq.payload.exception_registry import STEERS_CONTROL_FLOW, loaded_subclass
+from rpcmq.payload.never_allowed import is_never_allowed
+from rpcmq.payload.stand_in import for_pickle, real_class
 
-__all__ = ["AllowList", "allow", "classes_defined_in", "stand_in"]
+__all__ = ["AllowList", "allow", "classes_defined_in"]
 
 T = TypeVar("T")
-
-_IMMUTABLE_TYPE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: setting an attribute raises TypeError.
-
-_NEVER_MODULES: Final = frozenset(
-    {
-        "_codecs", "_pickle", "_posixsubprocess", "_thread", "asyncio", "bdb", "code", "codecs",
-        "codeop", "copyreg", "ctypes", "dill", "functools", "gc", "gevent", "imp", "importlib",
-        "inspect", "linecache", "logging", "marshal", "multiprocessing", "nt", "operator",
-        "_operator", "os", "pdb", "pickle", "pip", "pkgutil", "posix", "profile", "pty", "pydoc",
-        "runpy", "shelve", "shutil", "signal", "site", "socket", "subprocess", "sys", "tempfile",
-        "threading", "timeit", "trace", "types", "webbrowser", "zipimport",
-    }
-)  # fmt: skip
-_NEVER_BUILTINS: Final = frozenset(
-    {
-        "__build_class__", "__import__", "breakpoint", "classmethod", "compile", "delattr", "dir",
-        "eval", "exec", "exit", "filter", "getattr", "globals", "hasattr", "help", "input", "iter",
-        "locals", "map", "memoryview", "next", "open", "property", "quit", "setattr",
-        "staticmethod", "super", "type", "vars",
-    }
-)  # fmt: skip
-"""Listing one of these would undo the list, so it is refused. A guard for whoever writes the
-configuration; what protects the process is that nothing is allowed unless it is listed."""
-
-
-def is_never_allowed(module: str, qualname: str) -> bool:
-    """Whether listing this global would let a pickle run code of its choice."""
-    if module == "builtins":
-        return qualname.partition(".")[0] in _NEVER_BUILTINS
-    return module.partition(".")[0] in _NEVER_MODULES
-
-
-class _StandIn(type):
-    """The type of stand-ins: calling one constructs, and nothing can be set on it."""
-
-    _build: Callable[..., Any]
-    _real: type | None
-
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        return cls._build(*args, **kwargs)
-
-    def __setattr__(cls, name: str, value: object) -> NoReturn:
-        raise PayloadRefused(f"pickle sets attribute {name[:80]!r} on {cls!r}")
-
-    def __delattr__(cls, name: str) -> NoReturn:
-        raise PayloadRefused(f"pickle deletes attribute {name[:80]!r} of {cls!r}")
-
-    def __repr__(cls) -> str:
-        return f"<stand-in for {cls.__module__}:{cls.__qualname__}>"
-
-
-def stand_in(entry: str, build: Callable[..., Any], new: type | None = None, factory: type | None = None) -> type:
-    """What a pickle gets for ``entry`` in place of a mutable class or a function.
-
-    Args:
-        entry: ``"module:qualname"``.
-        build: called where the pickle calls the global.
-        new: the class whose ``__new__`` makes the object where the pickle asks for an object
-            without calling the constructor; None refuses that.
-        factory: the class that a defaultdict gets for it; default: ``new``.
-    """
-    module, _, qualname = entry.partition(":")
-
-    def make(_cls: type, *args: Any, **kwargs: Any) -> Any:
-        if new is None:
-            raise PayloadRefused(f"pickle makes a {entry} without calling it")
-        _refuse_endless(entry, args)
-        return new.__new__(new, *args, **kwargs)
-
-    namespace = {
-        "__slots__": (),
-        "__module__": module,
-        "__qualname__": qualname,
-        "__new__": make,
-        "_build": staticmethod(build),
-        "_real": factory or new,
-    }
-    return _StandIn(qualname, (), namespace)
-
-
-def real_class(held: object) -> type | None:
-    """The class that ``held``, which a pickle got for a global, is or stands for; None: it is none."""
-    if isinstance(held, _StandIn):
-        real: type | None = held._real
-        return real
-    return held if isinstance(held, type) else None
-
-
-def for_pickle(entry: str, value: object) -> object:
-    """``value``, which ``entry`` names, in the form in which a pickle may hold it."""
-    if isinstance(value, type):
-        if value.__flags__ & _IMMUTABLE_TYPE:
-            return value
-        return stand_in(entry, _builder(entry, value), new=value)
-    if callable(value):
-        return stand_in(entry, value)
-    raise PayloadRefused(f"allow-list entry {entry!r} names neither a class nor a function")
-
-
-#: Go on for ever, or nearly, where a constructor iterates over its argument.
-_ENDLESS = (IPv4Network, IPv6Network, range, types.GeneratorType)
-
-
-def _refuse_endless(entry: str, args: tuple[Any, ...]) -> None:
-    if any(isinstance(arg, _ENDLESS) for arg in args):
-        raise PayloadRefused(f"pickle makes a {entry} of an argument that hardly ends")
-
-
-def _builder(entry: str, cls: type) -> Callable[..., Any]:
-    if issubclass(cls, Enum):
-        return lambda *args: _member(entry, cls, args)
-    make = pickled_without_constructor(cls) or cls
-
-    def build(*args: Any, **kwargs: Any) -> Any:
-        _refuse_endless(entry, args)
-        return make(*args, **kwargs)
-
-    return build
-
-
-def _member(entry: str, cls: type[Enum], args: tuple[Any, ...]) -> Enum:
-    if len(args) != 1:
-        raise PayloadRefused(f"pickle calls {entry} with arguments that no member pickles to")
-    return cls(args[0])
 
 
 # --- what a process allows by itself -------------------------------------------------------------

@@ -6,7 +6,7 @@ have opcodes of their own in protocol 5 and need no entry.
 Left out on purpose, each for what a sender could do with it:
 
 * ``range``: iterates nearly without end, and several constructors iterate.
-* ``functools.partial``, ``operator.*``, ``getattr``, ``type`` and their like: see ``allow_list``.
+* ``functools.partial``, ``operator.*``, ``getattr``, ``type`` and their like: see ``never_allowed``.
 * exceptions that steer control flow (``StopIteration``, ``SystemExit``...), exception groups
   (they iterate their argument), those whose traceback does what their attributes say (``ImportError`` imports,
   ``SyntaxError`` draws lines of any length), and classes as values.
@@ -32,8 +32,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NoReturn
 
 from rpcmq.errors import PayloadRefused
-from rpcmq.payload.allow_list import AllowList, real_class, stand_in
+from rpcmq.payload.allow_list import AllowList
 from rpcmq.payload.exception_registry import plain_builtin_exceptions
+from rpcmq.payload.stand_in import real_class, stand_in
 
 __all__ = ["DEFAULT_ALLOW_LIST", "FACTORIES"]
 

@@ -16,6 +16,7 @@ import re
 from typing import Any, Final
 
 from rpcmq.errors import PayloadRefused
+from rpcmq.payload.stand_in import stand_in
 
 __all__ = ["numpy_globals"]
 
@@ -178,8 +179,6 @@ def numpy_globals() -> dict[tuple[str, str], object]:
     Raises:
         PayloadRefused: numpy is not installed.
     """
-    from rpcmq.payload.allow_list import stand_in
-
     numpy = _numpy()
 
     def refuse(*args: Any) -> Any:

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from rpcmq.errors import PayloadRefused, UsageError
-from rpcmq.payload.allow_list import AllowList, is_never_allowed, stand_in
+from rpcmq.payload.allow_list import AllowList
+from rpcmq.payload.never_allowed import is_never_allowed
+from rpcmq.payload.stand_in import stand_in
 from tests.payload import samples
 
 INSTANCE = "tests.payload.samples:Instance"

@@ -1,0 +1,114 @@
+"""Stand-ins: what a pickle gets for a class or function that it may name.
+
+A pickle may set attributes on whatever it holds, classes included. So a class written in Python is never handed over: a
+*stand-in* is, which only constructs. (Classes written in C whose attributes cannot be set are handed over as they are.)
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from enum import Enum
+from ipaddress import IPv4Network, IPv6Network
+from typing import Any, NoReturn
+
+from rpcmq.errors import PayloadRefused
+from rpcmq.payload.exception_registry import pickled_without_constructor
+
+__all__ = ["for_pickle", "real_class", "stand_in"]
+
+_IMMUTABLE_TYPE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: setting an attribute raises TypeError.
+
+
+class _StandIn(type):
+    """The type of stand-ins: calling one constructs, and nothing can be set on it."""
+
+    _build: Callable[..., Any]
+    _real: type | None
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return cls._build(*args, **kwargs)
+
+    def __setattr__(cls, name: str, value: object) -> NoReturn:
+        raise PayloadRefused(f"pickle sets attribute {name[:80]!r} on {cls!r}")
+
+    def __delattr__(cls, name: str) -> NoReturn:
+        raise PayloadRefused(f"pickle deletes attribute {name[:80]!r} of {cls!r}")
+
+    def __repr__(cls) -> str:
+        return f"<stand-in for {cls.__module__}:{cls.__qualname__}>"
+
+
+def stand_in(entry: str, build: Callable[..., Any], new: type | None = None, factory: type | None = None) -> type:
+    """What a pickle gets for ``entry`` in place of a mutable class or a function.
+
+    Args:
+        entry: ``"module:qualname"``.
+        build: called where the pickle calls the global.
+        new: the class whose ``__new__`` makes the object where the pickle asks for an object
+            without calling the constructor; None refuses that.
+        factory: the class that a defaultdict gets for it; default: ``new``.
+    """
+    module, _, qualname = entry.partition(":")
+
+    def make(_cls: type, *args: Any, **kwargs: Any) -> Any:
+        if new is None:
+            raise PayloadRefused(f"pickle makes a {entry} without calling it")
+        _refuse_endless(entry, args)
+        return new.__new__(new, *args, **kwargs)
+
+    namespace = {
+        "__slots__": (),
+        "__module__": module,
+        "__qualname__": qualname,
+        "__new__": make,
+        "_build": staticmethod(build),
+        "_real": factory or new,
+    }
+    return _StandIn(qualname, (), namespace)
+
+
+def real_class(held: object) -> type | None:
+    """The class that ``held``, which a pickle got for a global, is or stands for; None: it is none."""
+    if isinstance(held, _StandIn):
+        real: type | None = held._real
+        return real
+    return held if isinstance(held, type) else None
+
+
+def for_pickle(entry: str, value: object) -> object:
+    """``value``, which ``entry`` names, in the form in which a pickle may hold it."""
+    if isinstance(value, type):
+        if value.__flags__ & _IMMUTABLE_TYPE:
+            return value
+        return stand_in(entry, _builder(entry, value), new=value)
+    if callable(value):
+        return stand_in(entry, value)
+    raise PayloadRefused(f"allow-list entry {entry!r} names neither a class nor a function")
+
+
+#: Go on for ever, or nearly, where a constructor iterates over its argument.
+_ENDLESS = (IPv4Network, IPv6Network, range, types.GeneratorType)
+
+
+def _refuse_endless(entry: str, args: tuple[Any, ...]) -> None:
+    if any(isinstance(arg, _ENDLESS) for arg in args):
+        raise PayloadRefused(f"pickle makes a {entry} of an argument that hardly ends")
+
+
+def _builder(entry: str, cls: type) -> Callable[..., Any]:
+    if issubclass(cls, Enum):
+        return lambda *args: _member(entry, cls, args)
+    make = pickled_without_constructor(cls) or cls
+
+    def build(*args: Any, **kwargs: Any) -> Any:
+        _refuse_endless(entry, args)
+        return make(*args, **kwargs)
+
+    return build
+
+
+def _member(entry: str, cls: type[Enum], args: tuple[Any, ...]) -> Enum:
+    if len(args) != 1:
+        raise PayloadRefused(f"pickle calls {entry} with arguments that no member pickles to")
+    return cls(args[0])
