@@ -65,6 +65,7 @@ def drill_command(
     stop             a service or caller is stopped (SIGSTOP) and goes on
     router           the router is killed and started again
     router-stop      the router is stopped and goes on
+    router-restart   the router is stopped in order (SIGTERM) and started again: no call may fail
     reset            the connections of a process are reset
     partition        a process is cut off both ways; cut-to-router, cut-to-process: one way
     stall, delay     nothing gets through again and again; everything is late

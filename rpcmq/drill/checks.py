@@ -19,7 +19,9 @@ __all__ = ["LATE", "Bounds", "Checker", "Verdict", "Violation", "check"]
 #: What the router's counters of answers that nobody got begin with.
 LATE = ("late", "reply of", "reply for", "answers")
 #: Faults after which a process, or everybody if it is the router, may be late.
-_DISTURBING = ("stop", "cut", "hog", "delay", "kill", "reset", "fds")
+_DISTURBING = ("stop", "cut", "hog", "delay", "kill", "reset", "fds", "drain")
+#: Ends that a planned restart of the router must not have.
+_NOT_BY_PLAN = ("link_lost", "no_consumer")
 _SILENCING = ("stop", "cut", "delay")
 _DELAYING = (*_SILENCING, "hog", "fds")
 _NEVER = inf
@@ -403,6 +405,9 @@ class Checker:
         self._take_back(event.id)
         if work.verb == "call":
             self.verdict.ended[outcome] += 1
+        if outcome in _NOT_BY_PLAN and self._is_by_plan_only(work.submitted_at, event.at):
+            text = f"{event.id} of {work.caller} ended with {outcome}, and the router was only restarted in order"
+            self._violated("failed by a planned restart", text, event.id)
         if outcome == "ok":
             self._flows(event)
         if outcome == "ok" and work.verb == "call" and not work.starts:
@@ -543,6 +548,14 @@ class Checker:
     def _is_disturbed(self, target: str, since: float, until: float, kinds: tuple[str, ...] = _DISTURBING) -> bool:
         faults = self._disturbed.get(target, ())
         return any(f.begin < until and f.end > since and f.kind in kinds for f in faults)
+
+    def _is_by_plan_only(self, since: float, until: float) -> bool:
+        """Whether nothing happened meanwhile but that the router was stopped in order and started again."""
+        faults = [f for fs in self._disturbed.values() for f in fs if f.begin < until and f.end > since]
+        drains = [f for f in faults if f.kind == "drain"]
+        others = [f for f in faults if f.kind != "drain" and not any(d.begin <= f.begin <= d.end for d in drains)]
+        others += [f for f in faults if f.kind not in ("drain", "kill")]
+        return bool(drains) and not others and not any(since - 60 < at < until for at in self._dead.values())
 
     # --- the end -----------------------------------------------------------------------------
 

@@ -51,6 +51,18 @@ def router(drill: Drill, rng: Random, seconds: float) -> None:
         drill.router_lock.release()
 
 
+def router_restart(drill: Drill, rng: Random, seconds: float) -> None:
+    """The router is stopped in order (SIGTERM) and started again on its port."""
+    if not drill.router_lock.acquire(blocking=False):
+        return
+    try:
+        drill.drain_router()
+        gevent.sleep(seconds)
+        drill.restart_router()
+    finally:
+        drill.router_lock.release()
+
+
 def router_stop(drill: Drill, rng: Random, seconds: float) -> None:
     """The router is stopped (SIGSTOP) and goes on."""
     if not drill.router_lock.acquire(blocking=False):
@@ -197,6 +209,7 @@ FAULTS: dict[str, Fault] = {
     "stop": stop,
     "router": router,
     "router-stop": router_stop,
+    "router-restart": router_restart,
     "reset": reset,
     "partition": partition,
     "cut-to-router": cut_to_router,

@@ -377,10 +377,21 @@ class Drill:
         self.fault("kill", "router")
         self.router.wait()
 
+    def drain_router(self) -> None:
+        """SIGTERM, and wait until it has left in order."""
+        self._count_router()
+        self.fault("drain", "router")
+        self.router.signal(signal.SIGTERM)
+        code = self.router.wait(_STOP_SECONDS)
+        self.fault("kill", "router")
+        if code:
+            self._problem("router", f"it was stopped in order and ended with {code}")
+
     def restart_router(self) -> None:
         """Start it again on the same port."""
         self.router.restart()
         self.healed("kill", "router")
+        self.healed("drain", "router")
 
     # --- what the router says ----------------------------------------------------------------
 

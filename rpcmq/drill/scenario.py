@@ -25,6 +25,7 @@ __all__ = [
     "drilled",
     "partitioned",
     "routers_killed",
+    "routers_restarted",
     "services_killed",
     "slow_subscriber",
     "soak",
@@ -52,6 +53,18 @@ def routers_killed(seed: int, kills: int, count: int, folder: Path | None = None
         for number in range(kills):
             _when_sent(drill, count * (number + 1) // (kills + 2))
             FAULTS["router"](drill, drill.rng, drill.rng.choice((0.0, 0.1, 0.5, 1.5)))
+        drill.wait_sent(_PATIENCE)
+        return drill.finish()
+
+
+def routers_restarted(seed: int, restarts: int, count: int, folder: Path | None = None, **topology: Any) -> Result:
+    """The router is stopped in order and started again, ``restarts`` times while ``count`` messages are sent."""
+    chosen: dict[str, Any] = {"services": 3, "callers": 2, "workers": 32} | topology
+    with Drill(Topology(**chosen), seed, folder) as drill:
+        drill.load(count)
+        for number in range(restarts):
+            _when_sent(drill, count * (number + 1) // (restarts + 2))
+            FAULTS["router-restart"](drill, drill.rng, drill.rng.choice((0.0, 0.1, 0.5, 1.5)))
         drill.wait_sent(_PATIENCE)
         return drill.finish()
 

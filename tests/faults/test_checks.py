@@ -75,6 +75,10 @@ WELL = [submit(0), start(0.1), finish(0.2), end(0.3)]
 CONFIRMED = [cast(0), confirm(0.1), end(0.1), start(0.2), finish(0.3)]
 KILLED = [submit(0), start(0.1), fault(1, "kill", "s")]
 BACK = [fault(1, "kill", "router"), healed(2, "kill", "router")]
+PLANNED = [
+    fault(1, "drain", "router"), fault(1.5, "kill", "router"),
+    healed(2, "kill", "router"), healed(2, "drain", "router"),
+]  # fmt: skip
 LATER = [submit(2.6, "c-2"), start(2.7, id="c-2"), end(2.8, id="c-2")]
 
 HOLDS: dict[str, list[Line]] = {
@@ -95,6 +99,10 @@ HOLDS: dict[str, list[Line]] = {
     "the kill of a service before its caller has come back": [
         submit(0), linked(0, "c"), start(0.1), *BACK, fault(2.1, "kill", "s"), linked(4, "c"), end(4, "link_lost"),
     ],
+    "a call that was killed with its service while the router was restarted in order": [
+        submit(0), start(0.5), *PLANNED[:1], fault(1.2, "kill", "s"), *PLANNED[1:], end(2.5, "link_lost"), *LATER,
+    ],
+    "a call that a kill of the router failed": [submit(0), *BACK, end(2.5, "link_lost"), *LATER],
     "recovery": [*WELL, *BACK, submit(2.5, "c-2"), start(2.6, id="c-2"), end(3.0, id="c-2")],
     "recovery of one who was done": [*WELL, (0.9, "c", What.DONE, "", {"left": 0}), *BACK, counted(99)],
     "a stop that is declared in time": [fault(1, "stop", "s"), declared(13.1, "unresponsive"), healed(14, "stop", "s")],
@@ -235,6 +243,9 @@ BROKEN: dict[str, tuple[str, tuple[str, ...], list[Line]]] = {
     "the kill of a service is told late": ("told late", ("c-1",), [*KILLED, end(2.1, "link_lost")]),
     "the kill of a service that had not begun is told late": (
         "told late", ("c-1",), [submit(0), accept(0.1), dispatch(0.2), fault(1, "kill", "s"), end(2.1, "link_lost")],
+    ),
+    "a call that a planned restart failed": (
+        "failed by a planned restart", ("c-1",), [submit(0), *PLANNED, end(2.5, "link_lost"), *LATER],
     ),
     "slow recovery": ("slow recovery", ("c",), [*WELL, *BACK, submit(2.5, "c-2"), start(5.2, id="c-2"),
                                                end(5.3, id="c-2")]),

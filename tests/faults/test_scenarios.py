@@ -44,6 +44,11 @@ def test_the_router_is_killed(reported: Reported):
     assert result.faults["kill"] == 2 and result.verdict.recovery > 0
 
 
+def test_the_router_is_restarted_in_order(reported: Reported):
+    result = reported("router restarted", scenario.routers_restarted(9, restarts=2, count=1800, rate=600.0))
+    assert result.faults["drain"] == 2 and result.verdict.ended.keys() <= {"ok", "remote_error"}
+
+
 def test_services_are_killed(reported: Reported):
     result = reported("services killed", scenario.services_killed(2, services=3, count=1800, rate=600.0))
     assert result.faults["kill"] >= 2 and result.verdict.ended["ok"] > 800
