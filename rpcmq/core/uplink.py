@@ -283,11 +283,10 @@ class Uplink(Session):
             self._welcome(now, body_of(part))
         elif kind == Kind.REFUSED:
             body = body_of(part)
-            try:
-                self._read_so_far(now, body.get("received"))
-            except ProtocolError as error:
-                self.refused[error.reason] += 1
+            is_over = self._was_read(body.get("received"))
             self._on_refused(str(body.get("reason", "")), str(body.get("text", "")))
+            if is_over:
+                self.lost(now)  # whatever the owner has done
         elif kind == Kind.DRAIN:
             self._drain(body_of(part))
         else:
@@ -305,15 +304,16 @@ class Uplink(Session):
             self.close_with(message(Kind.DRAIN, sequence=self.received))
             self.note_acknowledged()
 
-    def _read_so_far(self, now: float, received: object) -> None:
-        """The router leaves, and says how many of our messages it has looked at: the rest was never sent.
-
-        Raises:
-            ProtocolError: that is more than there were, or fewer than it has acknowledged.
-        """
-        if isinstance(received, int) and self.ready:
+    def _was_read(self, received: object) -> bool:
+        """The router leaves, and says how many of our messages it has looked at: the rest was never sent."""
+        if not isinstance(received, int) or not self.ready:
+            return False
+        try:
             self.on_acknowledged(self.resume(received))
-            self.lost(now)
+        except ProtocolError as error:
+            self.refused[error.reason] += 1
+            return False
+        return True
 
     def _welcome(self, now: float, body: dict[str, Any]) -> None:
         wanted = {"router_id": int, "boot": int, "handle": int, "token": str, "received": int}

@@ -26,6 +26,8 @@ _EVENTS = int(zmq.EVENTS)
 _POLLIN = int(zmq.POLLIN)
 #: ZMQ messages that can wait to be sent on one connection, each a batch.
 _HIGH_WATER = 10_000
+#: Longer than any socket lives whose connection has broken (milliseconds).
+_NO_RECONNECT_MS = 3_600_000
 
 #: What came in one ZeroMQ message: route (empty on a DEALER), batch, detached payloads.
 Arrival = tuple[bytes, bytes, Sequence[bytes | memoryview]]
@@ -81,8 +83,9 @@ class BatchSocket:
             socket.backlog = 4096
         else:
             # We reconnect ourselves, with a new socket: libzmq would send what it had queued before
-            # we could say HELLO.
-            socket.reconnect_ivl = -1
+            # we could say HELLO. Not "never" (-1): then it throws away what came before a connection broke and was not
+            # read yet, such as the answers that a router sent before it left to a process that was busy.
+            socket.reconnect_ivl = _NO_RECONNECT_MS
         self.fd = int(socket.fd)
         backend: Any = super(zmq.Socket, socket)
         # The Python layer of pyzmq around these costs more than the calls themselves.

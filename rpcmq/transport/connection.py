@@ -36,6 +36,8 @@ __all__ = ["Connection", "Engine", "process_context", "process_zap", "release_za
 log = logging.getLogger("rpcmq.client")
 
 _ROUNDS = 64
+#: How often so many messages are read of a connection that has broken.
+_LAST_TURNS = 1000
 _RETRY = 0.005
 #: After exceptions the pause doubles with each, up to this (seconds).
 _RETRY_MOST = 1.0
@@ -594,10 +596,13 @@ class Connection:
         return f"{closed}; `router` in our key_file may not be its key, or it runs without CURVE"
 
     def _lost(self, problem: str = "the connection was lost") -> None:
-        # What came before the connection broke is still used.
+        # All that came before the connection broke is still used; what follows from it is for the next one.
         if self._socket is not None and self.uplink.ready:
-            self._turn()
+            for _ in range(_LAST_TURNS):
+                if self._receive() < _ROUNDS:
+                    break
         self._end_connection(problem)
+        self.schedule()
 
     def _end_connection(self, problem: str) -> None:
         self._hang_up(self._dialer.ended(monotonic(), random(), problem))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections import Counter
 from contextlib import ExitStack
 from functools import partial
@@ -139,3 +140,29 @@ def test_a_router_that_is_killed_costs_few_events_and_doubles_no_cast():
             for n in range(len(nodes)):
                 runs.update(counts(client, f"node-{n}"))
             assert [key for key, times in runs.items() if times > 1] == []
+
+
+def test_answers_that_a_busy_caller_has_not_read_when_the_router_has_gone_are_not_lost():
+    with ExitStack() as stack:
+        router = stack.enter_context(RouterProcess())
+        stack.enter_context(node(router.url, "node-1", 500))
+        client = stack.enter_context(Client(router.url, timeout=60, shell="gevent"))
+        # Each answer in a batch of its own, many more than are read in one turn.
+        pauses = [0.5 + n / 200 for n in range(300)]
+        calls = [
+            gevent.spawn(client.call, None, "compute", message("run", key=n, seconds=pause))
+            for n, pause in enumerate(pauses)
+        ]
+        gevent.sleep(0.3)
+        router.signal(signal.SIGTERM)
+        deadline = time.monotonic() + 20
+        # No greenlet of this process runs meanwhile: it computes.
+        while _runs(router.pid):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert [call.get(timeout=20) for call in calls] == list(range(300))
+
+
+def _runs(pid: int) -> bool:
+    with open(f"/proc/{pid}/stat") as stat:
+        return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
