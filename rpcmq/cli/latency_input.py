@@ -167,8 +167,8 @@ def account_line(account: Account) -> str:
         (account.holes, "numbers without a record"),
         (account.missing_segments, "spool files missing"),
         (account.unknown, "of unknown outcome"),
-        (len(account.unsealed), "lives of routers ended without a seal"),
-        (account.lost, "more records at most lost with them"),
+        (len(account.unsealed), "ended lives of routers without a seal"),
+        (account.lost, "records at most lost with these"),
     ):
         if number:
             text += f"; {number:,} {what}"

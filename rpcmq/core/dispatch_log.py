@@ -1,7 +1,7 @@
 """What the router writes of each message that has ended: packed here, written elsewhere.
 
-Records collect in one buffer that is used over and over. When it is full, and once a second, what is
-in it goes to the :class:`Sink` as a :class:`Chunk`, together with the names that it is the first of its
+Records collect in one buffer that is used over and over. When it is full, and four times a second, what
+is in it goes to the :class:`Sink` as a :class:`Chunk`, together with the names that it is the first of its
 file to use. ``rpcmq.latency.record`` has the format, and says what the numbers mean.
 
 A chunk that the sink does not take is lost with its names, so the next one begins a new segment,
@@ -45,8 +45,10 @@ _FULL = CHUNK_RECORDS * _SIZE
 _pack_into, _pack_short_into = RECORD.pack_into, SHORT_RECORD.pack_into
 _ERROR = Struct(">H")
 _ERROR_AT = next(field.offset for field in LAYOUT if field.name == "error")
-#: A call is looked at once it is older than this; what has ended waits no longer for the sink (seconds).
+#: A call is looked at once it is older than this (seconds).
 _LOOK = 1.0
+#: What has ended waits no longer for the sink (seconds): so much is lost if the router is killed.
+_WRITE = 0.25
 #: Looking at all links, or writing down all that hangs, in one go would be felt by the calls that wait meanwhile.
 _LINKS_AT_ONCE = 500
 _CALLS_AT_ONCE = 1000
@@ -281,7 +283,7 @@ class DispatchLog:
         if self._unseen or self._hanging:
             self._due = now + _PAUSE
             return
-        self._due = self._next_look
+        self._due = min(self._next_look, now + _WRITE)
         has_news = self._end or self._in_flight or self._progress()[0] != self._last_seq
         # That a life has begun says that the one before is over, and what was in flight in it unknown.
         if has_news or not self._is_begun or self._is_segment_due(now):

@@ -43,7 +43,7 @@ _GONE = (
     "bytes_quarantined", "bytes_damaged", "bytes_retired", "bytes_torn",
 )  # fmt: skip
 #: A router writes what it has at least so often (seconds).
-_WRITTEN_WITHIN = 1.0
+_WRITTEN_WITHIN = 0.25
 #: Lines that say nothing any more, above which the journal is rewritten.
 _STALE_LINES = 10_000
 

@@ -127,6 +127,21 @@ def one(net: Network, sink: Memory) -> Record:
     return record
 
 
+def test_what_has_ended_is_written_within_a_quarter_of_a_second(
+    net: Network, sink: Memory, api: Process, node: Process
+):
+    """What is not, is lost if the router is killed."""
+    node.register("compute", server="node-7")
+    net.advance(3.1)
+    for number in range(1, 4):
+        api.request("compute", "reboot", b"{}")
+        request = node.take(Kind.REQUEST)
+        node.send(Kind.REPLY, b"done", key=request.key, consumer=request.header.consumer)
+        assert len([r for r in sink.entries() if r.outcome is not None]) < number
+        net.advance(0.25)
+        assert len([r for r in sink.entries() if r.outcome is not None]) == number
+
+
 # --- how a call ends ----------------------------------------------------------------------------
 
 

@@ -45,7 +45,7 @@ class Life:
         boot: when it began, milliseconds since 1970.
         until: when it last wrote, seconds since 1970; 0: not known.
         holes: numbers that it gave and that have no record.
-        lost: records that it may have had since it last wrote and that nobody knows of: what it made in a second.
+        lost: records that it may have had since it last wrote, which it does four times a second; nobody knows of them.
     """
 
     router: str

@@ -13,7 +13,7 @@ def unsealed(life: Life) -> str:
     """What is to be said of a life of a router that ended without a seal."""
     last = f", wrote last at {clock(life.until)} UTC" if life.until else ""
     parts = [f"{count(life.holes, 'message')} without a record"] if life.holes > 0 else []
-    parts += [f"up to {count(life.lost, 'record')} of its last second"] if life.lost else []
+    parts += [f"up to {count(life.lost, 'record')} since then"] if life.lost else []
     cost = " and ".join(parts) or "what it had not written yet"
     return f"{life.router}, started {clock(life.boot / 1000)}, ended without a seal{last}: lost are {cost}"
 

@@ -45,6 +45,6 @@ def test_a_life_without_a_seal_is_told_with_what_that_can_have_cost() -> None:
     assert Account(unsealed=[LIFE, LIFE]).lost == 4200
     assert unsealed(LIFE) == (
         "r1, started 2023-11-14 22:13:20, ended without a seal, wrote last at 2023-11-14 22:14:20 UTC: "
-        "lost are 3 messages without a record and up to 2,100 records of its last second"
+        "lost are 3 messages without a record and up to 2,100 records since then"
     )
     assert unsealed(Life("r1", 1_700_000_000_000, 0, 0, 0)).endswith("seal: lost are what it had not written yet")
