@@ -124,6 +124,7 @@ class Process:
         self.direct = DirectLinks(self)
         self._hub = get_hub()
         self._closing = False
+        self._window_bytes = min(config.cast_window_bytes, config.cast_window_total_bytes)
         #: Greenlets that wait for room in the cast window, by the address that they cast to.
         self._waiting_for_room: dict[bytes, deque[Callable[[], object]]] = {}
         self.accepts_by_topic: dict[bytes, int] = {}
@@ -310,10 +311,11 @@ class Process:
 
     def has_room(self, address: bytes) -> bool:
         """Whether the cast window of ``address`` is open."""
-        config = self.config
-        return self.caller.has_room(
-            address, config.cast_window, config.cast_window_bytes, config.cast_window_total_bytes
-        )
+        caller, config = self.caller, self.config
+        if not caller.refused.queues:
+            # As ever: written out, for it is asked before each cast.
+            return caller.casts_open < config.cast_window and caller.cast_bytes_open < self._window_bytes
+        return caller.has_room(address, config.cast_window, config.cast_window_bytes, config.cast_window_total_bytes)
 
     def wait_for_room(self, address: bytes, timeout: float, name: str) -> None:
         """Wait until another cast may be sent to ``address``.
