@@ -315,13 +315,13 @@ def split(batch: bytes, payloads: Sequence[bytes | memoryview] = ()) -> list[byt
         _check_number(batch)
     messages: list[bytes] = []
     append = messages.append
-    start, end = 0, len(batch)
+    start, end, longest = 0, len(batch), MAX_INLINE_BYTES
     taken = 0
     try:
         while start < end:
             length, version, flags = _unpack_start(batch, start)
             stop = start + length
-            if not 40 <= length <= MAX_INLINE_BYTES or stop > end or version != VERSION:
+            if not 40 <= length <= longest or stop > end or version != VERSION:
                 raise _misfit(batch, start)
             part = batch[start:stop]
             if flags & 1:

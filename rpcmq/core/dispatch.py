@@ -573,7 +573,7 @@ class Dispatch(Tracking):
             if caller is None:
                 self.record(now, pending, Outcome.PROTOCOL)  # a cast is to be settled, not answered
         else:
-            if type(part) is not bytes and (caller.is_full or caller.route is None):
+            if (caller.is_full or caller.route is None) and type(part) is not bytes:
                 part, outcome = self._within_bounds(caller, pending, part, outcome)
             caller.outbox.append(part)
             if not caller.marked:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from operator import length_hint
 from struct import Struct
 from struct import error as StructError
 from typing import Any
@@ -215,8 +216,9 @@ class Router:
 
     def _handle(self, now: float, link: Link, parts: Sequence[bytes], handlers: list[Handler]) -> int:
         """How many of ``parts`` were handled before the turn was over; at least one."""
-        turns, steps, handled = self.turns, TURN_STEPS, 0
-        for handled, part in enumerate(parts, 1):  # noqa: B007 - it is read after the loop
+        turns, steps = self.turns, TURN_STEPS
+        rest = iter(parts)
+        for part in rest:
             try:
                 handlers[part[5]](now, link, part)
             except ProtocolError as error:
@@ -225,8 +227,9 @@ class Router:
                 # A fault of ours must cost this message only: the batch and its counts go on.
                 self.faults.report(now, link.identity)
             if turns.spent > steps:
-                break
-        return handled
+                # To count them in the loop would cost each message.
+                return len(parts) - length_hint(rest)
+        return len(parts)
 
     def _handlers_of(self, link: Link) -> list[Handler]:
         """What the messages of ``link`` are given to: its calls and casts are refused while too much is held for it."""
