@@ -503,3 +503,10 @@ def test_a_legacy_caller_of_a_native_service_gets_a_remote_error(site, router):
     with Client(router) as client, Service(f"{site.topic}-native", Scheduler(), client=client, exchange="nova"):
         error = site.error("call('forward', topic + '-native')")
     assert (error.kind, error.attributes["exc_type"]) == ("RemoteError", "NoConsumer")
+
+
+def test_a_method_that_exits_ends_its_own_call_only(site: Site):
+    error = site.error('call("exit", topic, code=3)')
+    assert "SystemExit" in error.text and "3" in error.text
+    site.run('cast("exit", topic, code=3)')
+    assert site.run('call("add", topic, a=1, b=2)') == 3

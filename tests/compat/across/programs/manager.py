@@ -47,6 +47,9 @@ class Manager:
     def fail(self, context: Any, text: str) -> None:
         raise ValueError(text)
 
+    def exit(self, context: Any, code: int) -> None:
+        raise SystemExit(code)
+
     def unserializable(self, context: Any) -> Any:
         return {"fine": 1, "thing": object()}
 
