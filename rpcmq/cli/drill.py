@@ -64,8 +64,10 @@ def drill_command(
     kill             a service is killed; another takes its place
     stop             a service or caller is stopped (SIGSTOP) and goes on
     router           the router is killed and started again
-    router-stop      the router is stopped and goes on
     router-restart   the router is stopped in order (SIGTERM) and started again: no call may fail
+    router-stop      the router is stopped (SIGSTOP) and goes on
+    router-silent    the same for longer than link.unresponsive_seconds: processes must say so
+    router-lost      the same for longer than link.lost_seconds: they must connect anew
     reset            the connections of a process are reset
     partition        a process is cut off both ways; cut-to-router, cut-to-process: one way
     stall, delay     nothing gets through again and again; everything is late
@@ -116,6 +118,7 @@ def _print(result: Result) -> None:
         ("misrouted", verdict.misrouted),
         ("casts dropped, and counted as such", verdict.dropped),
         ("answers that came too late", verdict.late),
+        ("calls that outlived a drain", verdict.outlived),
         ("longest until a failure was told", f"{verdict.told:.3f} s"),
         ("longest recovery after the router's return", f"{verdict.recovery:.3f} s"),
         ("verdict", "as promised" if verdict.ok else f"{len(verdict.violations)} violations"),

@@ -7,67 +7,22 @@ holds and what does not is what docs/guarantees.md says; where it names an excep
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from math import inf
-from typing import Any
+from typing import Any, Protocol
 
+from rpcmq.drill.disturbances import DELAYING, DISTURBING, RESTART, SILENCE, SILENCING, Disturbances
 from rpcmq.drill.history import Event, What
+from rpcmq.drill.promises import Bounds, Violation
+from rpcmq.drill.restarts import Restarts
+from rpcmq.drill.silence import Silence
 
-__all__ = ["LATE", "Bounds", "Checker", "Verdict", "Violation", "check"]
+__all__ = ["LATE", "Bounds", "Checker", "Judge", "Verdict", "Violation", "check"]
 
 #: What the router's counters of answers that nobody got begin with.
 LATE = ("late", "reply of", "reply for", "answers")
-#: Faults after which a process, or everybody if it is the router, may be late.
-_DISTURBING = ("stop", "cut", "hog", "delay", "kill", "reset", "fds", "drain")
-#: Ends that a planned restart of the router must not have.
-_NOT_BY_PLAN = ("link_lost", "no_consumer")
-_SILENCING = ("stop", "cut", "delay")
-_DELAYING = (*_SILENCING, "hog", "fds")
 _NEVER = inf
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """What is promised, in seconds.
-
-    Attributes:
-        told: from the kill of a process to the failure of what it was running.
-        recovery: from the router's return to the first answer that each caller gets.
-        overdue: how much later than its timeout a call may end.
-        unresponsive: silence after which the router may call a process unresponsive.
-        lost: silence after which it may call it lost.
-        heartbeat: between two signs of life.
-        recovery_window: in which a new life of the router waits for consumers before it routes re-sent casts.
-        resume: absence after which a session is not resumed.
-    """
-
-    told: float = 1.0
-    recovery: float = 3.0
-    overdue: float = 1.0
-    unresponsive: float = 12.0
-    lost: float = 60.0
-    heartbeat: float = 5.0
-    recovery_window: float = 2.5
-    resume: float = 30.0
-
-
-@dataclass(frozen=True)
-class Violation:
-    """Something that must not happen, and has.
-
-    Attributes:
-        check: its name.
-        text: what happened, in a sentence.
-        ids: of the calls, casts or processes.
-    """
-
-    check: str
-    text: str
-    ids: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"{self.check}: {self.text}"
 
 
 @dataclass
@@ -86,6 +41,7 @@ class Verdict:
         told: seconds, from the kill of a process to the failure of what it was running: the longest.
         recovery: seconds, from the router's return to a caller's first answer: the longest.
         late: answers that came after their call had ended: they were counted and dropped.
+        outlived: calls that ended with a router that was stopped in order, and had waited for them in vain.
     """
 
     violations: list[Violation] = field(default_factory=list)
@@ -99,6 +55,7 @@ class Verdict:
     told: float = 0.0
     recovery: float = 0.0
     late: int = 0
+    outlived: int = 0
 
     @property
     def ok(self) -> bool:
@@ -153,13 +110,6 @@ class _Work:
         return self.verb == "call" or self.confirm
 
 
-@dataclass
-class _Disturbance:
-    kind: str
-    begin: float
-    end: float = _NEVER
-
-
 @dataclass(frozen=True)
 class _LostSession:
     """A session that its router did not resume although it lived on.
@@ -183,6 +133,16 @@ class _Return:
     waiting: set[str]
 
 
+class Judge(Protocol):
+    """Looks at one promise."""
+
+    def see(self, event: Event) -> None:
+        """The next event."""
+
+    def violations(self) -> Iterable[Violation]:
+        """The history is complete: what was not as promised?"""
+
+
 class Checker:
     """Looks at events in the order of their time.
 
@@ -199,8 +159,7 @@ class Checker:
         self._dead: dict[str, float] = {}
         self._done: dict[str, float] = {}
         self._callers: dict[str, None] = {}
-        #: Target -> the faults that disturb it.
-        self._disturbed: defaultdict[str, list[_Disturbance]] = defaultdict(list)
+        self._disturbances = Disturbances()
         #: Target -> when its connections were reset last.
         self._reset: dict[str, float] = {}
         #: Target -> since when it is stopped.
@@ -219,6 +178,8 @@ class Checker:
         self._returns: list[_Return] = []
         self._router_starts: list[float] = []
         self._router_kills: list[float] = []
+        #: When its lives have ended, in order or not.
+        self._router_ends: list[float] = []
         #: Process -> (when, resumed) of each of its sessions.
         self._links: defaultdict[str, list[tuple[float, bool]]] = defaultdict(list)
         #: Process -> its sessions that a router which lived on did not resume.
@@ -228,7 +189,7 @@ class Checker:
         #: Those that were told to go.
         self._left: set[str] = set()
         self._now = 0.0
-        self._handlers = {
+        self._handlers: dict[What, Callable[[Event], None]] = {
             What.SUBMIT: self._submit,
             What.ACCEPT: self._accept,
             What.CONFIRM: self._confirm,
@@ -243,12 +204,20 @@ class Checker:
             What.HEALED: self._healed,
             What.DONE: self._is_done,
             What.COUNTED: self._counts,
+            What.EXITED: self._exited,
         }
+        self._silence = Silence(self.bounds, self._disturbances)
+        self._restarts = Restarts(self.bounds, self._disturbances)
+        self._judges: tuple[Judge, ...] = (self._silence, self._restarts)
 
     def see(self, event: Event) -> None:
         """The next event."""
         self._now = event.at
-        self._handlers[What(event.what)](event)
+        handler = self._handlers.get(What(event.what))
+        if handler is not None:
+            handler(event)
+        for judge in self._judges:
+            judge.see(event)
 
     def _violated(self, check: str, text: str, *ids: str) -> None:
         self.verdict.violations.append(Violation(check, text, ids))
@@ -356,7 +325,7 @@ class Checker:
             return True
         # After each start of the router the one that had it must have said so in time.
         window = self.bounds.recovery_window
-        if any(self._is_disturbed(had, at, at + window, _SILENCING) for at in starts):
+        if any(self._is_disturbed(had, at, at + window, SILENCING) for at in starts):
             return True
         return any(not any(at <= link <= at + window for link, _ in self._links[had]) for at in starts)
 
@@ -369,7 +338,7 @@ class Checker:
             # Who heartbeats is told of what the router has.
             since = max(started_at, session.begin)
             until = since + self.bounds.heartbeat + self.bounds.recovery_window
-            is_told = until <= session.end and not self._is_disturbed(work.caller, since, until, _DELAYING)
+            is_told = until <= session.end and not self._is_disturbed(work.caller, since, until, DELAYING)
             if session.after > work.submitted_at and (not is_told or self._is_disturbed("router", since, until)):
                 return True
         return False
@@ -405,9 +374,6 @@ class Checker:
         self._take_back(event.id)
         if work.verb == "call":
             self.verdict.ended[outcome] += 1
-        if outcome in _NOT_BY_PLAN and self._is_by_plan_only(work.submitted_at, event.at):
-            text = f"{event.id} of {work.caller} ended with {outcome}, and the router was only restarted in order"
-            self._violated("failed by a planned restart", text, event.id)
         if outcome == "ok":
             self._flows(event)
         if outcome == "ok" and work.verb == "call" and not work.starts:
@@ -451,7 +417,7 @@ class Checker:
         away: float | None = event.fields.get("away")
         links = self._links[event.process]
         # Processes may be back before it was written down that the router is.
-        this_life = self._router_kills[-1] if self._router_kills else -_NEVER
+        this_life = self._router_ends[-1] if self._router_ends else -_NEVER
         started_over = bool(links) and links[-1][0] > this_life and not resumed
         if started_over:
             session = _LostSession(links[-1][0], event.at - (away or 0.0), event.at)
@@ -461,7 +427,7 @@ class Checker:
             started_over
             and away is not None
             and away < self.bounds.resume
-            and not self._is_disturbed(event.process, event.at - away - self.bounds.resume, event.at, _SILENCING)
+            and not self._is_disturbed(event.process, event.at - away - self.bounds.resume, event.at, SILENCING)
         ):
             self._violated(
                 "not resumed", f"{event.process} was away for {away:.3f} s and had to start over", event.process
@@ -500,8 +466,7 @@ class Checker:
 
     def _fault(self, event: Event) -> None:
         kind, target = event.id, event.fields.get("target", "")
-        if kind in _DISTURBING:
-            self._disturbed[target].append(_Disturbance(kind, event.at))
+        self._disturbances.begin(event.at, kind, target)
         if kind == "stop":
             self._stopped[target] = event.at
         elif kind == "reset":
@@ -514,19 +479,25 @@ class Checker:
             self._hit += [(event.at, target, id) for id in sorted(hit)]
         elif kind == "kill":
             self._router_kills.append(event.at)
-            self._returns = []
-            self._unresponsive.clear()
-            self._accepted.clear()
+            self._router_is_gone(event.at)
+
+    def _router_is_gone(self, at: float) -> None:
+        self._router_ends.append(at)
+        self._returns = []
+        self._unresponsive.clear()
+        self._accepted.clear()
+
+    def _exited(self, event: Event) -> None:
+        self._router_is_gone(event.at)
 
     def _healed(self, event: Event) -> None:
         kind, target = event.id, event.fields.get("target", "")
-        for fault in self._disturbed[target]:
-            if fault.kind == kind:
-                fault.end = min(fault.end, event.at)
+        self._disturbances.end(event.at, kind, target)
         if kind == "stop":
             self._stopped.pop(target, None)
-        elif kind == "kill" and target == "router":
-            self._router_starts.append(event.at)
+        elif target == "router" and kind in ("kill", RESTART, SILENCE):
+            if kind != SILENCE:
+                self._router_starts.append(event.at)
             living = {c for c in self._callers if c not in self._dead and c not in self._done}
             self._returns.append(_Return(event.at, living))
 
@@ -545,17 +516,8 @@ class Checker:
             if isinstance(count, int):
                 self._counted[name] += count
 
-    def _is_disturbed(self, target: str, since: float, until: float, kinds: tuple[str, ...] = _DISTURBING) -> bool:
-        faults = self._disturbed.get(target, ())
-        return any(f.begin < until and f.end > since and f.kind in kinds for f in faults)
-
-    def _is_by_plan_only(self, since: float, until: float) -> bool:
-        """Whether nothing happened meanwhile but that the router was stopped in order and started again."""
-        faults = [f for fs in self._disturbed.values() for f in fs if f.begin < until and f.end > since]
-        drains = [f for f in faults if f.kind == "drain"]
-        others = [f for f in faults if f.kind != "drain" and not any(d.begin <= f.begin <= d.end for d in drains)]
-        others += [f for f in faults if f.kind not in ("drain", "kill")]
-        return bool(drains) and not others and not any(since - 60 < at < until for at in self._dead.values())
+    def _is_disturbed(self, target: str, since: float, until: float, kinds: tuple[str, ...] = DISTURBING) -> bool:
+        return self._disturbances.during(target, since, until, kinds)
 
     # --- the end -----------------------------------------------------------------------------
 
@@ -573,6 +535,9 @@ class Checker:
                 if self._now - each.at > self.bounds.recovery:
                     self._recovered(caller, self._now - each.at)
         self._late_answers()
+        for judge in self._judges:
+            self.verdict.violations += judge.violations()
+        self.verdict.outlived = self._restarts.outlived
         return self.verdict
 
     def _nobody_ran(self, id: str, work: _Work) -> None:

@@ -9,6 +9,7 @@ from random import Random
 
 import gevent
 
+from rpcmq.drill.disturbances import RESTART, SILENCE
 from rpcmq.drill.run import Drill, Place, open_files
 from rpcmq.errors import UsageError
 
@@ -56,22 +57,36 @@ def router_restart(drill: Drill, rng: Random, seconds: float) -> None:
     if not drill.router_lock.acquire(blocking=False):
         return
     try:
-        drill.drain_router()
+        drill.end_router()
         gevent.sleep(seconds)
-        drill.restart_router()
+        drill.restart_router(RESTART)
     finally:
         drill.router_lock.release()
 
 
 def router_stop(drill: Drill, rng: Random, seconds: float) -> None:
     """The router is stopped (SIGSTOP) and goes on."""
+    _stop_router(drill, "stop", seconds)
+
+
+def router_silent(drill: Drill, rng: Random, seconds: float) -> None:
+    """The router is stopped for longer than ``link.unresponsive_seconds``: its processes must say so."""
+    _stop_router(drill, SILENCE, drill.bounds.unresponsive + drill.bounds.noticed + seconds)
+
+
+def router_lost(drill: Drill, rng: Random, seconds: float) -> None:
+    """The router is stopped for longer than ``link.lost_seconds``: its processes must give the connection up."""
+    _stop_router(drill, SILENCE, drill.bounds.lost + drill.bounds.noticed + seconds)
+
+
+def _stop_router(drill: Drill, kind: str, seconds: float) -> None:
     if not drill.router_lock.acquire(blocking=False):
         return
     try:
         drill.router.pause()
-        drill.fault("stop", "router")
+        drill.fault(kind, "router")
         gevent.sleep(seconds)
-        drill.healed("stop", "router")
+        drill.healed(kind, "router")
         drill.router.resume()
     finally:
         drill.router_lock.release()
@@ -208,8 +223,10 @@ FAULTS: dict[str, Fault] = {
     "kill": kill,
     "stop": stop,
     "router": router,
-    "router-stop": router_stop,
     "router-restart": router_restart,
+    "router-stop": router_stop,
+    "router-silent": router_silent,
+    "router-lost": router_lost,
     "reset": reset,
     "partition": partition,
     "cut-to-router": cut_to_router,

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Self
 
 from rpcmq.errors import RpcError
 
-__all__ = ["Event", "HistoryError", "Recorder", "What", "line_of", "merged", "read"]
+__all__ = ["ANSWERS", "SILENT", "Event", "HistoryError", "Recorder", "What", "line_of", "merged", "read"]
 
 
 class HistoryError(RpcError):
@@ -59,6 +59,14 @@ class What(StrEnum):
     DONE = "done"
     #: Figures of a process [any].
     COUNTED = "counted"
+    #: A process writes of the router into its log; the id says what: :data:`SILENT` or :data:`ANSWERS`.
+    SAYS = "says"
+    #: A router that was told to stop has ended in order.
+    EXITED = "exited"
+
+
+SILENT = "silent"
+ANSWERS = "answers"
 
 
 class Event(NamedTuple):

@@ -22,7 +22,7 @@ from gevent.event import Event as Flag
 
 import rpcmq
 from rpcmq.client.request import current_request
-from rpcmq.drill.history import Recorder, What
+from rpcmq.drill.history import ANSWERS, SILENT, Recorder, What
 from rpcmq.drill.names import traceparent_of
 from rpcmq.drill.topology import Topology
 from rpcmq.errors import CallTimeout, LinkLost, NoConsumer, Overloaded, RemoteError, RpcError
@@ -30,6 +30,8 @@ from rpcmq.errors import CallTimeout, LinkLost, NoConsumer, Overloaded, RemoteEr
 __all__ = ["TOPIC", "Options", "main", "outcome_of"]
 
 TOPIC = "drill"
+#: Part of a line of a process's log -> what it says of the router.
+_SAID = {"has been silent for": SILENT, "answers again": ANSWERS}
 #: A caller says so often how far it is (messages).
 _REPORT_EACH = 500
 #: How long the last casts may take to be taken by the router (seconds).
@@ -214,6 +216,20 @@ def _write_links(client: rpcmq.Client, recorder: Recorder) -> None:
     connection.on_ready = ready  # type: ignore[method-assign]
 
 
+class _Ear(logging.Handler):
+    """Has what a process says of its router written down."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(logging.WARNING)
+        self._recorder = recorder
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        for part, what in _SAID.items():
+            if part in text:
+                self._recorder.write(What.SAYS, what)
+
+
 def _call(options: Options, recorder: Recorder) -> None:
     with rpcmq.Client(options.router, options.place, shell="gevent") as client:
         _write_links(client, recorder)
@@ -334,6 +350,9 @@ def main(role: str, text: str) -> None:
     if options.files:
         resource.setrlimit(resource.RLIMIT_NOFILE, (options.files, options.files))
     with Recorder(options.history, options.name) as recorder:
+        logger = logging.getLogger("rpcmq.client")
+        logger.setLevel(logging.WARNING)
+        logger.addHandler(_Ear(recorder))
         ROLES[role](options, recorder)
     sys.stdout.flush()
 

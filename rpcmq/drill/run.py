@@ -32,6 +32,7 @@ from gevent.lock import BoundedSemaphore
 import rpcmq
 from rpcmq.config import RouterConfig, load_router_config
 from rpcmq.drill.checks import LATE, Bounds, Verdict, Violation, check
+from rpcmq.drill.disturbances import RESTART
 from rpcmq.drill.history import Event, Recorder, What, merged
 from rpcmq.drill.keys import make_keys
 from rpcmq.drill.load import TOPIC, Options, outcome_of
@@ -127,6 +128,8 @@ def bounds_of(settings: Mapping[str, Any], file: str = "") -> Bounds:
         heartbeat=link.heartbeat_seconds + 0.2,
         recovery_window=config.router.recovery_seconds,
         resume=link.resume_seconds,
+        noticed=link.heartbeat_seconds + 1.0,
+        drain=config.router.drain_seconds,
         # Beyond the half second that a caller waits for the router's word.
         overdue=1.5,
     )
@@ -377,21 +380,21 @@ class Drill:
         self.fault("kill", "router")
         self.router.wait()
 
-    def drain_router(self) -> None:
-        """SIGTERM, and wait until it has left in order."""
-        self._count_router()
-        self.fault("drain", "router")
-        self.router.signal(signal.SIGTERM)
-        code = self.router.wait(_STOP_SECONDS)
-        self.fault("kill", "router")
-        if code:
-            self._problem("router", f"it was stopped in order and ended with {code}")
-
-    def restart_router(self) -> None:
-        """Start it again on the same port."""
+    def restart_router(self, kind: str = "kill") -> None:
+        """Start it again on the same port; the fault ``kind`` is over."""
         self.router.restart()
-        self.healed("kill", "router")
-        self.healed("drain", "router")
+        self.healed(kind, "router")
+
+    def end_router(self) -> None:
+        """SIGTERM, and wait until it has ended in order."""
+        self.router.signal(signal.SIGTERM)
+        self.fault(RESTART, "router")
+        self._expect_end_of_router()
+        self.recorder.write(What.EXITED)
+
+    def _expect_end_of_router(self) -> None:
+        if (code := self.router.wait(self.bounds.drain + _STOP_SECONDS)) != 0:
+            self._problem("router", f"it ended with {code}: {self.router.said()[-500:]}")
 
     # --- what the router says ----------------------------------------------------------------
 
@@ -438,8 +441,7 @@ class Drill:
         self._count_router()
         self._end([p for p in self.places.values() if p.role in ("service", "subscriber")])
         self.router.signal(signal.SIGTERM)
-        if (code := self.router.wait(_STOP_SECONDS)) != 0:
-            self._problem("router", f"it ended with {code}: {self.router.said()[-500:]}")
+        self._expect_end_of_router()
         verdict = check(self.events(), self.bounds)
         verdict.violations += self._problems
         return Result(self.seed, seconds, verdict, dict(self.faults), dict(figures or {}))

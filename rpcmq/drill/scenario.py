@@ -26,6 +26,7 @@ __all__ = [
     "partitioned",
     "routers_killed",
     "routers_restarted",
+    "routers_silent",
     "services_killed",
     "slow_subscriber",
     "soak",
@@ -57,15 +58,32 @@ def routers_killed(seed: int, kills: int, count: int, folder: Path | None = None
         return drill.finish()
 
 
-def routers_restarted(seed: int, restarts: int, count: int, folder: Path | None = None, **topology: Any) -> Result:
-    """The router is stopped in order and started again, ``restarts`` times while ``count`` messages are sent."""
-    chosen: dict[str, Any] = {"services": 3, "callers": 2, "workers": 32} | topology
-    with Drill(Topology(**chosen), seed, folder) as drill:
+def routers_restarted(seed: int, restarts: int, count: int, **topology: Any) -> Result:
+    """The router is stopped in order and comes back, ``restarts`` times while ``count`` messages are sent."""
+    chosen: dict[str, Any] = {"services": 3, "callers": 2, "workers": 16, "handler_seconds": (0.0, 0.0, 0.002, 0.3)}
+    with Drill(Topology(**chosen | topology), seed) as drill:
         drill.load(count)
         for number in range(restarts):
             _when_sent(drill, count * (number + 1) // (restarts + 2))
             FAULTS["router-restart"](drill, drill.rng, drill.rng.choice((0.0, 0.1, 0.5, 1.5)))
         drill.wait_sent(_PATIENCE)
+        return drill.finish()
+
+
+def routers_silent(seed: int, times: int, router: dict[str, Any], **topology: Any) -> Result:
+    """The router is stopped for longer than its processes wait before they say so, or before they give it up, by turns.
+
+    Args:
+        router: its settings, ``link_unresponsive_seconds`` and ``link_lost_seconds`` among them.
+    """
+    chosen: dict[str, Any] = {"services": 2, "callers": 2, "subscribers": 1, "workers": 8, "router": router}
+    with Drill(Topology(**chosen | topology), seed) as drill:
+        drill.load()
+        for number in range(times):
+            # Each is judged by itself: after the one before, everybody has been back for long enough.
+            gevent.sleep(drill.bounds.unresponsive + drill.bounds.recovery)
+            FAULTS[("router-silent", "router-lost")[number % 2]](drill, drill.rng, drill.rng.choice((0.0, 0.5, 1.0)))
+        gevent.sleep(drill.bounds.recovery)
         return drill.finish()
 
 

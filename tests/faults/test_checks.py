@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rpcmq.drill.checks import Bounds, Checker, Verdict, check
-from rpcmq.drill.history import Event, What
+from rpcmq.drill.history import ANSWERS, SILENT, Event, What
 
 CALL = {"verb": "call", "topic": "t", "idempotent": False, "confirm": False, "timeout": 10.0}
 CAST = {"verb": "cast", "topic": "t", "idempotent": False, "confirm": True}
@@ -63,6 +63,14 @@ def linked(at: float, process: str, resumed: bool = False, **fields: Any) -> Lin
     return at, process, What.LINKED, "", {"resumed": resumed, **fields}
 
 
+def exited(at: float) -> Line:
+    return at, "drill", What.EXITED, "", {}
+
+
+def says(at: float, what: str, process: str = "c") -> Line:
+    return at, process, What.SAYS, what, {}
+
+
 def counted(at: float, **fields: int) -> Line:
     return at, "router", What.COUNTED, "", {name.replace("_", " "): count for name, count in fields.items()}
 
@@ -75,10 +83,11 @@ WELL = [submit(0), start(0.1), finish(0.2), end(0.3)]
 CONFIRMED = [cast(0), confirm(0.1), end(0.1), start(0.2), finish(0.3)]
 KILLED = [submit(0), start(0.1), fault(1, "kill", "s")]
 BACK = [fault(1, "kill", "router"), healed(2, "kill", "router")]
-PLANNED = [
-    fault(1, "drain", "router"), fault(1.5, "kill", "router"),
-    healed(2, "kill", "router"), healed(2, "drain", "router"),
-]  # fmt: skip
+#: The router is told to stop, exits, and is back.
+RESTARTED = [fault(1, "restart", "router"), exited(2), healed(3, "restart", "router")]
+#: As the defaults are: unresponsive after 12 s, lost after 60 s.
+UP = [linked(0, "c"), linked(0, "s")]
+SILENT_ROUTER = [*UP, fault(20, "silence", "router")]
 LATER = [submit(2.6, "c-2"), start(2.7, id="c-2"), end(2.8, id="c-2")]
 
 HOLDS: dict[str, list[Line]] = {
@@ -99,10 +108,6 @@ HOLDS: dict[str, list[Line]] = {
     "the kill of a service before its caller has come back": [
         submit(0), linked(0, "c"), start(0.1), *BACK, fault(2.1, "kill", "s"), linked(4, "c"), end(4, "link_lost"),
     ],
-    "a call that was killed with its service while the router was restarted in order": [
-        submit(0), start(0.5), *PLANNED[:1], fault(1.2, "kill", "s"), *PLANNED[1:], end(2.5, "link_lost"), *LATER,
-    ],
-    "a call that a kill of the router failed": [submit(0), *BACK, end(2.5, "link_lost"), *LATER],
     "recovery": [*WELL, *BACK, submit(2.5, "c-2"), start(2.6, id="c-2"), end(3.0, id="c-2")],
     "recovery of one who was done": [*WELL, (0.9, "c", What.DONE, "", {"left": 0}), *BACK, counted(99)],
     "a stop that is declared in time": [fault(1, "stop", "s"), declared(13.1, "unresponsive"), healed(14, "stop", "s")],
@@ -173,6 +178,31 @@ HOLDS: dict[str, list[Line]] = {
         linked(45, "c", away=35.0), start(46, "s2"),
     ],
     "a late answer that was counted": [submit(0), end(1, "timeout"), start(0.1), finish(2), counted(9, late_answers=1)],
+    "a call that waits for the router's next life": [
+        submit(0.9), *RESTARTED, start(3.1), finish(3.2), end(3.3),
+    ],
+    "a call whose time is up before the router is back": [submit(0.9, timeout=1.0), *RESTARTED, end(2.0, "timeout")],
+    "a call that takes longer than the drain": [
+        submit(0.5, timeout=60.0), start(0.6), fault(1, "restart", "router"), exited(31.1), end(31.2, "link_lost"), finish(35),
+        healed(32, "restart", "router"),
+    ],
+    "a call whose service is killed while the router restarts": [
+        submit(0.5), accept(0.5), dispatch(0.5), start(0.6), RESTARTED[0], fault(1.5, "kill", "s"),
+        end(1.9, "link_lost"), *RESTARTED[1:],
+    ],
+    "a silence of which everybody says so": [
+        *SILENT_ROUTER, says(32.3, SILENT), says(32.5, SILENT, "s"), healed(35, "silence", "router"),
+        says(35.1, ANSWERS), says(35.2, ANSWERS, "s"),
+    ],
+    "a silence in which everybody connects anew": [
+        *SILENT_ROUTER, says(32.3, SILENT), says(32.5, SILENT, "s"), healed(85, "silence", "router"),
+        linked(85.1, "c", resumed=True, away=5.0), linked(85.2, "s", resumed=True, away=5.0),
+    ],
+    "a silence too short to be noticed": [*SILENT_ROUTER, healed(32, "silence", "router")],
+    "a silence that one did not notice who was stopped": [
+        *SILENT_ROUTER, fault(21, "stop", "c"), says(32.5, SILENT, "s"), healed(35, "silence", "router"),
+        says(35.2, ANSWERS, "s"), healed(36, "stop", "c"),
+    ],
     "a session that starts over after too long": [linked(0, "c"), linked(50, "c", away=31.0)],
     "a session that starts over because the router did": [linked(0, "c"), *BACK, linked(2.5, "c", away=1.5)],
     "a session that is resumed": [linked(0, "c"), linked(5, "c", resumed=True, away=1.0)],
@@ -244,9 +274,6 @@ BROKEN: dict[str, tuple[str, tuple[str, ...], list[Line]]] = {
     "the kill of a service that had not begun is told late": (
         "told late", ("c-1",), [submit(0), accept(0.1), dispatch(0.2), fault(1, "kill", "s"), end(2.1, "link_lost")],
     ),
-    "a call that a planned restart failed": (
-        "failed by a planned restart", ("c-1",), [submit(0), *PLANNED, end(2.5, "link_lost"), *LATER],
-    ),
     "slow recovery": ("slow recovery", ("c",), [*WELL, *BACK, submit(2.5, "c-2"), start(5.2, id="c-2"),
                                                end(5.3, id="c-2")]),
     "no recovery": ("slow recovery", ("c",), [*WELL, *BACK, counted(9)]),
@@ -294,6 +321,43 @@ BROKEN: dict[str, tuple[str, tuple[str, ...], list[Line]]] = {
     "a late answer that nobody counted": (
         "answers not accounted for", (),
         [submit(0), end(1, "timeout"), start(0.1), finish(2), counted(9, late_answers=0)],
+    ),
+    "a call that a planned restart fails": (
+        "failed by a planned restart", ("c-1",),
+        [submit(0.9), accept(0.9), dispatch(0.9), start(0.95), RESTARTED[0], end(1.9, "link_lost"), *RESTARTED[1:]],
+    ),
+    "a call that is not sent to the router's next life": (
+        "failed by a planned restart", ("c-1",), [*RESTARTED[:2], submit(2.5), *RESTARTED[2:], end(12.5, "timeout")],
+    ),
+    "a call that outlives a drain that was cut short": (
+        "failed by a planned restart", ("c-1",),
+        [submit(0.5), start(0.6), *RESTARTED[:2], end(2.1, "link_lost"), finish(5), healed(6, "restart", "router")],
+    ),
+    "a cast that a planned restart loses": (
+        "confirmed and lost", ("c-1",), [cast(0), confirm(0.1), end(0.1), *RESTARTED],
+    ),
+    "a silence that nobody notices": (
+        "silence not noticed", ("c",), [linked(0, "c"), *SILENT_ROUTER[2:], healed(35, "silence", "router")],
+    ),
+    "a silence that is noticed late": (
+        "silence not noticed", ("c",),
+        [linked(0, "c"), *SILENT_ROUTER[2:], says(34, SILENT), healed(35, "silence", "router"), says(35.1, ANSWERS)],
+    ),
+    "a silence that is said too early": (
+        "called silent too early", ("c",),
+        [linked(0, "c"), *SILENT_ROUTER[2:], says(24, SILENT), healed(35, "silence", "router"), says(35.1, ANSWERS)],
+    ),
+    "a silence after which one says nothing more": (
+        "not back after silence", ("c",),
+        [linked(0, "c"), *SILENT_ROUTER[2:], says(32.5, SILENT), healed(35, "silence", "router")],
+    ),
+    "a connection that is not given up though its router is lost": (
+        "not back after silence", ("c",),
+        [linked(0, "c"), *SILENT_ROUTER[2:], says(32.5, SILENT), healed(85, "silence", "router"), says(85.1, ANSWERS)],
+    ),
+    "a caller without an answer after a silence": (
+        "slow recovery", ("c",),
+        [*WELL, *UP, fault(20, "silence", "router"), healed(25, "silence", "router"), counted(99)],
     ),
     "the same id twice": ("history", ("c-1",), [*WELL, submit(1), end(2)]),
 }  # fmt: skip

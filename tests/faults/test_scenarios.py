@@ -45,8 +45,16 @@ def test_the_router_is_killed(reported: Reported):
 
 
 def test_the_router_is_restarted_in_order(reported: Reported):
-    result = reported("router restarted", scenario.routers_restarted(9, restarts=2, count=1800, rate=600.0))
-    assert result.faults["drain"] == 2 and result.verdict.ended.keys() <= {"ok", "remote_error"}
+    result = reported("router restarted", scenario.routers_restarted(10, restarts=3, count=2000, rate=500.0))
+    assert result.faults["restart"] == 3 and result.verdict.recovery > 0
+    assert set(result.verdict.ended) == {"ok", "remote_error"}
+
+
+def test_the_router_is_silent_rather_than_dead(reported: Reported):
+    router = {"link_heartbeat_seconds": 0.2, "link_unresponsive_seconds": 0.8, "link_lost_seconds": 2.5}
+    result = scenario.routers_silent(11, times=2, router=router, rate=120.0, timeout=1.5)
+    assert reported("router silent", result).faults["silence"] == 2
+    assert result.verdict.ended["timeout"] > 0
 
 
 def test_services_are_killed(reported: Reported):
@@ -128,6 +136,14 @@ def test_all_verbs_for_a_while(reported: Reported):
 #: Three of four messages are calls: 200,000 or 100,000 of them.
 LONG: dict[str, Callable[[], Result]] = {
     "router killed": lambda: scenario.routers_killed(101, kills=20, count=200_000),
+    "router restarted": lambda: scenario.routers_restarted(108, restarts=12, count=60_000, rate=800.0),
+    "router silent": lambda: scenario.routers_silent(
+        109,
+        times=6,
+        router={"link_heartbeat_seconds": 1.0, "link_unresponsive_seconds": 3.0, "link_lost_seconds": 12.0},
+        rate=500.0,
+        timeout=8.0,
+    ),
     "services killed": lambda: scenario.services_killed(102, services=6, count=270_000),
     "stopped": lambda: scenario.stopped(103, 135_000, lasts=(1.0, 20.0), every=5.0, rate=500.0),
     "partitioned": lambda: scenario.partitioned(104, 135_000, lasts=(0.5, 20.0), every=4.0, rate=500.0),

@@ -1,0 +1,48 @@
+"""Which faults disturb whom, and when: what is late or goes wrong because of them is excused."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from math import inf
+
+__all__ = ["DELAYING", "DISTURBING", "RESTART", "SILENCE", "SILENCING", "Disturbances"]
+
+#: The router is stopped (SIGSTOP) for so long that its processes must notice.
+SILENCE = "silence"
+#: The router is stopped in order (SIGTERM), and started again.
+RESTART = "restart"
+#: Faults after which a process, or everybody if it is the router, may be late.
+DISTURBING = ("stop", SILENCE, "cut", "hog", "delay", "kill", RESTART, "reset", "fds")
+SILENCING = ("stop", SILENCE, "cut", "delay")
+DELAYING = (*SILENCING, "hog", "fds")
+
+
+@dataclass
+class _Disturbance:
+    kind: str
+    begin: float
+    end: float = inf
+
+
+class Disturbances:
+    """The faults of a history, as far as it has come."""
+
+    def __init__(self) -> None:
+        self._of: defaultdict[str, list[_Disturbance]] = defaultdict(list)
+
+    def begin(self, at: float, kind: str, target: str) -> None:
+        """A fault begins."""
+        if kind in DISTURBING:
+            self._of[target].append(_Disturbance(kind, at))
+
+    def end(self, at: float, kind: str, target: str) -> None:
+        """It is over."""
+        for fault in self._of.get(target, ()):
+            if fault.kind == kind:
+                fault.end = min(fault.end, at)
+
+    def during(self, target: str, since: float, until: float, kinds: tuple[str, ...] = DISTURBING) -> bool:
+        """Whether one of ``kinds`` disturbs ``target`` at some time between ``since`` and ``until``."""
+        faults = self._of.get(target, ())
+        return any(f.begin < until and f.end > since and f.kind in kinds for f in faults)
