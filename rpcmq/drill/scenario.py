@@ -60,7 +60,7 @@ def routers_killed(seed: int, kills: int, count: int, folder: Path | None = None
 
 def routers_restarted(seed: int, restarts: int, count: int, **topology: Any) -> Result:
     """The router is stopped in order and comes back, ``restarts`` times while ``count`` messages are sent."""
-    chosen: dict[str, Any] = {"services": 3, "callers": 2, "workers": 16, "handler_seconds": (0.0, 0.0, 0.002, 0.3)}
+    chosen: dict[str, Any] = {"services": 3, "callers": 2, "workers": 40, "handler_seconds": (0.0, 0.0, 0.002, 0.02)}
     with Drill(Topology(**chosen | topology), seed) as drill:
         drill.load(count)
         for number in range(restarts):

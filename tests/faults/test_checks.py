@@ -183,8 +183,8 @@ HOLDS: dict[str, list[Line]] = {
     ],
     "a call whose time is up before the router is back": [submit(0.9, timeout=1.0), *RESTARTED, end(2.0, "timeout")],
     "a call that takes longer than the drain": [
-        submit(0.5, timeout=60.0), start(0.6), fault(1, "restart", "router"), exited(31.1), end(31.2, "link_lost"), finish(35),
-        healed(32, "restart", "router"),
+        submit(0.5, timeout=60.0), start(0.6), fault(1, "restart", "router"), exited(31.1), end(31.2, "link_lost"),
+        finish(35), healed(36, "restart", "router"),
     ],
     "a call whose service is killed while the router restarts": [
         submit(0.5), accept(0.5), dispatch(0.5), start(0.6), RESTARTED[0], fault(1.5, "kill", "s"),

@@ -45,7 +45,7 @@ def test_the_router_is_killed(reported: Reported):
 
 
 def test_the_router_is_restarted_in_order(reported: Reported):
-    result = reported("router restarted", scenario.routers_restarted(10, restarts=3, count=2000, rate=500.0))
+    result = reported("router restarted", scenario.routers_restarted(10, restarts=3, count=12_000))
     assert result.faults["restart"] == 3 and result.verdict.recovery > 0
     assert set(result.verdict.ended) == {"ok", "remote_error"}
 
