@@ -252,8 +252,9 @@ class Client:
         flags = (Flag.IDEMPOTENT if idempotent else 0) | (Flag.MANDATORY if mandatory else 0)
         process = self.process
         progress = self._progress(on_progress)
-        deadline = monotonic() + self._timeout(timeout)
-        call = self._start(Kind.REQUEST, ctx, topic, msg, timeout, flags, sign_of_life, traceparent)
+        seconds = self._timeout(timeout)
+        deadline = monotonic() + seconds
+        call = self._start(Kind.REQUEST, ctx, topic, msg, seconds, flags, sign_of_life, traceparent)
         process.wait(call, on_progress=progress)
         if call.error is not None and self._learn_format(call):
             left = max(0.001, deadline - monotonic())

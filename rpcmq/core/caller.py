@@ -191,7 +191,10 @@ class Caller:
         call.sent_at = call.sign_of_life = now
         self.calls[key] = call
         if timeout is not None:
-            self._watch(now, call, timeout)
+            # As `_watch` does; this is done for each call.
+            due = now + (timeout / 2 if call.flags & Flag.STREAM else timeout + _GRACE)
+            call.slot = slot = self._wheel.slot(due)
+            slot[key] = call
         if call.silence is not None:
             self._watched[key] = call
         if kind == Kind.CAST or kind == Kind.PUBLISH:

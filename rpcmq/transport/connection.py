@@ -287,8 +287,8 @@ class Connection:
             IdentityTaken: another live process has our identity.
             AccessDenied: the router had welcomed us, and does not accept our key any more.
         """
-        self._check_not_ended()
-        if self.denied:
+        if self._closing or self.denied or self._dialer.identity_taken:
+            self._check_not_ended()
             raise AccessDenied(self.denied)
 
     def _check_not_ended(self) -> None:
