@@ -7,8 +7,8 @@ them looks like a change even if nothing changed. So:
    likelihood ratio that scan statistics use (Kulldorff). One of each length is a candidate.
 2. A candidate is a rise if the quantile inside is higher than outside for certain: the intervals of both by order
    statistics (``intervals``) do not overlap, at a confidence that is corrected for every run of windows of every
-   series, and each of its quantiles, that might have been the candidate (Bonferroni). So at most one of a hundred logs
-   in which nothing changes has a false one, whatever the distribution of its durations is.
+   series, and each of its quantiles, that might have been the candidate (Bonferroni). So of five hundred
+   logs in which nothing changes at most one has a false one, whatever the distribution of its durations is.
 3. It has to matter: at least a quarter higher, and more than windows outside usually differ from one another. Real
    traffic does, and intervals that take it for independent draws know nothing of that.
 """
@@ -30,8 +30,9 @@ from rpcmq.latency.analysis.series import Series
 
 __all__ = ["Burst", "Rise", "burst", "rise"]
 
-#: Logs that have a false change, of those in which nothing changes: half of them a rise, half of them a burst.
-_FALSE = 0.01
+#: Logs that have a false change, of those in which nothing changes: half of them a rise, half of them a burst. One in
+#: a hundred would be borne; of a hundred logs more than one would then have one in a quarter of all cases.
+_FALSE = 0.002
 #: What is asked for a rise, one after the other.
 _QUANTILES = (0.99, 0.9, 0.5)
 _FEWEST_WINDOWS = 10
