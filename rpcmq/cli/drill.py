@@ -35,12 +35,21 @@ class _Seconds(click.ParamType):  # type: ignore[type-arg]  # click 8.1 knows no
         return seconds
 
 
+#: From 0 to 1.
+_SHARE = click.FloatRange(0.0, 1.0)
+
+
 @click.command("drill")
 @click.option("--topology", metavar="FILE", type=click.Path(exists=True, dir_okay=False), help="TOML file.")
 @click.option("--faults", metavar="FAULT,...", default="kill,stop,router", show_default=True, help="Which; see below.")
 @click.option("--for", "seconds", type=_Seconds(), default="60s", show_default=True, help="How long faults happen.")
 @click.option("--every", type=_Seconds(), default="2s", show_default=True, help="From one fault to the next.")
 @click.option("--lasts", type=_Seconds(), default="3s", show_default=True, help="Longest time that a fault lasts.")
+@click.option("--plain", metavar="N", type=click.IntRange(0), help="So many programs of threads, without gevent.")
+@click.option("--patched", is_flag=True, default=None, help="Callers and services call gevent.monkey.patch_all().")
+@click.option("--nested", metavar="SHARE", type=_SHARE, help="Share of the calls whose handler calls in its turn.")
+@click.option("--large", metavar="SHARE", type=_SHARE, help="Share of the messages of 64 KiB to 3 MiB, both ways.")
+@click.option("--misspelt", metavar="SHARE", type=_SHARE, help="Share of the casts to topics that nobody has.")
 @click.option("--seed", type=click.IntRange(0), help="Where all choices come from.  [default: one that is printed]")
 @click.option("--keep", metavar="FOLDER", type=click.Path(file_okay=False), help="Keep the histories there.")
 @json_option
@@ -52,17 +61,23 @@ def drill_command(
     seconds: float,
     every: float,
     lasts: float,
+    plain: int | None,
+    patched: bool | None,
+    nested: float | None,
+    large: float | None,
+    misspelt: float | None,
     seed: int | None,
     keep: str | None,
 ) -> int:
     """Start a router, services and callers of their own, hurt them, and say what became of the messages.
 
     Nothing that runs already is touched. TOPOLOGY says how many processes there are, what they send, and which
-    configuration the router has: see docs/operations.md. Faults:
+    configuration the router has: see docs/operations.md; the options of the load go before it. Faults:
 
     \b
     kill             a service is killed; another takes its place
     stop             a service or caller is stopped (SIGSTOP) and goes on
+    kill-plain       a program without gevent is killed while it computes or sleeps: what it has cast must run
     router           the router is killed and started again
     router-restart   the router is stopped in order (SIGTERM) and started again: no call may fail
     router-stop      the router is stopped (SIGSTOP) and goes on
@@ -81,12 +96,16 @@ def drill_command(
     """
     from dataclasses import replace
 
-    from rpcmq.drill.faults import NEEDS_PROXY, chosen
+    from rpcmq.drill.faults import NEEDS_PLAIN, NEEDS_PROXY, chosen
     from rpcmq.drill.scenario import drilled
     from rpcmq.drill.topology import Topology, load_topology
 
     names = chosen(faults)
     laid_out = load_topology(topology) if topology else Topology(rate=500.0)
+    load: dict[str, Any] = {"plain": plain, "patched": patched, "nested": nested, "large": large, "misspelt": misspelt}
+    laid_out = replace(laid_out, **{name: value for name, value in load.items() if value is not None})
+    if not laid_out.plain and set(names) & set(NEEDS_PLAIN):
+        laid_out = replace(laid_out, plain=1)
     if laid_out.direct and set(names) & set(NEEDS_PROXY):
         laid_out = replace(laid_out, direct=False)
     seed = secrets.randbelow(1_000_000) if seed is None else seed
@@ -119,6 +138,8 @@ def _print(result: Result) -> None:
         ("casts dropped, and counted as such", verdict.dropped),
         ("answers that came too late", verdict.late),
         ("calls that outlived a drain", verdict.outlived),
+        ("casts to topics that nobody has, as counted by the router", verdict.accounted),
+        ("small calls after large payloads take", f"{verdict.after_large:.3f} s"),
         ("longest until a failure was told", f"{verdict.told:.3f} s"),
         ("longest recovery after the router's return", f"{verdict.recovery:.3f} s"),
         ("verdict", "as promised" if verdict.ok else f"{len(verdict.violations)} violations"),

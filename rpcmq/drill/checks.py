@@ -12,8 +12,11 @@ from dataclasses import asdict, dataclass, field
 from math import inf
 from typing import Any, Protocol
 
+from rpcmq.drill.accounts import Accounts
+from rpcmq.drill.busy import Busy
 from rpcmq.drill.disturbances import DELAYING, DISTURBING, RESTART, SILENCE, SILENCING, Disturbances
 from rpcmq.drill.history import Event, What
+from rpcmq.drill.payloads import Payloads
 from rpcmq.drill.promises import Bounds, Violation
 from rpcmq.drill.restarts import Restarts
 from rpcmq.drill.silence import Silence
@@ -41,6 +44,8 @@ class Verdict:
         told: seconds, from the kill of a process to the failure of what it was running: the longest.
         recovery: seconds, from the router's return to a caller's first answer: the longest.
         late: answers that came after their call had ended: they were counted and dropped.
+        after_large: seconds, of small calls of processes that have sent something large: the longest median.
+        accounted: casts to topics that nobody has, which the router has counted by name.
         outlived: calls that ended with a router that was stopped in order, and had waited for them in vain.
     """
 
@@ -56,6 +61,8 @@ class Verdict:
     recovery: float = 0.0
     late: int = 0
     outlived: int = 0
+    after_large: float = 0.0
+    accounted: int = 0
 
     @property
     def ok(self) -> bool:
@@ -78,6 +85,7 @@ class _Work:
         "finished",
         "idempotent",
         "outcome",
+        "returned_at",
         "settled",
         "starts",
         "submitted_at",
@@ -96,6 +104,8 @@ class _Work:
         self.timeout: float | None = fields.get("timeout")
         self.submitted_at = event.at
         self.confirmed_at: float | None = None
+        #: When the verb of a plain program was over.
+        self.returned_at: float | None = None
         self.ended_at: float | None = None
         self.outcome = ""
         #: (when, where, attempt)
@@ -193,6 +203,7 @@ class Checker:
             What.SUBMIT: self._submit,
             What.ACCEPT: self._accept,
             What.CONFIRM: self._confirm,
+            What.RETURN: self._return,
             What.DISPATCH: self._dispatch,
             What.START: self._start,
             What.FINISH: self._finish,
@@ -206,9 +217,17 @@ class Checker:
             What.COUNTED: self._counts,
             What.EXITED: self._exited,
         }
-        self._silence = Silence(self.bounds, self._disturbances)
-        self._restarts = Restarts(self.bounds, self._disturbances)
-        self._judges: tuple[Judge, ...] = (self._silence, self._restarts)
+        disturbances = self._disturbances
+        self._restarts = Restarts(self.bounds, disturbances)
+        self._payloads = Payloads(self.bounds, disturbances)
+        self._accounts = Accounts(disturbances)
+        self._judges: tuple[Judge, ...] = (
+            self._restarts,
+            self._payloads,
+            self._accounts,
+            Silence(self.bounds, disturbances),
+            Busy(self.bounds, disturbances),
+        )
 
     def see(self, event: Event) -> None:
         """The next event."""
@@ -238,13 +257,20 @@ class Checker:
             self._violated("history", f"{event.id} was submitted twice", event.id)
             return
         self._works[event.id] = work = _Work(event)
-        self._callers[event.process] = None
+        # Who only handles what others ask for need not get an answer soon.
+        if not event.fields.get("nested"):
+            self._callers[event.process] = None
         self.verdict.submitted[work.verb] += 1
 
     def _confirm(self, event: Event) -> None:
         work = self._work(event)
         if work is not None:
             work.confirmed_at = event.at
+
+    def _return(self, event: Event) -> None:
+        work = self._work(event)
+        if work is not None:
+            work.returned_at = event.at
 
     def _accept(self, event: Event) -> None:
         self._is_watched = True
@@ -538,6 +564,8 @@ class Checker:
         for judge in self._judges:
             self.verdict.violations += judge.violations()
         self.verdict.outlived = self._restarts.outlived
+        self.verdict.after_large = self._payloads.after_large
+        self.verdict.accounted = self._accounts.accounted
         return self.verdict
 
     def _nobody_ran(self, id: str, work: _Work) -> None:
@@ -548,12 +576,25 @@ class Checker:
             self.verdict.forgotten += 1
         elif work.settled:
             self.verdict.dropped += 1
-        elif work.confirmed_at is None and work.caller in self._dead:
+        elif work.confirmed_at is None and work.caller in self._dead and not self._must_have_left(id, work):
             return
         else:
             self.verdict.lost += 1
-            state = "confirmed" if work.confirmed_at is not None else "taken"
+            state = "confirmed" if work.confirmed_at is not None else "sent" if work.returned_at else "taken"
             self._violated(f"{state} and lost", f"cast {id} of {work.caller} was {state} and nobody ran it", id)
+
+    def _must_have_left(self, id: str, work: _Work) -> bool:
+        """Whether the router has a cast, or must have it, whose sender was killed."""
+        if id in self._accepted:
+            return True
+        killed = self._dead[work.caller]
+        if work.returned_at is None or killed < work.returned_at + self.bounds.sent:
+            return False
+        since = work.returned_at - self.bounds.recovery
+        others = tuple(kind for kind in DISTURBING if kind != "kill")
+        return not (
+            self._is_disturbed(work.caller, since, killed, others) or self._is_disturbed("router", since, killed)
+        )
 
     def _may_be_lost(self, id: str, work: _Work, since: float, kill: float) -> bool:
         """Whether a cast that a killed router had is one that its sender did not have to offer again."""

@@ -13,7 +13,7 @@ from rpcmq.drill.disturbances import RESTART, SILENCE
 from rpcmq.drill.run import Drill, Place, open_files
 from rpcmq.errors import UsageError
 
-__all__ = ["FAULTS", "NEEDS_PROXY", "Fault", "chosen", "inject"]
+__all__ = ["FAULTS", "NEEDS_PLAIN", "NEEDS_PROXY", "Fault", "chosen", "inject"]
 
 #: Called with the drill, where choices come from, and how long it lasts (seconds).
 Fault = Callable[[Drill, Random, float], None]
@@ -24,6 +24,19 @@ def kill(drill: Drill, rng: Random, seconds: float) -> None:
     place = _pick(rng, drill.services)
     if place is None:
         return
+    drill.kill(place)
+    gevent.sleep(seconds)
+    drill.revive(place)
+
+
+def kill_plain(drill: Drill, rng: Random, seconds: float) -> None:
+    """A plain program is killed while it computes or sleeps, by when all that it cast is on its way."""
+    place = _pick(rng, drill.named("plain"))
+    if place is None:
+        return
+    place.is_starting = True  # nobody else takes it
+    place.program.expect("^busy$", drill.topology.timeout + 30.0)
+    gevent.sleep(drill.bounds.sent + rng.uniform(0.1, drill.topology.busy_seconds))
     drill.kill(place)
     gevent.sleep(seconds)
     drill.revive(place)
@@ -222,6 +235,7 @@ def _pick(rng: Random, places: list[Place]) -> Place | None:
 FAULTS: dict[str, Fault] = {
     "kill": kill,
     "stop": stop,
+    "kill-plain": kill_plain,
     "router": router,
     "router-restart": router_restart,
     "router-stop": router_stop,
@@ -239,6 +253,9 @@ FAULTS: dict[str, Fault] = {
     "disk-full": disk_full,
     "files": files,
 }
+
+#: Those that need plain programs.
+NEEDS_PLAIN = ("kill-plain",)
 
 #: Those that need a proxy before each process.
 NEEDS_PROXY = ("reset", "partition", "cut-to-router", "cut-to-process", "stall", "delay", "half-open")

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from rpcmq.errors import RpcError
+from rpcmq.transport.home import allocate_lock
 
 __all__ = ["ANSWERS", "SILENT", "Event", "HistoryError", "Recorder", "What", "line_of", "merged", "read"]
 
@@ -31,7 +32,8 @@ class HistoryError(RpcError):
 class What(StrEnum):
     """What happened. In brackets: the fields beside time, process and id."""
 
-    #: A caller is about to send [verb, topic, idempotent, confirm, timeout].
+    #: A caller is about to send [verb, topic, idempotent, confirm, timeout; size: if it is large; quick: its handler
+    #: does not wait; misspelt: nobody has the topic; nested: a handler sends it].
     SUBMIT = "submit"
     #: The router has taken it from its sender.
     ACCEPT = "accept"
@@ -39,11 +41,13 @@ class What(StrEnum):
     CONFIRM = "confirm"
     #: The router gives it to a consumer [to, attempt].
     DISPATCH = "dispatch"
-    #: A handler begins [topic, attempt].
+    #: The verb of a plain program has returned: what it sent is on its way.
+    RETURN = "return"
+    #: A handler begins [topic, attempt; changed: what came is not what was sent].
     START = "start"
     #: A handler is done [failed].
     FINISH = "finish"
-    #: It has ended for its caller [outcome; of: what the result says that it answers].
+    #: It has ended for its caller [outcome; of: what the result says that it answers; changed, as above].
     END = "end"
     #: The router has recorded how it ended [outcome].
     SETTLE = "settle"
@@ -61,6 +65,12 @@ class What(StrEnum):
     COUNTED = "counted"
     #: A process writes of the router into its log; the id says what: :data:`SILENT` or :data:`ANSWERS`.
     SAYS = "says"
+    #: A plain program computes or sleeps from now on [seconds].
+    BUSY = "busy"
+    #: Who writes has counted messages for the topic that the id names, and that were dropped [verb, reason, count].
+    DROPPED = "dropped"
+    #: The same for all topics of a router, which the id names [verb, reason, count].
+    DROPPED_IN_ALL = "dropped in all"
     #: A router that was told to stop has ended in order.
     EXITED = "exited"
 
@@ -102,14 +112,17 @@ class Recorder:
 
     def __init__(self, path: str | Path, process: str) -> None:
         self.process = process
+        #: Programs of threads write, too.
+        self._lock = allocate_lock()
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         #: What there was no room for.
         self._unwritten = bytearray()
 
     def write(self, what: What, id: str = "", /, **fields: Any) -> None:
         """Write down that something happens now; if that fails, it is written together with what happens next."""
-        self._unwritten += line_of(Event(monotonic(), self.process, what, id, fields))
-        self._flush()
+        with self._lock:
+            self._unwritten += line_of(Event(monotonic(), self.process, what, id, fields))
+            self._flush()
 
     def _flush(self) -> None:
         # What is watched must not fail because its observer cannot write.
@@ -118,7 +131,8 @@ class Recorder:
 
     def close(self) -> None:
         """Nothing more is written."""
-        self._flush()
+        with self._lock:
+            self._flush()
         os.close(self._file)
 
     def __enter__(self) -> Self:

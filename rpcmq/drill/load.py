@@ -1,6 +1,7 @@
 """The processes of a drill: callers, services and subscribers that write down all they do.
 
-``python -m rpcmq.drill.load ROLE OPTIONS`` with OPTIONS as JSON: see :class:`Options`. SIGTERM ends it in order.
+``python -m rpcmq.drill.load ROLE OPTIONS`` with OPTIONS as JSON (:class:`rpcmq.drill.common.Options`). SIGTERM ends it
+in order.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from random import Random
 from typing import Any
 
@@ -22,80 +22,51 @@ from gevent.event import Event as Flag
 
 import rpcmq
 from rpcmq.client.request import current_request
-from rpcmq.drill.history import ANSWERS, SILENT, Recorder, What
+from rpcmq.core.drops import DropNotices
+from rpcmq.drill.common import INNER, MISSPELT, TOPIC, Options, listen, outcome_of, say, text_of, write_links
+from rpcmq.drill.history import Recorder, What
 from rpcmq.drill.names import traceparent_of
 from rpcmq.drill.topology import Topology
-from rpcmq.errors import CallTimeout, LinkLost, NoConsumer, Overloaded, RemoteError, RpcError
+from rpcmq.errors import RpcError
 
-__all__ = ["TOPIC", "Options", "main", "outcome_of"]
+__all__ = ["main"]
 
-TOPIC = "drill"
-#: Part of a line of a process's log -> what it says of the router.
-_SAID = {"has been silent for": SILENT, "answers again": ANSWERS}
 #: A caller says so often how far it is (messages).
 _REPORT_EACH = 500
-#: How long the last casts may take to be taken by the router (seconds).
-_SETTLE_SECONDS = 20.0
-_OUTCOMES: dict[type[BaseException], str] = {
-    CallTimeout: "timeout",
-    NoConsumer: "no_consumer",
-    Overloaded: "overloaded",
-    LinkLost: "link_lost",
-    RemoteError: "remote_error",
-}
-
-
-@dataclass(frozen=True)
-class Options:
-    """What one process is told.
-
-    Attributes:
-        name: in the history; another for each life.
-        place: its identity at the router, the same for each life.
-        history: file of its history.
-        count: messages that a caller sends; 0: until it is ended.
-        files: most files that it may open; 0: as many as it finds.
-        slow_seconds: that a subscriber takes for each event.
-    """
-
-    router: str
-    name: str
-    place: str
-    history: str
-    seed: int
-    topology: dict[str, Any]
-    count: int = 0
-    files: int = 0
-    slow_seconds: float = 0.0
-
-    def to_json(self) -> str:
-        """As an argument of the command line."""
-        return json.dumps(asdict(self))
 
 
 class DrillFailure(Exception):
     """What a handler raises that is asked to."""
 
 
-def outcome_of(error: BaseException) -> str:
-    """The name of the outcome that ``error`` stands for."""
-    # An exception that was rebuilt is a remote one, too.
-    if isinstance(error.__cause__, RemoteError):
-        return "remote_error"
-    return next((name for kind, name in _OUTCOMES.items() if isinstance(error, kind)), type(error).__name__)
-
-
 class Service:
-    """The endpoint."""
+    """The endpoint.
+
+    Attributes:
+        inner: makes nested calls; None: there are none.
+    """
+
+    inner: rpcmq.Client | None = None
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
 
-    def work(self, ctx: Any, id: str, topic: str, seconds: float, fails: bool, hogs: bool, text: str) -> str:
-        """Takes its time, and says what it was for."""
+    def work(
+        self, ctx: Any, id: str, topic: str, seconds: float, fails: bool, hogs: bool, text: str,
+        echo: bool = False, nested: float = 0.0,
+    ) -> str | list[str]:  # fmt: skip
+        """Takes its time, and says what it was for.
+
+        Args:
+            echo: ``text`` is that of ``id``, and is returned as well.
+            nested: timeout of a call that the handler makes; 0: it makes none.
+        """
         request = current_request()
         attempt = request.attempt if request is not None else 0
-        self._recorder.write(What.START, id, topic=topic, attempt=attempt)
+        changed = {"changed": True} if echo and text != text_of(id, len(text)) else {}
+        self._recorder.write(What.START, id, topic=topic, attempt=attempt, **changed)
+        if nested and self.inner is not None:
+            self._ask(self.inner, f"{id}-inner", nested)
         if hogs:
             time.sleep(seconds)
         elif seconds:
@@ -103,7 +74,18 @@ class Service:
         self._recorder.write(What.FINISH, id, failed=fails)
         if fails:
             raise DrillFailure(id)
-        return id
+        return [id, text] if echo else id
+
+    def _ask(self, inner: rpcmq.Client, id: str, timeout: float) -> None:
+        args = {"id": id, "topic": INNER, "seconds": 0.0, "fails": False, "hogs": False, "text": ""}
+        self._recorder.write(What.SUBMIT, id, verb="call", topic=INNER, timeout=timeout, nested=True)
+        try:
+            trace = traceparent_of(id)
+            of = inner.call(None, INNER, {"method": "work", "args": args}, timeout, traceparent=trace)
+        except RpcError as error:
+            self._recorder.write(What.END, id, outcome=outcome_of(error), text=str(error)[:200])
+        else:
+            self._recorder.write(What.END, id, outcome="ok", of=of)
 
 
 class _Caller:
@@ -133,7 +115,7 @@ class _Caller:
                 due = max(due + self._pause, time.monotonic() - 1.0)
             self._sent += 1
             if self._sent % _REPORT_EACH == 0:
-                _say(f"sent {self._sent}")
+                say(f"sent {self._sent}")
             self._send(f"{self._options.name}-{self._sent}")
 
     def _send(self, id: str) -> None:
@@ -141,49 +123,74 @@ class _Caller:
         (verb,) = rng.choices(self._verbs, self._weights)
         confirm = verb == "cast" and rng.random() < topology.confirmed
         idempotent = verb == "call" and rng.random() < topology.idempotent
-        seconds = rng.choice(topology.handler_seconds)
-        message = {
-            "method": "work",
-            "args": {
-                "id": id,
-                "topic": TOPIC,
-                "seconds": seconds,
-                "fails": rng.random() < topology.failing,
-                "hogs": rng.random() < topology.hogging,
-                "text": "x" * rng.choice(topology.sizes),
-            },
+        args: dict[str, Any] = {
+            "id": id,
+            "topic": TOPIC,
+            "seconds": rng.choice(topology.handler_seconds),
+            "fails": rng.random() < topology.failing,
+            "hogs": rng.random() < topology.hogging,
+            "text": "x" * rng.choice(topology.sizes),
         }
         fields = {"verb": verb, "topic": TOPIC, "idempotent": idempotent, "confirm": confirm}
+        mandatory = verb == "call" and self._happens(topology.mandatory)
         if verb == "call":
             fields["timeout"] = topology.timeout
+            if self._happens(topology.nested):
+                args["nested"] = topology.timeout
+        if topology.large:
+            if self._happens(topology.large):
+                fields["size"] = size = rng.choice(topology.large_sizes)
+                args |= {"echo": True, "text": text_of(id, size)}
+            elif not (args["seconds"] or args["hogs"] or args["fails"]):
+                fields["quick"] = True
+        if verb == "cast" and self._happens(topology.misspelt):
+            fields |= {"topic": rng.choice(MISSPELT), "misspelt": True}
         self._recorder.write(What.SUBMIT, id, **fields)
-        of, trace = None, traceparent_of(id)
         try:
-            if verb == "call":
-                of = self._client.call(None, TOPIC, message, topology.timeout, idempotent=idempotent, traceparent=trace)
-            elif verb == "cast":
-                self._client.cast(None, TOPIC, message, confirm=confirm, timeout=topology.timeout, traceparent=trace)
-            elif verb == "fanout":
-                self._client.fanout_cast(None, TOPIC, message, timeout=topology.timeout, traceparent=trace)
-            else:
-                self._client.publish(None, f"{TOPIC}.event", id)
+            got = self._do(verb, fields["topic"], args, confirm, idempotent, mandatory)
         except RpcError as error:
             self._recorder.write(What.END, id, outcome=outcome_of(error), text=str(error)[:200])
             return
         if confirm:
             self._recorder.write(What.CONFIRM, id)
         if verb == "call" or confirm:
-            self._recorder.write(What.END, id, outcome="ok", of=of)
+            of, *text = got if isinstance(got, list) else [got]
+            changed = {"changed": True} if text and text[0] != args["text"] else {}
+            self._recorder.write(What.END, id, outcome="ok", of=of, **changed)
+
+    def _happens(self, share: float) -> bool:
+        """By chance. Where it never does, nothing is drawn: other choices of a seed are not changed by it."""
+        return share > 0 and self._rng.random() < share
+
+    def _do(self, verb: str, topic: str, args: dict[str, Any], confirm: bool, idempotent: bool, mandatory: bool) -> Any:
+        client, timeout, message = self._client, self._topology.timeout, {"method": "work", "args": args}
+        trace = traceparent_of(args["id"])
+        if verb == "call":
+            return client.call(
+                None, topic, message, timeout, idempotent=idempotent, mandatory=mandatory, traceparent=trace
+            )
+        if verb == "cast":
+            client.cast(None, topic, message, confirm=confirm, timeout=timeout, traceparent=trace)
+        elif verb == "fanout":
+            client.fanout_cast(None, topic, message, timeout=timeout, traceparent=trace)
+        else:
+            client.publish(None, f"{TOPIC}.event", args["id"])
+        return None
 
     def close(self) -> None:
         """Hand over what is left, and say how it went."""
         caller = self._client.process.caller
-        deadline = time.monotonic() + _SETTLE_SECONDS
-        while caller.casts_open and time.monotonic() < deadline:
+        deadline = time.monotonic() + self._options.settle_seconds
+        # Of what nobody consumes it is told when the router drops it.
+        while (caller.casts_open or (self._topology.misspelt and len(caller.keeping))) and time.monotonic() < deadline:
             self._client.process.uplink.ask_acknowledgement()
             self._client.process.schedule()
             gevent.sleep(0.01)
+        if self._topology.misspelt:
+            gevent.sleep(DropNotices.GATHER + 0.5)
         self._recorder.write(What.DONE, left=caller.casts_open)
+        for row in self._client.statistics()["dropped_topics"] if self._topology.misspelt else ():
+            self._recorder.write(What.DROPPED, row["topic"], **{n: row[n] for n in ("verb", "reason", "count")})
         _count(self._recorder, self._client)
 
 
@@ -202,61 +209,41 @@ def _count(recorder: Recorder, client: rpcmq.Client) -> None:
     )
 
 
-def _write_links(client: rpcmq.Client, recorder: Recorder) -> None:
-    """Have each session with the router written down."""
-    connection, uplink = client.process.connection, client.process.uplink
-    on_ready = connection.on_ready
-
-    def ready() -> None:
-        away = {"away": round(time.monotonic() - uplink.lost_at, 6)} if uplink.lost_at else {}
-        resumed = bool(uplink.router.get("resumed"))
-        recorder.write(What.LINKED, resumed=resumed, link=uplink.origin.hex(), **away)
-        on_ready()
-
-    connection.on_ready = ready  # type: ignore[method-assign]
-
-
-class _Ear(logging.Handler):
-    """Has what a process says of its router written down."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        super().__init__(logging.WARNING)
-        self._recorder = recorder
-
-    def emit(self, record: logging.LogRecord) -> None:
-        text = record.getMessage()
-        for part, what in _SAID.items():
-            if part in text:
-                self._recorder.write(What.SAYS, what)
-
-
 def _call(options: Options, recorder: Recorder) -> None:
     with rpcmq.Client(options.router, options.place, shell="gevent") as client:
-        _write_links(client, recorder)
+        write_links(client, recorder)
         client.connect(30.0)
         caller = _Caller(options, recorder, client)
         _on_sigterm(caller.stopping.set)
-        _say("ready")
+        say("ready")
         caller.run()
         caller.close()
 
 
 def _serve(options: Options, recorder: Recorder) -> None:
     topology = Topology(**options.topology)
+    endpoint = Service(recorder)
     service = rpcmq.Service(
         TOPIC,
-        Service(recorder),
+        endpoint,
         host=options.place,
         router=options.router,
         identity=options.place,
         concurrency=topology.concurrency,
     )
-    _write_links(service.client, recorder)
+    write_links(service.client, recorder)
+    inner = None
+    if topology.nested:
+        endpoint.inner = service.client
+        inner = rpcmq.Service(INNER, Service(recorder), host=options.place, client=service.client)
+        inner.start(30.0)
     service.start(30.0)
-    _say("ready")
+    say("ready")
     # What it raises on purpose need not be written down a second time.
     logging.getLogger("rpcmq.service").setLevel(logging.CRITICAL)
     service.wait()
+    if inner is not None:
+        inner.stop()
     _count(recorder, service.client)
 
 
@@ -273,7 +260,7 @@ def _subscribe(options: Options, recorder: Recorder) -> None:
 
     with rpcmq.Client(options.router, options.place, shell="gevent") as client:
         subscription = client.subscribe(f"{TOPIC}.#", handle)
-        _say("ready")
+        say("ready")
         stopping.wait()
         latency.sort()
         recorder.write(
@@ -293,7 +280,7 @@ def _publish(options: Options, recorder: Recorder) -> None:
     rate = Topology(**options.topology).rate
     with rpcmq.Client(options.router, options.place, shell="gevent") as client:
         client.connect(30.0)
-        _say("ready")
+        say("ready")
         began = time.monotonic()
         sent = 0
         while not stopping.is_set():
@@ -320,14 +307,8 @@ def _come_and_go(options: Options, recorder: Recorder) -> None:
                 client.process.connection._drop_socket()
                 client.close(0.0)
         if number % _REPORT_EACH == 0:
-            _say(f"sent {number}")
+            say(f"sent {number}")
     recorder.write(What.DONE, left=0)
-
-
-def _say(text: str) -> None:
-    """To whoever started this process."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
 
 
 def _on_sigterm(action: Callable[[], None]) -> None:
@@ -350,9 +331,7 @@ def main(role: str, text: str) -> None:
     if options.files:
         resource.setrlimit(resource.RLIMIT_NOFILE, (options.files, options.files))
     with Recorder(options.history, options.name) as recorder:
-        logger = logging.getLogger("rpcmq.client")
-        logger.setLevel(logging.WARNING)
-        logger.addHandler(_Ear(recorder))
+        listen(recorder)
         ROLES[role](options, recorder)
     sys.stdout.flush()
 

@@ -21,6 +21,8 @@ class Bounds:
         recovery_window: in which a new life of the router waits for consumers before it routes re-sent casts.
         resume: absence after which a session is not resumed.
         noticed: how much later than ``unresponsive`` or ``lost`` a process may say that its router is silent.
+        sent: how long a cast of a plain program may take to leave its process after the verb has returned.
+        quick: half of the small calls take less, whatever was sent before.
         drain: how long a router that is stopped in order waits for what is under way.
     """
 
@@ -33,6 +35,8 @@ class Bounds:
     recovery_window: float = 2.5
     resume: float = 30.0
     noticed: float = 1.0
+    sent: float = 0.5
+    quick: float = 0.15
     drain: float = 30.0
 
 

@@ -32,11 +32,11 @@ from gevent.lock import BoundedSemaphore
 import rpcmq
 from rpcmq.config import RouterConfig, load_router_config
 from rpcmq.drill.checks import LATE, Bounds, Verdict, Violation, check
+from rpcmq.drill.common import TOPIC, Options, outcome_of
 from rpcmq.drill.disturbances import RESTART
 from rpcmq.drill.history import Event, Recorder, What, merged
 from rpcmq.drill.keys import make_keys
-from rpcmq.drill.load import TOPIC, Options, outcome_of
-from rpcmq.drill.names import named, traceparent_of
+from rpcmq.drill.names import ROUTER, named, traceparent_of
 from rpcmq.drill.proxy import FaultProxy
 from rpcmq.drill.topology import Topology
 from rpcmq.errors import RpcError
@@ -187,6 +187,8 @@ class Drill:
         self._ended: list[Program] = []
         self._began = monotonic()
         self._problems: list[Violation] = []
+        #: How long the last casts may take to end; those to topics that nobody has are dropped first.
+        self._settle_seconds = 20.0 + (config.mailbox.unclaimed_seconds * 1.5 if topology.misspelt else 0.0)
         #: Held while the router is down, stopped or starved.
         self.router_lock = BoundedSemaphore()
         self._client: rpcmq.Client | None = None
@@ -257,10 +259,14 @@ class Drill:
             str(self._folder / f"{life}.history"),
             self.seed * 1000 + self._lives,
             asdict(self.topology),
+            settle_seconds=self._settle_seconds,
             **options,
         )
         env = {"RPCMQ_KEY_FILE": self._key_file} if self._key_file else {}
-        return Program([sys.executable, "-m", "rpcmq.drill.load", role, told.to_json()], env, life)
+        if role == "plain":
+            return Program([sys.executable, "-m", "rpcmq.drill.plain", told.to_json()], env, life)
+        patching = ("gevent.monkey", "--module") if self.topology.patched else ()
+        return Program([sys.executable, "-m", *patching, "rpcmq.drill.load", role, told.to_json()], env, life)
 
     def next_number(self) -> int:
         """A number that was not used before."""
@@ -302,7 +308,8 @@ class Drill:
         """
         each = -(-count // max(1, self.topology.callers))
         self._began = monotonic()
-        self.expect_ready([self.add(f"c{n}", "caller", count=each) for n in range(self.topology.callers)])
+        places = [self.add(f"c{n}", "caller", count=each) for n in range(self.topology.callers)]
+        self.expect_ready([*places, *(self.add(f"p{n}", "plain") for n in range(self.topology.plain))])
 
     def wait_sent(self, timeout: float = 3600.0) -> None:
         """Wait until all callers have sent their count and had their answers."""
@@ -412,6 +419,15 @@ class Drill:
         if process["lost_wakeups"]:
             self._problem("lost wake-ups", f"the router has missed {process['lost_wakeups']} wake-ups")
 
+    def _write_drops(self) -> None:
+        """What ``rpcmq ls --dropped`` shows."""
+        view = self.router.view("dropped")
+        for row in view["dropped"]:
+            self.recorder.write(What.DROPPED, row["topic"], **{n: row[n] for n in ("verb", "reason", "count")})
+        for verb, reasons in view["totals"].items():
+            for reason, count in reasons.items():
+                self.recorder.write(What.DROPPED_IN_ALL, ROUTER, verb=verb, reason=reason, count=count)
+
     def _problem(self, check: str, text: str) -> None:
         self._problems.append(Violation(check, text, ("router",)))
 
@@ -439,6 +455,8 @@ class Drill:
         with suppress(AssertionError):  # then the verdict says what was not run
             eventually(lambda: self.is_idle, _SETTLE_SECONDS)
         self._count_router()
+        if self.topology.misspelt:
+            self._write_drops()
         self._end([p for p in self.places.values() if p.role in ("service", "subscriber")])
         self.router.signal(signal.SIGTERM)
         self._expect_end_of_router()
@@ -448,7 +466,7 @@ class Drill:
 
     def end_load(self) -> None:
         """Nobody sends anything new; returns when all have had their answers."""
-        self._end([p for p in self.places.values() if p.role in ("caller", "publisher", "churn")])
+        self._end([p for p in self.places.values() if p.role in ("caller", "plain", "publisher", "churn")])
 
     def events(self) -> Iterator[Event]:
         """What all processes have written down, by time."""
@@ -458,7 +476,8 @@ class Drill:
         for place in places:
             place.program.signal(signal.SIGTERM)
         for place in places:
-            if (code := place.program.wait(_STOP_SECONDS + self.topology.timeout)) != 0:
+            patience = _STOP_SECONDS + self.topology.timeout + self._settle_seconds
+            if (code := place.program.wait(patience)) != 0:
                 self._problem("process", f"{place.life} ended with {code}: {place.program.said()[-500:]}")
 
     def every(self, seconds: float, times: int, action: Callable[[], None]) -> None:

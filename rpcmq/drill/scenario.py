@@ -23,7 +23,10 @@ __all__ = [
     "churn",
     "disk_full",
     "drilled",
+    "large_payloads",
+    "misspelt",
     "partitioned",
+    "plain_programs",
     "routers_killed",
     "routers_restarted",
     "routers_silent",
@@ -60,7 +63,10 @@ def routers_killed(seed: int, kills: int, count: int, folder: Path | None = None
 
 def routers_restarted(seed: int, restarts: int, count: int, **topology: Any) -> Result:
     """The router is stopped in order and comes back, ``restarts`` times while ``count`` messages are sent."""
-    chosen: dict[str, Any] = {"services": 3, "callers": 2, "workers": 40, "handler_seconds": (0.0, 0.0, 0.002, 0.02)}
+    chosen: dict[str, Any] = {
+        "services": 3, "callers": 2, "workers": 40, "handler_seconds": (0.0, 0.0, 0.002, 0.02), "mandatory": 0.5,
+        "nested": 0.25, "concurrency": 64,
+    }  # fmt: skip
     with Drill(Topology(**chosen | topology), seed) as drill:
         drill.load(count)
         for number in range(restarts):
@@ -85,6 +91,48 @@ def routers_silent(seed: int, times: int, router: dict[str, Any], **topology: An
             FAULTS[("router-silent", "router-lost")[number % 2]](drill, drill.rng, drill.rng.choice((0.0, 0.5, 1.0)))
         gevent.sleep(drill.bounds.recovery)
         return drill.finish()
+
+
+def plain_programs(seed: int, kills: int, **topology: Any) -> Result:
+    """Programs of threads without gevent call and cast, then compute and sleep; they are killed meanwhile."""
+    chosen: dict[str, Any] = {"services": 2, "callers": 1, "workers": 4, "rate": 50.0, "plain": 2}
+    with Drill(Topology(**chosen | topology), seed) as drill:
+        drill.load()
+        # One after the other is watched until it has been busy for as long as it should.
+        for _ in range(kills):
+            FAULTS["kill-plain"](drill, drill.rng, 0.0)
+        return drill.finish()
+
+
+def large_payloads(seed: int, count: int, **topology: Any) -> Result:
+    """Programs that gevent has patched send and get some large payloads among small ones."""
+    chosen: dict[str, Any] = {
+        "services": 2, "callers": 2, "workers": 8, "large": 0.05, "patched": True, "handler_seconds": (0.0,),
+    }  # fmt: skip
+    with Drill(Topology(**chosen | topology), seed) as drill:
+        drill.load(count)
+        drill.wait_sent(_PATIENCE)
+        result = drill.finish()
+    result.figures["median_after_large_ms"] = round(result.verdict.after_large * 1000, 1)
+    return result
+
+
+def misspelt(seed: int, count: int, unclaimed_seconds: float, **topology: Any) -> Result:
+    """Casts to topics that nobody has, among others: each is accounted for.
+
+    Args:
+        unclaimed_seconds: how long the router keeps them.
+    """
+    chosen: dict[str, Any] = {
+        "services": 2, "callers": 2, "workers": 8, "misspelt": 0.3, "verbs": {"call": 1, "cast": 3},
+        "router": {"mailbox_unclaimed_seconds": unclaimed_seconds},
+    }  # fmt: skip
+    with Drill(Topology(**chosen | topology), seed) as drill:
+        drill.load(count)
+        drill.wait_sent(_PATIENCE)
+        result = drill.finish()
+    result.figures["accounted"] = result.verdict.accounted
+    return result
 
 
 def services_killed(seed: int, services: int, count: int, every: float = 1.0, **topology: Any) -> Result:

@@ -34,6 +34,14 @@ class Topology:
         failing: share of handlers that raise.
         hogging: share of handlers that hold the processor instead of sleeping.
         sizes: bytes of text in a message: one of these, by chance.
+        mandatory: share of the calls that are mandatory.
+        nested: share of the calls whose handler calls in its turn.
+        large: share of the messages that have one of ``large_sizes``, and of whose calls the result has it, too.
+        large_sizes: bytes of text in a large message: one of these, by chance.
+        misspelt: share of the casts that go to topics that nobody has.
+        patched: callers and services call ``gevent.monkey.patch_all()`` before anything else.
+        plain: how many programs without gevent cast and call from threads, then compute and sleep.
+        busy_seconds: how long a plain program computes and sleeps between two rounds.
         direct: whether processes connect to the router itself; otherwise each goes through a proxy of its own,
             which faults of the network need.
         router_config: TOML file of the router; empty: its defaults.
@@ -54,6 +62,14 @@ class Topology:
     failing: float = 0.01
     hogging: float = 0.0
     sizes: tuple[int, ...] = (50, 500)
+    mandatory: float = 0.0
+    nested: float = 0.0
+    large: float = 0.0
+    large_sizes: tuple[int, ...] = (64 << 10, 256 << 10, 1 << 20, 3 << 20)
+    misspelt: float = 0.0
+    patched: bool = False
+    plain: int = 0
+    busy_seconds: float = 3.0
     direct: bool = True
     router_config: str = ""
     router: Mapping[str, Any] = field(default_factory=dict)

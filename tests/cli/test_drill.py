@@ -45,6 +45,24 @@ def test_a_drill_of_what_init_makes(invoke, tmp_path: Path):
     assert not list((tmp_path / "kept").rglob("*.key"))
 
 
+@pytest.mark.fault
+def test_a_drill_with_every_option_of_the_load(invoke, tmp_path: Path):
+    (tmp_path / "t.toml").write_text(
+        "services = 2\nrate = 150\nlarge_sizes = [65536, 300000]\nbusy_seconds = 0.5\n"
+        "[router]\nmailbox_unclaimed_seconds = 1\n"
+    )
+    ended = invoke(
+        "drill", "--topology", str(tmp_path / "t.toml"), "--faults", "kill-plain", "--for", "1s", "--every", "1s",
+        "--patched", "--nested", "0.1", "--large", "0.1", "--misspelt", "0.2", "--seed", "3", "--json",
+        "--keep", str(tmp_path / "kept"),
+    )  # fmt: skip
+    row = json.loads(ended.stdout)
+    assert (ended.returncode, row["violations"]) == (0, [])
+    assert row["faults"] == {"kill": 1} and row["dropped"] > 0
+    text = "".join(file.read_text() for file in (tmp_path / "kept").glob("*.history"))
+    assert all(word in text for word in ('"busy"', '"size":', '"misspelt":true', '"nested":true', '"dropped in all"'))
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
@@ -52,6 +70,7 @@ def test_a_drill_of_what_init_makes(invoke, tmp_path: Path):
         (("--topology", "/nowhere"), "does not exist"),
         (("--for", "soon"), "expected seconds"),
         (("--for", "0s"), "expected seconds"),
+        (("--large", "2"), "2.0 is not in the range 0.0<=x<=1.0"),
     ],
 )
 def test_wrong_arguments(invoke, arguments: tuple[str, ...], problem: str):

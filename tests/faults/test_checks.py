@@ -63,12 +63,48 @@ def linked(at: float, process: str, resumed: bool = False, **fields: Any) -> Lin
     return at, process, What.LINKED, "", {"resumed": resumed, **fields}
 
 
+def done(at: float, process: str = "c") -> Line:
+    return at, process, What.DONE, "", {"left": 0}
+
+
 def exited(at: float) -> Line:
     return at, "drill", What.EXITED, "", {}
 
 
 def says(at: float, what: str, process: str = "c") -> Line:
     return at, process, What.SAYS, what, {}
+
+
+def returned(at: float, id: str = "c-1") -> Line:
+    return at, "c", What.RETURN, id, {}
+
+
+def busy(at: float, seconds: float, process: str = "c") -> Line:
+    return at, process, What.BUSY, "", {"seconds": seconds}
+
+
+def misspelt(at: float, id: str = "c-1", **fields: Any) -> list[Line]:
+    """A cast to a topic that nobody has, and what the router records of its end."""
+    return [
+        cast(at, id, topic="typo", misspelt=True, confirm=False, **fields),
+        (at + 1, "router", What.SETTLE, id, {"outcome": "expired"}),
+    ]
+
+
+def dropped(count: int, process: str = "drill", reason: str = "aged out") -> Line:
+    return 90, process, What.DROPPED, "typo", {"verb": "cast", "reason": reason, "count": count}
+
+
+def dropped_in_all(count: int) -> Line:
+    return 90, "drill", What.DROPPED_IN_ALL, "router", {"verb": "cast", "reason": "aged out", "count": count}
+
+
+def quick_calls(seconds: float, size: int = 70_000) -> list[Line]:
+    """Small calls of a process that has sent something large."""
+    lines = [submit(0, size=size), start(0.1), end(0.2)]
+    for n in range(2, 30):
+        lines += [submit(n, f"c-{n}", quick=True), start(n, id=f"c-{n}"), end(n + seconds, id=f"c-{n}")]
+    return lines
 
 
 def counted(at: float, **fields: int) -> Line:
@@ -88,6 +124,7 @@ RESTARTED = [fault(1, "restart", "router"), exited(2), healed(3, "restart", "rou
 #: As the defaults are: unresponsive after 12 s, lost after 60 s.
 UP = [linked(0, "c"), linked(0, "s")]
 SILENT_ROUTER = [*UP, fault(20, "silence", "router")]
+FULL = {"verb": "cast", "reason": "queue full", "count": 3}
 LATER = [submit(2.6, "c-2"), start(2.7, id="c-2"), end(2.8, id="c-2")]
 
 HOLDS: dict[str, list[Line]] = {
@@ -202,6 +239,34 @@ HOLDS: dict[str, list[Line]] = {
     "a silence that one did not notice who was stopped": [
         *SILENT_ROUTER, fault(21, "stop", "c"), says(32.5, SILENT, "s"), healed(35, "silence", "router"),
         says(35.2, ANSWERS, "s"), healed(36, "stop", "c"),
+    ],
+    "a cast that was run after its plain sender was killed": [
+        cast(0, confirm=False), returned(0.01), fault(1, "kill", "c"), start(1.1), finish(1.2),
+    ],
+    "a cast whose sender was killed at once": [cast(0, confirm=False), returned(0.01), fault(0.1, "kill", "c")],
+    "a cast whose sender was killed while the router was silent": [
+        fault(0, "silence", "router"), cast(1, confirm=False), returned(1.01), fault(3, "kill", "c"),
+        healed(4, "silence", "router"),
+    ],
+    "busy, and silent because it was stopped": [
+        busy(0, 60), fault(1, "stop", "c"), declared(14, "quiet", "c"), healed(15, "stop", "c"),
+    ],
+    "quiet long after it was busy": [busy(0, 5), declared(60, "quiet", "c")],
+    "small calls beside large ones": quick_calls(0.05),
+    "small calls are late while the router is silent": [
+        *quick_calls(0.05)[:3], fault(1, "silence", "router"), *quick_calls(0.5)[3:], healed(99, "silence", "router"),
+    ],
+    "casts to a topic that nobody has": [
+        *misspelt(0), *misspelt(0, "c-2"), done(80), dropped(2, "c"), dropped(2), dropped_in_all(2),
+    ],
+    "casts to a topic that nobody has, of which one was refused with an error": [
+        *misspelt(0), cast(0, "c-2", topic="typo", misspelt=True), end(0.1, "overloaded", "c-2"), done(80),
+        dropped(1, "c"), dropped(1), dropped(3, reason="queue full"), dropped(3, "c", reason="queue full"),
+        dropped_in_all(1), (90, "drill", What.DROPPED_IN_ALL, "router", FULL),
+    ],
+    "casts to a topic that nobody has, of a router that was killed": [*misspelt(0), *BACK, done(80)],
+    "a nested call does not make its service a caller": [
+        submit(0, process="s", nested=True), start(0.1, "s2"), end(0.2, process="s"), *BACK, counted(99),
     ],
     "a session that starts over after too long": [linked(0, "c"), linked(50, "c", away=31.0)],
     "a session that starts over because the router did": [linked(0, "c"), *BACK, linked(2.5, "c", away=1.5)],
@@ -358,6 +423,37 @@ BROKEN: dict[str, tuple[str, tuple[str, ...], list[Line]]] = {
     "a caller without an answer after a silence": (
         "slow recovery", ("c",),
         [*WELL, *UP, fault(20, "silence", "router"), healed(25, "silence", "router"), counted(99)],
+    ),
+    "a cast that a plain sender kept to itself": (
+        "sent and lost", ("c-1",), [cast(0, confirm=False), returned(0.01), fault(1, "kill", "c")],
+    ),
+    "a cast that the router had when its sender was killed": (
+        "taken and lost", ("c-1",), [cast(0, confirm=False), accept(0.1), fault(0.2, "kill", "c")],
+    ),
+    "declared unresponsive while it computes": (
+        "declared while busy", ("c",), [busy(0, 30), declared(13, "unresponsive", "c")],
+    ),
+    "declared quiet for what it did when it was busy": (
+        "declared while busy", ("c",), [busy(0, 12), declared(13, "quiet", "c")],
+    ),
+    "a payload that has changed": (
+        "payload changed", ("c-1",),
+        [submit(0), (0.1, "s", What.START, "c-1", {"topic": "t", "changed": True}), end(1)],
+    ),
+    "a result that has changed": (
+        "payload changed", ("c-1",),
+        [submit(0), start(0.1), (0.3, "c", What.END, "c-1", {"outcome": "ok", "of": "c-1", "changed": True})],
+    ),
+    "slow for good after something large": ("slow after a large payload", ("c",), quick_calls(0.25)),
+    "a drop that the router does not list": (
+        "drops not accounted for", ("typo",),
+        [*misspelt(0), *misspelt(0, "c-2"), done(80), dropped(2, "c"), dropped(1), dropped_in_all(1)],
+    ),
+    "a drop that its sender is not told of": (
+        "sender not told of drops", ("c", "typo"), [*misspelt(0), done(80), dropped(1), dropped_in_all(1)],
+    ),
+    "a drop that is forgotten in the totals": (
+        "totals of drops differ", ("cast", "aged out"), [*misspelt(0), done(80), dropped(1, "c"), dropped(1)],
     ),
     "the same id twice": ("history", ("c-1",), [*WELL, submit(1), end(2)]),
 }  # fmt: skip

@@ -57,6 +57,22 @@ def test_the_router_is_silent_rather_than_dead(reported: Reported):
     assert result.verdict.ended["timeout"] > 0
 
 
+def test_plain_programs_are_killed_while_they_are_busy(reported: Reported):
+    router = {"link_heartbeat_seconds": 0.2, "link_unresponsive_seconds": 1.0}
+    result = reported("plain programs", scenario.plain_programs(12, kills=3, router=router, busy_seconds=3.0))
+    assert result.faults["kill"] == 3 and result.verdict.submitted["cast"] > 60
+
+
+def test_large_payloads_of_patched_programs(reported: Reported):
+    result = reported("large payloads", scenario.large_payloads(13, 1500, rate=200.0))
+    assert 0 < result.figures["median_after_large_ms"] < 150
+
+
+def test_casts_to_topics_that_nobody_has(reported: Reported):
+    result = reported("misspelt topics", scenario.misspelt(14, 1000, unclaimed_seconds=1.0, rate=300.0))
+    assert result.figures["accounted"] == result.verdict.dropped > 100
+
+
 def test_services_are_killed(reported: Reported):
     result = reported("services killed", scenario.services_killed(2, services=3, count=1800, rate=600.0))
     assert result.faults["kill"] >= 2 and result.verdict.ended["ok"] > 800

@@ -1,0 +1,73 @@
+"""Large payloads: they arrive as they were sent, and what comes after them is as quick as before."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from statistics import median
+
+from rpcmq.drill.disturbances import Disturbances
+from rpcmq.drill.history import Event, What
+from rpcmq.drill.promises import Bounds, Violation
+
+__all__ = ["Payloads"]
+
+#: Of fewer calls a median says nothing.
+_LEAST = 20
+
+
+class Payloads:
+    """Looks at what was sent and got, and at small calls of processes that have sent something large before.
+
+    Attributes:
+        after_large: the longest median of the times of such calls (seconds).
+    """
+
+    def __init__(self, bounds: Bounds, disturbances: Disturbances) -> None:
+        self._bounds = bounds
+        self._disturbances = disturbances
+        self._changed: list[Event] = []
+        #: Processes that have sent something large.
+        self._large: set[str] = set()
+        #: Id -> when a small call was submitted whose handler does not wait.
+        self._quick: dict[str, float] = {}
+        #: Process -> what such calls took.
+        self._seconds: defaultdict[str, list[float]] = defaultdict(list)
+        self.after_large = 0.0
+
+    def see(self, event: Event) -> None:
+        """The next event."""
+        if event.what == What.SUBMIT:
+            if "size" in event.fields:
+                self._large.add(event.process)
+            elif event.fields["verb"] == "call" and event.fields.get("quick") and event.process in self._large:
+                self._quick[event.id] = event.at
+        elif event.what in (What.START, What.END):
+            if event.fields.get("changed"):
+                self._changed.append(event)
+            if event.what == What.END:
+                self._ends(event)
+
+    def _ends(self, event: Event) -> None:
+        since = self._quick.pop(event.id, None)
+        if since is None or event.fields["outcome"] != "ok":
+            return
+        # For a second after a fault, too, its calls are late.
+        if not any(self._disturbances.during(each, since - 1.0, event.at) for each in (event.process, "router")):
+            self._seconds[event.process].append(event.at - since)
+
+    def violations(self) -> Iterator[Violation]:
+        """What has arrived changed, and who is slow."""
+        for event in self._changed:
+            text = f"{event.process}: the payload of {event.id} is not the one that was sent"
+            yield Violation("payload changed", text, (event.id,))
+        for process, seconds in self._seconds.items():
+            if len(seconds) < _LEAST:
+                continue
+            typical = median(seconds)
+            self.after_large = max(self.after_large, typical)
+            if typical > self._bounds.quick:
+                text = (
+                    f"half of the small calls of {process} took {typical:.3f} s and more after its first large payload"
+                )
+                yield Violation("slow after a large payload", text, (process,))
