@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import Any
 
 import gevent
@@ -76,11 +77,19 @@ def test_an_exception_and_a_payload_of_its_own_frame_come_back_directly(client, 
     assert not client.process.direct.fallbacks
 
 
-def test_without_a_listening_consumer_the_router_is_used_and_says_why(router, client, serve):
-    serve(Compute())
+def test_without_a_listening_consumer_the_router_is_used_and_says_why(router, client, serve, caplog, monkeypatch):
+    service = serve(Compute())
     assert client.call(None, "compute", message_of("add", a=1), direct=True) == 1
     assert client.process.direct.fallbacks == {"'compute' has no peer socket": 1}
     assert calls_seen_by(router) == 1
+    assert "no direct path to 'compute': 'compute' has no peer socket; calls go through the router" in caplog.text
+    service.stop()
+    serve(Compute(), direct=True)
+    assert client.call(None, "compute", message_of("add", a=1), direct=True) == 1
+    assert client.process.direct.fallbacks.total() == 2, "the next try is after a while"
+    monkeypatch.setattr("rpcmq.client.peer.monotonic", lambda: monotonic() + 30.0)
+    assert client.call(None, "compute", message_of("add", a=1), direct=True) == 1
+    assert client.process.direct.fallbacks.total() == 2
 
 
 def test_a_timeout_of_a_direct_call_says_who_had_it(client, serve):
@@ -102,6 +111,20 @@ def test_a_peer_that_goes_away_ends_its_calls_and_the_next_goes_on(client, serve
         going.get(timeout=10)
     assert client.call(None, "compute", message_of("add", a=2), timeout=10, direct=True) == 2
     compute.go_on.set()
+
+
+def test_progress_comes_on_a_direct_link(router, client, serve):
+    class Reports:
+        def copy(self, ctx: Any) -> str:
+            request = rpcmq.current_request()
+            assert request is not None
+            request.progress(50)
+            return "copied"
+
+    serve(Reports(), direct=True)
+    seen: list[int] = []
+    assert client.call(None, "compute", message_of("copy"), direct=True, on_progress=seen.append) == "copied"
+    assert seen == [50] and calls_seen_by(router) == 0
 
 
 def test_signs_of_life_need_the_router(client, serve):

@@ -125,6 +125,19 @@ def test_a_call_is_tried_again_when_its_consumer_was_lost(client, serve):
     first.go_on.set()
 
 
+def test_each_attempt_is_idempotent(router, client, serve):
+    """So the router itself gives it to another consumer, within the first attempt."""
+    first, second = Compute(), Compute()
+    leaving = serve(first, host="a")
+    trying = gevent.spawn(client.call, None, "compute", message("hold"), timeout=10, retry=Retry(attempts=1))
+    assert first.started.wait(5)
+    second.go_on.set()
+    leaving.client.close()
+    serve(second, host="b")
+    assert trying.get(timeout=10) == "held"
+    first.go_on.set()
+
+
 def test_a_remote_error_is_not_tried_again(client, serve):
     calls: list[Any] = []
 

@@ -11,6 +11,8 @@ import rpcmq
 from rpcmq.client import Client
 from rpcmq.errors import LinkLost, Overloaded, UsageError
 from rpcmq.testing import eventually
+from rpcmq.wire import Address, Flag, Kind
+from rpcmq.wire import message as wire_message
 from tests.client.endpoints import Compute, message
 
 
@@ -259,3 +261,22 @@ def test_whatever_a_handler_of_events_raises_costs_that_event_only(client, error
     for n in range(3):
         client.publish(None, "a", n)
     eventually(lambda: seen == [0, 1, 2])
+
+
+@pytest.mark.own_hub
+def test_an_event_that_is_sent_again_is_handled_once(client):
+    """After a restart of the router its publisher cannot know whether the life before had passed it on."""
+    listener = Listener()
+    client.subscribe("a", listener)
+    subscriptions = client._links.subscriptions
+
+    def event(number: int, flags: int = 0) -> bytes:
+        form, payload = client._codec.encode({"context": None, "payload": number}, 0xFF)
+        key, address = number.to_bytes(20), Address("a").encode()
+        return wire_message(Kind.PUBLISH, payload, flags=flags, format=form, key=key, address=address)
+
+    for part in (event(1), event(2), event(1, Flag.RESENT), event(3, Flag.RESENT), event(3, Flag.RESENT)):
+        subscriptions._event(0.0, part)
+    eventually(lambda: listener.payloads == [1, 2, 3])
+    gevent.sleep(0.02)
+    assert listener.payloads == [1, 2, 3]

@@ -474,6 +474,18 @@ def test_a_full_queue_holds_up_the_casts_to_its_destination_and_no_others(proces
     assert (process.caller.casts_open, process.caller.refused.casts, process.caller.refused.size_bytes) == (0, 0, 0)
 
 
+@pytest.mark.parametrize(("casts", "size_bytes"), [(3, 1 << 20), (100, 3000)])
+def test_casts_on_their_way_are_bounded_in_number_and_bytes(process, casts, size_bytes):
+    bounds = {"casts": casts, "size_bytes": size_bytes, "total_bytes": 1 << 30}
+    for _ in range(3):
+        assert process.caller.has_room(COMPUTE, **bounds)
+        process.cast(payload=bytes(1000))
+    process.sent()
+    assert not process.caller.has_room(COMPUTE, **bounds)
+    process.acknowledge()
+    assert process.caller.has_room(COMPUTE, **bounds)
+
+
 def test_all_casts_together_are_bounded_in_bytes(process):
     parts = [process.cast(address, payload=bytes(900)) for address in (COMPUTE, COMPUTE, OTHER)]
     process.sent()
@@ -1010,3 +1022,15 @@ def test_what_a_router_with_a_lower_limit_does_not_take_is_not_offered_to_it_aga
     assert len(payload_of(part)) == 100_000 and "message.max_bytes = 50000" in str(error)
     assert call.error is not None and "message.max_bytes = 50000" in str(call.error)
     assert process.caller.casts_open == 1
+
+
+def test_the_ttl_of_a_cast_does_not_run_down_at_its_sender(keeper):
+    """The router counts it from when it receives the cast, and its next life anew."""
+    keeper.uplink.lost(1.0)
+    part = message(Kind.CAST, b"p", key=keeper.uplink.next_key(), format=1, address=COMPUTE, method=b"m", ttl=5000)
+    keeper.caller.cast(part, COMPUTE)
+    [sent] = keeper.connect(3600.0, resumed=True)
+    assert parse(sent).ttl == 5000
+    keeper.acknowledge()
+    [again] = next_life(keeper, now=7200.0)
+    assert (parse(again).sequence, parse(again).ttl) == (parse(sent).sequence, 5000)

@@ -8,6 +8,7 @@ import pytest
 
 from rpcmq.core.drops import Drop, Drops
 from rpcmq.core.keeping import Keeping
+from rpcmq.errors import Outcome
 from rpcmq.testing.network import Network, Process
 from rpcmq.wire import Flag, Kind, body_of, control
 from tests.core.test_caller import Process as Sender
@@ -126,6 +127,43 @@ def test_a_cast_that_its_sender_offers_again_is_not_dropped(make_net):
     api.cast("compute")
     api.cast("compute")
     assert totals(api) == {}
+
+
+def test_what_ends_a_cast_is_told_to_its_sender(make_net):
+    """Also where the consumer that comes for it cannot read it: that is said with an error of its own."""
+    net = make_net(queue_max_messages=1)
+    api = net.process("api", keeps=True, wants_drops=True)
+    unread = api.cast("simple", format=2)
+    net.process("simple", accepts=["json"]).register("simple")
+    assert unread.end.outcome is Outcome.PROTOCOL
+    net.process("listener").register("alerts", credit=1)
+    for _ in range(3):
+        api.cast("alerts", flags=Flag.FANOUT)
+    api.cast("lost")
+    node = net.process("node")
+    node.register("lost")
+    node.die()
+    api.cast("aged")
+    net.advance(63)
+    assert sorted(told(api)) == [
+        ["aged", "cast", "aged out", 1],
+        ["alerts", "fanout", "queue full", 1],
+        ["lost", "cast", "consumer lost", 1],
+    ]
+
+
+def test_copies_that_a_full_group_loses_are_counted_logged_and_told(make_net):
+    net = make_net(queue_max_messages=1)
+    api, audit = net.process("api", keeps=True, wants_drops=True), net.process("audit")
+    net.process("plain").register("compute", credit=10)
+    audit.register("compute", group="audit", credit=1)
+    for _ in range(5):
+        api.cast("compute")
+    net.advance(5)
+    assert totals(api) == {"cast": {"queue full": 3}}
+    [note] = drop_notes(net)
+    assert note.startswith("3 casts to 'compute (group audit)' were dropped: queue full")
+    assert told(api) == [["compute (group audit)", "cast", "queue full", 3]]
 
 
 def test_events_that_a_subscriber_loses_are_counted(make_net):

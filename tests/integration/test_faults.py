@@ -127,6 +127,26 @@ def test_a_stopped_service_is_unresponsive_and_not_dead():
         eventually(lambda: {client.call(None, "compute", message("where")) for _ in range(20)} == {"node-1", "node-2"})
 
 
+def test_a_service_that_is_stopped_for_too_long_is_lost():
+    """As one whose host has vanished: its connection stands, and nothing comes."""
+    with (
+        RouterProcess(**QUICK | {"link_lost_seconds": 1}) as router,
+        Client(router.url) as client,
+        node(router.url, "node-1") as stopped,
+    ):
+        held = gevent.spawn(client.call, None, "compute", message("run", key="held", seconds=0.1), timeout=60)
+        again = gevent.spawn(
+            client.call, None, "compute", message("run", key="again", seconds=0.1), timeout=60, idempotent=True
+        )
+        eventually(lambda: consumers(client)["node-1"]["in_flight"] == 2)
+        stopped.pause()
+        with node(router.url, "node-2"):
+            with pytest.raises(LinkLost, match=r"node-1 went away"):
+                held.get(timeout=20)
+            assert again.get(timeout=20) == "again"
+            assert counts(client, "node-2") == {"again": 1}
+
+
 def test_a_router_that_was_stopped_hears_before_it_judges():
     with RouterProcess(**QUICK) as router, Client(router.url) as client, node(router.url):
         assert client.call(None, "compute", message("where"), timeout=20) == "node-1"

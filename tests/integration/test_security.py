@@ -257,8 +257,9 @@ def test_the_process_of_a_revoked_key_is_told_so_at_once(folder, secure, connect
     going = gevent.spawn(client.call, None, "compute", message("hold"), timeout=300)
     assert service.endpoint.started.wait(5)
     folder.revoke("web")
-    with pytest.raises(AccessDenied, match="does not accept the key of our key_file: it was revoked"):
+    with pytest.raises(AccessDenied, match="does not accept the key of our key_file: it was revoked") as raised:
         going.get(timeout=20)
+    assert raised.value.details["started"] == "unknown"
     for verb in (client.call, client.cast, client.fanout_cast):
         with pytest.raises(AccessDenied, match="revoked"):
             verb(None, "compute", message("add", a=1), timeout=300)

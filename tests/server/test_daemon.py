@@ -141,6 +141,32 @@ def test_it_allows_itself_as_many_files_as_it_may_have_and_says_if_they_are_too_
         assert "1024                 1024                 files" in limits
 
 
+def test_a_router_that_can_open_no_more_files_serves_those_who_are_connected(endpoint: Blocking) -> None:
+    with (
+        router() as daemon,
+        Service("compute", endpoint, host="a", router=daemon.url),
+        Client(daemon.url) as caller,
+    ):
+        caller.connect()
+        pid = daemon.process.pid
+        limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        most = max(int(name) for name in os.listdir(f"/proc/{pid}/fd")) + 1
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (most, limits[1]))
+        host, port = daemon.url.removeprefix("tcp://").split(":")
+        filling = [socket.create_connection((host, int(port)), SECONDS) for _ in range(most)]
+        waiting = Client(daemon.url, connect_timeout=SECONDS)
+        connected = gevent.spawn(waiting.connect)
+        endpoint.leave.set()
+        for number in range(20):
+            assert caller.call(None, "compute", work(number), timeout=SECONDS) == number
+        assert not connected.ready()
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+        for connection in filling:
+            connection.close()
+        connected.get(timeout=SECONDS)
+        waiting.close()
+
+
 def test_it_loads_nothing_that_decodes_payloads() -> None:
     # pyzmq imports the pickle module, for methods that rpcmq does not use: so nothing may be unpickled.
     program = """
