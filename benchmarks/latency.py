@@ -1,7 +1,7 @@
 """The report of a dispatch log: Spark on this machine, and DuckDB on the same files.
 
 Both make the same histograms for each minute, method, server, client and outcome, and write them as Parquet; whether
-they are the same is looked at each time. ``rpcmq latency report`` is the whole command, page and plots included.
+they are the same is looked at each time. A report is the whole command, page and plots included.
 Everything is counted from the start of a process to its end. Fifty million records need 3 GB of disk.
 """
 
@@ -20,7 +20,8 @@ from benchmarks.report import Benchmark, Options, Row
 
 __all__ = ["BENCHMARK"]
 
-_REPORT, _SPARK, _DUCKDB = "rpcmq latency report", "Spark, histograms", "DuckDB, histograms"
+_REPORT, _LOCAL = "report, --engine spark", "report, --engine duckdb"
+_SPARK, _DUCKDB = "Spark, histograms", "DuckDB, histograms"
 _MILLIONS = (1, 10, 50)
 #: Rounds shorter than this mean that rough figures are enough: the smallest log only (seconds).
 _THOROUGH = 1.0
@@ -33,11 +34,20 @@ _MEASURES = ("total", "queue", "service")
 
 
 def report(log: str, out: str) -> None:
-    """The command; of short logs it would make shorter windows, and more of them."""
+    """The command with Spark; of short logs it would make shorter windows, and more of them."""
+    _command(log, out, "spark")
+
+
+def local_report(log: str, out: str) -> None:
+    """The command with the local engine."""
+    _command(log, out, "duckdb")
+
+
+def _command(log: str, out: str, engine: str) -> None:
     from rpcmq.cli import main
 
     try:
-        main(["latency", "report", "--window", "60", "--log", log, "--out", out])
+        main(["latency", "report", "--window", "60", "--engine", engine, "--log", log, "--out", out])
     except SystemExit as end:
         if end.code:
             raise
@@ -58,30 +68,12 @@ def spark(log: str, out: str) -> None:
 
 
 def duckdb(log: str, out: str) -> None:
-    """The same with DuckDB, on as many cores."""
-    import duckdb as engine
+    """The same with the local engine."""
+    from rpcmq.latency.jobs.local import Local
+    from rpcmq.latency.selection import Selection
 
-    from rpcmq.latency.analysis.series import DIMENSIONS
-    from rpcmq.latency.manifest import read
-
-    files = [str(Path(log, path)) for path in read(Path(log)).live]
-    measures = ", ".join(
-        f"{{'zeros': count(*) FILTER ({us} = 0), 'sum': sum({us})::BIGINT, 'min': min({us}), 'max': max({us}),"
-        f" 'buckets': list_transform(map_entries(histogram(CASE WHEN {us} > 0 THEN"
-        f" (ceil(log2({us}) * 32) - 1)::SMALLINT END)), lambda e: {{'b': e.key, 'c': e.value}})}} AS {name}"
-        for name, us in ((name, f"{name}_us") for name in _MEASURES)
-    )
-    Path(out).mkdir()
-    with engine.connect() as connection:
-        connection.execute(f"SET temp_directory = '{out}.spill'")
-        connection.execute(
-            f'COPY (SELECT (epoch_us(recv_at) // 60000000 * 60)::BIGINT AS "window", {", ".join(DIMENSIONS)},'
-            f" count(*) AS records, sum(handler_us)::BIGINT AS handler_us, count(handler_us) AS handlers,"
-            f" sum(req_bytes)::BIGINT AS request_bytes, sum(rep_bytes)::BIGINT AS reply_bytes, {measures}"
-            f" FROM read_parquet($files, hive_partitioning = false) GROUP BY ALL)"
-            f" TO '{out}/cells.parquet' (FORMAT parquet, COMPRESSION zstd)",
-            {"files": files},
-        )
+    with Local().log(Selection(Path(log))) as records:
+        records.make_cells(60, Path(out))
     say(_cost())
 
 
@@ -164,12 +156,12 @@ def _of_log(options: Options, millions: int, folder: Path) -> list[Row]:
     log = str(folder / "log")
     with child(latency_log.write, directory=log, records=millions * 1_000_000) as writer:
         writer.heard(patience)
-    rows = [Row(system, f"{millions} M", []) for system in (_REPORT, _SPARK, _DUCKDB)]
+    rows = [Row(system, f"{millions} M", []) for system in (_REPORT, _LOCAL, _SPARK, _DUCKDB)]
     # Minutes long, and less noisy for it.
     rounds = max(1, min(options.rounds, 10 // millions))
     for number in range(rounds):
         stored: list[str] = []
-        for row, function in zip(rows, (report, spark, duckdb), strict=True):
+        for row, function in zip(rows, (report, local_report, spark, duckdb), strict=True):
             out = str(folder / f"{function.__name__}-{number}")
             stored.append(out)
             with ExitStack() as stack:
@@ -179,7 +171,7 @@ def _of_log(options: Options, millions: int, folder: Path) -> list[Row]:
                 sample = process.heard(patience)
                 sample["seconds"] = time.monotonic() - started
             row.samples.append(sample | {"peak_mb": memory.most / 1e6})
-        with child(compare, one=stored[1], other=stored[2]) as judge:
+        with child(compare, one=stored[2], other=stored[3]) as judge:
             found = judge.heard(patience)
         if not found["same"] or found["records"] != millions * 1_000_000:
             raise ChildFailed(f"Spark and DuckDB do not agree on {millions} million records: {found}")

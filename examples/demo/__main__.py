@@ -101,7 +101,7 @@ def main() -> int:
     parser.add_argument(
         "--report", type=Path, default=_REPORT, metavar="DIR", help="where the latency report goes (%(default)s)"
     )
-    parser.add_argument("--no-report", action="store_true", help="leave the latency report out: it takes Spark's time")
+    parser.add_argument("--no-report", action="store_true", help="leave the latency report out: it takes some seconds")
     options = parser.parse_args()
     if options.instances < 1 or options.users < 1:
         parser.error("--instances and --users must be at least 1")
@@ -114,7 +114,7 @@ def main() -> int:
                 is_ok = run(console, cluster, options)
                 cluster.keep_logs = not is_ok
             if not options.no_report:
-                console.print("\nThe router's dispatch log of all that, through Spark:\n")
+                console.print("\nThe router's dispatch log of all that, as a report:\n")
                 is_ok = write_report(Path(log), options.report) and is_ok
     except SystemExit:
         console.print("interrupted; all processes were stopped")

@@ -25,6 +25,6 @@ def latency_command() -> None:
     """Ask a router's dispatch log how long messages took, and why.
 
     The log is made by `rpcmq router --dispatch-log` and `rpcmq ship`. These commands need
-    `pip install 'rpcmq[latency]'`, and start Spark, which takes some seconds. docs/latency.md says what the figures
-    mean.
+    `pip install 'rpcmq[report]'`; `stream`, and logs too large for this machine, need Spark:
+    `pip install 'rpcmq[latency]'`. docs/latency.md says what the figures mean.
     """

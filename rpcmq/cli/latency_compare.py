@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rpcmq.cli.exit_codes import ExitCode
+from rpcmq.cli.latency_engine import Choice, Waiting, engine, engine_options
 from rpcmq.cli.latency_input import (
     account_as_json,
     account_line,
     installed,
     key_as_json,
     listed,
-    master_option,
-    spark,
 )
 from rpcmq.cli.options import State, json_option
 from rpcmq.cli.output import Output, add_row, print_json, table
@@ -80,7 +79,7 @@ _DRIFT = (
 )
 @click.option("--top", type=click.IntRange(1), default=10, show_default=True, help="Methods to show if no more matter.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the bootstrap's random draws.")
-@master_option
+@engine_options
 @json_option
 @click.pass_obj
 def compare_command(
@@ -93,7 +92,7 @@ def compare_command(
     smallest: float,
     top: int,
     seed: int,
-    master: str | None,
+    choice: Choice,
 ) -> int:
     """Compare the latencies of B with those of A, method by method.
 
@@ -116,7 +115,7 @@ def compare_command(
     now = time.time()
     sides = parse_selection(before, now), parse_selection(after, now)
     wanted = sorted({*named, *(limit.quantile for limit in parsed if limit.quantile is not None)})
-    comparison, accounts = _compared(sides, (before, after), measure, wanted, smallest / 100, seed, master)
+    comparison, accounts = _compared(sides, (before, after), measure, wanted, smallest / 100, seed, choice)
     verdicts = judge(parsed, comparison)
     if state.json:
         print_json(_as_json((before, after), accounts, comparison, verdicts))
@@ -132,19 +131,19 @@ def _compared(
     percentiles: Sequence[float],
     smallest: float,
     seed: int,
-    master: str | None,
+    choice: Choice,
 ) -> tuple[Comparison, list[Account]]:
     whole: list[list[Series]] = []
     windows: list[list[Series]] = []
     accounts: list[Account] = []
-    with spark("compare", master, *sides) as session:
+    with Waiting() as waiting, engine("compare", choice, waiting, *sides) as chosen:
         from rpcmq.latency.analysis.compare import compare
         from rpcmq.latency.analysis.series import METHOD
         from rpcmq.latency.jobs.inputs import Figures, opened
 
         busiest: list[Key] = []
         for side, name in zip(sides, names, strict=True):
-            with opened(session, side) as found:
+            with opened(chosen, side) as found:
                 if not found.methods:
                     raise RpcError(f"{name}: no records in that range, with those filters")
                 # Of both sides the same methods.
@@ -154,7 +153,8 @@ def _compared(
                 whole.append(answered["all"])
                 windows.append(answered["windows"])
                 accounts.append(found.account)
-    comparison = compare(*whole, *windows, measure=measure, percentiles=percentiles, smallest=smallest, seed=seed)
+        waiting.say("comparing")
+        comparison = compare(*whole, *windows, measure=measure, percentiles=percentiles, smallest=smallest, seed=seed)
     return comparison, accounts
 
 

@@ -15,13 +15,9 @@ from rpcmq.cli.text import plain
 from rpcmq.errors import NotInstalled, RpcError
 from rpcmq.latency.analysis.account import Verdict
 from rpcmq.latency.analysis.wording import share
-from rpcmq.latency.manifest import read
-from rpcmq.latency.presence import check_log
 from rpcmq.latency.selection import Selection, parse_filters, parse_time
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from rpcmq.latency.analysis.account import Account
     from rpcmq.latency.analysis.series import Key
 
@@ -35,14 +31,11 @@ __all__ = [
     "master_option",
     "selected",
     "selects",
-    "spark",
 ]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-#: Records up to which it is better for Spark to start quickly than to become quick.
-_SMALL = 500_000
-_PACKAGES = ("jinja2", "matplotlib", "numpy", "py4j", "pyarrow", "pyspark", "scipy")
+_PACKAGES = ("duckdb", "jinja2", "matplotlib", "numpy", "py4j", "pyarrow", "pyspark", "scipy")
 
 _LOG = click.option(
     "--log",
@@ -97,36 +90,6 @@ def selected(
 
 
 @contextmanager
-def spark(name: str, master: str | None, *asked: Selection) -> Iterator[SparkSession]:
-    """A Spark session for one command, about these records.
-
-    Raises:
-        UsageError: there is no log, or nothing of it was shipped.
-        NotInstalled: there is no pyspark, or what it needs.
-        ManifestDamaged: of a log.
-    """
-    with failing():
-        with installed():
-            import rpcmq.latency.jobs.inputs  # noqa: F401
-            from rpcmq.latency.jobs.session import QUICK, session
-            from rpcmq.latency.jobs.store import datasets
-        # Before Spark takes its time.
-        for selection in asked:
-            if selection.is_log:
-                check_log(selection.path)
-            else:
-                datasets(selection.path)
-        conf = QUICK if all(map(_is_small, asked)) else {}
-        with session(f"rpcmq latency {name}", master, **conf) as started:
-            yield started
-
-
-def _is_small(selection: Selection) -> bool:
-    """Whether it is of a log that has few records."""
-    return selection.is_log and sum(file.rows for file in read(selection.path).live.values()) <= _SMALL
-
-
-@contextmanager
 def installed() -> Iterator[None]:
     """Where what these commands need is imported: what is missing becomes one line.
 
@@ -138,7 +101,8 @@ def installed() -> Iterator[None]:
     except ModuleNotFoundError as error:
         if str(error.name).partition(".")[0] not in _PACKAGES:
             raise
-        raise NotInstalled(f"{error.name} is not installed: pip install 'rpcmq[latency]'") from None
+        extra = "latency" if str(error.name).startswith(("py4j", "pyspark")) else "report"
+        raise NotInstalled(f"{error.name} is not installed: pip install 'rpcmq[{extra}]'") from None
 
 
 @contextmanager

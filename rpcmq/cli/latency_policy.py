@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rpcmq.cli.latency_input import failing, installed, listed, master_option, selected, selects, spark
+from rpcmq.cli.latency_engine import Choice, Waiting, engine, engine_options
+from rpcmq.cli.latency_input import failing, installed, listed, selected, selects
 from rpcmq.cli.options import State, json_option, positive
 from rpcmq.cli.output import Output, add_row, print_json, table
 from rpcmq.cli.text import microseconds, plain
@@ -43,7 +44,7 @@ __all__ = ["policy_command"]
     show_default=True,
     help="Hours after its newest call that a method is valid.",
 )
-@master_option
+@engine_options
 @json_option
 @click.pass_obj
 def policy_command(
@@ -56,14 +57,14 @@ def policy_command(
     out: Path,
     min_samples: int,
     valid_hours: float,
-    master: str | None,
+    choice: Choice,
 ) -> None:
     """Write the latency policy: how long each method usually takes, for routers.
 
     It is made of calls that ended ok: p50, p95 and p99 of each method with their intervals, number of samples and
     age. The file is replaced as a whole. Nothing is written if no method has enough calls.
     """
-    made, left_out = _made(selected(log, cells, since, until, filters), min_samples, valid_hours * 3600, master)
+    made, left_out = _made(selected(log, cells, since, until, filters), min_samples, valid_hours * 3600, choice)
     if not made.entries:
         why = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:3]) or "no calls ended ok"
         raise RpcError(f"{out} was not written, no method is good enough: {why}")
@@ -84,13 +85,13 @@ def policy_command(
 
 
 def _made(
-    selection: Selection, min_samples: int, valid_seconds: float, master: str | None
+    selection: Selection, min_samples: int, valid_seconds: float, choice: Choice
 ) -> tuple[Policy, dict[str, str]]:
     with installed():
         from rpcmq.latency.analysis.policy import make_policy
-    with spark("policy", master, selection) as session:
+    with Waiting() as waiting, engine("policy", choice, waiting, selection) as chosen:
         from rpcmq.latency.jobs.inputs import opened
 
-        with opened(session, selection) as found:
+        with opened(chosen, selection) as found:
             calls, newest = found.answered_calls()
     return make_policy(calls, newest, time.time(), min_samples, valid_seconds)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TypeVar
 
 import click
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from rpcmq.cli.latency_input import failing, installed, master_option, selected, spark
+from rpcmq.cli.latency_engine import Choice, Waiting, engine, engine_options
+from rpcmq.cli.latency_input import failing, installed, selected
 from rpcmq.cli.options import State, json_option
-from rpcmq.cli.output import Output, print_json
+from rpcmq.cli.output import print_json
 from rpcmq.cli.text import plain
 
 __all__ = ["report_command"]
@@ -29,7 +29,6 @@ _STEPS = {
     "cells": "making cells",
     "outline": "looking at cells",
     "figures": "adding up",
-    "histograms": "collecting",
     "slowest calls": "looking for the slowest calls",
     "page": "drawing",
 }
@@ -76,7 +75,7 @@ def _filtered(command: Command) -> Command:
     type=click.Path(file_okay=False, path_type=Path),
     help="Where report.html, the pictures and cells/ go.",
 )
-@master_option
+@engine_options
 @json_option
 @click.pass_obj
 def report_command(
@@ -89,7 +88,7 @@ def report_command(
     window: int | None,
     top: int,
     out: Path,
-    master: str | None,
+    choice: Choice,
     **filters: str | None,
 ) -> None:
     """Write the latency report of a dispatch log: one page that opens offline, pictures, and cells as Parquet.
@@ -104,56 +103,26 @@ def report_command(
     if cells and (out / "cells").resolve() in [each.resolve() for each in cells]:
         raise click.UsageError(f"--out {out}: has the cells that --cells names; give another directory")
     with failing(), installed():
-        # All that is needed, before Spark takes its time.
+        # All that is needed, before an engine takes its time.
         import rpcmq.latency.report.page  # noqa: F401
         from rpcmq.latency.report import as_json, summary, write_report
-    with _Waiting() as waiting, spark("report", master, selection) as session:
-        from rpcmq.latency.jobs.batch import report, report_of_cells
-        from rpcmq.latency.jobs.progress import progress
+    with Waiting() as waiting:
 
-        with progress(session, waiting.show):
+        def step(name: str) -> AbstractContextManager[None]:
+            waiting.say(_STEPS[name])
+            return nullcontext()
+
+        with engine("report", choice, waiting, selection) as chosen:
+            from rpcmq.latency.jobs.batch import report, report_of_cells
+
             if cells:
-                made = report_of_cells(session, selection, *cells[1:], window_seconds=window, step=waiting.step)
+                made = report_of_cells(chosen, selection, *cells[1:], window_seconds=window, step=step)
             else:
-                made = report(session, selection, out, window_seconds=window, top=top, step=waiting.step)
-        with waiting.step("page"):
+                made = report(chosen, selection, out, window_seconds=window, top=top, step=step)
+        with failing(), step("page"):
             written = write_report(made, out)
     if state.json:
         print_json(as_json(made))
         return
     click.echo(summary(made), nl=False)
     click.echo(plain(f"{written[0]}" + ("" if cells else f", {out / 'cells'}")))
-
-
-class _Waiting:
-    """A line on standard error, if that is a terminal, that says what is being done; it goes when all is done."""
-
-    def __init__(self) -> None:
-        console = Output(stderr=True)
-        self._line = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TimeElapsedColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-        self._task = self._line.add_task("starting Spark", total=None)
-
-    def __enter__(self) -> _Waiting:
-        self._line.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._line.stop()
-
-    def show(self, done: int, known: int) -> None:
-        """So many of the tasks that Spark knows of are done."""
-        self._line.update(self._task, completed=done, total=known)
-
-    @contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        """Within, this is being done."""
-        self._line.update(self._task, description=_STEPS[name])
-        yield

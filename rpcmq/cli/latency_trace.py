@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rpcmq.cli.latency_input import account_as_json, account_line, installed, master_option, selected, selects, spark
+from rpcmq.cli.latency_engine import Choice, Waiting, engine, engine_options
+from rpcmq.cli.latency_input import account_as_json, account_line, installed, selected, selects
 from rpcmq.cli.options import State, json_option
 from rpcmq.cli.output import Output, add_row, print_json, table
 from rpcmq.cli.text import microseconds
@@ -30,7 +31,7 @@ _MOST = 1000
 @click.option(
     "--width", type=click.IntRange(10, 200), default=60, show_default=True, help="Characters of the time line."
 )
-@master_option
+@engine_options
 @json_option
 @click.pass_obj
 def trace_command(
@@ -42,7 +43,7 @@ def trace_command(
     until: str | None,
     filters: Sequence[str],
     width: int,
-    master: str | None,
+    choice: Choice,
 ) -> None:
     """Show all records of one trace, or of one call, as a waterfall over routers and nested calls.
 
@@ -54,7 +55,7 @@ def trace_command(
     """
     if cells is not None:
         raise click.UsageError("Cells have no single records: give the log with --log.")
-    spans, account, is_cut = _spans(id, log, since, until, filters, master)
+    spans, account, is_cut = _spans(id, log, since, until, filters, choice)
     if not spans:
         raise RpcError(f"{id}: no record of it; {account_line(account)}")
     if state.json:
@@ -67,15 +68,13 @@ def trace_command(
 
 
 def _spans(
-    id: str, log: Path | None, since: str | None, until: str | None, filters: Sequence[str], master: str | None
+    id: str, log: Path | None, since: str | None, until: str | None, filters: Sequence[str], choice: Choice
 ) -> tuple[list[Span], Account, bool]:
     selection = selected(log, None, since, until, filters)
     with installed():
         from rpcmq.latency.analysis.waterfall import waterfall
-    with spark("trace", master, selection) as session:
-        from rpcmq.latency.jobs.inputs import trace_rows
-
-        rows, account = trace_rows(session, selection, id, _MOST + 1)
+    with Waiting() as waiting, engine("trace", choice, waiting, selection) as chosen:
+        rows, account = chosen.trace(selection, id, _MOST + 1)
     return waterfall(rows[:_MOST]), account, len(rows) > _MOST
 
 

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.table import Table
 
+from rpcmq.cli.latency_engine import Choice, Waiting, engine, engine_options
 from rpcmq.cli.latency_input import (
     account_as_json,
     account_line,
     installed,
     key_as_json,
-    master_option,
     selected,
     selects,
-    spark,
 )
 from rpcmq.cli.options import State, json_option
 from rpcmq.cli.output import Output, add_row, print_json, table
@@ -81,7 +80,7 @@ class Answer:
     help="Check it, and how fast its budget burns: 'compute.*:p99<200ms:99.9%'.",
 )
 @click.option("--top", type=click.IntRange(1), default=10, show_default=True, help="Rows of each table.")
-@master_option
+@engine_options
 @json_option
 @click.pass_obj
 def why_command(
@@ -93,7 +92,7 @@ def why_command(
     filters: Sequence[str],
     objectives: Sequence[str],
     top: int,
-    master: str | None,
+    choice: Choice,
 ) -> None:
     """Say why it is slow: what to look at first, and the tables behind it.
 
@@ -104,15 +103,15 @@ def why_command(
         from rpcmq.latency.analysis.slo import parse_objective
 
         parsed = [parse_objective(text) for text in objectives]
-    answer = _answer(selected(log, cells, since, until, filters), parsed, top, master)
+    answer = _answer(selected(log, cells, since, until, filters), parsed, top, choice)
     if state.json:
         print_json(_as_json(answer, top))
     else:
         _show(answer, top)
 
 
-def _answer(selection: Selection, objectives: Sequence[Objective], top: int, master: str | None) -> Answer:
-    with spark("why", master, selection) as session:
+def _answer(selection: Selection, objectives: Sequence[Objective], top: int, choice: Choice) -> Answer:
+    with Waiting() as waiting, engine("why", choice, waiting, selection) as chosen:
         from rpcmq.latency.analysis.errors import attach, failures
         from rpcmq.latency.analysis.names import matches
         from rpcmq.latency.analysis.outliers import outliers
@@ -122,7 +121,8 @@ def _answer(selection: Selection, objectives: Sequence[Objective], top: int, mas
         from rpcmq.latency.analysis.slow import findings
         from rpcmq.latency.jobs.inputs import Figures, opened
 
-        with opened(session, selection) as found:
+        with opened(chosen, selection) as found:
+            waiting.say("adding up")
             promised = [key for key in found.methods if any(matches(each.pattern, key) for each in objectives)]
             minute = found.window_seconds * max(1, _MINUTE // found.window_seconds)
             asked = {"promised": Figures((*METHOD, "outcome"), minute, promised)}

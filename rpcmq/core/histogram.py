@@ -134,8 +134,11 @@ class Histogram:
     def merge(self, other: Histogram) -> None:
         """Add what ``other`` counted, as if it had all been recorded here."""
         buckets = self._buckets
-        for index, count in other._buckets.items():
-            buckets[index] = buckets.get(index, 0) + count
+        if not buckets:
+            buckets.update(other._buckets)
+        else:
+            for index, count in other._buckets.items():
+                buckets[index] = buckets.get(index, 0) + count
         self._zeros += other._zeros
         self._sum += other._sum
         self._min = min(self._min, other._min)
@@ -152,6 +155,19 @@ class Histogram:
             "zero_count": self._zeros,
             "buckets": [[index, self._buckets[index]] for index in sorted(self._buckets)],
         }
+
+    @classmethod
+    def of_counts(cls, buckets: dict[int, int], zeros: int, sum: int, least: int | None, most: int | None) -> Histogram:
+        """The histogram with these counts by bucket, which are taken as they are: for those who have counted alike.
+
+        Args:
+            least, most: of the values recorded; None: there are none.
+        """
+        histogram = cls()
+        if least is not None and most is not None:
+            histogram._buckets, histogram._zeros, histogram._sum = buckets, zeros, sum
+            histogram._min, histogram._max = least, most
+        return histogram
 
     @classmethod
     def from_dict(cls, source: Mapping[str, Any]) -> Histogram:

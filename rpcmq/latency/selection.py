@@ -11,7 +11,15 @@ from pathlib import Path
 from rpcmq.errors import UsageError
 from rpcmq.latency.presence import is_log
 
-__all__ = ["FILTERS", "Selection", "parse_filters", "parse_selection", "parse_time"]
+__all__ = [
+    "FILTERS",
+    "Selection",
+    "check_dimensions",
+    "columns_of_trace",
+    "parse_filters",
+    "parse_selection",
+    "parse_time",
+]
 
 #: Dimensions that may be asked for by value.
 FILTERS = ("router", "exchange", "topic", "method", "kind", "server", "client", "outcome", "error_class")
@@ -79,6 +87,16 @@ def parse_filters(texts: Iterable[str]) -> dict[str, str]:
     return filters
 
 
+def check_dimensions(names: Iterable[str]) -> None:
+    """Raise unless all are dimensions.
+
+    Raises:
+        UsageError: says which are not.
+    """
+    if unknown := set(names) - set(FILTERS):
+        raise UsageError(f"{', '.join(sorted(unknown))}: expected one of {', '.join(FILTERS)}")
+
+
 def parse_time(text: str, now: float) -> float:
     """Seconds since 1970 of ``2026-03-02T06:00`` (UTC unless it says), ``-90min`` or ``90min ago``, ``now``, a number.
 
@@ -101,3 +119,19 @@ def parse_time(text: str, now: float) -> float:
             f"{text!r} is no time; expected one such as 2026-03-02T06:00 (UTC), -90min (before now) or now"
         ) from None
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+
+
+def columns_of_trace(id: str) -> dict[str, str | int]:
+    """What the records of one trace, or of one call, have in their columns.
+
+    Args:
+        id: 32 hexadecimal digits; or a correlation id: the caller's router, link and sequence, with colons between.
+
+    Raises:
+        UsageError: ``id`` is neither.
+    """
+    if re.fullmatch("[0-9a-fA-F]{32}", id):
+        return {"trace_id": id.lower()}
+    if found := re.fullmatch(r"(\d+):(-?\d+):(-?\d+)", id):
+        return dict(zip(("origin_router", "origin_link", "origin_seq"), map(int, found.groups()), strict=True))
+    raise UsageError(f"{id!r}: expected a trace id of 32 hexadecimal digits, or router:link:seq of the correlation id")

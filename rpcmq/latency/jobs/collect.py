@@ -1,4 +1,4 @@
-"""From cells in Spark to series here."""
+"""From cells as Arrow has them to series."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rpcmq.core.histogram import SCALE, Histogram
+from rpcmq.core.histogram import Histogram
 from rpcmq.latency.analysis.series import Series, merged
-from rpcmq.latency.jobs.transforms import DISTRIBUTIONS, SUMS, Level
+from rpcmq.latency.jobs.cells import DISTRIBUTIONS, SUMS
+from rpcmq.latency.jobs.engine import Level
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["by_level", "series", "series_of"]
+__all__ = ["by_level", "in_order", "series", "series_of"]
 
 
 def series(rolled: DataFrame, by: Sequence[str]) -> list[Series]:
@@ -35,12 +36,18 @@ def series_of(rolled: pa.Table, by: Sequence[str]) -> list[Series]:
 
 
 def by_level(rolled: pa.Table, levels: Mapping[str, Level]) -> dict[str, list[Series]]:
-    """The series of each level of ``transforms.rollups``, by its name."""
+    """The series of each level of an engine, by its name."""
     found = {}
     for name, level in levels.items():
         rows = rolled.filter(pc.equal(rolled["level"], name))
-        found[name] = series_of(rows if level.window_seconds is not None else rows.drop_columns(["window"]), level.by)
+        made = series_of(rows if level.window_seconds is not None else rows.drop_columns(["window"]), level.by)
+        found[name] = in_order(made)
     return found
+
+
+def in_order(found: list[Series]) -> list[Series]:
+    """``found`` by window and names, so that the same log makes the same report each time."""
+    return sorted(found, key=lambda each: (each.window or 0, [value or "" for value in each.key.values()]))
 
 
 def _each(rolled: pa.Table, by: Sequence[str]) -> Iterator[Series]:
@@ -58,21 +65,13 @@ def _histograms(column: Any) -> Iterator[Histogram]:
     """Each row's histogram; indices and counts are taken out of Arrow all at once, for there are many of them."""
     lists = column.field("buckets")
     content = lists.flatten()
-    pairs = list(map(list, zip(content.field("b").to_pylist(), content.field("c").to_pylist(), strict=True)))
+    indexes, counts = content.field("b").to_pylist(), content.field("c").to_pylist()
     place = 0
     sizes = lists.value_lengths().to_pylist()
     rest = (column.field(name).to_pylist() for name in ("zeros", "sum", "min", "max"))
     for size, zeros, total, least, most in zip(sizes, *rest, strict=True):
-        buckets = pairs[place : place + size]
-        place += size
-        yield Histogram.from_dict(
-            {
-                "scale": SCALE,
-                "count": zeros + sum(count for _, count in buckets),
-                "sum": total,
-                "min": least,
-                "max": most,
-                "zero_count": zeros,
-                "buckets": buckets,
-            }
+        end = place + size
+        yield Histogram.of_counts(
+            dict(zip(indexes[place:end], counts[place:end], strict=True)), zeros, total, least, most
         )
+        place = end

@@ -9,8 +9,9 @@ from pathlib import Path
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
+from rpcmq.latency.jobs.cells import About
 from rpcmq.latency.jobs.journal import Dataset
-from rpcmq.latency.jobs.store import About, write_cells
+from rpcmq.latency.jobs.store import write_cells
 
 __all__ = ["HOUR", "WINDOW", "remove_strays", "write"]
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from rpcmq.errors import UsageError
 from rpcmq.latency.analysis.account import Account
 from rpcmq.latency.jobs import journal
-from rpcmq.latency.jobs.store import About, about, datasets
+from rpcmq.latency.jobs.cells import About, about, datasets
 
 __all__ = ["Run", "joined"]
 

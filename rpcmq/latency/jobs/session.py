@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from rpcmq.errors import NotInstalled
+from rpcmq.latency.jobs.memory import engine_memory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["QUICK", "driver_memory", "session"]
+__all__ = ["QUICK", "session"]
 
 #: Settings for up to half a million records, or so: Java spends no time on becoming faster in the long run.
 QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
-_MIB = 1 << 20
 _LOOPBACK = "127.0.0.1"
 #: Every session has these: without them results would differ, or damage would go unnoticed.
 _ALWAYS = {
@@ -74,15 +74,6 @@ def session(name: str, master: str | None = None, **conf: str) -> Iterator[Spark
                 yield spark
 
 
-def driver_memory() -> str:
-    """How much memory Spark gets on this machine, as Spark writes that: a quarter of it, from 1 to 4 GiB."""
-    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    # A container's share, where it has one.
-    with suppress(OSError, ValueError):
-        total = min(total, int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    return f"{max(1024, min(4096, total // 4 // _MIB))}m"
-
-
 def _get(name: str, conf: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession
 
@@ -117,7 +108,7 @@ def _settings(name: str, master: str, directory: str) -> dict[str, str]:
         settings |= {
             "spark.driver.host": _LOOPBACK,
             "spark.driver.bindAddress": _LOOPBACK,
-            "spark.driver.memory": driver_memory(),
+            "spark.driver.memory": f"{engine_memory()}m",
             "spark.local.dir": directory,
             "spark.sql.warehouse.dir": f"{directory}/warehouse",
         }

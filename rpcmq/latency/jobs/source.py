@@ -24,14 +24,14 @@ from pyspark.sql.types import (
 )
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
-from rpcmq.errors import RpcError, UsageError
 from rpcmq.latency.analysis.account import Account
-from rpcmq.latency.analysis.series import DIMENSIONS
+from rpcmq.latency.jobs.engine import TRIES, Changed
 from rpcmq.latency.jobs.gate import inspect
 from rpcmq.latency.jobs.paths import as_spark
 from rpcmq.latency.schema import COLUMNS, UNKNOWN
+from rpcmq.latency.selection import check_dimensions
 
-__all__ = ["SCHEMA", "TRIES", "Changed", "Log", "Reader", "read_log"]
+__all__ = ["SCHEMA", "Log", "Reader", "read_log"]
 
 _TYPES: dict[str, DataType] = {
     "string": StringType(),
@@ -42,17 +42,11 @@ _TYPES: dict[str, DataType] = {
 #: The columns of the log for Spark, which would make nulls of one that it does not find.
 SCHEMA = StructType([StructField(each.name, _TYPES[each.type], each.nullable) for each in COLUMNS])
 
-#: Times that a log is read from the beginning because files changed under it.
-TRIES = 5
 #: What Spark says of a file that it could not read, whatever it was doing.
 _FAILED = re.compile(
     r"(?:\[FAILED_READ_FILE\S*\] Encountered error while reading file|\[PATH_NOT_FOUND\] Path does not exist:)"
     r" (?P<path>.+?\.parquet)\b"
 )
-
-
-class Changed(RpcError):
-    """Files of the log were removed or damaged while they were read: read it again."""
 
 
 class Log(NamedTuple):
@@ -109,8 +103,7 @@ class Reader:
         until: float | None,
         where: Mapping[str, str] | None = None,
     ) -> None:
-        if unknown := set(where or ()) - set(DIMENSIONS):
-            raise UsageError(f"{', '.join(sorted(unknown))}: expected one of {', '.join(DIMENSIONS)}")
+        check_dimensions(where or ())
         self._spark = spark
         self._directory = directory
         self._range = since, until

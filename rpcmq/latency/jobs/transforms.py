@@ -22,24 +22,20 @@ Records of unknown outcome have no durations: they count in ``records`` only.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from math import isqrt
-from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from rpcmq.core.histogram import SCALE
-from rpcmq.errors import UsageError
-from rpcmq.latency.analysis.series import DIMENSIONS, MEASURES, METHOD
+from rpcmq.latency.analysis.series import DIMENSIONS, METHOD
+from rpcmq.latency.jobs.bounds import LAST_OF_BUCKET, NEAR_IS_EXACT, PER_OCTAVE
+from rpcmq.latency.jobs.cells import DISTRIBUTIONS, SUMS
+from rpcmq.latency.jobs.engine import Level, Only
 from rpcmq.latency.schema import UNKNOWN
+from rpcmq.latency.selection import columns_of_trace
 
 __all__ = [
-    "DISTRIBUTIONS",
-    "SUMS",
-    "Level",
     "bucket",
     "cells",
     "error_counts",
@@ -51,30 +47,8 @@ __all__ = [
     "unknown",
 ]
 
-#: Columns of cells that add up.
-SUMS = ("records", "handler_us", "handlers", "network_us", "reply_us", "request_bytes", "reply_bytes")
-#: Columns of cells that are histograms.
-DISTRIBUTIONS = MEASURES
 #: What tells two records apart, and so makes an order complete.
 _IDENTITY = ("router_id", "boot", "seq")
-
-_PER_OCTAVE = 1 << SCALE
-#: Bits of the largest duration.
-_BITS = 63
-
-
-def _root(power: int) -> int:
-    """The integer part of 2 ** (power / 32)."""
-    value = 1 << power
-    for _ in range(SCALE):
-        value = isqrt(value)
-    return value
-
-
-#: The largest integer in each bucket, that of index -1 first; of the last one, the largest that there is.
-_LAST_OF_BUCKET = [min(_root(power), (1 << _BITS) - 1) for power in range(_BITS * _PER_OCTAVE + 1)]
-#: Up to here (four minutes) the logarithm alone is right: a test looks at every bound.
-_NEAR_IS_EXACT = 1 << 28
 
 
 def bucket(microseconds: Column) -> Column:
@@ -83,13 +57,13 @@ def bucket(microseconds: Column) -> Column:
     A logarithm finds it. Large integers that are next to a bound may be on the wrong side of it by a rounding error,
     and are compared with the bound itself.
     """
-    near = F.greatest(F.ceil(F.log2(microseconds) * _PER_OCTAVE) - 1, F.lit(-1))
+    near = F.greatest(F.ceil(F.log2(microseconds) * PER_OCTAVE) - 1, F.lit(-1))
     # As one text, which is an array before the first row is read: two thousand literals took Spark half a second.
-    last = F.split(F.lit(",".join(map(str, _LAST_OF_BUCKET))), ",").cast("array<bigint>")
+    last = F.split(F.lit(",".join(map(str, LAST_OF_BUCKET))), ",").cast("array<bigint>")
     is_above = microseconds > F.get(last, (near + 1).cast("int"))
     is_below = microseconds <= F.get(last, near.cast("int"))
     exact = near + is_above.cast("int") - is_below.cast("int")
-    index = F.when(microseconds < _NEAR_IS_EXACT, near).otherwise(exact)
+    index = F.when(microseconds < NEAR_IS_EXACT, near).otherwise(exact)
     return F.when(microseconds > 0, index.cast("smallint"))
 
 
@@ -192,19 +166,6 @@ def rollup(cells: DataFrame, by: Sequence[str], window_seconds: int | None = Non
     return _gathered(rows.groupBy(*names, "n", "b").agg(*_sums()), names)
 
 
-class Level(NamedTuple):
-    """What one of several rollups is to be.
-
-    Attributes:
-        by, window_seconds: as those of ``rollup``.
-        where: the cells that it is of; None: all.
-    """
-
-    by: Sequence[str]
-    window_seconds: int | None = None
-    where: Column | None = None
-
-
 def rollups(cells: DataFrame, levels: Mapping[str, Level]) -> DataFrame:
     """Several rollups of ``cells`` at once, which costs less than one after the other.
 
@@ -241,9 +202,18 @@ class _Set:
             of[self.kept["window"]] = _window(level.window_seconds)
         #: True in the level's own rows, null in those of all other levels.
         self.flag = f"level_{number}"
-        where = F.lit(True) if level.where is None else level.where
+        where = F.lit(True) if level.only is None else _is_one_of(level.only)
         self.columns = {column: F.when(where, value) for column, value in of.items()}
         self.columns[self.flag] = F.when(where, F.lit(True))
+
+
+def _is_one_of(only: Only) -> Column:
+    if not only.values:
+        return F.lit(False)
+    if len(only.columns) == 1:
+        return F.col(only.columns[0]).isin([value for (value,) in only.values])
+    # Spark finds a number in a list at once, and several texts one after the other. One too many would do no harm.
+    return F.xxhash64(*only.columns).isin([F.xxhash64(*map(F.lit, value)) for value in only.values])
 
 
 def _kept(sets: Sequence[_Set], name: str) -> Column:
@@ -362,20 +332,9 @@ def of_trace(records: DataFrame, id: str) -> DataFrame:
     Raises:
         UsageError: ``id`` is neither.
     """
-    if re.fullmatch("[0-9a-fA-F]{32}", id):
-        of_it = F.col("trace_id") == id.lower()
-    elif found := re.fullmatch(r"(\d+):(-?\d+):(-?\d+)", id):
-        router, link, seq = found.groups()
-        of_it = (
-            (F.col("origin_router") == int(router))
-            & (F.col("origin_link") == int(link))
-            & (F.col("origin_seq") == int(seq))
-        )
-    else:
-        raise UsageError(
-            f"{id!r}: expected a trace id of 32 hexadecimal digits, or router:link:seq of the correlation id"
-        )
-    return records.where(of_it).orderBy("recv_at", *_IDENTITY)
+    for name, value in columns_of_trace(id).items():
+        records = records.where(F.col(name) == value)
+    return records.orderBy("recv_at", *_IDENTITY)
 
 
 def unknown(records: DataFrame, count: int) -> DataFrame:

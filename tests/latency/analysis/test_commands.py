@@ -1,4 +1,4 @@
-"""The commands that ask a log, from options to text; Spark's part is played by series that are there already."""
+"""The commands that ask a log, from options to text; an engine's part is played by series that are there already."""
 
 from __future__ import annotations
 
@@ -88,23 +88,20 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     logs: dict[str, Any] = {"rows": [], "unknown": [], "selections": []}
 
     @contextmanager
-    def opened(session: object, selection: Selection) -> Iterator[FakeInput]:
+    def opened(engine: object, selection: Selection) -> Iterator[FakeInput]:
         logs["selections"].append(selection)
         yield FakeInput(logs[selection.path.name], logs["unknown"])
 
-    def trace_rows(session: object, selection: Selection, id: str, count: int) -> tuple[list[Any], Account]:
-        return logs["rows"][:count], Account(shipped=5, counted=5)
+    class FakeEngine:
+        def trace(self, selection: Selection, id: str, count: int) -> tuple[list[Any], Account]:
+            return logs["rows"][:count], Account(shipped=5, counted=5)
 
-    @contextmanager
-    def session(name: str, master: str | None, **conf: str) -> Iterator[None]:
-        yield None
-
-    inputs, spark = ModuleType("inputs"), ModuleType("session")
-    vars(inputs).update(opened=opened, trace_rows=trace_rows, Figures=Figures)
-    vars(spark).update(session=session, QUICK={})
-    monkeypatch.setitem(sys.modules, "rpcmq.latency.jobs.inputs", inputs)
-    monkeypatch.setattr("rpcmq.latency.jobs.inputs", inputs, raising=False)
-    monkeypatch.setitem(sys.modules, "rpcmq.latency.jobs.session", spark)
+    inputs, local = ModuleType("inputs"), ModuleType("local")
+    vars(inputs).update(opened=opened, Figures=Figures)
+    vars(local).update(Local=FakeEngine)
+    for name, module in (("inputs", inputs), ("local", local)):
+        monkeypatch.setitem(sys.modules, f"rpcmq.latency.jobs.{name}", module)
+        monkeypatch.setattr(f"rpcmq.latency.jobs.{name}", module, raising=False)
     monkeypatch.chdir(tmp_path)
     for name in ("a", "b"):
         # What is read of it is made up; that it is a log is looked at.
@@ -337,5 +334,5 @@ def test_a_missing_package_is_said_in_one_line(run: Run, tmp_path: Path, monkeyp
     (tmp_path / "log").mkdir()
     monkeypatch.setitem(sys.modules, "rpcmq.latency.analysis.slo", None)
     monkeypatch.setattr("rpcmq.cli.latency_input._PACKAGES", ("rpcmq",))
-    with pytest.raises(NotInstalled, match=r"is not installed: pip install 'rpcmq\[latency\]'"):
+    with pytest.raises(NotInstalled, match=r"is not installed: pip install 'rpcmq\[report\]'"):
         run(why_command, "--log", str(tmp_path / "log"))

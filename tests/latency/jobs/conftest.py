@@ -1,4 +1,4 @@
-"""The one Spark session of the whole suite: whatever needs Spark is tested in this folder."""
+"""The one Spark session of the whole suite: whatever needs Spark is tested in this folder. And both engines."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rpcmq.errors import NotInstalled
+from rpcmq.latency.jobs.engine import Engine
+from rpcmq.latency.jobs.local import Local
 from rpcmq.latency.jobs.session import QUICK, session
 
 if TYPE_CHECKING:
@@ -29,3 +31,13 @@ def spark() -> Iterator[SparkSession]:
             yield started
     except NotInstalled as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session", params=["duckdb", "spark"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    """One engine, then the other: what is said of one is said of both."""
+    if request.param == "duckdb":
+        return Local()
+    from rpcmq.latency.jobs.spark import Spark
+
+    return Spark(request.getfixturevalue("spark"))

@@ -21,12 +21,13 @@ from rpcmq.latency import segment
 from rpcmq.latency.analysis.series import DIMENSIONS, MEASURES
 from rpcmq.latency.columns import to_rows
 from rpcmq.latency.jobs import journal
+from rpcmq.latency.jobs.cells import SUMS
 from rpcmq.latency.jobs.datasets import WINDOW
 from rpcmq.latency.jobs.fold import read_stream_cells
 from rpcmq.latency.jobs.journal import Dataset
 from rpcmq.latency.jobs.session import session
 from rpcmq.latency.jobs.stream import Stream
-from rpcmq.latency.jobs.transforms import SUMS, cells, rollup
+from rpcmq.latency.jobs.transforms import cells, rollup
 from rpcmq.latency.manifest import read
 from rpcmq.latency.schema import UNKNOWN
 from rpcmq.server.log import log_event, start_logging

@@ -27,9 +27,11 @@ from rpcmq.latency.analysis.series import MEASURES, METHOD, Key, Series, merged
 from rpcmq.latency.analysis.slow import findings
 from rpcmq.latency.jobs import batch
 from rpcmq.latency.jobs.batch import CELLS, report, report_of_cells, window_for
+from rpcmq.latency.jobs.cells import VERSION, CellsDamaged
 from rpcmq.latency.jobs.collect import series
+from rpcmq.latency.jobs.engine import Engine
 from rpcmq.latency.jobs.inputs import opened
-from rpcmq.latency.jobs.store import VERSION, CellsDamaged, read_cells
+from rpcmq.latency.jobs.store import read_cells
 from rpcmq.latency.jobs.transforms import rollup
 from rpcmq.latency.manifest import read
 from rpcmq.latency.report.model import Report
@@ -87,7 +89,7 @@ class Made(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def made_of_log(spark: SparkSession, log: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
+def made_of_log(engine: Engine, log: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
     out = tmp_path_factory.mktemp("out")
     steps: list[str] = []
 
@@ -95,23 +97,23 @@ def made_of_log(spark: SparkSession, log: Path, tmp_path_factory: pytest.TempPat
         steps.append(name)
         return nullcontext()
 
-    return Made(report(spark, Selection(log), out, top=5, step=step), out, steps)
+    return Made(report(engine, Selection(log), out, top=5, step=step), out, steps)
 
 
-def test_of_an_empty_log_there_is_a_report(spark: SparkSession, tmp_path: Path) -> None:
+def test_of_an_empty_log_there_is_a_report(engine: Engine, spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
-    made = report(spark, Selection(tmp_path / "log"), tmp_path / "out")
+    made = report(engine, Selection(tmp_path / "log"), tmp_path / "out")
     assert (made.whole.records, made.since, made.until, made.methods, made.slowest) == (0, None, None, [], [])
     assert made.account.balances
     assert read_cells(spark, tmp_path / "out").isEmpty()
 
 
-def test_of_one_record_there_is_a_report(spark: SparkSession, tmp_path: Path) -> None:
+def test_of_one_record_there_is_a_report(engine: Engine, tmp_path: Path) -> None:
     spooled(tmp_path / "log", [Sent(1, 5.0, queued=0.001, served=0.010)])
     ship(tmp_path / "log")
     (row,) = rows(tmp_path / "log")
 
-    made = report(spark, Selection(tmp_path / "log"), tmp_path / "out")
+    made = report(engine, Selection(tmp_path / "log"), tmp_path / "out")
 
     assert (made.account.shipped, made.account.counted, made.whole.outcomes) == (1, 1, {row["outcome"]: 1})
     assert (made.since, made.until) == (START + 5, START + 5)
@@ -156,10 +158,10 @@ def test_a_report_has_what_the_records_say(log: Path, made_of_log: Made) -> None
     assert list(made.seconds) == made_of_log.steps
 
 
-def test_stored_cells_make_the_same_report(spark: SparkSession, made_of_log: Made) -> None:
+def test_stored_cells_make_the_same_report(engine: Engine, made_of_log: Made) -> None:
     made = made_of_log.report
 
-    again = report_of_cells(spark, Selection(made_of_log.out / CELLS))
+    again = report_of_cells(engine, Selection(made_of_log.out / CELLS))
 
     for name in ("windows", "methods", "method_windows", "servers", "callers", "routers"):
         assert by_name(getattr(again, name)) == by_name(getattr(made, name)), name
@@ -168,9 +170,9 @@ def test_stored_cells_make_the_same_report(spark: SparkSession, made_of_log: Mad
     assert (again.account.balances, again.slowest) == (True, [])
 
 
-def test_why_and_the_report_find_the_same_in_one_log(spark: SparkSession, log: Path, made_of_log: Made) -> None:
+def test_why_and_the_report_find_the_same_in_one_log(engine: Engine, log: Path, made_of_log: Made) -> None:
     for selection in (Selection(log), Selection(made_of_log.out / CELLS)):
-        with opened(spark, selection) as found:
+        with opened(engine, selection) as found:
             answered = found.series(found.for_findings())
             report = made_of_log.report
             assert by_name(answered["windows"]) == by_name(report.windows)
@@ -183,14 +185,14 @@ def test_why_and_the_report_find_the_same_in_one_log(spark: SparkSession, log: P
 
 
 def test_of_more_methods_and_callers_than_are_looked_at_those_that_matter_are_shown(
-    spark: SparkSession, made_of_log: Made, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, made_of_log: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batch, "METHODS", 1)
     monkeypatch.setattr(batch, "_CALLERS", 1)
     whole = made_of_log.report
     assert len(whole.methods) > 1 and len(whole.callers) > 1
 
-    made = report_of_cells(spark, Selection(made_of_log.out / CELLS))
+    made = report_of_cells(engine, Selection(made_of_log.out / CELLS))
 
     most = max(whole.callers, key=lambda each: each.records)
     assert plain(made.callers) == plain([most])
@@ -208,11 +210,11 @@ def check_single_calls(made: Report, expected: list[dict[str, Any]]) -> None:
     assert [row["seq"] for row in made.unknown] == [9003, 9002]
 
 
-def test_stored_cells_are_asked_for_part_of_them(spark: SparkSession, log: Path, made_of_log: Made) -> None:
+def test_stored_cells_are_asked_for_part_of_them(engine: Engine, log: Path, made_of_log: Made) -> None:
     first = START // 20 * 20 + 60
     where = {"topic": "topic-1"}
 
-    made = report_of_cells(spark, Selection(made_of_log.out, first, first + 60, where), window_seconds=60)
+    made = report_of_cells(engine, Selection(made_of_log.out, first, first + 60, where), window_seconds=60)
 
     expected = [r for r in rows(log) if first <= r["recv_at"] / 1e6 < first + 60 and r["topic"] == "topic-1"]
     assert made.whole.records == len(expected) > 0
@@ -221,19 +223,19 @@ def test_stored_cells_are_asked_for_part_of_them(spark: SparkSession, log: Path,
 
 
 def test_stored_cells_that_cannot_be_read_as_asked_are_refused(
-    spark: SparkSession, log: Path, made_of_log: Made, tmp_path: Path
+    engine: Engine, log: Path, made_of_log: Made, tmp_path: Path
 ) -> None:
     cells = made_of_log.out / CELLS
     with pytest.raises(UsageError, match="the stored windows are 2 s, expected a multiple"):
-        report_of_cells(spark, Selection(cells), window_seconds=15)
+        report_of_cells(engine, Selection(cells), window_seconds=15)
     with pytest.raises(UsageError, match="records would count twice"):
-        report_of_cells(spark, Selection(cells), made_of_log.out)
+        report_of_cells(engine, Selection(cells), made_of_log.out)
     with pytest.raises(UsageError, match="no cells"):
-        report_of_cells(spark, Selection(log))
+        report_of_cells(engine, Selection(log))
     about = json.loads((cells / "_cells.json").read_text())
     (tmp_path / "_cells.json").write_text(json.dumps(about | {"version": VERSION + 1}))
     with pytest.raises(CellsDamaged, match="cells of version 3; this rpcmq reads 1 and 2"):
-        report_of_cells(spark, Selection(tmp_path))
+        report_of_cells(engine, Selection(tmp_path))
 
 
 def test_windows_suit_the_range() -> None:
@@ -333,7 +335,7 @@ def test_from_a_router_under_load_to_the_report(
     shipped = run("ship", "--log", str(log), "--once", "--json")
     assert shipped.returncode == 0, shipped.stderr
 
-    arguments = ["--log", str(log), "--out", str(out), "--json"]
+    arguments = ["--log", str(log), "--out", str(out), "--json", "--engine", "spark"]
     assert (report_command.main(arguments, obj=State(None), standalone_mode=False) or 0) == ExitCode.OK
     said = json.loads(capsys.readouterr().out)
     found = series(rollup(read_cells(spark, out), METHOD), METHOD)

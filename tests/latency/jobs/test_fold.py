@@ -15,11 +15,12 @@ import pytest
 from rpcmq.latency.analysis.series import Series
 from rpcmq.latency.columns import table_of
 from rpcmq.latency.jobs import journal
+from rpcmq.latency.jobs.cells import SUMS
 from rpcmq.latency.jobs.collect import series
 from rpcmq.latency.jobs.fold import GRACE, FoldFailed, due, fold, read_stream_cells, sweep
 from rpcmq.latency.jobs.store import read_cells
 from rpcmq.latency.jobs.stream import Stream
-from rpcmq.latency.jobs.transforms import SUMS, rollup
+from rpcmq.latency.jobs.transforms import rollup
 from rpcmq.latency.report.numbers import stages
 from tests.latency.jobs.older import as_version_1
 from tests.latency.jobs.streams import Cells, Log, counted, expected, of, once

@@ -15,8 +15,8 @@ from rpcmq.cli.latency_compare import compare_command
 from rpcmq.cli.latency_trace import trace_command
 from rpcmq.cli.options import State
 from rpcmq.latency.analysis.series import METHOD
-from rpcmq.latency.jobs.inputs import Figures, opened, trace_rows
-from rpcmq.latency.jobs.store import About, write_cells
+from rpcmq.latency.jobs.engine import Engine
+from rpcmq.latency.jobs.inputs import Figures, opened
 from rpcmq.latency.selection import Selection
 from tests.latency.logs import rows, ship
 from tests.latency.spools import BOOT, Sent, many, spooled
@@ -41,9 +41,9 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def test_cells_of_a_log_answer_as_its_records_do(spark: SparkSession, log: Path) -> None:
+def test_cells_of_a_log_answer_as_its_records_do(engine: Engine, log: Path) -> None:
     expected = rows(log)
-    with opened(spark, Selection(log)) as found:
+    with opened(engine, Selection(log)) as found:
         assert (found.account.counted, len(found.methods)) == (
             COUNT,
             len({(r["topic"], r["method"]) for r in expected}),
@@ -76,21 +76,21 @@ def test_cells_of_a_log_answer_as_its_records_do(spark: SparkSession, log: Path)
             assert end - found.window_seconds <= last < end
 
 
-def test_a_selection_is_of_time_and_values(spark: SparkSession, log: Path) -> None:
-    with opened(spark, Selection(log, until=START + 30, where={"topic": "topic-1"})) as found:
+def test_a_selection_is_of_time_and_values(engine: Engine, log: Path) -> None:
+    with opened(engine, Selection(log, until=START + 30, where={"topic": "topic-1"})) as found:
         expected = [r for r in rows(log) if r["recv_at"] < (START + 30) * 1e6 and r["topic"] == "topic-1"]
         assert counted(found.series({"": Figures(METHOD)})[""], METHOD) == Counter(
             tuple(r[name] for name in METHOD) for r in expected
         )
-    with opened(spark, Selection(log, since=START + 3600)) as found:
+    with opened(engine, Selection(log, since=START + 3600)) as found:
         assert (found.methods, found.begin, found.end) == ([], 0, 0)
 
 
-def test_stored_cells_answer_as_the_log_does(spark: SparkSession, log: Path, tmp_path: Path) -> None:
-    with opened(spark, Selection(log)) as found:
-        write_cells(found.cells, tmp_path / "cells", About(found.window_seconds, account=found.account))
-    with opened(spark, Selection(tmp_path / "cells", where={"topic": "topic-2"})) as found:
-        assert (found.account.counted, found.log, found.window_seconds) == (COUNT, None, 1)
+def test_stored_cells_answer_as_the_log_does(engine: Engine, log: Path, tmp_path: Path) -> None:
+    with engine.log(Selection(log)) as records:
+        records.make_cells(1, tmp_path / "cells")
+    with opened(engine, Selection(tmp_path / "cells", where={"topic": "topic-2"})) as found:
+        assert (found.account.counted, found.records, found.window_seconds) == (COUNT, None, 1)
         assert found.unknown(5) == []
         expected = [r for r in rows(log) if r["topic"] == "topic-2"]
         assert counted(found.series({"": Figures(METHOD)})[""], METHOD) == Counter(
@@ -98,13 +98,13 @@ def test_stored_cells_answer_as_the_log_does(spark: SparkSession, log: Path, tmp
         )
 
 
-def test_a_trace_is_found_by_either_id(spark: SparkSession, log: Path) -> None:
+def test_a_trace_is_found_by_either_id(engine: Engine, log: Path) -> None:
     row = next(row for row in rows(log) if row["trace_id"])
-    by_trace, account = trace_rows(spark, Selection(log), row["trace_id"], 10)
+    by_trace, account = engine.trace(Selection(log), row["trace_id"], 10)
     assert by_trace == [row]
     assert account.counted == COUNT
     id = f"{row['origin_router']}:{row['origin_link']}:{row['origin_seq']}"
-    assert row in trace_rows(spark, Selection(log), id, 10)[0]
+    assert row in engine.trace(Selection(log), id, 10)[0]
 
 
 def run(command: click.Command, *arguments: str) -> int:

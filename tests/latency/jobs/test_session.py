@@ -19,14 +19,16 @@ from pyspark.sql import functions as F
 from rpcmq.errors import NotInstalled
 from rpcmq.latency.jobs.java import Java
 from rpcmq.latency.jobs.jvm import Jvm, SparkFailed
+from rpcmq.latency.jobs.memory import engine_memory
 from rpcmq.latency.jobs.progress import progress
-from rpcmq.latency.jobs.session import driver_memory, session
+from rpcmq.latency.jobs.session import session
 
 #: Seconds that a session in a process of its own may take for one step, on a machine that is busy.
 PATIENCE = 100
 
 START = """
 import os, sys
+from rpcmq.latency.jobs.memory import engine_memory
 from rpcmq.latency.jobs.session import QUICK, session
 
 def java(spark):
@@ -70,19 +72,17 @@ def test_within_a_session_it_is_that_one_and_goes_on(spark: SparkSession) -> Non
     assert spark.range(4).count() == 4
 
 
-@pytest.mark.parametrize(
-    ("gibibytes", "expected"), [(1, "1024m"), (4, "1024m"), (10, "2560m"), (16, "4096m"), (512, "4096m")]
-)
-def test_memory_is_a_quarter_within_bounds(monkeypatch: pytest.MonkeyPatch, gibibytes: int, expected: str) -> None:
+@pytest.mark.parametrize(("gibibytes", "expected"), [(1, 1024), (4, 1024), (10, 2560), (16, 4096), (512, 4096)])
+def test_memory_is_a_quarter_within_bounds(monkeypatch: pytest.MonkeyPatch, gibibytes: int, expected: int) -> None:
     monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": gibibytes << 18, "SC_PAGE_SIZE": 1 << 12}.__getitem__)
     monkeypatch.setattr(Path, "read_text", lambda self: "max\n")
-    assert driver_memory() == expected
+    assert engine_memory() == expected
 
 
 def test_memory_is_that_of_the_container(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": 64 << 18, "SC_PAGE_SIZE": 1 << 12}.__getitem__)
     monkeypatch.setattr(Path, "read_text", lambda self: f"{8 << 30}\n")
-    assert driver_memory() == "2048m"
+    assert engine_memory() == 2048
 
 
 # --- progress -----------------------------------------------------------------------------------

@@ -18,8 +18,9 @@ import pytest
 from rpcmq.errors import UsageError
 from rpcmq.latency import schema
 from rpcmq.latency.analysis.account import Life, Verdict
+from rpcmq.latency.jobs.engine import Changed
 from rpcmq.latency.jobs.gate import inspect
-from rpcmq.latency.jobs.source import SCHEMA, Changed, Reader, read_log
+from rpcmq.latency.jobs.source import SCHEMA, Reader, read_log
 from rpcmq.latency.manifest import ManifestDamaged, read
 from rpcmq.latency.parquet import Parquet
 from rpcmq.latency.retention import Limits

@@ -18,12 +18,11 @@ from rpcmq.core.histogram import Histogram
 from rpcmq.errors import UsageError
 from rpcmq.latency.analysis.series import DIMENSIONS, MEASURES, METHOD, Series
 from rpcmq.latency.columns import ARROW
+from rpcmq.latency.jobs.cells import DISTRIBUTIONS, SUMS, CellsDamaged
 from rpcmq.latency.jobs.collect import by_level, series
-from rpcmq.latency.jobs.store import CELLS, CellsDamaged, read_cells, write_cells
+from rpcmq.latency.jobs.engine import Level, Only
+from rpcmq.latency.jobs.store import CELLS, read_cells, write_cells
 from rpcmq.latency.jobs.transforms import (
-    DISTRIBUTIONS,
-    SUMS,
-    Level,
     bucket,
     cells,
     of_trace,
@@ -305,18 +304,21 @@ def test_a_coarser_grouping_is_a_rollup_of_a_finer_one(spark: SparkSession) -> N
 
 def test_several_rollups_at_once_are_those_one_by_one(spark: SparkSession) -> None:
     made = cells(frame(spark, some_records()), 20)
+    topic = some_records()[0]["topic"]
     levels = {
         "windows": Level((), 60),
         "methods": Level(METHOD),
-        "some": Level((*METHOD, "server"), 20, F.col("method") == "a"),
-        "none": Level(("client",), None, F.col("client") == "nobody"),
+        "some": Level((*METHOD, "server"), 20, Only(("topic", "method"), [(topic, "a")])),
+        "none": Level(("client",), None, Only(("client",), [("nobody",)])),
         "all": Level(()),
     }
 
     found = by_level(rollups(made, levels).toArrow(), levels)
 
     for name, level in levels.items():
-        chosen = made if level.where is None else made.where(level.where)
+        chosen = made
+        for column, value in zip(level.only.columns, level.only.values[0], strict=True) if level.only else ():
+            chosen = chosen.where(F.col(column) == value)
         assert plain(found[name]) == plain(series(rollup(chosen, level.by, level.window_seconds), level.by)), name
     assert {name: len(each) for name, each in found.items()} == {
         "windows": 3,

@@ -1,0 +1,139 @@
+"""What reads logs and cells and adds them up: the contract of Spark's engine and of the local one.
+
+Both give the same figures, to the last bucket. Reports and answers are made of what they give, and know neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from rpcmq.errors import RpcError
+from rpcmq.latency.analysis.account import Account
+from rpcmq.latency.analysis.errors import ErrorCount
+from rpcmq.latency.analysis.series import Series
+from rpcmq.latency.selection import Selection
+
+__all__ = ["TRIES", "Cells", "Changed", "Engine", "Level", "Only", "Outline", "Records"]
+
+#: Times that a log is read from the beginning because files changed under it.
+TRIES = 5
+
+
+class Changed(RpcError):
+    """Files of the log were removed or damaged while they were read: read it again."""
+
+
+class Only(NamedTuple):
+    """Of all cells those whose ``columns`` have one of ``values``."""
+
+    columns: Sequence[str]
+    values: Sequence[tuple[str | None, ...]]
+
+
+class Level(NamedTuple):
+    """A rollup: cells with the same ``by``, outcome and window become one.
+
+    Attributes:
+        by: the dimensions to keep; the outcome is kept always.
+        window_seconds: length of the windows, a multiple of what it was; None: no windows.
+        only: the cells that it is of; None: all.
+    """
+
+    by: Sequence[str]
+    window_seconds: int | None = None
+    only: Only | None = None
+
+
+class Outline(NamedTuple):
+    """What decides which figures are asked for.
+
+    Attributes:
+        methods: by exchange, topic and method, those with the most total time first.
+        callers: those with the most records first.
+        raised: what methods raised, the most frequent first.
+        routers: one, or the first and the last by name.
+        first, last: windows, seconds since 1970; None: there are no cells.
+    """
+
+    methods: list[tuple[str, ...]]
+    callers: list[str]
+    raised: list[ErrorCount]
+    routers: list[str]
+    first: int | None
+    last: int | None
+
+
+class Cells(Protocol):
+    """Cells that can be asked. Each question takes some tenths of a second with Spark, so there are to be few."""
+
+    def outline(self, methods: int | None = 0, callers: int = 0, raised: int = 0) -> Outline:
+        """What there is, at most so many of each; None: all."""
+
+    def series(self, levels: Mapping[str, Level]) -> dict[str, list[Series]]:
+        """The series of each level, by its name, in the order of window and names."""
+
+    def answered_calls(self) -> tuple[list[Series], dict[tuple[str, ...], int]]:
+        """Calls that ended ok, by method; and the last window with one, by exchange, topic and method."""
+
+
+class Records(Cells, Protocol):
+    """Records of a log. After ``make_cells`` they can be asked as cells.
+
+    Attributes:
+        account: of the log; it is brought up to date if the log changes while it is read.
+        first_us, last_us: least and greatest receive time when it was opened, microseconds since 1970; None: there are
+            no records.
+    """
+
+    account: Account
+    first_us: int | None
+    last_us: int | None
+
+    def make_cells(self, window_seconds: int, directory: Path | None = None) -> None:
+        """Make cells with such windows, and store them in ``directory`` if there is one.
+
+        Raises:
+            OSError: they could not be written.
+        """
+
+    def slowest(self, count: int, most: int) -> list[dict[str, Any]]:
+        """The ``count`` records that took longest with all others of their traces, the longest first, at most ``most``.
+
+        They are rows of the log (``schema.COLUMNS``), with ``recv_at`` in microseconds since 1970.
+        """
+
+    def unknown(self, count: int) -> list[dict[str, Any]]:
+        """At most ``count`` such rows of calls whose end nobody knows, the newest first."""
+
+
+class Engine(Protocol):
+    """Opens logs and cells.
+
+    All methods, and what they return, may raise:
+        Changed: files of the log go faster than they can be read.
+        ManifestDamaged, CellsDamaged: what is there is none.
+    """
+
+    def log(self, selection: Selection) -> AbstractContextManager[Records]:
+        """The records that were selected, open until the end of the block.
+
+        Raises:
+            UsageError: there is no such log.
+        """
+
+    def cells(self, selection: Selection, *more: Path) -> AbstractContextManager[Cells]:
+        """Those of the stored cells in the directories that were selected.
+
+        Raises:
+            UsageError: there are none.
+        """
+
+    def trace(self, selection: Selection, id: str, count: int) -> tuple[list[dict[str, Any]], Account]:
+        """The first ``count`` records of a trace or of a correlation id, as rows, in the order of their receipt.
+
+        Raises:
+            UsageError: ``id`` is neither.
+        """

@@ -1,0 +1,385 @@
+"""The local engine: DuckDB in this process, for logs that fit one machine. It needs no Java, and starts at once.
+
+The records that were selected are read once, into memory (what does not fit there goes to a temporary directory), with
+their names as numbers. Each question is one pass over them.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from math import ceil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
+
+from rpcmq.errors import NotInstalled, RpcError
+from rpcmq.latency.analysis.account import Account
+from rpcmq.latency.analysis.errors import ErrorCount
+from rpcmq.latency.analysis.series import DIMENSIONS, METHOD, Series
+from rpcmq.latency.jobs import local_sql as sql
+from rpcmq.latency.jobs.cells import ADDED, About, files_of, replaced
+from rpcmq.latency.jobs.collect import in_order, series_of
+from rpcmq.latency.jobs.engine import TRIES, Changed, Level, Only, Outline
+from rpcmq.latency.jobs.gate import inspect
+from rpcmq.latency.jobs.memory import engine_memory
+from rpcmq.latency.schema import COLUMNS, UNKNOWN
+from rpcmq.latency.selection import Selection, check_dimensions, columns_of_trace
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+__all__ = ["Local", "LocalFailed"]
+
+Result = TypeVar("Result")
+
+_IDENTITY = ("router_id", "boot", "seq")
+#: Records of which cells are made at a time: so much is in memory beside the records themselves.
+_RECORDS_AT_A_TIME = 1_000_000
+_ANSWERED = Only(("kind", "outcome"), [("call", "ok")])
+
+
+class LocalFailed(RpcError):
+    """DuckDB could not do what it was asked to; says why."""
+
+
+class Local:
+    """See ``Engine``.
+
+    Raises:
+        NotInstalled: there is no DuckDB.
+    """
+
+    def __init__(self) -> None:
+        try:
+            import duckdb  # noqa: F401
+        except ImportError as error:
+            raise NotInstalled(f"{error.name} is not installed; pip install 'rpcmq[report]'") from error
+
+    @contextmanager
+    def log(self, selection: Selection) -> Iterator[_Records]:
+        """See ``Engine``."""
+        with _connected() as connection:
+            yield _Records(connection, selection)
+
+    @contextmanager
+    def cells(self, selection: Selection, *more: Path) -> Iterator[_Cells]:
+        """See ``Engine``."""
+        files = files_of(selection.path, *more)
+        with _connected() as connection:
+            yield _Stored(connection, files, selection)
+
+    def trace(self, selection: Selection, id: str, count: int) -> tuple[list[dict[str, Any]], Account]:
+        """See ``Engine``."""
+        columns = columns_of_trace(id)
+        with _connected() as connection:
+            log = _Log(connection, selection)
+            terms = [f"{sql.name(name)} = {sql.literal(value)}" for name, value in columns.items()]
+            order = f"recv_at, {', '.join(_IDENTITY)}"
+
+            def read() -> list[dict[str, Any]]:
+                log.count()
+                return log.rows(terms, order, count)
+
+            return log.persistently(read), log.account
+
+
+@contextmanager
+def _connected() -> Iterator[DuckDBPyConnection]:
+    import duckdb
+
+    with TemporaryDirectory(prefix="rpcmq-latency-", ignore_cleanup_errors=True) as directory:
+        config = {
+            "memory_limit": f"{engine_memory()}MiB",
+            "temp_directory": directory,
+            # Nothing is fetched from anywhere.
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "preserve_insertion_order": "false",
+        }
+        try:
+            with duckdb.connect(config=config) as connection:
+                connection.execute("SET enable_progress_bar = false")
+                yield connection
+        except duckdb.Error as error:
+            raise LocalFailed(f"DuckDB could not do it: {str(error).splitlines()[0]}") from error
+
+
+class _Log:
+    """The files of a log as a table.
+
+    Attributes:
+        account: of it.
+        files: those that passed the gate.
+    """
+
+    def __init__(self, connection: DuckDBPyConnection, selection: Selection) -> None:
+        check_dimensions(selection.where)
+        self._connection = connection
+        self._selection = selection
+        self._unreadable: dict[str, str] = {}
+        self.account = Account()
+        self.files: list[str] = []
+        self.look()
+
+    def look(self) -> None:
+        """Find out which files there are now."""
+        chosen = self._selection
+        passed = inspect(chosen.path, chosen.since, chosen.until, self._unreadable)
+        self.account, self.files = passed.account, [file.path for file in passed.files]
+        # The gate has looked whether they have as many.
+        self.account.counted = sum(file.rows for file in passed.files)
+
+    @property
+    def table(self) -> str:
+        """All columns of all records in the files."""
+        if not self.files:
+            return f"({sql.EMPTY_LOG})"
+        return _together(sql.EMPTY_LOG, [self._selection.path.resolve() / path for path in self.files])
+
+    @property
+    def wanted(self) -> str:
+        """Which of them were selected."""
+        chosen = self._selection
+        terms = [f"{sql.name(name)} = {sql.literal(value)}" for name, value in chosen.where.items()]
+        if chosen.since is not None:
+            terms.append(f"epoch_us(recv_at) >= {ceil(chosen.since * 1e6)}")
+        if chosen.until is not None:
+            terms.append(f"epoch_us(recv_at) < {ceil(chosen.until * 1e6)}")
+        return sql.condition(terms)
+
+    def count(self, *more: str) -> list[Any]:
+        """Bring the account up to date; least and greatest receive time (microseconds), and ``more`` aggregates."""
+        unknown = f"count(*) FILTER (outcome = {sql.literal(UNKNOWN)})"
+        columns = ", ".join(["count(*)", unknown, "min(epoch_us(recv_at))", "max(epoch_us(recv_at))", *more])
+        found = self._connection.execute(f"SELECT {columns} FROM {self.table} WHERE {self.wanted}").fetchall()
+        self.account.in_range, self.account.unknown, *_ = found[0]
+        return list(found[0][2:])
+
+    def rows(self, terms: list[str], order: str, count: int) -> list[dict[str, Any]]:
+        """Rows that were selected and for which all ``terms`` hold."""
+        columns = [
+            "epoch_us(recv_at) AS recv_at" if each.name == "recv_at" else sql.name(each.name) for each in COLUMNS
+        ]
+        # The name of a column of the result stands for that column here.
+        inner = (
+            f"SELECT * FROM {self.table} WHERE {sql.condition([self.wanted, *terms])} ORDER BY {order} LIMIT {count}"
+        )
+        found = self._connection.execute(f"SELECT {', '.join(columns)} FROM ({inner}) ORDER BY {order}").fetchall()
+        return [dict(zip((each.name for each in COLUMNS), row, strict=True)) for row in found]
+
+    def persistently(self, ask: Callable[[], Result]) -> Result:
+        """What ``ask`` returns; again if files have changed meanwhile.
+
+        Raises:
+            Changed: they go faster than they can be read.
+        """
+        for attempt in Retrying(retry=retry_if_exception_type(Changed), stop=stop_after_attempt(TRIES), reraise=True):
+            with attempt:
+                if attempt.retry_state.attempt_number > 1:
+                    self.look()
+                with self._watched():
+                    return ask()
+        raise AssertionError("tenacity raises what was raised")
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        import duckdb
+
+        try:
+            yield
+        except duckdb.Error as error:
+            bad = {path: why for path in self.files if (why := _problem(self._selection.path / path))}
+            if not bad:
+                raise
+            for path, why in bad.items():
+                # What is gone the manifest does not name any more.
+                if (self._selection.path / path).exists():
+                    self._unreadable[path] = why
+            raise Changed(f"{', '.join(bad)}: removed or damaged while it was read") from error
+
+
+def _problem(path: Path) -> str:
+    """Why a file that passed the gate cannot be read; empty: it can."""
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as parquet:
+            for number in range(parquet.num_row_groups):
+                parquet.read_row_group(number)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        return f"could not be read: {str(error).splitlines()[0]}"
+    return ""
+
+
+def _together(nothing: str, files: list[Path]) -> str:
+    """The rows of Parquet files as a table that has all columns of ``nothing``."""
+    # It takes paths for patterns.
+    paths = ", ".join(sql.literal(re.sub(r"([*?\[])", r"[\1]", str(path))) for path in files)
+    read = f"read_parquet([{paths}], union_by_name = true, hive_partitioning = false)"
+    return f"({nothing} UNION ALL BY NAME SELECT * FROM {read})"
+
+
+class _Cells(ABC):
+    """See ``Cells``. ``table`` has one row for each record, or for each cell: it says what of it is what."""
+
+    table: str
+    #: Microseconds in all, number of records, and window of a row.
+    time: str
+    number: str
+    window: str
+
+    def __init__(self, connection: DuckDBPyConnection) -> None:
+        self._connection = connection
+
+    @abstractmethod
+    def _of_level(self, level: Level) -> str:
+        """The rollup as SQL."""
+
+    def outline(self, methods: int | None = 0, callers: int = 0, raised: int = 0) -> Outline:
+        first, last, *routers = self._all(
+            f"SELECT min({self.window}), max({self.window}), min(router::VARCHAR), max(router::VARCHAR)"
+            f" FROM {self.table}"
+        )[0]
+        failed = self._most((*METHOD, "outcome", "error_class"), self.number, raised, "error_class IS NOT NULL")
+        return Outline(
+            methods=[tuple(names) for *names, _ in self._most(METHOD, self.time, methods)],
+            callers=[names[0] for names in self._most(("client",), self.number, callers)],
+            raised=[ErrorCount((names[0], names[1], names[2]), *names[3:]) for names in failed],
+            routers=[] if first is None else list(dict.fromkeys(routers)),
+            first=first,
+            last=last,
+        )
+
+    def series(self, levels: Mapping[str, Level]) -> dict[str, list[Series]]:
+        return {name: in_order(series_of(self._rolled(level), level.by)) for name, level in levels.items()}
+
+    def answered_calls(self) -> tuple[list[Series], dict[tuple[str, ...], int]]:
+        names = ", ".join(f"{each}::VARCHAR" for each in METHOD)
+        found = self._all(
+            f"SELECT {names}, max({self.window}) FROM {self.table}"
+            f" WHERE kind::VARCHAR = 'call' AND outcome::VARCHAR = 'ok' GROUP BY ALL"
+        )
+        calls = self.series({"calls": Level(METHOD, None, _ANSWERED)})["calls"]
+        return calls, {tuple(names): window for *names, window in found}
+
+    def _most(self, by: tuple[str, ...], weight: str, most: int | None, where: str = "true") -> list[tuple[Any, ...]]:
+        """Of those with the same ``by`` at most so many with the greatest sum of ``weight``, the greatest first."""
+        if most == 0:
+            return []
+        names = ", ".join(f"{each}::VARCHAR AS {each}" for each in by)
+        grouped = f"SELECT {names}, sum({weight})::BIGINT AS weight FROM {self.table} WHERE {where} GROUP BY ALL"
+        limit = "" if most is None else f" LIMIT {most}"
+        return self._all(f"SELECT * FROM ({grouped}) ORDER BY weight DESC, {', '.join(by)}{limit}")
+
+    def _rolled(self, level: Level) -> pa.Table:
+        return self._connection.sql(self._of_level(level)).to_arrow_table()
+
+    def _all(self, query: str) -> list[tuple[Any, ...]]:
+        found: list[tuple[Any, ...]] = self._connection.execute(query).fetchall()
+        return found
+
+
+class _Stored(_Cells):
+    """Cells of files."""
+
+    time, number, window = "total.sum", "records", '"window"'
+
+    def __init__(self, connection: DuckDBPyConnection, files: list[Path], selection: Selection) -> None:
+        super().__init__(connection)
+        check_dimensions(selection.where)
+        terms = [f"{sql.name(name)} = {sql.literal(value)}" for name, value in selection.where.items()]
+        if selection.since is not None:
+            terms.append(f'"window" >= {selection.since!r}')
+        if selection.until is not None:
+            terms.append(f'"window" < {selection.until!r}')
+        every = _together(sql.EMPTY_CELLS, files) if files else f"({sql.EMPTY_CELLS})"
+        added = ", ".join(f"coalesce({name}, 0) AS {name}" for name in ADDED)
+        self.table = f"(SELECT * REPLACE ({added}) FROM {every} WHERE {sql.condition(terms)})"
+
+    def _of_level(self, level: Level) -> str:
+        return sql.of_cells(self.table, level)
+
+
+class _Records(_Cells):
+    """See ``Records``."""
+
+    table, time, number = "records", "coalesce(total, 0)", "1"
+
+    def __init__(self, connection: DuckDBPyConnection, selection: Selection) -> None:
+        super().__init__(connection)
+        self._selection = selection
+        self._log = _Log(connection, selection)
+        self._log.persistently(self._read)
+        # That of the files that were read; others may be looked at later.
+        self.account = self._log.account
+
+    def _read(self) -> None:
+        log = self._log
+        values = (f"list(DISTINCT {sql.name(each)})" for each in DIMENSIONS)
+        self.first_us, self.last_us, *names = log.count(*values)
+        types = {}
+        for dimension, found in zip(DIMENSIONS, names, strict=True):
+            types[dimension] = f"{dimension}_names"
+            # In their order, so that the least and the greatest are those of the texts. There is to be one at least.
+            texts = sorted({"", *(found or ())} - {None})
+            self._connection.execute(f"DROP TYPE IF EXISTS {types[dimension]} CASCADE")
+            self._connection.execute(f"CREATE TYPE {types[dimension]} AS ENUM ({', '.join(map(sql.literal, texts))})")
+        self._connection.execute(f"CREATE OR REPLACE TABLE {self.table} AS {sql.encoded(log.table, log.wanted, types)}")
+
+    def make_cells(self, window_seconds: int, directory: Path | None = None) -> None:
+        self.window = f"floor(second / {window_seconds})::BIGINT * {window_seconds}"
+        if directory is None:
+            return
+        chosen = self._selection
+        made_from = About(
+            window_seconds, str(chosen.path.resolve()), chosen.since, chosen.until, chosen.where, self.account
+        )
+        with replaced(directory, made_from) as made:
+            made.mkdir()
+            parts = list(self._parts()) or ["true"]
+            for number, wanted in enumerate(parts):
+                path = sql.literal(str(made / f"part-{number:05}.parquet"))
+                cells = sql.cells(self.table, window_seconds, wanted)
+                self._connection.execute(f"COPY ({cells}) TO {path} (FORMAT parquet, COMPRESSION zstd)")
+
+    def _parts(self) -> Iterator[str]:
+        """Conditions, one after the other, for some windows each that together do not have too many records."""
+        windows = self._all(f"SELECT {self.window} AS begin, count(*) FROM {self.table} GROUP BY ALL ORDER BY begin")
+        begin, records = None, 0
+        for window, count in windows:
+            if begin is not None and records + count > _RECORDS_AT_A_TIME:
+                yield f"second >= {begin} AND second < {window}"
+                begin, records = None, 0
+            begin, records = (window if begin is None else begin), records + count
+        if begin is not None:
+            yield f"second >= {begin}"
+
+    def _of_level(self, level: Level) -> str:
+        return sql.of_records(self.table, level)
+
+    def slowest(self, count: int, most: int) -> list[dict[str, Any]]:
+        return self._log.persistently(lambda: self._slowest(count, most))
+
+    def unknown(self, count: int) -> list[dict[str, Any]]:
+        terms = [f"outcome = {sql.literal(UNKNOWN)}"]
+        order = f"recv_at DESC, {', '.join(_IDENTITY)}"
+        return self._log.persistently(lambda: self._log.rows(terms, order, count))
+
+    def _slowest(self, count: int, most: int) -> list[dict[str, Any]]:
+        identity = ", ".join(_IDENTITY)
+        # First by few columns: all of them would have to be read of each record.
+        few = self._all(
+            f"SELECT {identity}, trace_id FROM {self._log.table}"
+            f" WHERE {sql.condition([self._log.wanted, 'total_us IS NOT NULL'])}"
+            f" ORDER BY total_us DESC, {identity} LIMIT {count}"
+        )
+        traces = ", ".join(sql.literal(trace) for *_, trace in few if trace is not None)
+        alone = ", ".join(f"({', '.join(map(sql.literal, key))})" for *key, trace in few if trace is None)
+        terms = [f"trace_id IN ({traces})"] if traces else []
+        terms += [f"({identity}) IN ({alone})"] if alone else []
+        return self._log.rows([" OR ".join(terms) or "false"], f"total_us DESC NULLS LAST, {identity}", most)

@@ -1,0 +1,197 @@
+"""The local engine's questions as SQL: what ``transforms`` says in Spark's words, to the last bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from rpcmq.latency.analysis.series import DIMENSIONS
+from rpcmq.latency.jobs.bounds import LAST_OF_BUCKET, NEAR_IS_EXACT, PER_OCTAVE
+from rpcmq.latency.jobs.cells import DISTRIBUTIONS, SUMS
+from rpcmq.latency.jobs.engine import Level
+from rpcmq.latency.schema import COLUMNS, UNKNOWN
+
+__all__ = [
+    "EMPTY_CELLS",
+    "EMPTY_LOG",
+    "bucket",
+    "cells",
+    "condition",
+    "encoded",
+    "literal",
+    "name",
+    "of_cells",
+    "of_records",
+]
+
+_TYPES = {"string": "VARCHAR", "int16": "SMALLINT", "int64": "BIGINT", "timestamp": "TIMESTAMPTZ"}
+_BUCKETS = "STRUCT(b SMALLINT, c BIGINT)[]"
+_DISTRIBUTION = f'STRUCT(zeros BIGINT, sum BIGINT, "min" BIGINT, "max" BIGINT, buckets {_BUCKETS})'
+
+
+def literal(value: str | float | None) -> str:
+    """``value`` as SQL writes it."""
+    if value is None:
+        return "NULL"
+    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else repr(value)
+
+
+def name(column: str) -> str:
+    """A column as SQL writes it."""
+    return f'"{column}"'
+
+
+def _nothing(columns: Mapping[str, str]) -> str:
+    return f"SELECT {', '.join(f'NULL::{kind} AS {name(each)}' for each, kind in columns.items())} WHERE false"
+
+
+#: No rows, with all columns: together with it older files have those that they lack.
+EMPTY_LOG = _nothing({each.name: _TYPES[each.type] for each in COLUMNS})
+EMPTY_CELLS = _nothing(
+    {"window": "BIGINT"}
+    | dict.fromkeys(DIMENSIONS, "VARCHAR")
+    | dict.fromkeys(SUMS, "BIGINT")
+    | dict.fromkeys(DISTRIBUTIONS, _DISTRIBUTION)
+)
+
+
+def condition(terms: Iterable[str]) -> str:
+    """All of ``terms`` together."""
+    return " AND ".join(f"({term})" for term in terms) or "true"
+
+
+def bucket(us: str) -> str:
+    """Index of the bucket of an integer, as ``transforms.bucket`` finds it; null for zero, below, and null."""
+    near = f"greatest(ceil(log2({us}) * {PER_OCTAVE})::INTEGER - 1, -1)"
+    # Arrays begin at 1 here, and the first bucket has the index -1.
+    last = f"[{', '.join(map(str, LAST_OF_BUCKET))}]::BIGINT[]"
+    exact = f"{near} + ({us} > ({last})[{near} + 2])::INTEGER - ({us} <= ({last})[{near} + 1])::INTEGER"
+    return f"CASE WHEN {us} <= 0 THEN NULL WHEN {us} < {NEAR_IS_EXACT} THEN {near} ELSE {exact} END::SMALLINT"
+
+
+def encoded(records: str, wanted: str, types: Mapping[str, str]) -> str:
+    """A select of the wanted of ``records``, with names as numbers and what cells are made of.
+
+    Args:
+        types: dimension -> the enumeration of its values.
+    """
+    known = f"outcome <> {literal(UNKNOWN)}"
+    spare = "greatest(service_us - handler_us, 0)"
+    has_reply = "reply_us IS NOT NULL AND handler_us IS NOT NULL AND service_us IS NOT NULL"
+    inner = [
+        "floor(epoch_us(recv_at) / 1000000)::BIGINT AS second",
+        *(f"{name(each)}::{types[each]} AS {name(each)}" for each in DIMENSIONS),
+        *(f"CASE WHEN {known} THEN {_not_below_0(f'{each}_us')} END AS {name(each)}" for each in DISTRIBUTIONS),
+        f"CASE WHEN {known} THEN handler_us END AS handler",
+        f"CASE WHEN {known} AND {has_reply} THEN least(greatest(reply_us, 0), {spare}) END AS reply",
+        "req_bytes",
+        "rep_bytes",
+    ]
+    outer = [f"{bucket(name(each))} AS {_bucket_of(each)}" for each in DISTRIBUTIONS]
+    # Two clocks tell them, so the method may seem to have taken longer than all that was at the server.
+    outer.append("CASE WHEN reply IS NOT NULL THEN greatest(service - handler, 0) - reply END AS network")
+    return f"SELECT *, {', '.join(outer)} FROM (SELECT {', '.join(inner)} FROM {records} WHERE {wanted})"
+
+
+def _not_below_0(us: str) -> str:
+    # greatest() passes over nulls.
+    return f"CASE WHEN {us} IS NOT NULL THEN greatest({us}, 0) END"
+
+
+def _bucket_of(measure: str) -> str:
+    return f"{measure}_bucket"
+
+
+def cells(records: str, window_seconds: int, wanted: str) -> str:
+    """The cells of the wanted of ``records``, a table of ``encoded``."""
+    found = _of_records(records, _window("second", window_seconds), DIMENSIONS, wanted)
+    # Only afterwards, for numbers are compared sooner than texts.
+    texts = ", ".join(f"{name(each)}::VARCHAR AS {name(each)}" for each in DIMENSIONS)
+    return f"SELECT * REPLACE ({texts}) FROM ({found})"
+
+
+def of_records(records: str, level: Level) -> str:
+    """A rollup of a table of ``encoded``, with the columns of cells."""
+    window = None if level.window_seconds is None else _window("second", level.window_seconds)
+    return _of_records(records, window, _kept(level), _only(level))
+
+
+def _of_records(records: str, window: str | None, by: Sequence[str], wanted: str) -> str:
+    columns = [
+        *_keys(window, by),
+        "count(*) AS records",
+        "coalesce(sum(handler), 0)::BIGINT AS handler_us",
+        "count(handler) AS handlers",
+        "coalesce(sum(network), 0)::BIGINT AS network_us",
+        "coalesce(sum(reply), 0)::BIGINT AS reply_us",
+        "sum(req_bytes)::BIGINT AS request_bytes",
+        "sum(rep_bytes)::BIGINT AS reply_bytes",
+        *map(_distribution, DISTRIBUTIONS),
+    ]
+    return f"SELECT {', '.join(columns)} FROM {records} WHERE {wanted} GROUP BY ALL"
+
+
+def _distribution(measure: str) -> str:
+    us = name(measure)
+    counted = f"map_entries(histogram({_bucket_of(measure)}))"
+    buckets = f"list_transform({counted}, lambda each: {{'b': each.key, 'c': each.value::BIGINT}})"
+    return (
+        f"{{'zeros': count(*) FILTER ({us} = 0), 'sum': coalesce(sum({us}), 0)::BIGINT, 'min': min({us}),"
+        f" 'max': max({us}), 'buckets': coalesce({buckets}, []::{_BUCKETS})}} AS {us}"
+    )
+
+
+def of_cells(stored: str, level: Level) -> str:
+    """A rollup of ``stored`` cells, again with their columns."""
+    window = None if level.window_seconds is None else _window(name("window"), level.window_seconds)
+    names = [name(each) for each in (*(() if window is None else ("window",)), *_kept(level))]
+    keys = _keys(window, _kept(level))
+    chosen = f"FROM {stored} WHERE {_only(level)}"
+    numbers = [f"{name(d)}.{part} AS {d}_{part}" for d in DISTRIBUTIONS for part in ("zeros", "sum", "min", "max")]
+    # Each cell once for its sums, and once for each bucket of each distribution.
+    rows = [f"SELECT {', '.join([*keys, *SUMS, *numbers])}, NULL::TINYINT AS n {chosen}"]
+    for n, each in enumerate(DISTRIBUTIONS):
+        rows.append(f"SELECT {', '.join(keys)}, {n} AS n, unnest({name(each)}.buckets, recursive := true) {chosen}")
+    added = [f"sum({each}) AS {each}" for each in (*SUMS, *_numbers("zeros", "sum"))]
+    added += [f"{end}({each}) AS {each}" for end in ("min", "max") for each in _numbers(end)]
+    parts = (
+        f"SELECT {', '.join([*names, 'n', 'b', *added])}, sum(c)::BIGINT AS c"
+        f" FROM ({' UNION ALL BY NAME '.join(rows)}) GROUP BY ALL"
+    )
+    columns = [*names, *(f"sum({each})::BIGINT AS {each}" for each in SUMS), *map(_gathered, DISTRIBUTIONS)]
+    return f"SELECT {', '.join(columns)} FROM ({parts}) GROUP BY ALL"
+
+
+def _numbers(*parts: str) -> list[str]:
+    return [f"{each}_{part}" for each in DISTRIBUTIONS for part in parts]
+
+
+def _gathered(measure: str) -> str:
+    buckets = f"list({{'b': b, 'c': c}} ORDER BY b) FILTER (n = {DISTRIBUTIONS.index(measure)})"
+    return (
+        f"{{'zeros': coalesce(sum({measure}_zeros), 0)::BIGINT, 'sum': coalesce(sum({measure}_sum), 0)::BIGINT,"
+        f" 'min': min({measure}_min), 'max': max({measure}_max), 'buckets': coalesce({buckets}, []::{_BUCKETS})}}"
+        f" AS {name(measure)}"
+    )
+
+
+def _kept(level: Level) -> list[str]:
+    return list(dict.fromkeys((*level.by, "outcome")))
+
+
+def _keys(window: str | None, by: Iterable[str]) -> list[str]:
+    columns = [name(each) for each in by]
+    return columns if window is None else [f"{window} AS {name('window')}", *columns]
+
+
+def _window(time: str, seconds: int) -> str:
+    return f"floor({time} / {seconds})::BIGINT * {seconds}"
+
+
+def _only(level: Level) -> str:
+    if level.only is None:
+        return "true"
+    if not level.only.values:
+        return "false"
+    columns = ", ".join(f"{name(each)}::VARCHAR" for each in level.only.columns)
+    values = (f"({', '.join(map(literal, value))})" for value in level.only.values)
+    return f"({columns}) IN ({', '.join(values)})"
