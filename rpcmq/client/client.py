@@ -278,8 +278,8 @@ class Client:
     ) -> None:
         """Tell one consumer of ``topic``; no answer.
 
-        The cast is on its way when this returns, and is kept and re-sent until the router has it. When too many are on
-        their way, this waits.
+        The cast is on its way when this returns, and is kept until a consumer has it. When too many are on their way,
+        this waits.
 
         Args:
             ctx, topic, msg: as for :meth:`call`.
