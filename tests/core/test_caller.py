@@ -157,6 +157,7 @@ def test_a_call_that_the_router_forgets_ends_a_little_after_its_deadline(process
     assert isinstance(call.error, CallTimeout)
     assert str(call.error) == "no answer within 10 s from 'compute'; the router was last heard 3.0 s ago"
     assert call.error.details["router_silent_seconds"] == 3.0
+    assert call.error.details["waited_seconds"] == 11.0 and "started" not in call.error.details
     assert kinds(process.sent()) == [Kind.REQUEST, Kind.CANCEL]
 
 
@@ -906,6 +907,20 @@ def test_one_whose_format_nobody_takes_is_sent_in_another_though_it_was_acknowle
     keeper.acknowledge()
     assert keeper.caller.casts_open == 0
     assert [payload_of(part) for part in next_life(keeper)] == [b"as JSON"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason"),
+    [(Outcome.DENIED, "denied"), (Outcome.NO_CONSUMER, "no consumer"), (Outcome.PROTOCOL, "protocol")],
+)
+def test_what_is_refused_for_good_is_counted_and_not_kept(keeper, outcome, reason):
+    part = keeper.cast()
+    keeper.sent()
+    keeper.error(part[16:36], outcome)
+    keeper.acknowledge()
+    assert [refused for refused, _ in keeper.refused] == [part], "the shell logs it"
+    assert keeper.caller.drops.totals == {"cast": {reason: 1}} and len(keeper.caller.keeping) == 0
+    assert next_life(keeper) == []
 
 
 def test_one_that_is_taken_back_before_it_is_sent_is_not_kept(keeper):
