@@ -25,6 +25,12 @@ __all__ = ["LATE", "Bounds", "Checker", "Judge", "Verdict", "Violation", "check"
 
 #: What the router's counters of answers that nobody got begin with.
 LATE = ("late", "reply of", "reply for", "answers")
+#: How a call or cast may end for its caller, in the words of real processes and of the simulation; all else is an
+#: error of the library, or of the drill.
+_ENDS = (
+    "ok", "remote_error", "timeout", "link_lost", "no_consumer", "overloaded", "cancelled", "refused", "CallTimeout",
+    "LinkLost", "NoConsumer", "Overloaded", "RemoteError", "AccessDenied", "RouterUnreachable",
+)  # fmt: skip
 _NEVER = inf
 
 
@@ -396,6 +402,9 @@ class Checker:
                 event.id,
             )
             return
+        if outcome not in _ENDS:
+            text = f"{work.verb} {event.id} of {work.caller} ended with {outcome}: {event.fields.get('text', '')}"
+            self._violated("unexpected end", text, event.id)
         work.ended_at, work.outcome = event.at, outcome
         self._take_back(event.id)
         if work.verb == "call":

@@ -1,7 +1,8 @@
 """A program of threads that knows nothing of gevent, as a script, a view of a web server or a notebook.
 
-``python -m rpcmq.drill.plain OPTIONS`` with OPTIONS as JSON. Its threads call and cast with ``rpcmq.rpc``; then it
-computes and sleeps, as such programs do, without a turn for anybody; and again. SIGTERM ends it after a round.
+``python -m rpcmq.drill.plain OPTIONS`` with OPTIONS as JSON. Its threads, the main one too, call and cast with
+``rpcmq.rpc``; then it computes and sleeps, as such programs do, without a turn for anybody; and again. SIGTERM ends it
+after a round.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from rpcmq.errors import RpcError
 
 __all__ = ["main"]
 
-_THREADS = 3
+#: Beside the main one, which sends as well.
+_THREADS = 2
 #: That a thread sends in a round, beside a call.
 _CASTS = 10
 
@@ -42,6 +44,7 @@ class _Program:
             threads = [threading.Thread(target=self._send, args=(f"{number}-{n}",)) for n in range(_THREADS)]
             for thread in threads:
                 thread.start()
+            self._send(f"{number}-main")
             for thread in threads:
                 thread.join()
             number += 1

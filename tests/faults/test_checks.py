@@ -278,6 +278,7 @@ HOLDS: dict[str, list[Line]] = {
 
 BROKEN: dict[str, tuple[str, tuple[str, ...], list[Line]]] = {
     "ends twice": ("ended twice", ("c-1",), [*WELL, end(0.4, "timeout")]),
+    "ends with what no guarantee names": ("unexpected end", ("c-1",), [submit(0), end(0.1, "UsageError")]),
     "never ends": ("never ended", ("c-1",), [submit(0), start(0.1)]),
     "a confirmation never comes": ("never ended", ("c-1",), [cast(0), start(0.1)]),
     "a result without a handler": ("answered by nobody", ("c-1",), [submit(0), end(0.3)]),

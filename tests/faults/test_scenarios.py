@@ -64,7 +64,7 @@ def test_plain_programs_are_killed_while_they_are_busy(reported: Reported):
 
 
 def test_large_payloads_of_patched_programs(reported: Reported):
-    result = reported("large payloads", scenario.large_payloads(13, 1500, rate=200.0))
+    result = reported("large payloads", scenario.large_payloads(13, 1000, rate=200.0, timeout=5.0))
     assert 0 < result.figures["median_after_large_ms"] < 150
 
 
@@ -160,6 +160,11 @@ LONG: dict[str, Callable[[], Result]] = {
         rate=500.0,
         timeout=8.0,
     ),
+    "plain programs": lambda: scenario.plain_programs(
+        110, kills=30, plain=3, callers=2, rate=300.0, busy_seconds=4.0, router=QUICK
+    ),
+    "large payloads": lambda: scenario.large_payloads(111, 15_000, rate=150.0),
+    "misspelt topics": lambda: scenario.misspelt(112, 30_000, unclaimed_seconds=10.0, rate=500.0),
     "services killed": lambda: scenario.services_killed(102, services=6, count=270_000),
     "stopped": lambda: scenario.stopped(103, 135_000, lasts=(1.0, 20.0), every=5.0, rate=500.0),
     "partitioned": lambda: scenario.partitioned(104, 135_000, lasts=(0.5, 20.0), every=4.0, rate=500.0),
