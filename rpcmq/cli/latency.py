@@ -14,7 +14,7 @@ COMMANDS = {
     "why": ("latency_why", "Say what to look at first: what is slow, queued, failing, and where."),
     "compare": ("latency_compare", "Compare two ranges of time, routers or versions, method by method."),
     "trace": ("latency_trace", "Show all records of a trace or of a call as a waterfall."),
-    "policy": ("latency_policy", "Write how long each method usually takes, for routers."),
+    "policy": ("latency_policy", "Write how long each method usually takes, for programs of your own."),
     "stream": ("latency_stream", "Make cells of a log while it is written."),
     "package": ("latency_package", "Write what spark-submit needs to run these commands on a cluster."),
 }

@@ -18,7 +18,7 @@ from rpcmq.cli.latency_input import (
     listed,
 )
 from rpcmq.cli.options import State, json_option
-from rpcmq.cli.output import Output, add_row, print_json, table
+from rpcmq.cli.output import Output, add_row, print_fitting, print_json, table
 from rpcmq.cli.text import microseconds, plain
 from rpcmq.errors import RpcError
 from rpcmq.latency.selection import Selection, parse_selection
@@ -179,7 +179,7 @@ def _show(
             counts = (each.before.records, each.after.records) if not number else ("", "")
             cells = (*head, *_values(shift), *counts, _mark(shift))
             add_row(made, cells, _style(shift))
-    output.print(made)
+    print_fitting(output, made, "n B", "n A", "95 % interval", "A")
     left = len(comparison.methods) - len(shown)
     percent = f"{comparison.smallest * 100:.3g} %"
     click.echo(

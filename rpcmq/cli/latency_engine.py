@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from rpcmq.cli.latency_input import failing, installed
+from rpcmq.cli.latency_input import check_writable, failing, installed
 from rpcmq.cli.output import Output
 from rpcmq.errors import NotInstalled, UsageError
 from rpcmq.latency.manifest import read
@@ -110,13 +111,14 @@ class Waiting:
 
 
 @contextmanager
-def engine(name: str, choice: Choice, waiting: Waiting, *asked: Selection) -> Iterator[Engine]:
-    """The engine for the command ``name``, about these records.
+def engine(name: str, choice: Choice, waiting: Waiting, *asked: Selection, out: Path | None = None) -> Iterator[Engine]:
+    """The engine for the command ``name``, about these records; the command is to write into the directory ``out``.
 
     Raises:
         UsageError: there is no log, or nothing of it was shipped; or the options do not go together.
         NotInstalled: a package is missing, or Spark's Java.
         ManifestDamaged: of a log.
+        RpcError: ``out`` cannot be written to.
     """
     with failing():
         with installed():
@@ -127,6 +129,8 @@ def engine(name: str, choice: Choice, waiting: Waiting, *asked: Selection) -> It
                 check_log(selection.path)
             else:
                 datasets(selection.path)
+        if out is not None:
+            check_writable(out)
         if _is_local(choice, asked):
             with installed():
                 from rpcmq.latency.jobs.local import Local

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "account_as_json",
     "account_line",
+    "check_writable",
     "failing",
     "installed",
     "key_as_json",
@@ -115,6 +117,23 @@ def failing() -> Iterator[None]:
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         raise RpcError(f"{where}{error.strerror or error}") from error
+
+
+def check_writable(directory: Path) -> None:
+    """Make ``directory`` if it is not there, and raise unless files can be written into it.
+
+    To be used before anything that takes long.
+
+    Raises:
+        RpcError: says why not.
+    """
+    with failing():
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            with NamedTemporaryFile(prefix=".rpcmq-", dir=directory):
+                pass
+        except OSError as error:
+            raise OSError(error.errno, f"cannot be written to: {error.strerror}", str(directory)) from error
 
 
 def account_line(account: Account) -> str:

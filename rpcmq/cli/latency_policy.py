@@ -12,7 +12,7 @@ import click
 from rpcmq.cli.latency_engine import Choice, Waiting, engine, engine_options
 from rpcmq.cli.latency_input import failing, installed, listed, selected, selects
 from rpcmq.cli.options import State, json_option, positive
-from rpcmq.cli.output import Output, add_row, print_json, table
+from rpcmq.cli.output import Output, add_row, print_fitting, print_json, table
 from rpcmq.cli.text import microseconds, plain
 from rpcmq.errors import RpcError
 from rpcmq.latency.policy import as_json, write_policy
@@ -59,12 +59,15 @@ def policy_command(
     valid_hours: float,
     choice: Choice,
 ) -> None:
-    """Write the latency policy: how long each method usually takes, for routers.
+    """Write the latency policy: how long each method usually takes, for programs.
+
+    No router reads it yet: it is for tools of your own. `rpcmq.latency.policy.read_policy` reads it.
 
     It is made of calls that ended ok: p50, p95 and p99 of each method with their intervals, number of samples and
     age. The file is replaced as a whole. Nothing is written if no method has enough calls.
     """
-    made, left_out = _made(selected(log, cells, since, until, filters), min_samples, valid_hours * 3600, choice)
+    selection = selected(log, cells, since, until, filters)
+    made, left_out = _made(selection, out, min_samples, valid_hours * 3600, choice)
     if not made.entries:
         why = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:3]) or "no calls ended ok"
         raise RpcError(f"{out} was not written, no method is good enough: {why}")
@@ -79,17 +82,17 @@ def policy_command(
         low, high = entry.intervals_us[2]
         ends = f"{microseconds(low)} and {microseconds(high)}"
         add_row(rows, (name, entry.samples, *(microseconds(us) for us in entry.us), ends))
-    Output().print(rows)
+    print_fitting(Output(), rows, "p50", "samples", "p95")
     if left_out:
         click.echo(plain(f"left out: {listed(f'{name} ({reason})' for name, reason in left_out.items())}"))
 
 
 def _made(
-    selection: Selection, min_samples: int, valid_seconds: float, choice: Choice
+    selection: Selection, out: Path, min_samples: int, valid_seconds: float, choice: Choice
 ) -> tuple[Policy, dict[str, str]]:
     with installed():
         from rpcmq.latency.analysis.policy import make_policy
-    with Waiting() as waiting, engine("policy", choice, waiting, selection) as chosen:
+    with Waiting() as waiting, engine("policy", choice, waiting, selection, out=out.resolve().parent) as chosen:
         from rpcmq.latency.jobs.inputs import opened
 
         with opened(chosen, selection) as found:

@@ -112,7 +112,7 @@ def report_command(
             waiting.say(_STEPS[name])
             return nullcontext()
 
-        with engine("report", choice, waiting, selection) as chosen:
+        with engine("report", choice, waiting, selection, out=out) as chosen:
             from rpcmq.latency.jobs.batch import report, report_of_cells
 
             if cells:

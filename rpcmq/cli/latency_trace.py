@@ -11,7 +11,7 @@ import click
 from rpcmq.cli.latency_engine import Choice, Waiting, engine, engine_options
 from rpcmq.cli.latency_input import account_as_json, account_line, installed, selected, selects
 from rpcmq.cli.options import State, json_option
-from rpcmq.cli.output import Output, add_row, print_json, table
+from rpcmq.cli.output import Output, add_row, print_fitting, print_json, table
 from rpcmq.cli.text import microseconds
 from rpcmq.errors import RpcError
 
@@ -23,13 +23,17 @@ __all__ = ["trace_command"]
 
 #: Records of a trace that are shown: larger ones are no waterfall any more.
 _MOST = 1000
+#: Characters of a time line that nobody chose; and of what stands beside it in a narrow table.
+_NARROW, _WIDE, _BESIDE = 20, 60, 60
 
 
 @click.command("trace")
 @click.argument("id", metavar="ID")
 @selects
 @click.option(
-    "--width", type=click.IntRange(10, 200), default=60, show_default=True, help="Characters of the time line."
+    "--width",
+    type=click.IntRange(10, 200),
+    help="Characters of the time line.  [default: what there is room for]",
 )
 @engine_options
 @json_option
@@ -42,7 +46,7 @@ def trace_command(
     since: str | None,
     until: str | None,
     filters: Sequence[str],
-    width: int,
+    width: int | None,
     choice: Choice,
 ) -> None:
     """Show all records of one trace, or of one call, as a waterfall over routers and nested calls.
@@ -78,17 +82,18 @@ def _spans(
     return waterfall(rows[:_MOST]), account, len(rows) > _MOST
 
 
-def _show(spans: Sequence[Span], width: int) -> None:
+def _show(spans: Sequence[Span], width: int | None) -> None:
     from rpcmq.latency.analysis.waterfall import render
 
     made = table(
         "", "call", ">at", ">total", ">queue", ">network", ">handler", ">reply", "server", "outcome", "time line"
     )
-    for bar in render(spans, width):
+    output = Output()
+    for bar in render(spans, width or max(_NARROW, min(_WIDE, output.width - _BESIDE))):
         span = bar.span
         stages = (span.total_us, span.queue_us, span.network_us, span.handler_us, span.reply_us)
         durations = [microseconds(us) for us in stages]
         offset = ("~" if span.placed else "") + microseconds(span.offset_us)
         cells: tuple[Any, ...] = (bar.name, offset, *durations, span.row["server"], span.row["outcome"], bar.bar)
         add_row(made, cells, "" if span.row["outcome"] == "ok" else "yellow")
-    Output().print(made)
+    print_fitting(output, made, "reply", "network", "queue", "handler", "server", "at")

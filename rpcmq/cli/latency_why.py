@@ -20,7 +20,7 @@ from rpcmq.cli.latency_input import (
     selects,
 )
 from rpcmq.cli.options import State, json_option
-from rpcmq.cli.output import Output, add_row, print_json, table
+from rpcmq.cli.output import Output, add_row, print_fitting, print_json, table
 from rpcmq.cli.text import microseconds, plain
 from rpcmq.latency.schema import UNKNOWN
 from rpcmq.latency.schema import as_json as row_as_json
@@ -39,6 +39,13 @@ __all__ = ["Answer", "why_command"]
 _FIRST = 3
 #: What objectives call a minute (seconds).
 _MINUTE = 60
+
+_BY_TAIL = "Methods by their tail (what the slowest 5 % take longer than the median)"
+#: Columns that a narrow terminal does without, the first of them first.
+_SPARE = (
+    "queue p99", "server p99", "of all", "max", "p95", "p95 elsewhere", "by chance", "expected", "seq", "trace",
+    "router", "caller", "p50", "errors",
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -160,11 +167,19 @@ def _show(answer: Answer, top: int) -> None:
     if not answer.records:
         return
     output = Output()
+    none_of: list[str] = []
     tables = [
         _ranking("Methods by total time", answer.by_time[:top]),
-        _ranking("Methods by their tail (what the slowest 5 % take longer than the median)", answer.by_tail[:top]),
-        _ranking("Methods by queueing", answer.by_queue[:top]),
     ]
+    for title, rows, nothing in (
+        (_BY_TAIL, answer.by_tail, "No method has a tail: none takes longer than its median."),
+        ("Methods by queueing", answer.by_queue, "Nothing waited in a queue."),
+    ):
+        # What there is nothing of has no order.
+        if some := [each for each in rows if each.us][:top]:
+            tables.append(_ranking(title, some))
+        else:
+            none_of.append(nothing)
     if answer.outliers:
         tables.append(_outliers(answer.outliers[:top]))
     if answer.standings:
@@ -175,9 +190,11 @@ def _show(answer: Answer, top: int) -> None:
         tables.append(_unknown(answer))
     for each in tables:
         output.print()
-        output.print(each)
+        print_fitting(output, each, *_SPARE)
     if not answer.outliers:
-        click.echo("\nNo server is slower than others with the same methods.")
+        none_of.append("No server is slower than others with the same methods.")
+    if none_of:
+        click.echo("\n" + "\n".join(none_of))
 
 
 def _ranking(title: str, rows: Sequence[Ranked]) -> Table:

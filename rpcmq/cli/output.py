@@ -16,10 +16,12 @@ from rpcmq.errors import PayloadError
 from rpcmq.payload import TypedJson
 from rpcmq.payload.bounded_text import brief
 
-__all__ = ["Output", "add_row", "print_json", "print_result", "table", "typed_json"]
+__all__ = ["Output", "add_row", "print_fitting", "print_json", "print_result", "table", "typed_json"]
 
 #: Columns where the output is no terminal: nothing is to be cut off there.
 _WIDE = 240
+#: More characters than a line has.
+_ANY = 100_000
 #: Most characters of a result that JSON has no form for.
 _LONGEST = 1_000_000
 
@@ -47,6 +49,33 @@ def table(title: str, *columns: str) -> Table:
 def add_row(to: Table, cells: Sequence[object], style: str = "") -> None:
     """Add a row of plain text to the table ``to``."""
     to.add_row(*(Text("" if cell is None else plain(cell)) for cell in cells), style=style)
+
+
+def print_fitting(output: Output, made: Table, *spare: str) -> None:
+    """Print a table; where it is too wide, without ``spare`` columns, so that names stay whole.
+
+    As few as will do, the first named first. Which were left out is said below it.
+    """
+    left_out: list[str] = []
+    for name in spare:
+        if output.measure(made, options=output.options.update(max_width=_ANY)).maximum <= output.width:
+            break
+        if any(each.header == name for each in made.columns):
+            left_out.append(name)
+            made = _without(made, name)
+    output.print(made)
+    if left_out:
+        output.print(Text(f"Not shown, for they do not fit: {', '.join(left_out)}", style="dim"))
+
+
+def _without(made: Table, name: str) -> Table:
+    kept = [each for each in made.columns if each.header != name]
+    less = table(str(made.title or ""))
+    for each in kept:
+        less.add_column(each.header, justify=each.justify, overflow=each.overflow)
+    for row, cells in zip(made.rows, zip(*(each.cells for each in kept), strict=True), strict=True):
+        less.add_row(*cells, style=row.style)
+    return less
 
 
 def print_json(value: object, indent: int | None = None) -> None:

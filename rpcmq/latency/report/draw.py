@@ -118,10 +118,12 @@ def heat_map(line: Timeline, width: int) -> Figure | None:
     found = _cells(line)
     if found is None:
         return None
-    counts, lowest = found
-    figure = _figure(width, 320 if width == WIDE else 290)
+    counts, lowest, zero = found
+    # On a narrow page the legend stands below the scale, not beside it.
+    is_narrow = width == NARROW
+    figure = _figure(width, 310 if is_narrow else 320)
     axes = figure.subplots()
-    _margins(figure, width, top=40)
+    _margins(figure, width, top=60 if is_narrow else 40)
     extent = (line.begin, line.end, lowest / _ROWS, (lowest + len(counts)) / _ROWS)
     for name, colours in _HEAT.items():
         cells = _coloured(counts, colours)
@@ -134,12 +136,14 @@ def heat_map(line: Timeline, width: int) -> Figure | None:
             axes.plot(_middles(line), heights, color=LIGHT["ink"], linewidth=1, linestyle=dash, marker=_lonely(heights),
                       markersize=2.5, label=quantile_name(q), path_effects=[casing])  # fmt: skip
     axes.set_ylim(extent[2], extent[3])
-    axes.yaxis.set_major_locator(_Decades())
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(2**value)))
+    axes.yaxis.set_major_locator(_Decades(zero))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: "0" if value == zero else _short(2**value)))
     _time_axis(axes, line, width, grid=False)
     if axes.get_legend_handles_labels()[0]:
         height = figure.get_figheight() * _POINTS
-        figure.legend(loc="center right", bbox_to_anchor=(1 - 58 / width, 1 - 18 / height), ncols=2, frameon=False,
+        place = ("center left", (58 / width, 1 - 42 / height)) if is_narrow else (
+            "center right", (1 - 58 / width, 1 - 18 / height))  # fmt: skip
+        figure.legend(loc=place[0], bbox_to_anchor=place[1], ncols=2, frameon=False,
                       borderaxespad=0, borderpad=0, handlelength=1.8, columnspacing=1.2)  # fmt: skip
     _colour_scale(figure, axes, counts.max(), width)
     return figure
@@ -161,7 +165,7 @@ def error_outcomes(line: Timeline, width: int) -> Figure | None:
     volume.set_title("records/s", pad=4)
     volume.set_ylim(bottom=0)
     volume.yaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 5, 10]))
-    volume.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.4g}"))
+    volume.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _number(value)))
     volume.grid(axis="y")
     volume.set_axisbelow(True)
     volume.tick_params(length=0)
@@ -174,7 +178,7 @@ def error_outcomes(line: Timeline, width: int) -> Figure | None:
     errors.set_title("share that did not end well" + ("" if base.any() else ": none"), pad=4)
     errors.set_ylim(0, max(base.max() * 1.1, 0.01) if base.any() else 1)
     errors.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
-    errors.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.4g} %"))
+    errors.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{_number(value)} %"))
     errors.grid(axis="y")
     errors.set_axisbelow(True)
     _time_axis(errors, line, width, grid=False)
@@ -252,13 +256,29 @@ def _duration_axis(axes: Axes, low: float, high: float) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
 
 
+def _number(value: float) -> str:
+    """``value`` with four digits, and never with an exponent."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else np.format_float_positional(value, 4, fractional=False, trim="-")
+
+
 class _Decades(MaxNLocator):
-    """Ticks at 1, 10, 100 µs and so on, on an axis of binary logarithms."""
+    """Ticks at 1, 10, 100 µs and so on, on an axis of binary logarithms; and one where a row for zero is."""
+
+    def __init__(self, zero: float | None) -> None:
+        super().__init__()
+        self._zero = zero
 
     def tick_values(self, low: float, high: float) -> list[float]:
-        steps = (1, 10) if high - low > 6 else (1, 2, 5)
-        marks = [log2(step * 10**power) for power in range(13) for step in steps if step < 10]
-        return [mark for mark in marks if low <= mark <= high]
+        if self._zero is not None:
+            # Neither in that row, nor so near that the texts would touch.
+            return [self._zero, *_decades(self._zero + 2 / _ROWS, high)]
+        return _decades(low, high)
+
+
+def _decades(low: float, high: float) -> list[float]:
+    steps = (1, 10) if high - low > 6 else (1, 2, 5)
+    marks = [log2(step * 10**power) for power in range(13) for step in steps if step < 10]
+    return [mark for mark in marks if low <= mark <= high]
 
 
 def _short(value: float) -> str:
@@ -301,19 +321,26 @@ def _least(line: Timeline) -> float:
     return min((each.total.min or 0.0 for each in line.columns if each and each.total.count), default=1.0)
 
 
-def _cells(line: Timeline) -> tuple[Any, int] | None:
-    """Counts by row and column, and the number of the lowest row (row 0 begins at 1 µs)."""
+def _cells(line: Timeline) -> tuple[Any, int, float | None] | None:
+    """Counts by row and column, the number of the lowest row (row 0 begins at 1 µs), and where zero is on the axis.
+
+    Records that took no time are in the lowest row. Zero has no place on a logarithmic axis: it gets one below all
+    others, and nothing is drawn between.
+    """
     columns: list[dict[int, int]] = []
+    zeros: list[int] = []
     for each in line.columns:
         rows: dict[int, int] = {}
         source: dict[str, Any] = each.total.to_dict() if each else {"buckets": [], "zero_count": 0}
-        for index, count in [[0, source["zero_count"]], *source["buckets"]]:
+        for index, count in source["buckets"]:
             row = max(index, 0) // _BUCKETS
             rows[row] = rows.get(row, 0) + count
-        columns.append({row: count for row, count in rows.items() if count})
+        columns.append(rows)
+        zeros.append(source["zero_count"])
     used = [row for rows in columns for row in rows]
-    if not used:
+    if not used and not any(zeros):
         return None
+    used = used or [0]
     # Some room, so that one row is no poster.
     lowest = max(0, min(used) - 2)
     highest = max(max(used) + 2, lowest + 4 * _ROWS)
@@ -321,7 +348,8 @@ def _cells(line: Timeline) -> tuple[Any, int] | None:
     for number, rows in enumerate(columns):
         for row, count in rows.items():
             counts[row - lowest, number] = count
-    return counts, lowest
+    counts[0] += np.array(zeros, np.int64)
+    return counts, lowest, (lowest + 0.5) / _ROWS if any(zeros) else None
 
 
 def _coloured(counts: Any, colours: Colormap) -> Any:

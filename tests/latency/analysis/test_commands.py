@@ -18,6 +18,7 @@ import pytest
 from rpcmq.cli.exit_codes import ExitCode
 from rpcmq.cli.latency_compare import compare_command
 from rpcmq.cli.latency_policy import policy_command
+from rpcmq.cli.latency_report import report_command
 from rpcmq.cli.latency_trace import trace_command
 from rpcmq.cli.latency_why import why_command
 from rpcmq.cli.options import State
@@ -250,6 +251,23 @@ def test_why_for_programs(logs: dict[str, Any], run: Run) -> None:
     assert (objective["good"], objective["all"], objective["is_met"]) == (0, 30, False)
     assert objective["budget_left"] == pytest.approx(-99)
     assert what["findings"][0]["what"].startswith("compute.boot takes 100 % of all time")
+
+
+def test_why_ranks_no_zeros(logs: dict[str, Any], run: Run) -> None:
+    logs["a"] = with_outcome([series([5000] * 10, "m", queue=[0] * 10, server="node-1", window=BEGIN)])
+    _, text = run(why_command, "--cells", "a")
+    assert "Methods by total time" in text and "Methods by queueing" not in text and "by their tail" not in text
+    assert "Nothing waited in a queue." in text.splitlines()
+
+
+def test_what_cannot_be_written_to_is_said_before_an_engine_starts(
+    logs: dict[str, Any], run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rpcmq.latency.jobs.local.Local", lambda: pytest.fail("an engine was started"))
+    (tmp_path / "file").touch()
+    for command, out in ((report_command, "file/out"), (policy_command, "file/policy.json")):
+        with pytest.raises(RpcError, match=r"file.*: cannot be written to: (Not a directory|File exists)"):
+            run(command, "--log", "a", "--out", out)
 
 
 def test_why_of_nothing_says_so(logs: dict[str, Any], run: Run) -> None:
