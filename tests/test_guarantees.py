@@ -10,17 +10,21 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from inspect import signature
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rpcmq import Service
 from rpcmq.client import peer, subscription
-from rpcmq.config import ClientConfig, describe_fields
+from rpcmq.config import ClientConfig, RouterConfig, describe_fields
 from rpcmq.core import caller, dispatch, link, receipts, serving
 from rpcmq.core.drops import DropNotices
+from rpcmq.core.settings import Settings
+from rpcmq.server.settings import settings_for
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
@@ -180,6 +184,12 @@ def test_numbers_without_a_setting_are_those_of_the_engines() -> None:
         "five, half a second, four times"
     )
     assert (DropNotices.GATHER, defaults["linger_seconds"]) == (1.0, 1.0), "a second"
+
+
+def test_engines_have_the_same_defaults_as_the_settings() -> None:
+    """Tests of the engines wait for what the page states."""
+    of_machine: dict[str, Any] = {"router_name": "", "router_max_bytes": 0}
+    assert replace(settings_for(RouterConfig()), **of_machine) == replace(Settings(), **of_machine)
 
 
 def test_time_outs_are_measured_with_monotonic_clocks() -> None:

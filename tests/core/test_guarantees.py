@@ -101,3 +101,19 @@ def test_a_consumer_whose_host_vanishes(net: Network, api: Process):
     assert plain.end.outcome is Outcome.LINK_LOST
     assert [m.key for m in other.got(Kind.REQUEST)] == [again.key]
     assert api.query("summary")["dropped"] == {"call": {"consumer lost": 1}, "cast": {"consumer lost": 1}}
+
+
+def test_answers_that_nobody_gets_are_counted_with_their_reason(net: Network, api: Process):
+    node, operator = net.process("node"), net.process("operator")
+    node.register("compute", credit=3)
+    for ttl in (5, 600, 600):
+        api.request("compute", ttl=ttl)
+    late, *others = node.got(Kind.REQUEST)
+    net.advance(6)
+    node.reply(late)
+    api.lose()
+    node.reply(others[0])
+    net.advance(DEFAULTS.resume_seconds + 1)
+    node.reply(others[1])
+    counters = operator.query("summary")["counters"]
+    assert (counters["late replies"], counters["answers to a caller that has gone"]) == (2, 1)
