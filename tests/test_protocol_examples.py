@@ -12,7 +12,7 @@ from struct import calcsize
 import pytest
 
 from rpcmq.config import RouterConfig, describe_fields
-from rpcmq.core import caller, link, peers, serving, statistics
+from rpcmq.core import caller, dispatch, link, peers, serving, statistics
 from rpcmq.core.dispatch import SETTLEMENT
 from rpcmq.core.router import Router
 from rpcmq.core.settings import Settings
@@ -315,6 +315,7 @@ def test_limits_without_a_setting_are_those_of_the_code() -> None:
     assert stated["items of a stream before a GRANT"] == str(caller.STREAM_WINDOW)
     assert stated["a topic or pattern of PubSub"] == f"{MAX_TOPIC_BYTES} bytes, {MAX_TOPIC_WORDS} words"
     assert stated["name of the class in a FAULT"] == f"{MAX_ERROR_BYTES} bytes"
+    assert stated["consumers that are lost with one idempotent message"] == str(dispatch.MAX_ATTEMPTS)
     assert stated["rows of a view"] == str(statistics.MAX_ROWS)
     assert stated["nesting of typed JSON"] == str(DEFAULT_MAX_DEPTH)
     assert f"this implementation remembers {serving._RECENT_CASTS}" in TEXT
