@@ -132,9 +132,7 @@ class Dispatch(Tracking):
         calls = link.calls
         if calls.setdefault(key, pending) is not pending:
             raise ProtocolError("sequence of a call that is in flight", "duplicate")
-        if (self.draining or self.calls_in_flight >= self._settings.max_calls_in_flight) and not self._goes_on(
-            link, flags
-        ):
+        if (self.draining or self.calls_in_flight >= self._settings.max_calls_in_flight) and not self._goes_on(flags):
             del calls[key]
             self._not_taken(link, key)
             if not self.draining:
@@ -182,7 +180,7 @@ class Dispatch(Tracking):
         if flags & Flag.RESENT and self._was_had(pending.key, pending.destination.topic):
             self._had_before(now, link, pending, groups)
             return
-        if self.draining and not (flags & Flag.CONFIRM and self._goes_on(link, flags)):
+        if self.draining and not (flags & Flag.CONFIRM and self._goes_on(flags)):
             self._not_taken(link, pending.key)
             return
         if link.stalled and self._stays_stalled(link, pending):
@@ -860,11 +858,14 @@ class Dispatch(Tracking):
                 self.withdraw(pending)
                 self.tell(link, pending.key, Outcome.DRAINING, "the router is shutting down; it did not run", {})
 
-    def _goes_on(self, link: Link, flags: int) -> bool:
-        """Whether what was begun before a drain cannot end without this: a handler asks for it and waits."""
+    def _goes_on(self, flags: int) -> bool:
+        """Whether what was begun before a drain may need this to end: a handler asks for it and waits.
+
+        Any that runs will do: handlers ask over their service's link or over that of another client of their process.
+        """
         if not flags & Flag.NESTED or self.ending or not self.draining:
             return False
-        return any(consumer.in_flight for consumer in link.consumers.values())
+        return any(consumer.in_flight for each in self._links for consumer in each.consumers.values())
 
     def give_up(self, now: float) -> None:
         """The drain is over. Callers are told of what has not ended; what may run again goes to the next life."""

@@ -105,13 +105,32 @@ def test_what_a_handler_asks_for_is_still_taken_so_that_it_can_finish(net: Netwo
     assert inner.end.payload == b"inner"
     cast = middle.cast("compute", flags=Flag.NESTED | Flag.CONFIRM)
     assert [m.kind for m in cast.answers] == [Kind.CONFIRM]
-    node.take(Kind.CAST)
+    node.settle(node.take(Kind.CAST))
     middle.reply(request, b"outer")
     assert outer.end.payload == b"outer"
     late = middle.request("compute", flags=Flag.NESTED)
     assert error_of(late)[0] is Outcome.DRAINING, "nothing of it runs any more"
     cheat = api.request("compute", flags=Flag.NESTED)
     assert error_of(cheat)[0] is Outcome.DRAINING
+
+
+def test_a_handler_may_ask_over_another_link_than_that_of_its_service(net: Network, api: Process, node: Process):
+    middle, its_client = net.process("middle"), net.process("its client")
+    node.register("compute")
+    middle.register("scheduler")
+    outer = api.request("scheduler")
+    request = middle.take(Kind.REQUEST)
+    drain(net)
+    inner = its_client.request("compute", flags=Flag.NESTED)
+    node.reply(node.take(Kind.REQUEST), b"inner")
+    assert inner.end.payload == b"inner"
+    cast = its_client.cast("compute", flags=Flag.NESTED | Flag.CONFIRM)
+    assert [m.kind for m in cast.answers] == [Kind.CONFIRM]
+    node.settle(node.take(Kind.CAST))
+    middle.reply(request, b"outer")
+    assert outer.end.payload == b"outer"
+    late = its_client.request("compute", flags=Flag.NESTED)
+    assert error_of(late)[0] is Outcome.DRAINING, "nothing of it runs any more"
 
 
 def test_who_has_a_session_may_come_back_for_its_answers(net: Network, api: Process, node: Process):
