@@ -477,8 +477,14 @@ class Drill:
             place.program.signal(signal.SIGTERM)
         for place in places:
             patience = _STOP_SECONDS + self.topology.timeout + self._settle_seconds
-            if (code := place.program.wait(patience)) != 0:
-                self._problem("process", f"{place.life} ended with {code}: {place.program.said()[-500:]}")
+            try:
+                code = place.program.wait(patience)
+            except AssertionError as error:
+                self._problem("process", f"{place.life} did not end: {error}")
+                place.program.kill()
+            else:
+                if code:
+                    self._problem("process", f"{place.life} ended with {code}: {place.program.said()[-500:]}")
 
     def every(self, seconds: float, times: int, action: Callable[[], None]) -> None:
         """Do ``action`` again and again, ``seconds`` apart from one beginning to the next."""
