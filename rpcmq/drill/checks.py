@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from rpcmq.drill.accounts import Accounts
 from rpcmq.drill.busy import Busy
+from rpcmq.drill.connections import Connections
 from rpcmq.drill.disturbances import DELAYING, DISTURBING, RESTART, SILENCE, SILENCING, Disturbances
 from rpcmq.drill.history import Event, What
 from rpcmq.drill.payloads import Payloads
@@ -233,6 +234,7 @@ class Checker:
             self._accounts,
             Silence(self.bounds, disturbances),
             Busy(self.bounds, disturbances),
+            Connections(self.bounds, disturbances),
         )
 
     def see(self, event: Event) -> None:

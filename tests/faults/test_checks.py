@@ -265,6 +265,10 @@ HOLDS: dict[str, list[Line]] = {
         dropped_in_all(1), (90, "drill", What.DROPPED_IN_ALL, "router", FULL),
     ],
     "casts to a topic that nobody has, of a router that was killed": [*misspelt(0), *BACK, done(80)],
+    "a connection that was reset": [
+        linked(0, "c", link="aa"), fault(1, "reset", "c"), linked(1.2, "c", True, link="aa", away=0.1),
+        healed(4, "reset", "c"),
+    ],
     "a nested call does not make its service a caller": [
         submit(0, process="s", nested=True), start(0.1, "s2"), end(0.2, process="s"), *BACK, counted(99),
     ],
@@ -436,6 +440,9 @@ BROKEN: dict[str, tuple[str, tuple[str, ...], list[Line]]] = {
     ),
     "declared quiet for what it did when it was busy": (
         "declared while busy", ("c",), [busy(0, 12), declared(13, "quiet", "c")],
+    ),
+    "a connection that breaks by itself": (
+        "connection broken", ("c",), [linked(0, "c", link="aa"), linked(1.2, "c", True, link="aa", away=0.1)],
     ),
     "a payload that has changed": (
         "payload changed", ("c-1",),
