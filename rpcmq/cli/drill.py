@@ -13,6 +13,9 @@ from rpcmq.cli.options import State, json_option
 from rpcmq.cli.output import Output, add_row, print_json, table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rpcmq.drill.checks import Verdict
     from rpcmq.drill.run import Result
 
 __all__ = ["drill_command"]
@@ -72,7 +75,7 @@ def drill_command(
     """Start a router, services and callers of their own, hurt them, and say what became of the messages.
 
     Nothing that runs already is touched. TOPOLOGY says how many processes there are, what they send, and which
-    configuration the router has: see docs/operations.md; the options of the load go before it. Faults:
+    configuration the router has: see docs/operations.md; what --plain to --misspelt say counts before it. Faults:
 
     \b
     kill             a service is killed; another takes its place
@@ -120,6 +123,16 @@ def drill_command(
     return ExitCode.OK if result.verdict.ok else ExitCode.FAILED
 
 
+def _further(verdict: Verdict) -> Iterator[tuple[str, object]]:
+    """What not every drill has."""
+    if verdict.outlived:
+        yield "calls that outlived a drain", verdict.outlived
+    if verdict.accounted:
+        yield "casts to topics that nobody has, as counted by the router", verdict.accounted
+    if verdict.after_large:
+        yield "half of the small calls after large payloads take less than", f"{verdict.after_large:.3f} s"
+
+
 #: So many violations are printed.
 _SHOWN = 20
 
@@ -137,9 +150,7 @@ def _print(result: Result) -> None:
         ("misrouted", verdict.misrouted),
         ("casts dropped, and counted as such", verdict.dropped),
         ("answers that came too late", verdict.late),
-        ("calls that outlived a drain", verdict.outlived),
-        ("casts to topics that nobody has, as counted by the router", verdict.accounted),
-        ("small calls after large payloads take", f"{verdict.after_large:.3f} s"),
+        *_further(verdict),
         ("longest until a failure was told", f"{verdict.told:.3f} s"),
         ("longest recovery after the router's return", f"{verdict.recovery:.3f} s"),
         ("verdict", "as promised" if verdict.ok else f"{len(verdict.violations)} violations"),
