@@ -22,7 +22,7 @@ COMPILE := $(VENV)/bin/uv --quiet --no-config pip compile --universal --python-v
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-long cover tox bench lint format lock build clean
+.PHONY: help setup demo test test-more test-long cover tox bench lint format lock build clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -34,6 +34,9 @@ demo: setup ## run a small cloud controller: router, api, scheduler, compute nod
 
 test: setup ## run the test suite, without what is marked long
 	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+
+test-more: setup ## run those of the long tests that are of pure computation, as CI does: random frames, histories, false headlines
+	@$(PY) -m pytest -n $(WORKERS) -m long tests/fuzz tests/latency/analysis $(ARGS)
 
 test-long: setup ## run only the long tests: stress, a million random frames; and those of clients in a background thread
 	@$(PY) -m pytest -m long $(ARGS)
