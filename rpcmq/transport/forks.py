@@ -1,8 +1,9 @@
 """After a fork the child lets go of what it inherited: a ZeroMQ socket is for one process only.
 
 The child's event loop would otherwise take from the inherited file descriptors the signs that the
-parent waits for. The loop of the background thread has no thread in the child, and may have been in the middle of
-anything: nothing of it is touched, and all of it is kept, so that nothing is finalized either.
+parent waits for. The loops of other threads than the one that forked have no thread in the child, and may have been in
+the middle of anything, or are destroyed: nothing of them is touched, and all of it is kept, so that nothing is
+finalized either.
 """
 
 from __future__ import annotations
@@ -14,8 +15,6 @@ from typing import Any, Protocol
 import gevent
 from gevent._hub_local import get_hub_if_exists
 
-from rpcmq.transport.home import is_background
-
 __all__ = ["Inherited", "abandon_after_fork"]
 
 
@@ -26,12 +25,12 @@ class Inherited(Protocol):
         """In a forked child: forget the socket, without touching it, and stop listening.
 
         Args:
-            loop_runs: the event loop is one of a thread that the child has; else its watchers must not be touched.
+            loop_runs: the event loop is that of the thread that forked; else its watchers must not be touched.
         """
 
 
 _owners: weakref.WeakKeyDictionary[Inherited, Any] = weakref.WeakKeyDictionary()
-_left_behind: list[Inherited] = []
+_left_behind: list[tuple[Inherited, Any]] = []
 
 
 def abandon_after_fork(owner: Inherited) -> None:
@@ -42,10 +41,11 @@ def abandon_after_fork(owner: Inherited) -> None:
 def _in_child() -> None:
     inherited = list(_owners.items())
     _owners.clear()
+    ours = get_hub_if_exists()
     for owner, hub in inherited:
-        loop_runs = not is_background(hub)
+        loop_runs = hub is ours
         if not loop_runs:
-            _left_behind.append(owner)
+            _left_behind.append((owner, hub))
         owner.abandon(loop_runs)
     if inherited:
         gevent.reinit()

@@ -105,6 +105,8 @@ class Home:
             finalize(mark, self._at_the_end, function).atexit = False
 
     def _at_the_end(self, function: Callable[[], object]) -> None:
+        if self._pid != os.getpid():
+            return  # in the child of a fork all threads but one end at once: what they had is the parent's
         # gevent's own thread-locals may have gone before ours; the hub itself is as the thread has left it.
         set_hub(self.hub)
         try:

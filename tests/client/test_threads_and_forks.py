@@ -231,6 +231,8 @@ SAID = {
     "loop": ["[0, 1, 2, 3, 4]", "7"],
     "gevent_later": ["1", "2", "pong", "['held', 'held', 'held']"],
     "forks": ["1", "0 2", "0 2", "0 2"],
+    "forks_after_a_service": ["1", "4", "3", "0 2"],
+    "forks_beside_a_service": ["1", "0 2 3", "0"],
 }
 
 

@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -207,20 +208,77 @@ class Own:
         return "pong"
 
 
+def in_child(function: Callable[[], object]) -> int:
+    """The exit code of a forked child that runs ``function``."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            function()
+            rpc.client().close()
+            code = 0
+        except BaseException:
+            traceback.print_exc(file=sys.stdout)
+        finally:
+            sys.stdout.flush()
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def calls_and_casts() -> None:
+    assert [add(n) for n in range(20)] == list(range(20))
+    note("child")
+
+
 def forks() -> None:
     print(add(1))
     for _ in range(3):
-        pid = os.fork()
-        if pid == 0:
-            code = 1
-            try:
-                assert [add(n) for n in range(20)] == list(range(20))
-                note("child")
-                rpc.client().close()
-                code = 0
-            finally:
-                os._exit(code)
-        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), add(2))
+        print(in_child(calls_and_casts), add(2))
+
+
+class Here:
+    def here(self, ctx: object) -> object:
+        return add(3)
+
+
+def forks_after_a_service() -> None:
+    """The hub of the service's thread is another than that of the client, and gone with the thread."""
+
+    def serve() -> None:
+        with rpcmq.Service("here", Here(), host="one"):
+            print(rpc.call(None, "here", {"method": "here"}))
+
+    print(add(1))
+    own = rpcmq.Client()
+    print(own.call(None, "compute", {"method": "add", "args": {"a": 4}}))
+    thread = threading.Thread(target=serve)
+    thread.start()
+    thread.join()
+    later = rpcmq.Client()
+
+    def both() -> None:
+        calls_and_casts()
+        for client in (own, later):
+            assert client.call(None, "compute", {"method": "add", "args": {"a": 5}}) == 5
+            client.close()
+
+    print(in_child(both), add(2))
+
+
+def forks_beside_a_service() -> None:
+    """The thread whose hub the service lives in is not there in the child."""
+    started = threading.Event()
+
+    def serve() -> None:
+        with rpcmq.Service("here", Here(), host="one") as service:
+            print(add(1))  # the client of the process lives in this thread's hub
+            started.set()
+            service.wait()
+
+    threading.Thread(target=serve, daemon=True).start()
+    started.wait(20)
+    print(in_child(calls_and_casts), add(2), rpc.call(None, "here", {"method": "here"}))
+    print(rpc.client().process.connection.lost_wakeups)
 
 
 globals()[sys.argv[2]]()
