@@ -22,6 +22,8 @@ from rpcmq.wire import Address, Flag, Kind, address_of, body_of, control, messag
 __all__ = ["PubSub", "Subscriber"]
 
 _MAX_WINDOW = 65535
+#: The window of a subscriber in a drain.
+_ANY_NUMBER = 1 << 62
 #: What an event that is held takes beside its bytes.
 _OVERHEAD_BYTES = 100
 
@@ -192,6 +194,16 @@ class PubSub:
         """The link has stopped or started answering."""
         if link.answering and link.window is not None:
             self._flow(link, link.window)
+
+    def drain(self) -> None:
+        """Send subscribers what waits for them, whatever their windows: there is no later time for it here.
+
+        It is bounded already, and their processes keep it until their handlers get to it.
+        """
+        for link in self._links:
+            if link.window is not None:
+                link.window.window = _ANY_NUMBER
+                self.changed(link)
 
     def forget(self, now: float, link: Link) -> None:
         """The link has ended."""

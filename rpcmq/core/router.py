@@ -364,6 +364,7 @@ class Router:
     def drain(self, now: float) -> None:
         """Take nothing more and tell everyone; what runs may finish."""
         self.dispatch.drain(now)
+        self.pubsub.drain()
         self.links.drain()
 
     def end_drain(self) -> None:

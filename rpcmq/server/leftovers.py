@@ -40,11 +40,13 @@ class Leftovers:
 
 
 def under_way(router: Router) -> bool:
-    """Whether anything is still moving: calls, casts somebody consumes, messages on their way out."""
+    """Whether anything is still moving: calls, casts somebody consumes, events and messages on their way out."""
     if router.in_flight or router.pubsub.held:
         return True
     for link in router.links:
         if link.held or link.inbox or (link.route is not None and (link.outbox or link.closings)):
+            return True
+        if link.window is not None and link.window.queue and link.answering:
             return True
     return any(queue and consumed for topic in router.directory for queue, consumed in _queues(topic))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rpcmq.errors import Outcome
+from rpcmq.server.leftovers import leftovers, under_way
 from rpcmq.testing.network import Call, Network, Process
 from rpcmq.wire import Flag, Kind, control, message
 
@@ -131,6 +132,22 @@ def test_a_handler_may_ask_over_another_link_than_that_of_its_service(net: Netwo
     assert outer.end.payload == b"outer"
     late = its_client.request("compute", flags=Flag.NESTED)
     assert error_of(late)[0] is Outcome.DRAINING, "nothing of it runs any more"
+
+
+def test_subscribers_are_sent_what_waits_for_them_however_slow_they_are(net: Network, api: Process):
+    slow, away = net.process("slow"), net.process("away")
+    for subscriber in (slow, away):
+        subscriber.subscribe("a.#", window=2)
+    away.lose()
+    for n in range(9):
+        api.publish("a.b", b"%d" % n)
+    assert len(slow.got(Kind.PUBLISH)) == 2 and leftovers(net.router).events == 7 + 9
+    drain(net)
+    expected = [b"%d" % n for n in range(9)]
+    assert [m.payload for m in slow.got(Kind.PUBLISH)] == expected[2:]
+    assert leftovers(net.router).events == 9 and not under_way(net.router), "who is away is not waited for"
+    away.connect()
+    assert [m.payload for m in away.got(Kind.PUBLISH)] == expected
 
 
 def test_who_has_a_session_may_come_back_for_its_answers(net: Network, api: Process, node: Process):
