@@ -1,4 +1,4 @@
-"""Which methods of an endpoint are served, and which of them cannot be."""
+"""Which methods of an endpoint are served, and which of them, or of handlers of events, cannot be."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from types import ModuleType
 from typing import Any
 
 from rpcmq.errors import UsageError
+from rpcmq.payload.bounded_text import brief
 
-__all__ = ["ASYNC", "check_endpoint", "find_method", "public_methods"]
+__all__ = ["ASYNC", "check_endpoint", "check_handler", "find_method", "public_methods"]
 
 
 def find_method(endpoint: Any, name: str) -> Callable[..., Any] | None:
@@ -56,6 +57,18 @@ def check_endpoint(endpoint: Any) -> None:
         if isinstance(endpoint, ModuleType) and find_method(endpoint, name) is None:
             continue
         raise UsageError(f"{_name_of(endpoint)}: method {name!r} cannot be served: {ASYNC}")
+
+
+def check_handler(handler: Any) -> None:
+    """Refuse a handler of events that could not be run.
+
+    Raises:
+        UsageError: it cannot be called, or is ``async``.
+    """
+    if not callable(handler):
+        raise UsageError(f"handler must be callable, not {brief(handler)}")
+    if _is_async(handler) or _is_async(type(handler).__call__):
+        raise UsageError(f"handler {brief(handler)} cannot be run: {ASYNC}")
 
 
 #: Why nothing ``async`` can be served, and what to do.

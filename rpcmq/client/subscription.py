@@ -18,6 +18,7 @@ from rpcmq import __version__
 from rpcmq.client.handler_threads import HandlerThreads
 from rpcmq.client.interrupts import is_interrupt
 from rpcmq.client.limited_log import LimitedLog
+from rpcmq.client.methods import check_handler
 from rpcmq.client.process import Process
 from rpcmq.config import ClientConfig
 from rpcmq.core.caller import Call, Caller
@@ -176,8 +177,7 @@ class Subscriptions:
     ) -> Subscription:
         """See :meth:`Client.subscribe`."""
         self._check(pattern, "pattern")
-        if not callable(handler):
-            raise UsageError(f"handler must be callable, not {brief(handler)}")
+        check_handler(handler)
         if isinstance(window, bool) or not isinstance(window, int) or not 1 <= window <= 65535:
             raise UsageError(f"window must be an integer from 1 to 65535, not {brief(window)}")
         self._ready()

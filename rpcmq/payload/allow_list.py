@@ -136,6 +136,8 @@ def _defined_in(module: types.ModuleType | None, qualname: str) -> type | None:
 
 
 _NUMPY = ("numpy", "")
+#: What pickles of its arrays and scalars name, in whichever of its modules; see ``numpy_pickle``.
+_NUMPY_ARRAYS = frozenset(("dtype", "ndarray", "_frombuffer", "_reconstruct", "scalar"))
 
 
 def _numpy_globals() -> dict[tuple[str, str], object]:
@@ -386,6 +388,12 @@ def not_allowed(module: str, qualname: str) -> str:
     if is_never_allowed(module, qualname):
         return f"pickle names the global {entry!r}, which runs code of the sender's choice and can never be allowed"
     name = qualname[:200]
+    if module == "rpcmq.payload.numpy_pickle":
+        return "pickle holds a dtype of numpy on its own, which is not carried; send its .str"
+    if module.partition(".")[0] == "numpy" and qualname not in _NUMPY_ARRAYS:
+        return (
+            f"pickle names the global {entry!r}; of numpy only arrays and scalars are carried: send such, or .tolist()"
+        )
     if module.partition(".")[0] == "numpy":
         entry, line = "numpy", 'rpcmq.allow("numpy")'
     else:

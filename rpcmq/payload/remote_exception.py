@@ -234,8 +234,12 @@ def _rebuilt(cls: type[Exception], args: tuple[Any, ...], record: Mapping[str, A
 
 def _not_known(name: str) -> str:
     cls = name.partition(":")[2]
+    if name in ("builtins:ExceptionGroup", "builtins:BaseExceptionGroup"):
+        return "groups of exceptions are not carried; what is in it is in the traceback"
     if name.startswith("builtins:"):
         return "raised in another process it would steer that"
+    if "<locals>" in name:
+        return "it is defined in a function, where no other process can name it; define it in a module"
     return (
         f"this process does not know it; write rpcmq.allow({cls}) here, in the process that calls, "
         f"or set RPCMQ_ALLOW={name} in its environment"

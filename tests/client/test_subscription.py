@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Any
 
 import gevent
@@ -164,6 +165,19 @@ def test_wrong_subscriptions_are_named(client, arguments, names):
     for window in (0, -1, 65536, "5", True):
         with pytest.raises(UsageError, match="window must be"):
             client.subscribe("a", print, window=window)
+
+
+def test_an_async_handler_is_refused_instead_of_never_being_awaited(client):
+    async def handler(ctx: Any, topic: str, payload: Any) -> None:
+        raise AssertionError("never called")
+
+    class Handler:
+        async def __call__(self, ctx: Any, topic: str, payload: Any) -> None:
+            raise AssertionError("never called")
+
+    for each in (handler, Handler(), Handler().__call__, partial(handler)):
+        with pytest.raises(UsageError, match="cannot be run: it is async"):
+            client.subscribe("a", each)
 
 
 @pytest.mark.parametrize(("topic", "names"), [("", "topic"), ("a..b", "topic"), (None, "topic must be a str")])

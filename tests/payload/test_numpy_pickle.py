@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from rpcmq.errors import PayloadRefused
 from rpcmq.payload import Codec
+from rpcmq.payload.allow_list import _NUMPY_ARRAYS
 from rpcmq.payload.default_allow_list import DEFAULT_ALLOW_LIST
+from rpcmq.payload.numpy_pickle import numpy_globals
 
 numpy = pytest.importorskip("numpy")
 codec = Codec(allow=DEFAULT_ALLOW_LIST.allowing("numpy"))
@@ -77,6 +79,21 @@ def test_names_of_numpy_1() -> None:
 def test_without_the_entry_the_refusal_names_it() -> None:
     with pytest.raises(PayloadRefused, match=r'write rpcmq.allow\("numpy"\) in this process.*RPCMQ_ALLOW=numpy'):
         Codec().decode(*codec.encode(numpy.arange(3)))
+
+
+def test_what_else_numpy_has_is_not_said_to_come_in_with_the_entry() -> None:
+    for refusing in (codec, Codec()):
+        with pytest.raises(
+            PayloadRefused, match=r"only arrays and scalars are carried: send such, or \.tolist"
+        ) as caught:
+            refusing.decode(*codec.encode(numpy.ma.masked_array([1, 2], mask=[0, 1])))
+        assert "rpcmq.allow" not in str(caught.value)
+    with pytest.raises(PayloadRefused, match=r"a dtype of numpy on its own, which is not carried; send its \.str"):
+        codec.decode(*codec.encode(codec.decode(*codec.encode(numpy.dtype("f8")))))
+
+
+def test_the_names_of_arrays_are_those_that_are_read() -> None:
+    assert {name for _, name in numpy_globals()} == _NUMPY_ARRAYS
 
 
 @pytest.mark.parametrize(

@@ -152,6 +152,15 @@ def test_what_would_steer_the_caller_says_so() -> None:
         ExceptionRegistry([module_without_exceptions])
 
 
+def test_what_no_line_can_let_in_is_told_without_one() -> None:
+    class LocalError(Exception):
+        pass
+
+    assert "groups of exceptions are not carried" in reason(ExceptionGroup("g", [ValueError(1)]))
+    assert "it is defined in a function" in reason(LocalError("x"))
+    assert "rpcmq.allow" not in reason(LocalError("x"))
+
+
 def test_no_name_from_the_wire_is_imported_or_walked() -> None:
     rpcmq.allow(own_classes)
     codec = Codec(allow=DEFAULT_ALLOW_LIST.allowing(f"{MODULE}:*"), exceptions=ExceptionRegistry([own_classes]))
