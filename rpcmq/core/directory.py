@@ -266,6 +266,8 @@ class Directory:
         """``consumer`` takes no more; what it has in flight stays with it."""
         topic = consumer.topic
         consumer.stopping = True
+        if consumer.in_flight:
+            topic.leaving.add(consumer)
         topic.ready.place(consumer)
         topic.consumers.pop(consumer, None)
         server = topic.servers[consumer.server]
@@ -294,6 +296,7 @@ class Directory:
         address = topic.address
         if self._topics.get((address.exchange, address.topic, topic.group)) is not topic:
             return
+        topic.leaving = {consumer for consumer in topic.leaving if consumer.in_flight}
         settings = self._settings
         keep = settings.mailbox_max_seconds if topic.registered else settings.unclaimed_seconds
         if topic.forgettable and now - topic.last_seen >= keep:
@@ -321,7 +324,8 @@ class Directory:
             self._unclaimed -= 1
 
     def _forget_servers(self, now: float, topic: Topic) -> None:
-        old = {s for s in topic.servers.values() if not s.consumers and self._is_old(now, s)}
+        left = {consumer.server for consumer in topic.leaving}
+        old = {s for s in topic.servers.values() if not s.consumers and s.name not in left and self._is_old(now, s)}
         if not old:
             return
         for server in old:

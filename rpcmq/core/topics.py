@@ -361,8 +361,8 @@ class Topic:
     """All that the router knows of one (exchange, topic)."""
 
     __slots__ = (
-        "address", "consumers", "copies", "group", "groups", "last_seen", "queue", "ready", "registered", "servers",
-        "targets",
+        "address", "consumers", "copies", "group", "groups", "last_seen", "leaving", "queue", "ready", "registered",
+        "servers", "targets",
     )  # fmt: skip
 
     def __init__(self, address: Address, group: str = "") -> None:
@@ -375,6 +375,8 @@ class Topic:
         self.copies: dict[str, Destination] = {}
         self.queue = Queue(f"{address} (group {group})" if group else str(address))
         self.consumers: dict[Consumer, None] = {}
+        #: Those that take no more, and had something when they said so: it may come back, if they are lost.
+        self.leaving: set[Consumer] = set()
         self.ready = LeastInFlight()
         self.servers: dict[str, Server] = {}
         #: Somebody has consumed it at least once since it was last forgotten.
@@ -392,8 +394,8 @@ class Topic:
 
     @property
     def forgettable(self) -> bool:
-        """Nobody consumes it and nothing waits."""
-        if self.consumers or self.groups or self.queue:
+        """Nobody consumes it, nobody who did has anything of it, and nothing waits."""
+        if self.consumers or self.groups or self.queue or any(c.in_flight for c in self.leaving):
             return False
         return not any(s.queue for s in self.servers.values())
 

@@ -363,6 +363,33 @@ def test_an_idempotent_cast_that_a_dead_consumer_had_goes_to_another(net: Networ
     assert other.take(Kind.CAST).header.attempt == 1
 
 
+@pytest.mark.parametrize("topic", ["compute", "compute.node"])
+def test_a_topic_is_not_forgotten_while_one_that_leaves_has_something_of_it(make_net, topic: str):
+    net = make_net(mailbox_max_seconds=10.0)
+    api, node, other = net.process("api"), net.process("node"), net.process("other")
+    tag = node.register("compute", server="node")
+    api.cast(topic, flags=Flag.IDEMPOTENT)
+    node.unregister(tag)
+    net.advance(30)
+    node.die()
+    net.advance(1)
+    other.register("compute", server="node")
+    assert other.take(Kind.CAST).header.attempt == 1
+
+
+def test_a_topic_is_forgotten_when_one_that_left_has_nothing_of_it_any_more(make_net):
+    net = make_net(mailbox_max_seconds=10.0)
+    api, node = net.process("api"), net.process("node")
+    tag = node.register("compute", server="node")
+    api.cast("compute")
+    node.unregister(tag)
+    net.advance(30)
+    assert [row["topic"] for row in api.query("topics")["topics"]] == ["compute"]
+    node.settle(node.take(Kind.CAST))
+    net.advance(30)
+    assert api.query("topics")["topics"] == []
+
+
 def test_the_settlement_of_an_earlier_attempt_is_ignored(net: Network, api: Process, node: Process):
     node.register("compute")
     api.cast("compute", flags=Flag.IDEMPOTENT)

@@ -33,6 +33,7 @@ FOUND = {
     108914: "a cast was sent again by a sender that had been told that a consumer had it, and had only lost the ACK",
     100660: "the check knew no sender that loses its session with the router that a killed one was followed by",
     109343: "both of the last two",
+    500088: "an idempotent cast came back from a consumer that had left, to a topic that was forgotten meanwhile",
 }
 
 
