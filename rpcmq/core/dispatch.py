@@ -166,8 +166,7 @@ class Dispatch(Tracking):
         is_known = granted is None or (pending.destination in granted and not flags & Flag.FANOUT)
         if not is_known and not self.allows(link, pending.message, pending.destination):
             return
-        # A process that is new has nothing that an earlier life of the router may have delivered.
-        if link.held or (flags & _HELD and link.returning and now < self._recover_until):
+        if link.held or (flags & _HELD and now < self._recover_until and self._is_early(link, flags)):
             if not link.held:
                 self._holding.append(link)
             link.held.append(pending.message)
@@ -220,6 +219,11 @@ class Dispatch(Tracking):
         self.last_number += 1
         return pending.copy(self.last_number)
 
+    def _is_early(self, link: Link, flags: int) -> bool:
+        """Whether consumers that are on their way back after a restart matter to this cast."""
+        # A process that is new has nothing that an earlier life of the router may have delivered.
+        return link.returning or (bool(flags & Flag.MANDATORY) and self._links.has_returned)
+
     def _route(self, now: float, pending: Pending, caster: Link | None = None) -> bool:
         """Not straight to a consumer: wait, go to one that accepts the format, or be refused."""
         destination = pending.destination
@@ -235,7 +239,7 @@ class Dispatch(Tracking):
             text = f"{destination.name!r} has no free consumer that accepts payload format {form}"
             return self._refuse(now, pending, caster, Outcome.PROTOCOL, (text, {"accepts": accepts}))
         if pending.flags & Flag.MANDATORY and not any(c.link.route is not None for c in consumers):
-            if pending.link is None or not pending.link.returning or now >= self._recover_until:
+            if pending.link is None or not self._links.has_returned or now >= self._recover_until:
                 return self._refuse(now, pending, caster, Outcome.NO_CONSUMER, explain.no_consumer(now, destination))
             self._hoping.append(pending)
         settings = self._settings

@@ -259,7 +259,30 @@ def test_it_does_not_wait_for_longer_than_the_recovery_window(restarted: Network
     assert error_of(api.request("compute", flags=Flag.MANDATORY))[0] is Outcome.NO_CONSUMER
 
 
-def test_a_new_process_is_told_at_once(restarted: Network):
+@pytest.mark.parametrize("verb", ["request", "cast"])
+def test_that_of_a_new_process_waits_as_well_once_others_come_back(restarted: Network, verb: str):
+    api, node = restarted.process("api"), restarted.process("node")
+    node.register("compute")
+    restarted.restart_router()
+    api.connect()
+    new = restarted.process("new")
+    sent = getattr(new, verb)("compute", flags=Flag.MANDATORY | Flag.CONFIRM * (verb == "cast"))
+    hopeless = getattr(new, verb)("nowhere", flags=Flag.MANDATORY | Flag.CONFIRM * (verb == "cast"))
+    restarted.advance(1.0)
+    assert sent.ends == []
+    node.connect()
+    node.register("compute", tag=0)
+    restarted.advance(1.5)
+    if verb == "request":
+        node.reply(node.take(Kind.REQUEST), b"done")
+        assert sent.end.payload == b"done"
+    else:
+        node.take(Kind.CAST)
+        assert [m.kind for m in sent.answers] == [Kind.CONFIRM]
+    assert error_of(hopeless)[0] is Outcome.NO_CONSUMER
+
+
+def test_a_new_process_is_told_at_once_where_nobody_has_come_back(restarted: Network):
     restarted.restart_router()
     new = restarted.process("new")
     assert error_of(new.request("compute", flags=Flag.MANDATORY))[0] is Outcome.NO_CONSUMER
