@@ -107,6 +107,13 @@ def _connected() -> Iterator[DuckDBPyConnection]:
             with duckdb.connect(config=config) as connection:
                 connection.execute("SET enable_progress_bar = false")
                 yield connection
+        except duckdb.InterruptException as error:
+            raise KeyboardInterrupt from error
+        except RuntimeError as error:
+            # This, too, is what it makes of a Ctrl-C.
+            if "interrupted" not in str(error):
+                raise
+            raise KeyboardInterrupt from error
         except duckdb.Error as error:
             raise LocalFailed(f"DuckDB could not do it: {str(error).splitlines()[0]}") from error
 
@@ -194,6 +201,8 @@ class _Log:
 
         try:
             yield
+        except duckdb.InterruptException:
+            raise
         except duckdb.Error as error:
             bad = {path: why for path in self.files if (why := _problem(self._selection.path / path))}
             if not bad:

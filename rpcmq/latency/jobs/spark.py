@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
@@ -18,8 +19,8 @@ from rpcmq.latency.analysis.account import Account
 from rpcmq.latency.analysis.errors import ErrorCount
 from rpcmq.latency.analysis.series import METHOD, Series
 from rpcmq.latency.jobs.cells import About
-from rpcmq.latency.jobs.collect import by_level, in_order, series
-from rpcmq.latency.jobs.engine import TRIES, Changed, Level, Outline
+from rpcmq.latency.jobs.collect import by_level
+from rpcmq.latency.jobs.engine import TRIES, Changed, Level, Only, Outline
 from rpcmq.latency.jobs.runs import joined
 from rpcmq.latency.jobs.source import Log, Reader
 from rpcmq.latency.jobs.store import read_cells, write_cells
@@ -27,8 +28,8 @@ from rpcmq.latency.jobs.tasks import tasks
 from rpcmq.latency.jobs.transforms import (
     cells,
     error_counts,
+    measured,
     of_trace,
-    rollup,
     rollups,
     selected,
     slowest,
@@ -59,10 +60,7 @@ class Spark:
         with tasks(self._spark) as fit:
             records = _Records(self._spark, selection)
             fit(records.account.in_range)
-            try:
-                yield records
-            finally:
-                records.close()
+            yield records
 
     @contextmanager
     def cells(self, selection: Selection, *more: Path) -> Iterator[_Cells]:
@@ -79,47 +77,66 @@ class Spark:
 
 
 class _Cells:
-    """See ``Cells``."""
+    """See ``Cells``: these are stored."""
+
+    are_measured = False
 
     def __init__(self, found: DataFrame) -> None:
         self._cells = found
+
+    @property
+    def rows(self) -> DataFrame:
+        """Cells, or records that were ``measured``."""
+        return self._cells
 
     def _persistently(self, ask: Callable[[], Result]) -> Result:
         return ask()
 
     def outline(self, methods: int | None = 0, callers: int = 0, raised: int = 0) -> Outline:
-        return self._persistently(lambda: _outlined(self._cells, methods, callers, raised))
+        return self._persistently(lambda: _outlined(self.rows, self.are_measured, methods, callers, raised))
 
     def series(self, levels: Mapping[str, Level]) -> dict[str, list[Series]]:
-        return by_level(self._persistently(lambda: rollups(self._cells, levels).toArrow()), levels)
+        def ask() -> pa.Table:
+            return rollups(self.rows, levels, are_measured=self.are_measured).toArrow()
+
+        return by_level(self._persistently(ask), levels)
 
     def answered_calls(self) -> tuple[list[Series], dict[tuple[str, ...], int]]:
-        return self._persistently(self._answered_calls)
+        answered = Only(("kind", "outcome"), [("call", "ok")])
+        calls = self.series({"calls": Level(METHOD, None, answered)})["calls"]
 
-    def _answered_calls(self) -> tuple[list[Series], dict[tuple[str, ...], int]]:
-        chosen = self._cells.where((F.col("kind") == "call") & (F.col("outcome") == "ok"))
-        newest = chosen.groupBy(*METHOD).agg(F.max("window")).collect()
-        return in_order(series(rollup(chosen, METHOD), METHOD)), {tuple(names): window for *names, window in newest}
+        def ask() -> list[Any]:
+            chosen = self.rows.where((F.col("kind") == "call") & (F.col("outcome") == "ok"))
+            return list(chosen.groupBy(*METHOD).agg(F.max("window")).collect())
+
+        return calls, {tuple(names): window for *names, window in self._persistently(ask)}
 
 
 class _Records(_Cells):
-    """See ``Records``. What is asked is asked again if the log changes meanwhile."""
+    """See ``Records``. What is asked is asked again if the log changes meanwhile.
+
+    All of it is asked of the records: there are almost as many cells, and they cost more to make and to read.
+    """
+
+    are_measured = True
 
     def __init__(self, spark: SparkSession, selection: Selection) -> None:
         self._spark = spark
         self._selection = selection
         self._reader = Reader(spark, selection.path, selection.since, selection.until, selection.where)
         self._log = self._reader.open()
-        self._window: int | None = None
+        self._window = 1
         self.account = self._log.account
         self.first_us, self.last_us = self._log.first_us, self._log.last_us
         super().__init__(self._log.records)
 
+    @property
+    def rows(self) -> DataFrame:
+        return measured(self._log.records, self._window)
+
     def make_cells(self, window_seconds: int, directory: Path | None = None) -> None:
+        self._window = window_seconds
         if directory is None:
-            # Made when they are asked first, and kept: in memory or on the local disk.
-            self._window = window_seconds
-            self._cells = cells(self._log.records, window_seconds).persist()
             return
 
         def store() -> None:
@@ -130,7 +147,6 @@ class _Records(_Cells):
             write_cells(cells(self._log.records, window_seconds), directory, made_from)
 
         self._persistently(store)
-        self._cells = read_cells(self._spark, directory)
 
     def slowest(self, count: int, most: int) -> list[dict[str, Any]]:
         return self._persistently(lambda: _rows(_slowest(self._log, count, most)))
@@ -141,33 +157,25 @@ class _Records(_Cells):
     def of_trace(self, id: str, count: int) -> list[dict[str, Any]]:
         return self._persistently(lambda: _rows(of_trace(self._log.records, id).limit(count)))
 
-    def close(self) -> None:
-        if self._window is not None:
-            self._cells.unpersist()
-
     def _persistently(self, ask: Callable[[], Result]) -> Result:
         for attempt in Retrying(retry=retry_if_exception_type(Changed), stop=stop_after_attempt(TRIES), reraise=True):
             with attempt:
                 if attempt.retry_state.attempt_number > 1:
-                    self._open_again()
+                    self._log = self._reader.open()
+                    self.account = self._log.account
                 with self._reader.watch():
                     return ask()
         raise AssertionError("tenacity raises what was raised")
 
-    def _open_again(self) -> None:
-        self._log = self._reader.open()
-        self.account = self._log.account
-        if self._window is not None:
-            self._cells.unpersist()
-            self._cells = cells(self._log.records, self._window).persist()
 
-
-def _outlined(stored: DataFrame, methods: int | None, callers: int, raised: int) -> Outline:
+def _outlined(stored: DataFrame, are_measured: bool, methods: int | None, callers: int, raised: int) -> Outline:
     """All of it by one question."""
     asked = [stored.agg(F.min("window"), F.max("window"), F.array_distinct(F.array(F.min("router"), F.max("router"))))]
     asked[0] = asked[0].toDF("first", "last", "routers")
     if methods != 0:
-        by_time = stored.groupBy(*METHOD).agg(F.sum("total.sum").alias("weight"))
+        by_time = stored.groupBy(*METHOD).agg(
+            F.coalesce(F.sum("total" if are_measured else "total.sum"), F.lit(0)).alias("weight")
+        )
         asked.append(_named(by_time.orderBy(F.desc("weight"), *METHOD), METHOD, methods))
     if callers:
         by_number = stored.groupBy("client").agg(F.sum("records").alias("weight"))

@@ -39,6 +39,7 @@ __all__ = [
     "bucket",
     "cells",
     "error_counts",
+    "measured",
     "of_trace",
     "rollup",
     "rollups",
@@ -75,6 +76,21 @@ def cells(records: DataFrame, window_seconds: int = 60) -> DataFrame:
         window_seconds: length of the windows, which begin at multiples of it.
     """
     keys = ("window", *DIMENSIONS)
+    # Cells may be almost as many as records. So each record is moved once, to where its cell is made; and the number
+    # that stands for its key is compared before the key is.
+    rows = measured(records, window_seconds).select(F.xxhash64(*keys).alias("hash"), "*").repartition("hash")
+    grouped = rows.groupBy("hash", *keys).agg(
+        *(F.sum(name).alias(name) for name in SUMS), *(each for name in DISTRIBUTIONS for each in _collected(name))
+    )
+    different = {f"{name}_different": F.array_distinct(f"{name}_all") for name in DISTRIBUTIONS}
+    return grouped.withColumns(different).select(*keys, *SUMS, *map(_counted, DISTRIBUTIONS))
+
+
+def measured(records: DataFrame, window_seconds: int) -> DataFrame:
+    """Each of ``records`` by itself: window, dimensions, ``SUMS``, and its durations (null: it has none).
+
+    Args: as those of ``cells``.
+    """
     begin = F.floor(F.unix_micros("recv_at") / (window_seconds * 1_000_000)) * window_seconds
     is_known = F.col("outcome") != UNKNOWN
     rows = records.select(
@@ -90,23 +106,19 @@ def cells(records: DataFrame, window_seconds: int = 60) -> DataFrame:
         "req_bytes",
         "rep_bytes",
     )
-    # Cells may be almost as many as records. So each record is moved once, to where its cell is made; and the number
-    # that stands for its key is compared before the key is.
-    rows = rows.select(F.xxhash64(*keys).alias("hash"), "*").repartition("hash")
-    grouped = rows.groupBy("hash", *keys).agg(
-        F.count("*").alias("records"),
-        _or_0(F.sum("handler")).alias("handler_us"),
-        F.count("handler").alias("handlers"),
-        _or_0(F.sum(F.when(F.col("reply").isNotNull(), _spare("service", "handler") - F.col("reply")))).alias(
-            "network_us"
-        ),
-        _or_0(F.sum("reply")).alias("reply_us"),
-        F.sum("req_bytes").alias("request_bytes"),
-        F.sum("rep_bytes").alias("reply_bytes"),
-        *(each for name in DISTRIBUTIONS for each in _collected(name)),
+    network = F.when(F.col("reply").isNotNull(), _spare("service", "handler") - F.col("reply"))
+    return rows.select(
+        "window",
+        *DIMENSIONS,
+        F.lit(1).cast("bigint").alias("records"),
+        _or_0(F.col("handler")).alias("handler_us"),
+        F.col("handler").isNotNull().cast("bigint").alias("handlers"),
+        _or_0(network).alias("network_us"),
+        _or_0(F.col("reply")).alias("reply_us"),
+        F.col("req_bytes").alias("request_bytes"),
+        F.col("rep_bytes").alias("reply_bytes"),
+        *DISTRIBUTIONS,
     )
-    different = {f"{name}_different": F.array_distinct(f"{name}_all") for name in DISTRIBUTIONS}
-    return grouped.withColumns(different).select(*keys, *SUMS, *map(_counted, DISTRIBUTIONS))
 
 
 def _spare(service: str, handler: str) -> Column:
@@ -166,8 +178,11 @@ def rollup(cells: DataFrame, by: Sequence[str], window_seconds: int | None = Non
     return _gathered(rows.groupBy(*names, "n", "b").agg(*_sums()), names)
 
 
-def rollups(cells: DataFrame, levels: Mapping[str, Level]) -> DataFrame:
+def rollups(cells: DataFrame, levels: Mapping[str, Level], *, are_measured: bool = False) -> DataFrame:
     """Several rollups of ``cells`` at once, which costs less than one after the other.
+
+    Args:
+        are_measured: these are records, of ``measured``. To make cells of them first would cost more.
 
     Returns:
         Cells with a column ``level``, the rollup's name; where a level has no window or dimension, it is null.
@@ -176,8 +191,9 @@ def rollups(cells: DataFrame, levels: Mapping[str, Level]) -> DataFrame:
     columns = {name: column for each in made for name, column in each.columns.items()}
     marked = cells.select(*(column.alias(name) for name, column in columns.items()), "outcome", *SUMS, *DISTRIBUTIONS)
     always = ("outcome", "n", "b")
+    parted = _parts_of_measured if are_measured else _parts
     parts = (
-        _parts(marked, [*columns, "outcome"])
+        parted(marked, [*columns, "outcome"])
         .groupingSets([[*each.columns, *always] for each in made], *columns, *always)
         .agg(*_sums())
         .where(reduce(Column.__or__, (F.col(each.flag) for each in made)))
@@ -278,6 +294,24 @@ def _parts(cells: DataFrame, names: Sequence[str]) -> DataFrame:
         _once(is_first, F.col("sum"), "sum"),
         "min",
         "max",
+    )
+
+
+def _parts_of_measured(records: DataFrame, names: Sequence[str]) -> DataFrame:
+    """The same of records that were ``measured``: a row for each duration."""
+    pairs = (column for n, name in enumerate(DISTRIBUTIONS) for column in (F.lit(n), F.col(name)))
+    each = F.stack(F.lit(len(DISTRIBUTIONS)), *pairs)
+    us = F.col("us")
+    return records.select(*names, *SUMS, each.alias("n", "us")).select(
+        *names,
+        *(_once(F.col("n") == 0, F.col(name), name) for name in SUMS),
+        "n",
+        bucket(us).alias("b"),
+        _or_0(us > 0).alias("c"),
+        _or_0(us == 0).alias("zeros"),
+        _or_0(us).alias("sum"),
+        us.alias("min"),
+        us.alias("max"),
     )
 
 
