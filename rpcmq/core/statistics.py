@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from heapq import nlargest, nsmallest
+from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from rpcmq.core.links import Link
@@ -108,12 +111,13 @@ def _stats(router: Router, now: float) -> dict[str, Any]:
     }
 
 
-def _rows(name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    return {name: rows[:MAX_ROWS], "truncated": max(0, len(rows) - MAX_ROWS)}
+def _rows(name: str, rows: list[dict[str, Any]], total: int | None = None) -> dict[str, Any]:
+    """The first of ``rows``; of ``total``, where the others were not made: a router has far more than it shows."""
+    return {name: rows[:MAX_ROWS], "truncated": max(0, (len(rows) if total is None else total) - MAX_ROWS)}
 
 
 def _processes(router: Router, now: float) -> dict[str, Any]:
-    return _rows("processes", [_process(link, now) for link in router.links])
+    return _rows("processes", [_process(link, now) for link in islice(router.links, MAX_ROWS)], len(router.links))
 
 
 def _process(link: Link, now: float) -> dict[str, Any]:
@@ -144,7 +148,7 @@ def _process(link: Link, now: float) -> dict[str, Any]:
 
 
 def _topics(router: Router, now: float) -> dict[str, Any]:
-    return _rows("topics", [_topic(topic, now) for topic in router.directory])
+    return _rows("topics", [_topic(topic, now) for topic in islice(router.directory, MAX_ROWS)], len(router.directory))
 
 
 def _topic(topic: Topic, now: float) -> dict[str, Any]:
@@ -187,9 +191,10 @@ def _consumer(consumer: Consumer, now: float) -> dict[str, Any]:
 
 
 def _calls(router: Router, now: float) -> dict[str, Any]:
-    rows = [_call(link, pending, now) for link in router.links for pending in link.calls.values()]
-    rows.sort(key=lambda row: -float(row["seconds"]))
-    return _rows("calls", rows)
+    links = router.links
+    every = ((pending.received_at, link, pending) for link in links for pending in link.calls.values())
+    oldest = nsmallest(MAX_ROWS, every, key=itemgetter(0))
+    return _rows("calls", [_call(link, pending, now) for _, link, pending in oldest], sum(len(x.calls) for x in links))
 
 
 def _call(link: Link, pending: Pending, now: float) -> dict[str, Any]:
@@ -205,8 +210,9 @@ def _call(link: Link, pending: Pending, now: float) -> dict[str, Any]:
 
 
 def _methods(router: Router, now: float) -> dict[str, Any]:
-    rows = []
-    for statistics in router.directory.statistics:
+    rows: list[dict[str, Any]] = []
+    every = list(router.directory.statistics)
+    for statistics in nlargest(MAX_ROWS, every, key=lambda each: each.calls + each.casts):
         histogram = statistics.latency
         outcomes = _named(statistics.outcomes)
         rows.append(
@@ -223,8 +229,7 @@ def _methods(router: Router, now: float) -> dict[str, Any]:
                 "histogram": histogram.to_dict(),
             }
         )
-    rows.sort(key=lambda row: -(int(row["calls"]) + int(row["casts"])))  # type: ignore[call-overload]
-    return _rows("methods", rows)
+    return _rows("methods", rows, len(every))
 
 
 def _named(outcomes: Mapping[int, int]) -> dict[str, int]:

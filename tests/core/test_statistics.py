@@ -216,3 +216,39 @@ def test_a_long_view_is_cut_and_says_so(api: Process, net: Network, monkeypatch:
         api.cast(f"topic-{i}")
     view = api.query("topics")
     assert len(view["topics"]) == 5 and view["truncated"] == 3
+
+
+@pytest.mark.parametrize(
+    ("what", "made"), [("topics", "_topic"), ("processes", "_process"), ("calls", "_call"), ("overview", "_topic")]
+)
+def test_a_view_makes_no_more_rows_than_it_shows(
+    net: Network, api: Process, monkeypatch: pytest.MonkeyPatch, what: str, made: str
+):
+    """A router has far more topics, links and calls than a view lists, and nobody is heard while it is made."""
+    monkeypatch.setattr(statistics, "MAX_ROWS", 5)
+    rows: list[object] = []
+    make = getattr(statistics, made)
+
+    def counting(*args: object) -> object:
+        rows.append(args)
+        return make(*args)
+
+    monkeypatch.setattr(statistics, made, counting)
+    for i in range(8):
+        net.process(f"other-{i}")
+        api.request(f"t{i}")
+    view = api.query(what)
+    assert len(rows) == 5 and view["truncated"] == (4 if what == "processes" else 3)
+
+
+def test_a_view_of_calls_and_of_methods_keeps_the_oldest_and_the_most_called(
+    net: Network, api: Process, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(statistics, "MAX_ROWS", 2)
+    for i in range(4):
+        for _ in range(i + 1):
+            api.request("compute", f"m{i}")
+        net.advance(1)
+    calls, methods = api.query("calls"), api.query("methods")
+    assert [row["method"] for row in calls["calls"]] == ["m0", "m1"] and calls["truncated"] == 8
+    assert [row["method"] for row in methods["methods"]] == ["m3", "m2"] and methods["truncated"] == 2
