@@ -651,8 +651,13 @@ class Client:
             self._ready(max(0.001, deadline - monotonic()))
         for _ in range(2):
             call = self._start(Kind.CAST, ctx, topic, msg, ttl, flags | Flag.CONFIRM, None, traceparent)
-            with gevent.Timeout(max(0.001, deadline - monotonic()), self._not_confirmed(call.address, seconds)):
-                process.wait(call)
+            try:
+                with gevent.Timeout(max(0.001, deadline - monotonic())) as timer:
+                    process.wait(call)
+            except gevent.Timeout as expired:
+                if expired is not timer:
+                    raise
+                raise self._not_confirmed(call, seconds) from None
             if not self._learn_format(call):
                 break
         if call.error is not None:
@@ -660,9 +665,12 @@ class Client:
         assert call.answer is not None
         return int.from_bytes(payload_of(call.answer))
 
-    def _not_confirmed(self, address: str, seconds: float) -> CallTimeout:
-        text = f"the router has not confirmed the cast to {address!r} within {seconds:g} s; it may still be delivered"
-        return CallTimeout(text, {"topic": address})
+    def _not_confirmed(self, call: Call, seconds: float) -> CallTimeout:
+        text = f"the router has not confirmed the cast to {call.address!r} within {seconds:g} s"
+        if not call.withdrawn:
+            return CallTimeout(f"{text}; it may still be delivered", {"topic": call.address})
+        text += f": {self.process.connection.condition}; it was not sent, and will not be"
+        return CallTimeout(text, {"topic": call.address, "started": "no"})
 
     def _call_again(
         self,

@@ -60,7 +60,7 @@ class Call:
 
     __slots__ = (
         "address", "answer", "error", "flags", "given", "items", "key", "message", "progress", "seal", "sent_at",
-        "sign_of_life", "silence", "slot", "timeout", "waiter",
+        "sign_of_life", "silence", "slot", "timeout", "waiter", "withdrawn",
     )  # fmt: skip
 
     def __init__(self, address: str, flags: int, timeout: float | None) -> None:
@@ -86,6 +86,8 @@ class Call:
         self.sign_of_life = 0.0
         #: The shell's: called when there is something to look at.
         self.waiter: Callable[[], None] | None = None
+        #: It was cancelled, and no router has had it or will.
+        self.withdrawn = False
 
     def add_progress(self, part: bytes) -> None:
         """Keep what a handler reports until the waiter takes it: the newest, where that comes faster."""
@@ -215,7 +217,9 @@ class Caller:
         if call.done or call.key not in self.calls:
             return
         self._forget(call)
-        if not self._unsend(call):
+        if self._unsend(call):
+            call.withdrawn = not call.message[7] & _RESENT
+        else:
             self._uplink.send(message(Kind.CANCEL, key=call.key))
 
     def grant(self, now: float, call: Call, items: int) -> None:

@@ -265,8 +265,11 @@ def test_confirm_ends_within_its_timeout(monkeypatch):
     # There is room after a while, and nobody confirms.
     monkeypatch.setattr(client.process, "wait_for_room", lambda address, timeout, name: gevent.sleep(0.7))
     started = monotonic()
-    with pytest.raises(CallTimeout, match="has not confirmed the cast"):
+    text = r"to 'compute' within 1 s: the router is not connected .*; it was not sent, and will not be"
+    with pytest.raises(CallTimeout, match=text) as ended:
         client.cast(None, "compute", message("note"), confirm=True, timeout=1.0)
+    assert ended.value.details == {"topic": "compute", "started": "no"}
+    assert client.statistics()["casts_open"] == 1, "that of before"
     assert 0.9 < monotonic() - started < 1.5, "not the timeout for room, and then again for the confirmation"
     client.close(0.0)
 
