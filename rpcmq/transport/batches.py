@@ -170,7 +170,8 @@ class BatchSocket:
             send(payloads[-1], _NOBLOCK)
         except BaseException as error:
             # libzmq refuses the first frame of a message or none; a signal handler can raise after any of them.
-            if begun or not isinstance(error, zmq.ZMQError):
+            # Of a message of one frame there is no half: it was sent or was not.
+            if begun or ((self._routed or payloads) and not isinstance(error, zmq.ZMQError)):
                 self._torn = 1 + len(payloads)
                 self._complete_torn()
             raise

@@ -335,6 +335,9 @@ class Connection:
             self._blocked = True
         except Exception as error:
             self._broken(error)
+        except BaseException:  # Ctrl-C: what was being sent may have gone or not
+            self._end_connection("sending was interrupted")
+            raise
 
     def close(self, linger_seconds: float | None = None) -> None:
         """Say goodbye and close.

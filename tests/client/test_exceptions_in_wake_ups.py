@@ -120,3 +120,27 @@ def shell_of(router: InProcessRouter) -> RouterShell:
     shell = router._embedded.shell
     assert isinstance(shell, RouterShell) and isinstance(shell._socket, BatchSocket)
     return shell
+
+
+@pytest.mark.own_hub
+@pytest.mark.parametrize("was_sent", [True, False])
+def test_an_interrupt_while_a_cast_is_sent_loses_and_doubles_nothing(client, serve, router, monkeypatch, was_sent):
+    compute = Compute()
+    serve(compute)
+    client.cast(None, "compute", message("note", value=0), confirm=True)
+    socket = client.process.connection._socket
+    original = socket.send
+
+    def interrupted(*args: Any, **options: Any) -> int:
+        if was_sent:
+            original(*args, **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(socket, "send", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        client.cast(None, "compute", message("note", value=1))
+    client.cast(None, "compute", message("note", value=2))
+    eventually(lambda: len(compute.seen) >= 3)
+    assert client.call(None, "compute", message("add", a=1)) == 1
+    assert compute.seen == [0, 1, 2]
+    assert router.query("summary")["refused"] == {}

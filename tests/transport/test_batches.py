@@ -107,6 +107,21 @@ def test_a_batch_that_is_interrupted_is_refused_whole_and_the_next_one_is_not_to
     assert [bytes(payload_of(part))[:4] for part in outcome] == [b"next", b"4444"]
 
 
+def test_a_batch_of_one_frame_that_is_interrupted_leaves_nothing_for_the_peer_to_refuse(pair):
+    router, dealer = pair
+    original = dealer._send
+
+    def interrupted(data: Any, flags: int) -> None:
+        raise KeyboardInterrupt
+
+    dealer._send = interrupted
+    with contextlib.suppress(KeyboardInterrupt):
+        dealer.send(b"", [message(Kind.CAST, b"1")])
+    dealer._send = original
+    dealer.send(b"", [message(Kind.CAST, b"2")])
+    assert taken(router)[1] == [message(Kind.CAST, b"2")]
+
+
 def test_what_cannot_be_sent_is_found_before_the_first_frame_leaves(pair):
     router, dealer = pair
     bad = Detached.of(message(Kind.CAST, flags=1), "text")  # type: ignore[arg-type]
