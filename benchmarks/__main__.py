@@ -21,6 +21,7 @@ from benchmarks import (
     router_alone,
     security,
     sizes,
+    threads,
     whole_calls,
 )
 from benchmarks.children import ChildFailed
@@ -33,6 +34,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     fanout.BENCHMARK,
     sizes.BENCHMARK,
     direct.BENCHMARK,
+    threads.BENCHMARK,
     legacy.BENCHMARK,
     *dispatch_log.BENCHMARKS,
     latency.BENCHMARK,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Thread
 from time import monotonic, perf_counter
 from typing import Any
 
@@ -99,7 +100,7 @@ def caller(url: str, topics: list[str], **settings: Any) -> None:
     """Calls and casts, spread over ``topics``, as it is told."""
     client = Client(url, shell="gevent", **settings)
     client.connect()
-    verbs: dict[str, Callable[..., dict[str, float]]] = {"call": _calls, "cast": _casts}
+    verbs: dict[str, Callable[..., dict[str, float]]] = {"call": _calls, "cast": _casts, "thread call": _thread_calls}
     say("ready")
     answer(lambda verb, **arguments: verbs[verb](client, topics, **arguments))
 
@@ -128,6 +129,28 @@ def _calls(
     if fallbacks:
         raise RuntimeError(f"calls did not go directly: {dict(fallbacks)}")
     return meter.result()
+
+
+def _thread_calls(client: Client, topics: list[str], width: int, seconds: float) -> dict[str, float]:
+    """``width`` OS threads call for ``seconds`` with a client that lives in the background thread."""
+    message, topic = {"method": METHOD, "args": ARGUMENTS}, topics[0]
+    with Client(client.config.router, shell="threads") as threaded:
+        threaded.call(CONTEXT, topic, message)
+        meter = Meter(seconds)
+
+        def call() -> None:
+            go_on = True
+            while go_on:
+                sent = perf_counter()
+                threaded.call(CONTEXT, topic, message)
+                go_on = meter.count(sent, perf_counter())
+
+        threads = [Thread(target=call) for _ in range(width)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            get_hub().threadpool.apply(thread.join)
+        return meter.result()
 
 
 def _casts(client: Client, topics: list[str], width: int, seconds: float, confirm: bool = False) -> dict[str, float]:

@@ -1,0 +1,37 @@
+"""Calls from OS threads, whose client lives in a background thread, against calls from as many greenlets."""
+
+from __future__ import annotations
+
+from benchmarks.children import router
+from benchmarks.ends import both, sample
+from benchmarks.report import Benchmark, Options, Row
+
+__all__ = ["BENCHMARK"]
+
+_GREENLETS, _THREADS = "greenlets", "threads"
+_VERBS = {_GREENLETS: "call", _THREADS: "thread call"}
+_WIDTHS = (1, 16, 64)
+
+
+def run(options: Options) -> list[Row]:
+    """Calls/s and latency with W greenlets or threads calling."""
+    rows = []
+    with router() as (daemon, url), both(url, ["compute"]) as caller:
+        for width in _WIDTHS:
+            pair = [Row(system, width, []) for system in _VERBS]
+            for _ in range(options.rounds):
+                for row in pair:
+                    verb = _VERBS[row.system]
+                    row.samples.append(sample(caller, daemon, options.seconds, verb=verb, width=width))
+            rows += pair
+    return rows
+
+
+BENCHMARK = Benchmark(
+    name="threads",
+    title="Whole calls from W OS threads of a plain program against W greenlets",
+    case="W",
+    metric="calls_per_second",
+    ours=_THREADS,
+    run=run,
+)
