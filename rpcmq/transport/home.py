@@ -20,6 +20,7 @@ from weakref import finalize, ref
 from gevent import get_hub, getcurrent, monkey
 from gevent._hub_local import get_hub_if_exists, set_hub
 from gevent.event import Event
+from gevent.exceptions import LoopExit
 from greenlet import GreenletExit, greenlet
 
 from rpcmq.errors import UsageError
@@ -40,8 +41,11 @@ P = ParamSpec("P")
 
 # The originals: in a patched program, too, these are about OS threads.
 allocate_lock: Callable[[], Any] = monkey.get_original("_thread", "allocate_lock")
+_sleep: Callable[[float], None] = monkey.get_original("time", "sleep")
 _start_new_thread: Callable[..., int] = monkey.get_original("_thread", "start_new_thread")
 
+#: Pause after an event loop has ended (seconds).
+_LOOP_AGAIN = 0.05
 #: How long the hub of a program's own thread may take to begin what another thread asks of it (seconds).
 _PATIENCE = 5.0
 
@@ -395,6 +399,8 @@ def _start() -> Home:
         while True:
             try:
                 hub.switch()
+            except LoopExit:  # as the interpreter ends; there is nothing to be said of it
+                _sleep(_LOOP_AGAIN)
             except BaseException as error:  # an error that gevent hands to a thread's main greenlet
                 hub.print_exception(None, type(error), error, error.__traceback__)
 
