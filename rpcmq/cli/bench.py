@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["BenchEndpoint", "bench_command"]
 
 _START_SECONDS = 15.0
-_STOP_SECONDS = 5.0
+_STOP_SECONDS = 10.0
 #: How long the last casts of a step may take to be run (seconds).
 _SETTLE_SECONDS = 30.0
 

@@ -147,13 +147,16 @@ def test_answers_that_a_busy_caller_has_not_read_when_the_router_has_gone_are_no
         router = stack.enter_context(RouterProcess())
         stack.enter_context(node(router.url, "node-1", 500))
         client = stack.enter_context(Client(router.url, timeout=60, shell="gevent"))
+        client.connect(20)
         # Each answer in a batch of its own, many more than are read in one turn.
         pauses = [0.5 + n / 200 for n in range(300)]
         calls = [
             gevent.spawn(client.call, None, "compute", message("run", key=n, seconds=pause))
             for n, pause in enumerate(pauses)
         ]
-        gevent.sleep(0.3)
+        # It has them all when it answers this, which was sent after them.
+        gevent.sleep(0)
+        client.query("summary")
         router.signal(signal.SIGTERM)
         deadline = time.monotonic() + 20
         # No greenlet of this process runs meanwhile: it computes.
