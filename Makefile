@@ -35,8 +35,8 @@ demo: setup ## run a small cloud controller: router, api, scheduler, compute nod
 test: setup ## run the test suite, without what is marked long
 	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
-test-more: setup ## run those of the long tests that are of pure computation, as CI does: random frames, histories, false headlines
-	@$(PY) -m pytest -n $(WORKERS) -m long tests/fuzz tests/latency/analysis $(ARGS)
+test-more: setup ## run the long tests that CI runs, too: millions of random frames, random histories
+	@$(PY) -m pytest -n $(WORKERS) -m long tests/fuzz $(ARGS)
 
 test-long: setup ## run only the long tests: stress, a million random frames; and those of clients in a background thread
 	@$(PY) -m pytest -m long $(ARGS)
