@@ -118,7 +118,7 @@ def _values(self: local) -> dict[str, Any]:
 
 
 def _is_data_descriptor(cls: type, name: str) -> bool:
-    """Whether the class decides on the attribute, as with a property or a slot."""
+    """Return whether the class decides on the attribute, as with a property or a slot."""
     for base in cls.__mro__:
         if name in vars(base):
             return hasattr(type(vars(base)[name]), "__set__")

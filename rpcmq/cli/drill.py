@@ -124,7 +124,7 @@ def drill_command(
 
 
 def _further(verdict: Verdict) -> Iterator[tuple[str, object]]:
-    """What not every drill has."""
+    """Rows of the table for what only some drills have."""
     if verdict.outlived:
         yield "calls that outlived a drain", verdict.outlived
     if verdict.accounted:

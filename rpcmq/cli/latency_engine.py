@@ -58,7 +58,7 @@ _OPTIONS = (
 
 
 class Choice(NamedTuple):
-    """What the options of ``engine_options`` say."""
+    """The values of the options of ``engine_options``."""
 
     kind: str
     local_records: int

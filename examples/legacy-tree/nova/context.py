@@ -1,4 +1,4 @@
-"""Who asks, and what for."""
+"""The context of a request: user, project and roles."""
 
 import copy
 

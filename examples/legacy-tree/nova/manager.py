@@ -1,4 +1,4 @@
-"""What a service runs: its methods are called by messages, or now and then."""
+"""Base class of managers, whose methods a service calls for messages and periodically."""
 
 from nova import flags
 from nova.openstack.common import log as logging
@@ -47,7 +47,7 @@ class Manager(object):
         super(Manager, self).__init__()
 
     def create_rpc_dispatcher(self):
-        """What messages are given to."""
+        """Return the dispatcher for the messages of this manager."""
         return rpc_dispatcher.RpcDispatcher([self])
 
     def periodic_tasks(self, context, raise_on_error=False):

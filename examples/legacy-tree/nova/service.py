@@ -71,13 +71,13 @@ class Service(object):
         try:
             self.conn.close()
         except Exception:
-            pass
+            LOG.exception(_("Could not close the connection"))
         map(lambda timer: timer.stop(), self.timers)
         for x in self.timers:
             try:
                 x.stop()
             except Exception:
-                pass
+                LOG.exception(_("Could not stop a timer"))
         self.timers = []
 
     def wait(self):
@@ -85,7 +85,7 @@ class Service(object):
             try:
                 x.wait()
             except Exception:
-                pass
+                LOG.exception(_("A periodic task has ended"))
 
     def periodic_tasks(self, raise_on_error=False):
         ctxt = context.get_admin_context()

@@ -1,4 +1,4 @@
-"""What programs use."""
+"""The interface for programs."""
 
 import urllib
 

@@ -1,4 +1,4 @@
-"""What each green thread keeps for itself."""
+"""Values of each green thread, held weakly or strongly."""
 
 import weakref
 
