@@ -193,7 +193,8 @@ class Caller:
         call.sent_at = call.sign_of_life = now
         self.calls[key] = call
         if timeout is not None:
-            # As `_watch` does; this is done for each call.
+            # As `_look_at` does, written out for each call. A stream is looked at often enough to tell the router in
+            # time that its caller is busy.
             due = now + (timeout / 2 if call.flags & Flag.STREAM else timeout + _GRACE)
             call.slot = slot = self._wheel.slot(due)
             slot[key] = call
@@ -429,10 +430,6 @@ class Caller:
         """The end: say what of the losses has not been said."""
         self._report_losses(now)
         self._report_losses(inf)
-
-    def _watch(self, now: float, call: Call, timeout: float) -> None:
-        # A stream is looked at often enough to tell the router in time that its caller is busy.
-        self._look_at(call, now + (timeout / 2 if call.flags & Flag.STREAM else timeout + _GRACE))
 
     def _look_at(self, call: Call, due: float) -> None:
         call.slot = self._wheel.slot(due)
