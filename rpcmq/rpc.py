@@ -6,15 +6,19 @@ with :func:`configure`. All threads and greenlets share it, and so one connectio
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
-from rpcmq.client import Client, Retry, Subscription
-from rpcmq.client.client import Target
+from rpcmq.client import Client
 from rpcmq.transport.home import allocate_lock
 
 __all__ = ["call", "cast", "client", "configure", "fanout_cast", "multicall", "notify", "publish", "subscribe"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _client: Client | None = None
 _choosing = allocate_lock()
@@ -51,98 +55,23 @@ def _after_fork_in_child() -> None:
 os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
-def call(
-    ctx: Any,
-    topic: Target,
-    msg: Mapping[str, Any],
-    timeout: float | None = None,
-    *,
-    idempotent: bool = False,
-    mandatory: bool = False,
-    sign_of_life: float | None = None,
-    on_progress: Callable[[Any], None] | None = None,
-    retry: Retry | int | bool | None = None,
-    direct: bool = False,
-    traceparent: str | None = None,
-) -> Any:
-    """See :meth:`rpcmq.Client.call`."""
-    return client().call(
-        ctx,
-        topic,
-        msg,
-        timeout,
-        idempotent=idempotent,
-        mandatory=mandatory,
-        sign_of_life=sign_of_life,
-        on_progress=on_progress,
-        retry=retry,
-        direct=direct,
-        traceparent=traceparent,
-    )
+def _of_the_default(verb: Callable[Concatenate[Client, P], T]) -> Callable[P, T]:
+    """``verb`` of the default client, with its signature and docstring."""
+
+    @wraps(verb)
+    def of_the_default(*args: P.args, **options: P.kwargs) -> T:
+        return verb(client(), *args, **options)
+
+    signature = inspect.signature(verb)
+    _, *parameters = signature.parameters.values()
+    of_the_default.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return of_the_default
 
 
-def cast(
-    ctx: Any,
-    topic: Target,
-    msg: Mapping[str, Any],
-    *,
-    confirm: bool = False,
-    idempotent: bool = False,
-    mandatory: bool = False,
-    ttl: float | None = None,
-    timeout: float | None = None,
-    traceparent: str | None = None,
-) -> None:
-    """See :meth:`rpcmq.Client.cast`."""
-    client().cast(
-        ctx,
-        topic,
-        msg,
-        confirm=confirm,
-        idempotent=idempotent,
-        mandatory=mandatory,
-        ttl=ttl,
-        timeout=timeout,
-        traceparent=traceparent,
-    )
-
-
-def fanout_cast(
-    ctx: Any,
-    topic: Target,
-    msg: Mapping[str, Any],
-    *,
-    confirm: bool = False,
-    timeout: float | None = None,
-    traceparent: str | None = None,
-) -> int | None:
-    """See :meth:`rpcmq.Client.fanout_cast`."""
-    return client().fanout_cast(ctx, topic, msg, confirm=confirm, timeout=timeout, traceparent=traceparent)
-
-
-def multicall(ctx: Any, topic: Target, msg: Mapping[str, Any], timeout: float | None = None) -> Iterator[Any]:
-    """See :meth:`rpcmq.Client.multicall`."""
-    return client().multicall(ctx, topic, msg, timeout)
-
-
-def notify(
-    ctx: Any,
-    event_type: str,
-    payload: Any,
-    priority: str = "INFO",
-    *,
-    publisher_id: str | None = None,
-    confirm: bool = False,
-) -> int | None:
-    """See :meth:`rpcmq.Client.notify`."""
-    return client().notify(ctx, event_type, payload, priority, publisher_id=publisher_id, confirm=confirm)
-
-
-def publish(ctx: Any, topic: str, payload: Any, *, confirm: bool = False) -> int | None:
-    """See :meth:`rpcmq.Client.publish`."""
-    return client().publish(ctx, topic, payload, confirm=confirm)
-
-
-def subscribe(pattern: str, handler: Callable[[Any, str, Any], None], *, window: int = 1000) -> Subscription:
-    """See :meth:`rpcmq.Client.subscribe`."""
-    return client().subscribe(pattern, handler, window=window)
+call = _of_the_default(Client.call)
+cast = _of_the_default(Client.cast)
+fanout_cast = _of_the_default(Client.fanout_cast)
+multicall = _of_the_default(Client.multicall)
+notify = _of_the_default(Client.notify)
+publish = _of_the_default(Client.publish)
+subscribe = _of_the_default(Client.subscribe)
