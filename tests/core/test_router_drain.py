@@ -94,44 +94,29 @@ def test_a_process_cannot_answer_a_drain_that_nobody_asked_about(net: Network, a
     assert net.router.refused == {"kind": 1}
 
 
-def test_what_a_handler_asks_for_is_still_taken_so_that_it_can_finish(net: Network, api: Process, node: Process):
+@pytest.mark.parametrize("over_a_link_of_its_own", [False, True])
+def test_what_a_handler_asks_for_is_still_taken_so_that_it_can_finish(
+    net: Network, api: Process, node: Process, over_a_link_of_its_own: bool
+):
     middle = net.process("middle")
+    asking = net.process("its client") if over_a_link_of_its_own else middle
     node.register("compute")
     middle.register("scheduler")
     outer = api.request("scheduler")
     request = middle.take(Kind.REQUEST)
     drain(net)
-    inner = middle.request("compute", flags=Flag.NESTED)
+    inner = asking.request("compute", flags=Flag.NESTED)
     node.reply(node.take(Kind.REQUEST), b"inner")
     assert inner.end.payload == b"inner"
-    cast = middle.cast("compute", flags=Flag.NESTED | Flag.CONFIRM)
+    cast = asking.cast("compute", flags=Flag.NESTED | Flag.CONFIRM)
     assert [m.kind for m in cast.answers] == [Kind.CONFIRM]
     node.settle(node.take(Kind.CAST))
     middle.reply(request, b"outer")
     assert outer.end.payload == b"outer"
-    late = middle.request("compute", flags=Flag.NESTED)
+    late = asking.request("compute", flags=Flag.NESTED)
     assert error_of(late)[0] is Outcome.DRAINING, "nothing of it runs any more"
     cheat = api.request("compute", flags=Flag.NESTED)
     assert error_of(cheat)[0] is Outcome.DRAINING
-
-
-def test_a_handler_may_ask_over_another_link_than_that_of_its_service(net: Network, api: Process, node: Process):
-    middle, its_client = net.process("middle"), net.process("its client")
-    node.register("compute")
-    middle.register("scheduler")
-    outer = api.request("scheduler")
-    request = middle.take(Kind.REQUEST)
-    drain(net)
-    inner = its_client.request("compute", flags=Flag.NESTED)
-    node.reply(node.take(Kind.REQUEST), b"inner")
-    assert inner.end.payload == b"inner"
-    cast = its_client.cast("compute", flags=Flag.NESTED | Flag.CONFIRM)
-    assert [m.kind for m in cast.answers] == [Kind.CONFIRM]
-    node.settle(node.take(Kind.CAST))
-    middle.reply(request, b"outer")
-    assert outer.end.payload == b"outer"
-    late = its_client.request("compute", flags=Flag.NESTED)
-    assert error_of(late)[0] is Outcome.DRAINING, "nothing of it runs any more"
 
 
 def test_subscribers_are_sent_what_waits_for_them_however_slow_they_are(net: Network, api: Process):
