@@ -732,7 +732,7 @@ class Client:
 
     def _ready(self, seconds: float) -> None:
         self.process.check_usable()
-        self.process.connection.wait_ready(min(seconds, self.config.connect_timeout))
+        self.process.connection.wait_ready(min(seconds, self.config.connect_timeout), seconds)
 
     def _address(self, topic: Target) -> tuple[bytes, str]:
         try:

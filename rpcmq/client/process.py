@@ -137,7 +137,6 @@ class Process:
         self.connection.on_ready()
 
     def _refused(self, reason: str, text: str) -> None:
-        log.warning("router %s: %s", self.config.router, text)
         self.connection.on_refused(reason, text)
 
     def _denied(self, text: str) -> None:

@@ -306,7 +306,6 @@ class Subscriptions:
         self.connection.on_ready()
 
     def _refused(self, reason: str, text: str) -> None:
-        log.warning("router %s: %s", self._config.router, text)
         self.connection.on_refused(reason, text)
 
     def _publish_refused(self, part: bytes, error: CallError) -> bytes | None:
@@ -341,7 +340,7 @@ class Subscriptions:
     def _ready(self) -> None:
         self.connection.check_open()
         if not self._uplink.origin:
-            self.connection.wait_ready(self._config.connect_timeout)
+            self.connection.wait_ready(self._config.connect_timeout, self._config.timeout)
 
     @property
     def _has_room(self) -> bool:

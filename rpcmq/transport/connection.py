@@ -168,6 +168,9 @@ class Connection:
         self.abandoned = False
         #: Why the router, which had welcomed us, does not accept our key any more; empty while it does.
         self.denied = ""
+        # The text of its last refusal, which it repeats at each attempt; and whether it is shutting down.
+        self._refused = ""
+        self._restarting = False
         #: Called with that, once.
         self.on_denied: Callable[[str], None] = lambda text: None
         self._engines = engines
@@ -225,20 +228,24 @@ class Connection:
         """Whether :meth:`close` was called."""
         return self._closing
 
-    def wait_ready(self, timeout: float | None) -> None:
+    def wait_ready(self, timeout: float | None, restart_timeout: float = 0.0) -> None:
         """Wait until the router has welcomed us.
 
         Args:
             timeout: seconds; None waits for ever.
+            restart_timeout: seconds to wait in all for a router that has said that it is shutting down.
 
         Raises:
-            RouterUnreachable: it has not within ``timeout``.
+            RouterUnreachable: it has not within that.
             IdentityTaken: another live process has our identity.
             UsageError: the connection is closed.
         """
         self.start()
         if not self._ready.is_set():
             self._ready.wait(timeout)
+        if timeout is not None and self._restarting and restart_timeout > timeout and not self._ready.is_set():
+            self._ready.wait(restart_timeout - timeout)
+            timeout = restart_timeout
         self._check_not_ended()
         if not self._ready.is_set():
             raise RouterUnreachable(f"router {self.url} not reachable within {timeout:g} s: {self.reason}")
@@ -618,12 +625,17 @@ class Connection:
 
     def on_ready(self) -> None:
         """The uplink was welcomed. Called by the owner's welcome handler."""
-        self.denied = ""
+        self.denied = self._refused = ""
+        self._restarting = False
         self._dialer.welcomed(monotonic())
         self._ready.set()
 
     def on_refused(self, reason: str, text: str) -> None:
         """The router refused us. Called by the uplink."""
+        if text != self._refused:
+            self._refused = text
+            log.warning("router %s: %s", self.url, text)
+        self._restarting = reason == "draining"
         was_ready = self.uplink.ready
         if self._dialer.refused(monotonic(), random(), reason, text) is Step.HANG_UP:
             self._hang_up(was_ready)

@@ -142,6 +142,29 @@ def test_a_router_that_is_killed_costs_few_events_and_doubles_no_cast():
             assert [key for key, times in runs.items() if times > 1] == []
 
 
+@pytest.mark.parametrize("verb", ["call", "publish"])
+def test_who_connects_first_while_the_router_shuts_down_waits_for_its_next_life(caplog, verb):
+    with ExitStack() as stack:
+        router = stack.enter_context(RouterProcess())
+        stack.enter_context(node(router.url, "node-1", 500))
+        busy = stack.enter_context(Client(router.url, timeout=60, shell="gevent"))
+        held = gevent.spawn(busy.call, None, "compute", message("run", key=1, seconds=1.5))
+        eventually(lambda: busy.query("summary")["calls_in_flight"] == 1)
+        router.signal(signal.SIGTERM)
+        late = stack.enter_context(Client(router.url, timeout=40, shell="gevent", connect_timeout=0.3))
+        if verb == "call":
+            asked = gevent.spawn(late.call, None, "compute", message("run", key=2, seconds=0.0))
+        else:
+            asked = gevent.spawn(late.publish, None, "a.b", 1, confirm=True)
+        assert held.get(timeout=20) == 1
+        assert router.wait(60) == 0
+        router.restart()
+        assert asked.get(timeout=40) == (2 if verb == "call" else 0)
+        said = [record.getMessage() for record in caplog.records if "is shutting down" in record.getMessage()]
+        # Each link of a process says it once.
+        assert len(said) <= 4
+
+
 def test_answers_that_a_busy_caller_has_not_read_when_the_router_has_gone_are_not_lost():
     with ExitStack() as stack:
         router = stack.enter_context(RouterProcess())
