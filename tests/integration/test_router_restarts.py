@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -152,10 +153,10 @@ def test_who_connects_first_while_the_router_shuts_down_waits_for_its_next_life(
         eventually(lambda: busy.query("summary")["calls_in_flight"] == 1)
         router.signal(signal.SIGTERM)
         late = stack.enter_context(Client(router.url, timeout=40, shell="gevent", connect_timeout=0.3))
-        if verb == "call":
-            asked = gevent.spawn(late.call, None, "compute", message("run", key=2, seconds=0.0))
-        else:
-            asked = gevent.spawn(late.publish, None, "a.b", 1, confirm=True)
+        ask: Callable[[], Any] = partial(late.call, None, "compute", message("run", key=2, seconds=0.0))
+        if verb == "publish":
+            ask = partial(late.publish, None, "a.b", 1, confirm=True)
+        asked = gevent.spawn(ask)
         assert held.get(timeout=20) == 1
         assert router.wait(60) == 0
         router.restart()
