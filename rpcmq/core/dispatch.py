@@ -431,9 +431,11 @@ class Dispatch(Tracking):
     def _deliver(self, now: float, pending: Pending, consumer: Consumer, caster: Link | None = None) -> bool:
         """Whether ``consumer`` got it; False if it has a message with that key already, and ``pending`` has ended."""
         key, in_flight = pending.key, consumer.in_flight
-        if key in in_flight and not self._takes_over(now, pending, in_flight[key]):
-            return self._repeated(now, pending, in_flight[key], caster)
-        in_flight[key] = pending
+        first = in_flight.setdefault(key, pending)
+        if first is not pending:
+            if not self._takes_over(now, pending, first):
+                return self._repeated(now, pending, first, caster)
+            in_flight[key] = pending
         pending.consumer = consumer
         pending.dispatched_at = now
         if consumer.level != ALONE:
@@ -575,7 +577,7 @@ class Dispatch(Tracking):
             if caller is None:
                 self.record(now, pending, Outcome.PROTOCOL)  # a cast is to be settled, not answered
         else:
-            if (caller.is_full or caller.route is None) and type(part) is not bytes:
+            if type(part) is not bytes and (caller.is_full or caller.route is None):
                 part, outcome = self._within_bounds(caller, pending, part, outcome)
             caller.outbox.append(part)
             if not caller.marked:

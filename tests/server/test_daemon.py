@@ -227,7 +227,7 @@ def test_drain_lets_a_call_finish_refuses_new_callers_and_exits_0(endpoint: Bloc
         daemon.wait_for("draining", signal="SIGTERM")
         assert fetch(daemon.http + "/healthz") == (503, b'{"status": "draining"}\n')
         with pytest.raises(RouterUnreachable, match="shutting down"):
-            late.call(None, "compute", work(8))
+            late.call(None, "compute", work(8), timeout=1.0)
         assert daemon.process.poll() is None
 
         endpoint.leave.set()
