@@ -14,10 +14,9 @@ import zmq
 
 from benchmarks.children import commands, say
 from benchmarks.workload import METHOD
-from rpcmq.core.dispatch import SETTLEMENT
-from rpcmq.core.link import ACK_MESSAGES, BATCH_MESSAGES
+from rpcmq.core.common.session import ACK_MESSAGES, BATCH_MESSAGES
 from rpcmq.errors import Outcome
-from rpcmq.wire import SESSION_KINDS, Address, Kind, body_of, control, message, split
+from rpcmq.wire import SESSION_KINDS, SETTLEMENT, Address, Kind, body_of, control, message, split
 
 __all__ = ["Process", "consumer", "idle", "sender", "topics"]
 

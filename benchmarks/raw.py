@@ -20,7 +20,7 @@ import zmq
 
 from benchmarks.children import commands, say
 from benchmarks.workload import ARGUMENTS, CONTEXT, METHOD, Meter
-from rpcmq.core.link import ACK_MESSAGES
+from rpcmq.core.common.session import ACK_MESSAGES
 from rpcmq.wire import Address, Kind, body_of, control, message, split
 
 __all__ = ["batch_client", "batch_echo", "proxy", "proxy_client", "proxy_echo"]

@@ -13,9 +13,9 @@ from typing import Any
 from benchmarks.children import Child, child, commands, router, say
 from benchmarks.ends import both, sample
 from benchmarks.report import Benchmark, Options, Row, Target
-from rpcmq.core.rights import EVERYTHING, Key, Right
-from rpcmq.core.router import Router
-from rpcmq.core.settings import Settings
+from rpcmq.core.router.rights import EVERYTHING, Key, Right
+from rpcmq.core.router.router import Router
+from rpcmq.core.router.settings import Settings
 from rpcmq.server.keyring import AUTHORIZED, ROUTER_KEY, to_toml
 from rpcmq.transport.curve import new_pair
 from rpcmq.transport.key_files import KeyFile, write_private

@@ -9,7 +9,7 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Any
 
-from rpcmq.core.histogram import Histogram
+from rpcmq.histogram import Histogram
 
 __all__ = ["ARGUMENTS", "CONTEXT", "METHOD", "Meter", "rebooted"]
 

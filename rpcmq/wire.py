@@ -24,10 +24,12 @@ __all__ = [
     "MAX_ERROR_BYTES",
     "MAX_INLINE_BYTES",
     "MAX_NAME_BYTES",
+    "MAX_SETTLEMENTS",
     "MAX_TTL_MS",
     "MAX_VIEW_BYTES",
     "NO_TTL",
     "SESSION_KINDS",
+    "SETTLEMENT",
     "VERSION",
     "Address",
     "Detached",
@@ -164,6 +166,10 @@ _LENGTHS = Struct(">BBB")
 _KEYED = Struct(">IBBHBBBBI20sHBB")
 _NO_KEY = bytes(20)
 _pack_keyed = _KEYED.pack
+#: One settled cast in a SETTLE message: key, attempt, outcome, handler time (microseconds).
+SETTLEMENT = Struct(">20sBBI")
+#: Records in one SETTLE: as many as the largest credit.
+MAX_SETTLEMENTS = 65_535
 #: Length, version, flags: what is needed to cut a message out of its batch.
 _unpack_start = Struct(">IBxH").unpack_from
 

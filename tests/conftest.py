@@ -16,7 +16,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from rpcmq.core.settings import Settings
+from rpcmq.core.router.settings import Settings
 from rpcmq.testing import InProcessRouter
 from rpcmq.testing.network import Network
 

@@ -104,7 +104,7 @@ def exists(dotted: str) -> bool:
 
 
 def test_a_name_that_does_not_exist_is_noticed() -> None:
-    assert not exists("rpcmq.core.link.Session.nothing")
+    assert not exists("rpcmq.core.common.session.Session.nothing")
     assert not exists("rpcmq.nothing")
 
 

@@ -21,9 +21,13 @@ import pytest
 from rpcmq import Service
 from rpcmq.client import peer, subscription
 from rpcmq.config import ClientConfig, RouterConfig, describe_fields
-from rpcmq.core import caller, dispatch, link, receipts, serving
-from rpcmq.core.drops import DropNotices
-from rpcmq.core.settings import Settings
+from rpcmq.core.common import session as link
+from rpcmq.core.common.drops import DropNotices
+from rpcmq.core.process import calls as caller
+from rpcmq.core.process import tasks as serving
+from rpcmq.core.router import acknowledgements as receipts
+from rpcmq.core.router import dispatch
+from rpcmq.core.router.settings import Settings
 from rpcmq.server.settings import settings_for
 
 ROOT = Path(__file__).parent.parent

@@ -12,13 +12,16 @@ from struct import calcsize
 import pytest
 
 from rpcmq.config import RouterConfig, describe_fields
-from rpcmq.core import caller, dispatch, link, peers, serving, statistics
-from rpcmq.core.dispatch import SETTLEMENT
-from rpcmq.core.router import Router
-from rpcmq.core.settings import Settings
-from rpcmq.core.statistics import VIEWS
-from rpcmq.core.trie import MAX_TOPIC_BYTES, MAX_TOPIC_WORDS
-from rpcmq.core.uplink import TRANSITIONS, Uplink, UplinkState
+from rpcmq.core.common import session as link
+from rpcmq.core.common.topic_patterns import MAX_TOPIC_BYTES, MAX_TOPIC_WORDS
+from rpcmq.core.process import calls as caller
+from rpcmq.core.process import direct_links as peers
+from rpcmq.core.process import tasks as serving
+from rpcmq.core.process.uplink import TRANSITIONS, Uplink, UplinkState
+from rpcmq.core.router import dispatch, statistics
+from rpcmq.core.router.router import Router
+from rpcmq.core.router.settings import Settings
+from rpcmq.core.router.statistics import VIEWS
 from rpcmq.errors import Outcome
 from rpcmq.payload.format import Format
 from rpcmq.payload.tags import COLLECTIONS, READERS
@@ -31,6 +34,7 @@ from rpcmq.wire import (
     MAX_INLINE_BYTES,
     NO_TTL,
     SESSION_KINDS,
+    SETTLEMENT,
     VERSION,
     Address,
     Flag,

@@ -25,7 +25,7 @@ from gevent.event import Event
 from compat.nova import options, primitives
 from rpcmq.client import Client
 from rpcmq.client.consumer import ANSWERED, Consumer
-from rpcmq.core.serving import Task
+from rpcmq.core.process.tasks import Task
 from rpcmq.errors import PayloadRefused, RemoteError
 from rpcmq.payload import Codec, Format
 from rpcmq.wire import Address

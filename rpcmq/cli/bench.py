@@ -21,8 +21,8 @@ from rpcmq.cli.exit_codes import ExitCode
 from rpcmq.cli.options import State, connects, json_option, make_client, positive
 from rpcmq.cli.output import Output, add_row, print_json, table
 from rpcmq.cli.text import microseconds
-from rpcmq.core.histogram import Histogram
 from rpcmq.errors import CallTimeout, RouterUnreachable, RpcError
+from rpcmq.histogram import Histogram
 
 if TYPE_CHECKING:
     from rpcmq.client import Client

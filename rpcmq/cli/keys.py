@@ -14,7 +14,7 @@ import click
 from rpcmq.cli.options import State, json_option
 from rpcmq.cli.output import Output, add_row, print_json, table
 from rpcmq.cli.text import plain
-from rpcmq.core.rights import ALL_VERBS, EVERYTHING, Key, Right
+from rpcmq.core.router.rights import ALL_VERBS, EVERYTHING, Key, Right
 from rpcmq.errors import ConfigError, UsageError
 from rpcmq.payload.format import Format, accept_mask, accept_names
 from rpcmq.server.keyring import AUTHORIZED, ROUTER_KEY, Keyring, read_authorised, summary, to_toml

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rpcmq.core.histogram import SCALE, Histogram
+from rpcmq.histogram import SCALE, Histogram
 
 __all__ = ["between", "rates"]
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from rpcmq.client.payloads import Payloads
 from rpcmq.client.process import Process
-from rpcmq.core.caller import STREAM_WINDOW, Call
+from rpcmq.core.process.calls import STREAM_WINDOW, Call
 from rpcmq.errors import PayloadRefused, RemoteError
 from rpcmq.payload.remote_exception import answered_by
 from rpcmq.transport.home import Home, Housed, at_home

@@ -21,7 +21,7 @@ from rpcmq.client.request import current_request, in_handler
 from rpcmq.client.retry import Retry, RetryBudget, guarded
 from rpcmq.client.subscription import Subscription, Subscriptions
 from rpcmq.config import ClientConfig, load_client_config
-from rpcmq.core.caller import Call
+from rpcmq.core.process.calls import Call
 from rpcmq.errors import CallTimeout, Outcome, UsageError
 from rpcmq.payload import Codec, ExceptionRegistry, Format
 from rpcmq.payload.bounded_text import brief

@@ -19,8 +19,8 @@ from rpcmq.client.methods import ASYNC
 from rpcmq.client.process import Process
 from rpcmq.client.request import Request, set_current_request
 from rpcmq.client.workers import Workers
-from rpcmq.core.caller import Call
-from rpcmq.core.serving import Registration, Task
+from rpcmq.core.process.calls import Call
+from rpcmq.core.process.tasks import Registration, Task
 from rpcmq.errors import Outcome, PayloadRefused, UsageError
 from rpcmq.payload import Format
 from rpcmq.payload.remote_exception import not_run

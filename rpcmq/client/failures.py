@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gevent
 
-from rpcmq.core.caller import Call
-from rpcmq.core.log_limit import LineLimit
-from rpcmq.core.peers import PeerLink
+from rpcmq.core.common.log_limit import LineLimit
+from rpcmq.core.process.calls import Call
+from rpcmq.core.process.direct_links import PeerLink
 from rpcmq.errors import PayloadError
 from rpcmq.payload.bounded_text import exception_text, printable_exception
 from rpcmq.payload.seal import NotTrusted
@@ -21,7 +21,7 @@ from rpcmq.wire import Address, Kind, body_of, json_bytes
 
 if TYPE_CHECKING:
     from rpcmq.client.process import Process
-    from rpcmq.core.serving import Task
+    from rpcmq.core.process.tasks import Task
 
 __all__ = ["FailureLog"]
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Hashable
 from time import monotonic
 
-from rpcmq.core.log_limit import LineLimit
+from rpcmq.core.common.log_limit import LineLimit
 
 __all__ = ["LimitedLog"]
 

@@ -11,8 +11,8 @@ from collections import Counter
 from time import monotonic
 from typing import Any, NoReturn
 
-from rpcmq.core.caller import Call
-from rpcmq.core.serving import Registration, Task
+from rpcmq.core.process.calls import Call
+from rpcmq.core.process.tasks import Registration, Task
 from rpcmq.errors import PayloadRefused, RemoteError
 from rpcmq.payload import ALL, Codec, Format
 from rpcmq.payload.audit import Audit

@@ -13,8 +13,8 @@ import gevent
 from gevent.event import Event
 from gevent.lock import BoundedSemaphore
 
-from rpcmq.core.caller import Call
-from rpcmq.core.peers import PeerLink, Peers
+from rpcmq.core.process.calls import Call
+from rpcmq.core.process.direct_links import PeerLink, Peers
 from rpcmq.errors import CallError, CallTimeout, RouterUnreachable
 from rpcmq.transport.key_files import curve_for
 from rpcmq.transport.peer_socket import PeerSocket, local_host_towards

@@ -21,9 +21,9 @@ from rpcmq.client.limited_log import LimitedLog
 from rpcmq.client.peer import DirectLinks
 from rpcmq.client.trust import payloads_for
 from rpcmq.config import ClientConfig
-from rpcmq.core.caller import Call, Caller
-from rpcmq.core.serving import Registration, Serving
-from rpcmq.core.uplink import Uplink, Welcome
+from rpcmq.core.process.calls import Call, Caller
+from rpcmq.core.process.tasks import Registration, Serving
+from rpcmq.core.process.uplink import Uplink, Welcome
 from rpcmq.errors import AccessDenied, CallError, LinkLost, Overloaded, PayloadError, RpcError, UsageError
 from rpcmq.payload import Codec, ExceptionRegistry, Format
 from rpcmq.payload.default_allow_list import DEFAULT_ALLOW_LIST

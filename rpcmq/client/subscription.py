@@ -21,9 +21,9 @@ from rpcmq.client.limited_log import LimitedLog
 from rpcmq.client.methods import check_handler
 from rpcmq.client.process import Process
 from rpcmq.config import ClientConfig
-from rpcmq.core.caller import Call, Caller
-from rpcmq.core.trie import PatternTrie, split_words
-from rpcmq.core.uplink import Uplink, Welcome
+from rpcmq.core.common.topic_patterns import PatternTrie, split_words
+from rpcmq.core.process.calls import Call, Caller
+from rpcmq.core.process.uplink import Uplink, Welcome
 from rpcmq.errors import CallError, LinkLost, Overloaded, PayloadRefused, ProtocolError, UsageError
 from rpcmq.payload.bounded_text import brief, printable_exception
 from rpcmq.payload.format import accept_names

@@ -22,7 +22,7 @@ from gevent.event import Event as Flag
 
 import rpcmq
 from rpcmq.client.request import current_request
-from rpcmq.core.drops import DropNotices
+from rpcmq.core.common.drops import DropNotices
 from rpcmq.drill.common import INNER, MISSPELT, TOPIC, Options, listen, outcome_of, say, text_of, write_links
 from rpcmq.drill.history import Recorder, What
 from rpcmq.drill.names import traceparent_of

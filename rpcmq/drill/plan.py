@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from random import Random
 
-from rpcmq.core.settings import Settings
+from rpcmq.core.router.settings import Settings
 
 __all__ = ["FAULTS", "Fault", "Operation", "Plan", "Step", "plan_of"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from rpcmq.core.dispatch import Dispatch
-from rpcmq.core.links import Link
-from rpcmq.core.router import Router
-from rpcmq.core.topics import Consumer, Pending
+from rpcmq.core.router.dispatch import Dispatch
+from rpcmq.core.router.links import Link
+from rpcmq.core.router.router import Router
+from rpcmq.core.router.topics import Consumer, Pending
 from rpcmq.wire import NO_TTL, Kind
 
 __all__ = ["Watch", "WatchedRouter"]
@@ -72,7 +72,7 @@ class WatchedRouter(Router):
 
     Args:
         watch: is told what happens.
-        rest: as for :class:`rpcmq.core.router.Router`.
+        rest: as for :class:`rpcmq.core.router.router.Router`.
     """
 
     dispatch_type = _Dispatch

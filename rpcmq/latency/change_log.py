@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from rpcmq.errors import RpcError
 from rpcmq.latency.files import open_log_file, sync, write_whole
-from rpcmq.latency.record import LOG_MODE
+from rpcmq.log_format import LOG_MODE
 
 __all__ = ["ChangeLog", "Folded", "replayed"]
 

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rpcmq.latency import schema
-from rpcmq.latency.record import (
+from rpcmq.latency.ways import DRIFT, LATEST, WINDOW_US
+from rpcmq.log_format import (
     LAYOUT,
     NOT_REPORTED,
     RECORD,
@@ -21,7 +22,6 @@ from rpcmq.latency.record import (
     Problem,
     SpoolError,
 )
-from rpcmq.latency.ways import DRIFT, LATEST, WINDOW_US
 from rpcmq.wire import Flag, Kind
 
 __all__ = ["ARROW", "from_rows", "table_of", "to_rows"]

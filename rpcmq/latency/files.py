@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from rpcmq.latency.record import LOG_MODE
+from rpcmq.log_format import LOG_MODE
 
 __all__ = [
     "LOG_MODE",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rpcmq.latency.record import (
+from rpcmq.log_format import (
     MARK,
     RECORD,
     SEAL,

@@ -30,7 +30,7 @@ from typing import Any
 from rpcmq.errors import RpcError
 from rpcmq.latency.change_log import ChangeLog, replayed
 from rpcmq.latency.files import write_whole
-from rpcmq.latency.record import LOG_MODE
+from rpcmq.log_format import LOG_MODE
 
 __all__ = ["Boot", "File", "LogInUse", "Manifest", "ManifestDamaged", "Source", "State", "read"]
 

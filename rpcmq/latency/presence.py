@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rpcmq.errors import UsageError
 from rpcmq.latency.manifest import NAME as MANIFEST
-from rpcmq.latency.record import PART, SEALED
+from rpcmq.log_format import PART, SEALED
 
 __all__ = ["check_log", "complete_files", "elsewhere", "is_log"]
 

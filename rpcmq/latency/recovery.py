@@ -14,9 +14,9 @@ from rpcmq.latency import segment
 from rpcmq.latency.compact import inputs_of
 from rpcmq.latency.files import remove
 from rpcmq.latency.manifest import File, Manifest, Source
-from rpcmq.latency.record import Problem
 from rpcmq.latency.sinks import Recovered
 from rpcmq.latency.spooled import Reason, Trouble
+from rpcmq.log_format import Problem
 
 __all__ = ["recover"]
 

@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from rpcmq.errors import Outcome
-from rpcmq.latency.record import Head, Record
 from rpcmq.latency.ways import replies
+from rpcmq.log_format import Head, Record
 
 __all__ = [
     "ADDED",

@@ -16,7 +16,7 @@ from rpcmq.latency import schema
 from rpcmq.latency.columns import ARROW
 from rpcmq.latency.files import Unsuitable, open_regular, read_regular, write_whole
 from rpcmq.latency.manifest import File
-from rpcmq.latency.record import LOG_MODE
+from rpcmq.log_format import LOG_MODE
 
 __all__ = ["SOURCE", "Damaged", "entry", "identities", "is_segment", "metadata_of", "read", "write"]
 

@@ -27,10 +27,10 @@ from rpcmq.latency.files import move, remove, size_of, write_whole
 from rpcmq.latency.harvest import Harvest, harvest, readable_rows
 from rpcmq.latency.manifest import NAME as MANIFEST
 from rpcmq.latency.manifest import Manifest, ManifestDamaged, Source, State
-from rpcmq.latency.record import LOG_MODE, PART, Problem, SpoolError
 from rpcmq.latency.retention import Limits, retire
 from rpcmq.latency.sinks import Sink
 from rpcmq.latency.spooled import Reason, Spooled, Trouble, spooled_files, trouble_of
+from rpcmq.log_format import LOG_MODE, PART, Problem, SpoolError
 
 __all__ = ["Shipper", "account"]
 

@@ -13,9 +13,9 @@ from rpcmq.errors import NotInstalled
 from rpcmq.latency.files import write_whole
 from rpcmq.latency.harvest import Harvest
 from rpcmq.latency.manifest import File, Manifest
-from rpcmq.latency.record import LOG_MODE, Record, Spool, SpoolError
 from rpcmq.latency.schema import as_json, rows_of
 from rpcmq.latency.spooled import Trouble
+from rpcmq.log_format import LOG_MODE, Record, Spool, SpoolError
 
 __all__ = ["SINKS", "Content", "JsonLines", "Recovered", "Sink", "open_sink"]
 

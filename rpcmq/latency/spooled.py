@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from rpcmq.latency.files import Unsuitable, open_regular, read_regular
-from rpcmq.latency.record import PART, Head, Problem, SpoolError, file_name, read_head
+from rpcmq.log_format import PART, Head, Problem, SpoolError, file_name, read_head
 
 __all__ = ["MAX_BYTES", "Reason", "Spooled", "Trouble", "spooled_files", "trouble_of"]
 

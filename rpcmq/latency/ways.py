@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rpcmq.latency.record import Record
+from rpcmq.log_format import Record
 
 __all__ = ["DRIFT", "LATEST", "WINDOW_US", "replies"]
 

@@ -22,8 +22,8 @@ from gevent.event import Event
 
 from rpcmq import __version__
 from rpcmq.config import RouterConfig, apply_live, diff_live
-from rpcmq.core.router import Router
-from rpcmq.core.statistics import VIEWS, overview
+from rpcmq.core.router.router import Router
+from rpcmq.core.router.statistics import VIEWS, overview
 from rpcmq.errors import ConfigError
 from rpcmq.server.embedded import EmbeddedRouter
 from rpcmq.server.leftovers import leftovers, under_way

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from time import monotonic, time
 
 from rpcmq.config import RouterConfig
-from rpcmq.core.actions import Note
-from rpcmq.core.router import Router
+from rpcmq.core.router.actions import Note
+from rpcmq.core.router.router import Router
 from rpcmq.server.gate import Gate
 from rpcmq.server.open_binds import check_binds
 from rpcmq.server.settings import apply, settings_for

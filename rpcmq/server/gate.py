@@ -10,8 +10,8 @@ from typing import Any
 
 import gevent
 
-from rpcmq.core.actions import Note
-from rpcmq.core.router import Router
+from rpcmq.core.router.actions import Note
+from rpcmq.core.router.router import Router
 from rpcmq.errors import ConfigError
 from rpcmq.server.keyring import AUTHORIZED, ROUTER_KEY, Keyring
 from rpcmq.transport.curve import Curve, check_libzmq

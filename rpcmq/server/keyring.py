@@ -27,7 +27,7 @@ from math import inf
 from time import time
 from typing import Any
 
-from rpcmq.core.rights import ALL_VERBS, Key, Right
+from rpcmq.core.router.rights import ALL_VERBS, Key, Right
 from rpcmq.errors import ConfigError, UsageError
 from rpcmq.payload.format import Format, accept_mask, accept_names
 from rpcmq.transport.curve import is_key

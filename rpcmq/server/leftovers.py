@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from rpcmq.core.router import Router
-from rpcmq.core.topics import Queue, Topic
+from rpcmq.core.router.router import Router
+from rpcmq.core.router.topics import Queue, Topic
 from rpcmq.wire import size_of
 
 __all__ = ["Leftovers", "leftovers", "under_way"]

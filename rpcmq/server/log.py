@@ -15,8 +15,8 @@ from typing import Any, TextIO
 
 from gevent import get_hub
 
-from rpcmq.core.actions import Note
-from rpcmq.core.bucket import TokenBucket
+from rpcmq.core.common.token_bucket import TokenBucket
+from rpcmq.core.router.actions import Note
 
 __all__ = ["JsonFormatter", "NoteLog", "TextFormatter", "log_event", "log_hub_errors", "start_logging"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 
 from rpcmq.config import RouterConfig
-from rpcmq.core.settings import Settings
+from rpcmq.core.router.settings import Settings
 from rpcmq.server.limits import half_of_memory
 
 __all__ = ["apply", "settings_for"]

@@ -2,7 +2,7 @@
 
 Whatever goes wrong there (no room, no directory, a broken disk) costs records, never the router: what
 cannot be written is dropped and counted, and a second later the next file is tried.
-``rpcmq.latency.record`` has the format and the rules for names and locks.
+``rpcmq.log_format`` has the format and the rules for names and locks.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 
 from gevent.monkey import get_original
 
-from rpcmq.core.dispatch_log import Chunk
+from rpcmq.core.router.dispatch_log import Chunk
 from rpcmq.errors import ConfigError
-from rpcmq.latency.record import LOG_MODE, PART, SEAL, SEALED, VERSION, BlockKind, Head, file_name, framed, pack_head
+from rpcmq.log_format import LOG_MODE, PART, SEAL, SEALED, VERSION, BlockKind, Head, file_name, framed, pack_head
 from rpcmq.server.log import log_event
 
 __all__ = ["Spool"]

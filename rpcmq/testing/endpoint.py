@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from rpcmq.core.uplink import Uplink
+from rpcmq.core.process.uplink import Uplink
 
 if TYPE_CHECKING:
     from rpcmq.testing.network import Network

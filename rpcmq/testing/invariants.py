@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from rpcmq.core.router import Router
-from rpcmq.core.usage import MESSAGE_OVERHEAD, SharedUsage, Usage
-from rpcmq.core.wheel import DeadlineWheel
+from rpcmq.core.common.timing_wheel import DeadlineWheel
+from rpcmq.core.router.router import Router
+from rpcmq.core.router.usage import MESSAGE_OVERHEAD, SharedUsage, Usage
 from rpcmq.wire import size_of
 
 __all__ = ["check_router", "left_behind"]

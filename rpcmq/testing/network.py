@@ -24,12 +24,12 @@ from itertools import count
 from math import inf
 from typing import Any
 
-from rpcmq.core.actions import Action, Answer, Disconnect, Left, Note
-from rpcmq.core.dispatch_log import Sink
-from rpcmq.core.link import Session
-from rpcmq.core.links import Link
-from rpcmq.core.router import Router
-from rpcmq.core.settings import Settings
+from rpcmq.core.common.session import Session
+from rpcmq.core.router.actions import Action, Answer, Disconnect, Left, Note
+from rpcmq.core.router.dispatch_log import Sink
+from rpcmq.core.router.links import Link
+from rpcmq.core.router.router import Router
+from rpcmq.core.router.settings import Settings
 from rpcmq.testing.endpoint import Connection, Endpoint, Way
 from rpcmq.testing.process import Call, Message, Process
 from rpcmq.wire import Flag, payload_of

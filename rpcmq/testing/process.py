@@ -6,11 +6,22 @@ from collections.abc import Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from rpcmq.core.dispatch import SETTLEMENT
-from rpcmq.core.uplink import Uplink, Welcome
+from rpcmq.core.process.uplink import Uplink, Welcome
 from rpcmq.errors import Outcome
 from rpcmq.testing.endpoint import Endpoint
-from rpcmq.wire import MAX_VIEW_BYTES, NO_TTL, Address, Header, Kind, body_of, json_bytes, message, parse, payload_of
+from rpcmq.wire import (
+    MAX_VIEW_BYTES,
+    NO_TTL,
+    SETTLEMENT,
+    Address,
+    Header,
+    Kind,
+    body_of,
+    json_bytes,
+    message,
+    parse,
+    payload_of,
+)
 
 if TYPE_CHECKING:
     from rpcmq.testing.network import Network

@@ -21,8 +21,8 @@ from time import monotonic
 from gevent import get_hub
 from gevent.monkey import get_original
 
-from rpcmq.core.links import Link
-from rpcmq.core.router import Router
+from rpcmq.core.router.links import Link
+from rpcmq.core.router.router import Router
 
 __all__ = ["STRANGER_BYTES", "BacklogWatch", "Stranger", "received_bytes"]
 

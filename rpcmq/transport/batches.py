@@ -13,7 +13,7 @@ from typing import Any
 
 import zmq
 
-from rpcmq.core.link import Session
+from rpcmq.core.common.session import Session
 from rpcmq.transport.curve import Curve
 from rpcmq.wire import Detached
 

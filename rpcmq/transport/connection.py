@@ -21,8 +21,8 @@ from gevent import get_hub, getcurrent
 from gevent._hub_local import get_hub_if_exists
 from gevent.event import Event
 
-from rpcmq.core.dialer import Dialer, Phase, Step
-from rpcmq.core.uplink import Uplink
+from rpcmq.core.process.dialer import Dialer, Phase, Step
+from rpcmq.core.process.uplink import Uplink
 from rpcmq.errors import AccessDenied, IdentityTaken, RouterUnreachable, UsageError
 from rpcmq.transport.batches import BatchSocket, flush_session, new_context
 from rpcmq.transport.curve import Curve

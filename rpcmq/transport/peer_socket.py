@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import zmq
 from gevent import get_hub
 
-from rpcmq.core.peers import PeerLink, Peers
+from rpcmq.core.process.direct_links import PeerLink, Peers
 from rpcmq.errors import RouterUnreachable
 from rpcmq.transport.batches import BatchSocket
 from rpcmq.transport.connection import process_context, process_zap, release_zap

@@ -15,10 +15,10 @@ import gevent
 import zmq
 from gevent import get_hub
 
-from rpcmq.core.actions import Action, Answer, Disconnect, Left, Note
-from rpcmq.core.link import Session
-from rpcmq.core.links import Link
-from rpcmq.core.router import Router
+from rpcmq.core.common.session import Session
+from rpcmq.core.router.actions import Action, Answer, Disconnect, Left, Note
+from rpcmq.core.router.links import Link
+from rpcmq.core.router.router import Router
 from rpcmq.errors import ConfigError
 from rpcmq.transport.backlog import BacklogWatch, Stranger, received_bytes
 from rpcmq.transport.batches import BatchSocket, flush_session

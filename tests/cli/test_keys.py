@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from rpcmq import Client
-from rpcmq.core.rights import ALL_VERBS
+from rpcmq.core.router.rights import ALL_VERBS
 from rpcmq.errors import AccessDenied, RouterUnreachable
 from rpcmq.server.keyring import read_authorised
 from rpcmq.transport.curve import new_pair

@@ -16,7 +16,7 @@ from click import Context
 from rpcmq.cli.exit_codes import EXIT_CODES
 from rpcmq.cli.router import router_command
 from rpcmq.config import RouterConfig, describe_fields
-from rpcmq.core.statistics import VIEWS
+from rpcmq.core.router.statistics import VIEWS
 from rpcmq.server.daemon import LINGER
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rpcmq.cli.rates import between, rates
-from rpcmq.core.histogram import Histogram
+from rpcmq.histogram import Histogram
 
 VALUES = st.lists(st.floats(0, 1e9), max_size=30)
 

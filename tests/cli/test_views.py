@@ -17,7 +17,7 @@ from gevent import subprocess
 from rpcmq import Client, Service
 from rpcmq.cli import COMMANDS, listing
 from rpcmq.cli.exit_codes import EXIT_CODES
-from rpcmq.core.statistics import VIEWS
+from rpcmq.core.router.statistics import VIEWS
 from tests.server.daemons import COMMAND, SECONDS, environment, eventually, run
 
 pytestmark = pytest.mark.integration

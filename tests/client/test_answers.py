@@ -8,7 +8,7 @@ import gevent
 import pytest
 
 from rpcmq.client import Client
-from rpcmq.core.caller import STREAM_WINDOW
+from rpcmq.core.process.calls import STREAM_WINDOW
 from rpcmq.errors import CallTimeout, RemoteError, UnknownMethod
 from rpcmq.payload import AllowList, Codec, Format
 from rpcmq.testing import eventually

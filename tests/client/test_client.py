@@ -497,7 +497,7 @@ def test_a_router_that_comes_later_is_found(free_port):
 
 
 def test_an_identity_that_is_taken(connect, monkeypatch):
-    monkeypatch.setattr("rpcmq.core.dialer.INSIST_SECONDS", 0.1)
+    monkeypatch.setattr("rpcmq.core.process.dialer.INSIST_SECONDS", 0.1)
     first, second = connect("api-1"), connect("api-1")
     first.connect()
     with pytest.raises(IdentityTaken, match="'api-1' is taken by a live process"):

@@ -11,10 +11,10 @@ import pytest
 import zmq
 
 import rpcmq
-from rpcmq.core.caller import Call, Caller
-from rpcmq.core.peers import PeerLink, Peers
-from rpcmq.core.serving import Registration, Serving, Task
-from rpcmq.core.uplink import Uplink
+from rpcmq.core.process.calls import Call, Caller
+from rpcmq.core.process.direct_links import PeerLink, Peers
+from rpcmq.core.process.tasks import Registration, Serving, Task
+from rpcmq.core.process.uplink import Uplink
 from rpcmq.errors import CallTimeout, LinkLost, Outcome, RouterUnreachable, UsageError
 from rpcmq.testing import eventually
 from rpcmq.transport.batches import BatchSocket, new_context
@@ -250,7 +250,7 @@ def test_a_second_hello_changes_nothing():
 
 
 def test_tickets_are_bounded_for_each_caller_and_in_all(monkeypatch):
-    monkeypatch.setattr("rpcmq.core.peers.MAX_TICKETS", 40)
+    monkeypatch.setattr("rpcmq.core.process.direct_links.MAX_TICKETS", 40)
     peers = lone_peers()
     for number in range(1000):
         peers.expect(0.0, f"m{number}", "mallory", "M")

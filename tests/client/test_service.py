@@ -282,7 +282,7 @@ def raw_call(client: rpcmq.Client, form: int, payload: bytes) -> Any:
     from time import monotonic
 
     from rpcmq.client.answers import result_of
-    from rpcmq.core.caller import Call
+    from rpcmq.core.process.calls import Call
     from rpcmq.wire import Address, Kind
 
     client.connect()
@@ -347,7 +347,7 @@ def test_a_registration_that_the_router_refuses(client, serve):
 
 
 def test_an_identity_that_is_taken(serve, monkeypatch):
-    monkeypatch.setattr("rpcmq.core.dialer.INSIST_SECONDS", 0.1)
+    monkeypatch.setattr("rpcmq.core.process.dialer.INSIST_SECONDS", 0.1)
     serve(Compute(), identity="node-7")
     with pytest.raises(IdentityTaken):
         serve(Compute(), identity="node-7")

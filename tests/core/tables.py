@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 from collections import Counter
 
-from rpcmq.core.links import Link
-from rpcmq.core.topics import Consumer, Pending, Server, Topic
+from rpcmq.core.router.links import Link
+from rpcmq.core.router.topics import Consumer, Pending, Server, Topic
 from rpcmq.testing.invariants import left_behind
 
 __all__ = ["alive", "left_behind"]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpcmq.core.bucket import TokenBucket
+from rpcmq.core.common.token_bucket import TokenBucket
 
 
 def test_a_second_s_worth_at_once_then_as_time_goes() -> None:

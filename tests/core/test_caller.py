@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpcmq.core.caller import Call, Caller
-from rpcmq.core.keeping import Keeping
-from rpcmq.core.uplink import Uplink, Welcome
+from rpcmq.core.process.calls import Call, Caller
+from rpcmq.core.process.retained import Keeping
+from rpcmq.core.process.uplink import Uplink, Welcome
 from rpcmq.errors import CallError, CallTimeout, LinkLost, NoConsumer, Outcome, Overloaded
 from rpcmq.wire import NO_TTL, Address, Flag, Kind, control, message, parse, payload_of, size_of
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rpcmq.core.rights import EVERYTHING, Key, Right
+from rpcmq.core.router.rights import EVERYTHING, Key, Right
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Message, Network, Process
 from rpcmq.wire import Flag, Kind, json_bytes

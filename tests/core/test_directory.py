@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rpcmq.core.settings import Settings
+from rpcmq.core.router.settings import Settings
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Network, Process
 from rpcmq.wire import Address, Flag, Kind

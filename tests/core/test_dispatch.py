@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from rpcmq.core.topics import Consumer, LeastInFlight
+from rpcmq.core.router.topics import Consumer, LeastInFlight
 from rpcmq.testing.network import Message, Network, Process
 from rpcmq.wire import Flag, Kind
 

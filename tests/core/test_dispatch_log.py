@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from rpcmq.core import dispatch_log
-from rpcmq.core.dispatch_log import CHUNK_RECORDS, Chunk
-from rpcmq.core.settings import Settings
-from rpcmq.core.statistics import overview
+from rpcmq.core.router import dispatch_log
+from rpcmq.core.router.dispatch_log import CHUNK_RECORDS, Chunk
+from rpcmq.core.router.settings import Settings
+from rpcmq.core.router.statistics import overview
 from rpcmq.errors import Outcome
-from rpcmq.latency.record import BlockKind, Head, MessageKind, Record, Seal, Spool, framed, pack_head
 from rpcmq.latency.schema import outcome_name
+from rpcmq.log_format import BlockKind, Head, MessageKind, Record, Seal, Spool, framed, pack_head
 from rpcmq.testing.network import Network, Process
 from rpcmq.wire import DETACH_BYTES, NO_TTL, Flag, Kind, message
 from tests.latency import live

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rpcmq.core.drops import Drop, Drops
-from rpcmq.core.keeping import Keeping
+from rpcmq.core.common.drops import Drop, Drops
+from rpcmq.core.process.retained import Keeping
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Network, Process
 from rpcmq.wire import Flag, Kind, body_of, control

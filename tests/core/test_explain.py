@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rpcmq.core.explain import ago, shortened
+from rpcmq.core.common.text import shortened
+from rpcmq.core.router.explain import ago
 from rpcmq.testing.network import Network
 from rpcmq.wire import Flag, Kind
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpcmq.core.rights import EVERYTHING, Key, Right
+from rpcmq.core.router.rights import EVERYTHING, Key, Right
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Call, Network, Process
 from rpcmq.wire import Flag, Kind, json_bytes, message
@@ -216,7 +216,7 @@ def test_bad_addresses_are_bad_under_a_right_too(guarded: Network):
 
 
 def test_many_addresses_do_not_grow_without_end(net: Network, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("rpcmq.core.guard._KEPT", 10)
+    monkeypatch.setattr("rpcmq.core.router.access_control._KEPT", 10)
     net.router.authorise(net.now, [Key("k", "K", (right("call,cast,fanout,publish", "#"),))])
     process = net.process("k", user="K")
     link = net.link(process)
@@ -516,7 +516,7 @@ def test_introductions_count_as_calls(net: Network):
 
 
 def test_casts_beyond_the_rate_to_many_addresses_are_kept_within_a_bound(net: Network, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("rpcmq.core.guard._KEPT", 10)
+    monkeypatch.setattr("rpcmq.core.router.access_control._KEPT", 10)
     net.router.authorise(net.now, [slow(1.0)])
     web = net.process("web", user="WEB")
     casts = [web.cast(f"compute.{number}") for number in range(50)]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rpcmq.core.histogram import Histogram
+from rpcmq.histogram import Histogram
 
 # A nanosecond to thirty years, in microseconds.
 VALUES = st.integers(0, 10**15) | st.floats(1e-3, 1e15) | st.floats(50, 5000)

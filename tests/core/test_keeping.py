@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpcmq.core.keeping import Keeping
+from rpcmq.core.process.retained import Keeping
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import Flag, Kind, message, size_of
 

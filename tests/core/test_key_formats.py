@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from rpcmq.core.rights import EVERYTHING, Key, Right
+from rpcmq.core.router.rights import EVERYTHING, Key, Right
 from rpcmq.errors import Outcome
 from rpcmq.payload.format import Format
 from rpcmq.testing.network import Network

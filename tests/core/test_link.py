@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpcmq.core.link import ACK_BYTES, ACK_MESSAGES, BATCH_MESSAGES, Session
+from rpcmq.core.common.session import ACK_BYTES, ACK_MESSAGES, BATCH_MESSAGES, Session
 from rpcmq.errors import ProtocolError
 from rpcmq.testing.network import Message
 from rpcmq.wire import Kind, message

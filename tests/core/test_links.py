@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rpcmq.core.links import LinkState
-from rpcmq.core.settings import Settings
+from rpcmq.core.router.links import LinkState
+from rpcmq.core.router.settings import Settings
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Message, Network
 from rpcmq.wire import VERSION, Address, Flag, Kind, control, message

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rpcmq.core.link import Session
-from rpcmq.core.links import Link, LinkState, LinkTable
-from rpcmq.core.settings import Settings
+from rpcmq.core.common.session import Session
+from rpcmq.core.router.links import Link, LinkState, LinkTable
+from rpcmq.core.router.settings import Settings
 from rpcmq.wire import VERSION, Kind, control
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpcmq.core.log_limit import LineLimit, LogLimit
+from rpcmq.core.common.log_limit import LineLimit, LogLimit
 
 
 def test_what_happens_together_is_one_line():

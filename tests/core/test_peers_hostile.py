@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rpcmq.core import peers as peers_module
-from rpcmq.core.caller import Call, Caller
-from rpcmq.core.peers import PeerLink, Peers
-from rpcmq.core.serving import Registration, Serving
-from rpcmq.core.uplink import Uplink
+from rpcmq.core.process import direct_links as peers_module
+from rpcmq.core.process.calls import Call, Caller
+from rpcmq.core.process.direct_links import PeerLink, Peers
+from rpcmq.core.process.tasks import Registration, Serving
+from rpcmq.core.process.uplink import Uplink
 from rpcmq.errors import Outcome
 from rpcmq.wire import MAX_BATCH_MESSAGES, Address, Flag, Kind, body_of, control, json_bytes, message, size_of, split
 from tests.fuzz.frames import FrameMaker

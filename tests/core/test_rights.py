@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpcmq.core import rights as rights_module
-from rpcmq.core.rights import ALL_VERBS, EVERYTHING, Key, Right, allows_pattern, matches
-from rpcmq.core.trie import PatternTrie
+from rpcmq.core.common.topic_patterns import PatternTrie
+from rpcmq.core.router import rights as rights_module
+from rpcmq.core.router.rights import ALL_VERBS, EVERYTHING, Key, Right, allows_pattern, matches
 
 WORDS = st.lists(st.sampled_from(["a", "b", "*", "#"]), min_size=1, max_size=5).map(".".join)
 

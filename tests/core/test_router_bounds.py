@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rpcmq.core.link import BATCH_BYTES, BATCH_MESSAGES, GIVE_UP_AFTER, WINDOW_BYTES, Session
-from rpcmq.core.rights import EVERYTHING, Key
-from rpcmq.core.settings import Settings
+from rpcmq.core.common.session import BATCH_BYTES, BATCH_MESSAGES, GIVE_UP_AFTER, WINDOW_BYTES, Session
+from rpcmq.core.router.rights import EVERYTHING, Key
+from rpcmq.core.router.settings import Settings
 from rpcmq.errors import Outcome
 from rpcmq.testing.invariants import check_router
 from rpcmq.testing.network import Call, Network, Process

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from rpcmq.core.dispatch import MAX_SETTLEMENTS, SETTLEMENT
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Network, Process
-from rpcmq.wire import Flag, Kind, message, payload_of
+from rpcmq.wire import MAX_SETTLEMENTS, SETTLEMENT, Flag, Kind, message, payload_of
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rpcmq.core.actions import Left
+from rpcmq.core.router.actions import Left
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Message, Network, Process
 from rpcmq.wire import DETACH_BYTES, HEADER, SESSION_KINDS, VERSION, Address, Flag, Kind, control, json_bytes, message
@@ -436,7 +436,7 @@ def test_a_batch_has_so_many_messages_at_most(net: Network):
 
 
 def test_a_topic_has_so_many_groups_at_most(net: Network, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("rpcmq.core.directory._MAX_GROUPS", 3)
+    monkeypatch.setattr("rpcmq.core.router.directory._MAX_GROUPS", 3)
     node = net.process("node")
     for number in range(5):
         body = json_bytes({"group": f"g{number}"})

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rpcmq.core.actions import Answer, Disconnect, Note
-from rpcmq.core.rights import EVERYTHING, Key, Right
+from rpcmq.core.router.actions import Answer, Disconnect, Note
+from rpcmq.core.router.rights import EVERYTHING, Key, Right
 from rpcmq.testing.network import Network
 from rpcmq.wire import Kind, body_of, message
 

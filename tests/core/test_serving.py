@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpcmq.core.caller import STREAM_WINDOW, Caller
-from rpcmq.core.dispatch import SETTLEMENT
-from rpcmq.core.serving import Registration, Serving, Task, microseconds
-from rpcmq.core.uplink import Uplink, Welcome
+from rpcmq.core.process.calls import STREAM_WINDOW, Caller
+from rpcmq.core.process.tasks import Registration, Serving, Task, microseconds
+from rpcmq.core.process.uplink import Uplink, Welcome
 from rpcmq.errors import CallError, Outcome, UsageError
-from rpcmq.wire import NO_TTL, Address, Flag, Kind, body_of, control, message, parse, payload_of
+from rpcmq.wire import NO_TTL, SETTLEMENT, Address, Flag, Kind, body_of, control, message, parse, payload_of
 
 COMPUTE = Address("compute", "node-7")
 

@@ -6,12 +6,11 @@ import json
 
 import pytest
 
-from rpcmq.core import statistics
-from rpcmq.core.dispatch import SETTLEMENT
-from rpcmq.core.statistics import VIEWS
+from rpcmq.core.router import statistics
+from rpcmq.core.router.statistics import VIEWS
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Network, Process
-from rpcmq.wire import Flag, Kind, json_bytes
+from rpcmq.wire import SETTLEMENT, Flag, Kind, json_bytes
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rpcmq.core.stuck import count_stuck, stuck_rows
+from rpcmq.core.router.stuck import count_stuck, stuck_rows
 from rpcmq.testing.network import Network, Process
 from rpcmq.wire import Flag, Kind
 

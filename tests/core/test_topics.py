@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from rpcmq.core.histogram import Histogram, microseconds
-from rpcmq.core.topics import Pending, Queue, Statistics
+from rpcmq.core.router.topics import Pending, Queue, Statistics
 from rpcmq.errors import Outcome
+from rpcmq.histogram import Histogram, microseconds
 
 
 def test_what_was_answered_is_seen_whenever_one_looks():

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rpcmq.core import trie as trie_module
-from rpcmq.core.trie import MAX_TOPIC_BYTES, MAX_TOPIC_WORDS, PatternTrie, pattern_states
+from rpcmq.core.common import topic_patterns as trie_module
+from rpcmq.core.common.topic_patterns import MAX_TOPIC_BYTES, MAX_TOPIC_WORDS, PatternTrie, pattern_states
 from rpcmq.errors import ProtocolError
 
 

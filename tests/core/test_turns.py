@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rpcmq.core.actions import Answer, Disconnect
-from rpcmq.core.turns import TURN_STEPS
+from rpcmq.core.router.actions import Answer, Disconnect
+from rpcmq.core.router.turns import TURN_STEPS
 from rpcmq.testing.network import Network, Process
 from rpcmq.wire import Address, Flag, Kind, control, message, split
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpcmq.core.uplink import TRANSITIONS, Uplink, UplinkState, Welcome
+from rpcmq.core.process.uplink import TRANSITIONS, Uplink, UplinkState, Welcome
 from rpcmq.wire import Flag, Kind, body_of, control, message, parse, split
 
 HELLO = {"identity": "api-1", "queue_type": "roundrobin", "role": "process", "accepts": ["json"]}

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rpcmq.core.wheel import DeadlineWheel
+from rpcmq.core.common.timing_wheel import DeadlineWheel
 
 RESOLUTION = 0.01
 

@@ -18,7 +18,7 @@ import pytest
 import zmq
 
 from rpcmq.client import Client
-from rpcmq.core.caller import Call
+from rpcmq.core.process.calls import Call
 from rpcmq.drill.run import Drill
 from rpcmq.drill.topology import Topology
 from rpcmq.errors import CallError

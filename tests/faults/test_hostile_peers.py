@@ -22,8 +22,8 @@ from gevent import socket
 from gevent.server import StreamServer
 
 from rpcmq import Client, Service
-from rpcmq.core.caller import Call
-from rpcmq.core.rights import Key
+from rpcmq.core.process.calls import Call
+from rpcmq.core.router.rights import Key
 from rpcmq.errors import AccessDenied, RouterUnreachable, RpcError
 from rpcmq.testing import eventually
 from rpcmq.testing import router as run_router

@@ -13,7 +13,7 @@ from time import perf_counter
 
 import pytest
 
-from rpcmq.core.caller import Caller
+from rpcmq.core.process.calls import Caller
 from rpcmq.drill.plan import FAULTS, Fault, Plan, plan_of
 from rpcmq.drill.simulation import Simulation, minimised, simulate
 from rpcmq.testing.processes import Program

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from rpcmq.client.arguments import trace_context
-from rpcmq.core.links import Link
-from rpcmq.core.settings import Settings
+from rpcmq.core.router.links import Link
+from rpcmq.core.router.settings import Settings
 from rpcmq.drill.faults import FAULTS
 from rpcmq.drill.history import Event, What
 from rpcmq.drill.names import named, trace_id_of, traceparent_of

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from random import Random
 
-from rpcmq.core.actions import Answer, Note
-from rpcmq.core.links import Link
-from rpcmq.core.router import Router
-from rpcmq.core.settings import Settings
+from rpcmq.core.router.actions import Answer, Note
+from rpcmq.core.router.links import Link
+from rpcmq.core.router.router import Router
+from rpcmq.core.router.settings import Settings
 from rpcmq.wire import SESSION_KINDS, Kind, body_of, parse, split
 from tests.fuzz.frames import FrameMaker
 

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from rpcmq.core.dispatch import SETTLEMENT
-from rpcmq.wire import NO_TTL, SESSION_KINDS, VERSION, Address, Kind, message
+from rpcmq.wire import NO_TTL, SESSION_KINDS, SETTLEMENT, VERSION, Address, Kind, message
 
 __all__ = ["FrameMaker"]
 

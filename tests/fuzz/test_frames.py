@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rpcmq.core.router import Router
+from rpcmq.core.router.router import Router
 from rpcmq.testing.invariants import check_router, left_behind
 from rpcmq.testing.network import Network
 from rpcmq.wire import Kind

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from rpcmq.core.settings import Settings
+from rpcmq.core.router.settings import Settings
 from rpcmq.errors import Outcome
 from rpcmq.testing.invariants import check_router, left_behind
 from rpcmq.testing.network import Call, Message, Network, Process

@@ -18,7 +18,7 @@ from gevent.event import Event
 from rpcmq import Client, Service
 from rpcmq.client.consumer import ANSWERED
 from rpcmq.client.request import current_request
-from rpcmq.core.caller import Call
+from rpcmq.core.process.calls import Call
 from rpcmq.errors import ConfigError, PayloadRefused, RemoteError, UnknownMethod
 from rpcmq.payload import Codec, Format
 from rpcmq.payload.seal import MacKeys, Sealer

@@ -12,7 +12,7 @@ import pytest
 import zmq
 
 from rpcmq import Client, Service
-from rpcmq.core.actions import Note
+from rpcmq.core.router.actions import Note
 from rpcmq.testing import InProcessRouter, eventually
 from rpcmq.testing import router as run_router
 from rpcmq.transport.batches import BatchSocket, new_context

@@ -17,7 +17,7 @@ import pytest
 from gevent import socket as gsocket
 
 from rpcmq import Client, Service
-from rpcmq.core.rights import Key
+from rpcmq.core.router.rights import Key
 from rpcmq.errors import AccessDenied, ConfigError, LinkLost, Overloaded, RouterUnreachable
 from rpcmq.testing import InProcessRouter, eventually
 from rpcmq.testing import router as run_router

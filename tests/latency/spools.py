@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rpcmq.errors import Outcome
-from rpcmq.latency.record import (
+from rpcmq.log_format import (
     MARK,
     NOT_REPORTED,
     PART,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rpcmq.latency import schema
 from rpcmq.latency.columns import ARROW, from_rows, table_of, to_rows
 from rpcmq.latency.harvest import harvest
-from rpcmq.latency.record import LAYOUT, RECORD, Spool, SpoolError
+from rpcmq.log_format import LAYOUT, RECORD, Spool, SpoolError
 from tests.latency.spools import VERSION_1, Sent, blocks, head, many, packed, seal
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "dispatch-log.md"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rpcmq.latency.harvest import Harvest, harvest
-from rpcmq.latency.record import MARK, BlockKind, framed
+from rpcmq.log_format import MARK, BlockKind, framed
 from tests.latency.spools import head, seal
 
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpcmq.core.histogram import microseconds
+from rpcmq import log_format as record
 from rpcmq.errors import Outcome
-from rpcmq.latency import record
-from rpcmq.latency.record import (
+from rpcmq.histogram import microseconds
+from rpcmq.log_format import (
     LAYOUT,
     MAGIC,
     MARK,

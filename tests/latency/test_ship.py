@@ -20,11 +20,11 @@ from gevent import subprocess
 
 from rpcmq.latency.manifest import LogInUse, read
 from rpcmq.latency.parquet import Parquet
-from rpcmq.latency.record import read_spool
 from rpcmq.latency.retention import Limits
 from rpcmq.latency.schema import as_json, rows_of
 from rpcmq.latency.ship import Shipper, account
 from rpcmq.latency.sinks import JsonLines, Sink
+from rpcmq.log_format import read_spool
 from tests.latency.logs import NOW, Killed, names, rows, ship, struck_after, times_seen
 from tests.latency.spools import BOOT, Sent, blocks, head, held, many, seqs, spooled
 from tests.server.daemons import COMMAND, environment, eventually

@@ -16,9 +16,9 @@ from rpcmq.client import Client, Service
 from rpcmq.errors import Outcome
 from rpcmq.latency.columns import table_of, to_rows
 from rpcmq.latency.harvest import harvest
-from rpcmq.latency.record import NOT_REPORTED, RECORD, BlockKind, NameKind, Spool, framed, name_entry
 from rpcmq.latency.schema import rows_of
 from rpcmq.latency.ways import LATEST, WINDOW_US
+from rpcmq.log_format import NOT_REPORTED, RECORD, BlockKind, NameKind, Spool, framed, name_entry
 from rpcmq.wire import Kind, message
 from tests.latency.logs import rows
 from tests.latency.spools import head

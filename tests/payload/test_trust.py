@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpcmq.core.rights import matches
+from rpcmq.core.router.rights import matches
 from rpcmq.errors import ConfigError, PayloadRefused, UsageError
 from rpcmq.payload import AllowList, Codec, Format
 from rpcmq.payload.trust import Policy, Rule, read_policy

@@ -204,7 +204,7 @@ main()
         process.stdout.close()
     assert "unpickled" not in output
     modules = set(output.split())
-    assert "rpcmq.core.router" in modules
+    assert "rpcmq.core.router.router" in modules
     assert not {"dill", "cloudpickle", "rpcmq.client", "rpcmq.payload.codec", "rich"} & modules
     assert not {name for name in modules if name.startswith("rpcmq.") and "pickle" in name}
 

@@ -9,7 +9,7 @@ from time import time
 
 import pytest
 
-from rpcmq.core.rights import EVERYTHING, Key, Right
+from rpcmq.core.router.rights import EVERYTHING, Key, Right
 from rpcmq.errors import ConfigError
 from rpcmq.payload.format import Format
 from rpcmq.server.keyring import Keyring, read_authorised, summary, to_toml

@@ -15,7 +15,7 @@ import pytest
 from gevent import get_hub
 from gevent.event import Event
 
-from rpcmq.core.actions import Note
+from rpcmq.core.router.actions import Note
 from rpcmq.server.log import JsonFormatter, NoteLog, TextFormatter, log_event, log_hub_errors, start_logging
 
 

@@ -23,9 +23,9 @@ from gevent.monkey import get_original
 
 from rpcmq.client.client import Client
 from rpcmq.client.service import Service
-from rpcmq.core.dispatch_log import CHUNK_RECORDS, Chunk
+from rpcmq.core.router.dispatch_log import CHUNK_RECORDS, Chunk
 from rpcmq.errors import ConfigError
-from rpcmq.latency.record import MARK, PART, RECORD, SEALED, NameKind, Problem, SpoolError, name_entry, read_spool
+from rpcmq.log_format import MARK, PART, RECORD, SEALED, NameKind, Problem, SpoolError, name_entry, read_spool
 from rpcmq.server import spool as spool_module
 from rpcmq.server.spool import MAX_WAITING, Spool
 from rpcmq.testing import eventually

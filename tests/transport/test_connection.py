@@ -13,8 +13,8 @@ import pytest
 import zmq
 
 import rpcmq.testing
-from rpcmq.core import dialer
-from rpcmq.core.uplink import Uplink, Welcome
+from rpcmq.core.process import dialer
+from rpcmq.core.process.uplink import Uplink, Welcome
 from rpcmq.errors import IdentityTaken, RouterUnreachable, UsageError
 from rpcmq.testing import InProcessRouter, eventually
 from rpcmq.transport.connection import Connection

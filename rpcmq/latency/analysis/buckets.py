@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rpcmq.core.histogram import SCALE, Histogram
+from rpcmq.histogram import SCALE, Histogram
 
 __all__ = ["GROWTH", "Buckets", "Floats", "Ints", "middle", "on_one_grid"]
 

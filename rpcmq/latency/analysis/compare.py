@@ -22,7 +22,7 @@ from math import expm1, log, sqrt
 import numpy as np
 from scipy.stats import false_discovery_control, fisher_exact, norm
 
-from rpcmq.core.histogram import Histogram
+from rpcmq.histogram import Histogram
 from rpcmq.latency.analysis.buckets import Floats
 from rpcmq.latency.analysis.intervals import share_interval, smallest_count
 from rpcmq.latency.analysis.quantities import percentile_name

@@ -14,7 +14,7 @@ from math import ceil, sqrt
 
 from scipy.special import bdtr, bdtrik, ndtri
 
-from rpcmq.core.histogram import Histogram
+from rpcmq.histogram import Histogram
 from rpcmq.latency.analysis.buckets import Buckets
 
 __all__ = ["interval", "rank_above", "rank_below", "share_interval", "smallest_count"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from rpcmq.core.histogram import Histogram
+from rpcmq.histogram import Histogram
 from rpcmq.latency.analysis.intervals import interval, smallest_count
 from rpcmq.latency.analysis.names import method_name
 from rpcmq.latency.analysis.quantities import parse_percentile

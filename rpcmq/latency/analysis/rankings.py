@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rpcmq.core.histogram import Histogram
+from rpcmq.histogram import Histogram
 from rpcmq.latency.analysis.buckets import Buckets
 from rpcmq.latency.analysis.series import Series
 

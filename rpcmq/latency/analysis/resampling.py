@@ -25,7 +25,7 @@ from math import sqrt
 import numpy as np
 from scipy.stats import norm, t
 
-from rpcmq.core.histogram import Histogram
+from rpcmq.histogram import Histogram
 from rpcmq.latency.analysis.buckets import Buckets, Floats, Ints, on_one_grid
 
 __all__ = ["DRAWS", "FEWEST_WINDOWS", "drift", "log_quantiles", "share_draws"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from rpcmq.core.histogram import Histogram
+from rpcmq.histogram import Histogram
 
 __all__ = ["DIMENSIONS", "MEASURES", "METHOD", "Key", "Series", "merged"]
 

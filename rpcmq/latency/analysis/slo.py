@@ -36,8 +36,8 @@ from math import ceil, log2
 
 import numpy as np
 
-from rpcmq.core.histogram import SCALE, Histogram
 from rpcmq.errors import UsageError
+from rpcmq.histogram import SCALE, Histogram
 from rpcmq.latency.analysis.buckets import Buckets, Floats, Ints
 from rpcmq.latency.analysis.names import matches
 from rpcmq.latency.analysis.quantities import NUMBER, parse_duration, parse_percentile

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import isqrt
 
-from rpcmq.core.histogram import SCALE
+from rpcmq.histogram import SCALE
 
 __all__ = ["LAST_OF_BUCKET", "NEAR_IS_EXACT", "PER_OCTAVE"]
 

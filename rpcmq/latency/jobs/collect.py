@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rpcmq.core.histogram import Histogram
+from rpcmq.histogram import Histogram
 from rpcmq.latency.analysis.series import Series, merged
 from rpcmq.latency.jobs.cells import DISTRIBUTIONS, SUMS
 from rpcmq.latency.jobs.engine import Level

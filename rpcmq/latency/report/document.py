@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from rpcmq import __version__
-from rpcmq.core.histogram import Histogram
+from rpcmq.histogram import Histogram
 from rpcmq.latency.analysis.account import Account
 from rpcmq.latency.analysis.errors import failures
 from rpcmq.latency.analysis.series import MEASURES, Series

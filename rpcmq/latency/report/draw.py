@@ -17,7 +17,7 @@ from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from rpcmq.core.histogram import SCALE
+from rpcmq.histogram import SCALE
 from rpcmq.latency.analysis.names import method_name
 from rpcmq.latency.analysis.series import Series
 from rpcmq.latency.report import units

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rpcmq.core.histogram import Histogram
+from rpcmq.histogram import Histogram
 from rpcmq.latency.analysis.intervals import interval, smallest_count
 from rpcmq.latency.analysis.series import Series
 from rpcmq.latency.report.model import Report

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rpcmq.core.histogram import Histogram
+from rpcmq.histogram import Histogram
 from rpcmq.latency.analysis.series import Series
 
 

@@ -8,7 +8,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from rpcmq.core.histogram import Histogram
+from rpcmq.histogram import Histogram
 from rpcmq.latency.analysis.account import Account
 from rpcmq.latency.analysis.changes import burst, rise
 from rpcmq.latency.analysis.finding import Finding

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, norm
 
-from rpcmq.core.histogram import Histogram
+from rpcmq.histogram import Histogram
 from rpcmq.latency.analysis.intervals import interval, share_interval, smallest_count
 from tests.latency.analysis.samples import histogram
 

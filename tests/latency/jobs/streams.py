@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from rpcmq.core.histogram import Histogram
+from rpcmq.histogram import Histogram
 from rpcmq.latency import segment
 from rpcmq.latency.analysis.series import DIMENSIONS, MEASURES
 from rpcmq.latency.columns import to_rows

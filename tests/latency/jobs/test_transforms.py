@@ -14,8 +14,8 @@ import pytest
 from pyspark.sql import functions as F
 from pyspark.testing import assertDataFrameEqual
 
-from rpcmq.core.histogram import Histogram
 from rpcmq.errors import UsageError
+from rpcmq.histogram import Histogram
 from rpcmq.latency.analysis.series import DIMENSIONS, MEASURES, METHOD, Series
 from rpcmq.latency.columns import ARROW
 from rpcmq.latency.jobs.cells import DISTRIBUTIONS, SUMS, CellsDamaged

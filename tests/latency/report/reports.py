@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rpcmq.core.histogram import SCALE, Histogram
+from rpcmq.histogram import SCALE, Histogram
 from rpcmq.latency.analysis.account import Account, SetAside
 from rpcmq.latency.analysis.finding import Finding
 from rpcmq.latency.analysis.series import METHOD, Series

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rpcmq.core.topics import Pending
+from rpcmq.core.router.topics import Pending
 from rpcmq.wire import Flag
 
 __all__ = ["ITEMS_UNASKED", "MAX_ITEMS_GRANTED", "is_stream", "items_left"]

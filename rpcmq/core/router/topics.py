@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterator
 from math import inf
 from typing import TYPE_CHECKING
 
-from rpcmq.core.histogram import Histogram, microseconds
-from rpcmq.core.usage import Usage
+from rpcmq.core.router.usage import Usage
 from rpcmq.errors import Outcome
+from rpcmq.histogram import Histogram, microseconds
 from rpcmq.wire import Address, Flag, size_of
 
 if TYPE_CHECKING:
-    from rpcmq.core.links import Link
+    from rpcmq.core.router.links import Link
 
 __all__ = ["ALONE", "Consumer", "Destination", "LeastInFlight", "Pending", "Queue", "Statistics", "Topic"]
 

@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from rpcmq.core.actions import Answer, Note
-from rpcmq.core.explain import shortened
-from rpcmq.core.links import Link
-from rpcmq.core.topics import Queue, Server, Topic
+from rpcmq.core.common.text import shortened
+from rpcmq.core.router.actions import Answer, Note
+from rpcmq.core.router.links import Link
+from rpcmq.core.router.topics import Queue, Server, Topic
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import Kind, control
 
 if TYPE_CHECKING:
-    from rpcmq.core.router import Router
+    from rpcmq.core.router.router import Router
 
 __all__ = ["CONTROLS", "FREE"]
 

@@ -9,13 +9,13 @@ from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from rpcmq.core.links import Link
-from rpcmq.core.stuck import count_stuck, stuck_rows
-from rpcmq.core.topics import Consumer, Pending, Queue, Topic
+from rpcmq.core.router.links import Link
+from rpcmq.core.router.stuck import count_stuck, stuck_rows
+from rpcmq.core.router.topics import Consumer, Pending, Queue, Topic
 from rpcmq.errors import Outcome, ProtocolError
 
 if TYPE_CHECKING:
-    from rpcmq.core.router import Router
+    from rpcmq.core.router.router import Router
 
 __all__ = ["VIEWS", "overview"]
 

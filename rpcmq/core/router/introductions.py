@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rpcmq.core.links import Link
-from rpcmq.core.topics import Destination
+from rpcmq.core.router.links import Link
+from rpcmq.core.router.topics import Destination
 from rpcmq.wire import Kind, control
 
 __all__ = ["introduce"]

@@ -22,17 +22,17 @@ from math import ceil
 from struct import pack
 from typing import TYPE_CHECKING, Any
 
-from rpcmq.core.explain import shortened
-from rpcmq.core.faults import reraise
-from rpcmq.core.link import GIVE_UP_AFTER, WINDOW_BYTES, Session
-from rpcmq.core.settings import Settings
-from rpcmq.core.topics import Consumer, Destination, Pending, Queue
-from rpcmq.core.usage import Usage
+from rpcmq.core.common.session import GIVE_UP_AFTER, WINDOW_BYTES, Session
+from rpcmq.core.common.text import shortened
+from rpcmq.core.router.faults import reraise
+from rpcmq.core.router.settings import Settings
+from rpcmq.core.router.topics import Consumer, Destination, Pending, Queue
+from rpcmq.core.router.usage import Usage
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import VERSION, Flag, Kind, body_of, control, message, size_of
 
 if TYPE_CHECKING:
-    from rpcmq.core.guard import Account, Guard
+    from rpcmq.core.router.access_control import Account, Guard
 
 __all__ = ["QUEUE_TYPES", "Handler", "Link", "LinkState", "LinkTable", "outgoing_bytes"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from typing import Any, NamedTuple
 
-from rpcmq.core.log_limit import LogLimit
+from rpcmq.core.common.log_limit import LogLimit
 
 __all__ = ["REASONS", "Drop", "DropNotices", "Drops", "drop_text"]
 

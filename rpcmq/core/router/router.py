@@ -16,25 +16,25 @@ from struct import Struct
 from struct import error as StructError
 from typing import Any
 
-from rpcmq.core.actions import Action, Answer, Disconnect, Left, Note
-from rpcmq.core.controls import CONTROLS
-from rpcmq.core.directory import Directory
-from rpcmq.core.dispatch import Dispatch
-from rpcmq.core.dispatch_log import DispatchLog, Sink
-from rpcmq.core.drops import drop_text
-from rpcmq.core.explain import shortened
-from rpcmq.core.faults import Faults
-from rpcmq.core.guard import Guard
-from rpcmq.core.introductions import introduce
-from rpcmq.core.link import Session
-from rpcmq.core.links import Handler, Link, LinkState, LinkTable
-from rpcmq.core.memory import Memory
-from rpcmq.core.pubsub import PubSub
-from rpcmq.core.rights import Key
-from rpcmq.core.settings import Settings
-from rpcmq.core.statistics import overview
-from rpcmq.core.topics import Consumer
-from rpcmq.core.turns import ERROR_STEPS, TURN_STEPS, Turns
+from rpcmq.core.common.drops import drop_text
+from rpcmq.core.common.session import Session
+from rpcmq.core.common.text import shortened
+from rpcmq.core.router.access_control import Guard
+from rpcmq.core.router.actions import Action, Answer, Disconnect, Left, Note
+from rpcmq.core.router.controls import CONTROLS
+from rpcmq.core.router.directory import Directory
+from rpcmq.core.router.dispatch import Dispatch
+from rpcmq.core.router.dispatch_log import DispatchLog, Sink
+from rpcmq.core.router.faults import Faults
+from rpcmq.core.router.introductions import introduce
+from rpcmq.core.router.links import Handler, Link, LinkState, LinkTable
+from rpcmq.core.router.memory import Memory
+from rpcmq.core.router.pubsub import PubSub
+from rpcmq.core.router.rights import Key
+from rpcmq.core.router.settings import Settings
+from rpcmq.core.router.statistics import overview
+from rpcmq.core.router.topics import Consumer
+from rpcmq.core.router.turns import ERROR_STEPS, TURN_STEPS, Turns
 from rpcmq.errors import Outcome, ProtocolError
 from rpcmq.wire import SESSION_KINDS, Address, Flag, Kind, body_of, control, parse, payload_of, size_of, split
 

@@ -142,8 +142,8 @@ from struct import error as StructError
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
-from rpcmq.core.histogram import microseconds
 from rpcmq.errors import RpcError
+from rpcmq.histogram import microseconds
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable
 from traceback import format_exc
 
-from rpcmq.core.actions import Action, Note
-from rpcmq.core.bucket import TokenBucket
+from rpcmq.core.common.token_bucket import TokenBucket
+from rpcmq.core.router.actions import Action, Note
 
 __all__ = ["INTERNAL_ERROR", "Faults", "reraise"]
 

@@ -15,7 +15,7 @@ from enum import Enum
 from struct import pack
 from typing import Any
 
-from rpcmq.core.link import Session
+from rpcmq.core.common.session import Session
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import SESSION_KINDS, VERSION, Flag, Kind, body_of, control, message, split
 

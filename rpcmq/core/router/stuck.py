@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from rpcmq.core.links import LinkTable
-from rpcmq.core.topics import Consumer, Pending, Topic
+from rpcmq.core.router.links import LinkTable
+from rpcmq.core.router.topics import Consumer, Pending, Topic
 from rpcmq.wire import Kind
 
 if TYPE_CHECKING:
-    from rpcmq.core.directory import Directory
+    from rpcmq.core.router.directory import Directory
 
 __all__ = ["STUCK_SECONDS", "count_stuck", "stuck_rows"]
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from struct import pack
 from typing import NamedTuple
 
-from rpcmq.core.caller import Call
-from rpcmq.core.explain import shortened
-from rpcmq.core.serving import Registration, Serving
+from rpcmq.core.common.text import shortened
+from rpcmq.core.process.calls import Call
+from rpcmq.core.process.tasks import Registration, Serving
 from rpcmq.errors import LinkLost, Outcome, ProtocolError, error_for
 from rpcmq.wire import VERSION, Address, Flag, Kind, address_of, body_of, control, message, parse, payload_of, split
 

@@ -2,7 +2,7 @@
 
 Records collect in one buffer that is used over and over. When it is full, and four times a second, what
 is in it goes to the :class:`Sink` as a :class:`Chunk`, together with the names that it is the first of its
-file to use. ``rpcmq.latency.record`` has the format, and says what the numbers mean.
+file to use. ``rpcmq.log_format`` has the format, and says what the numbers mean.
 
 A chunk that the sink does not take is lost with its names, so the next one begins a new segment,
 in which every name is said again.
@@ -18,11 +18,11 @@ from operator import attrgetter
 from struct import Struct
 from typing import Any, NamedTuple, Protocol
 
-from rpcmq.core.links import Link, LinkTable
-from rpcmq.core.settings import Settings
-from rpcmq.core.topics import Pending
+from rpcmq.core.router.links import Link, LinkTable
+from rpcmq.core.router.settings import Settings
+from rpcmq.core.router.topics import Pending
 from rpcmq.errors import Outcome
-from rpcmq.latency.record import (
+from rpcmq.log_format import (
     LAYOUT,
     MARK,
     MAX_ERROR,

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from rpcmq.core.links import Link
-from rpcmq.core.settings import Settings
-from rpcmq.core.topics import Consumer, Destination, Server, Statistics, Topic
+from rpcmq.core.router.links import Link
+from rpcmq.core.router.settings import Settings
+from rpcmq.core.router.topics import Consumer, Destination, Server, Statistics, Topic
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import Address, parse
 

@@ -19,25 +19,34 @@ from itertools import islice
 from math import inf
 from struct import Struct
 
-from rpcmq.core import explain
-from rpcmq.core.directory import Directory
-from rpcmq.core.drops import Drop
-from rpcmq.core.link import WINDOW_BYTES
-from rpcmq.core.links import Link, LinkState, LinkTable, outgoing_bytes
-from rpcmq.core.settings import Settings
-from rpcmq.core.streams import ITEMS_UNASKED, MAX_ITEMS_GRANTED, is_stream, items_left
-from rpcmq.core.topics import ALONE, Consumer, Destination, Pending, Queue, Topic
-from rpcmq.core.tracking import ENDED_AT_ONCE, Tracking
-from rpcmq.core.usage import MESSAGE_OVERHEAD, SharedUsage
+from rpcmq.core.common.drops import Drop
+from rpcmq.core.common.session import WINDOW_BYTES
+from rpcmq.core.router import explain
+from rpcmq.core.router.directory import Directory
+from rpcmq.core.router.links import Link, LinkState, LinkTable, outgoing_bytes
+from rpcmq.core.router.request_table import ENDED_AT_ONCE, Tracking
+from rpcmq.core.router.settings import Settings
+from rpcmq.core.router.streams import ITEMS_UNASKED, MAX_ITEMS_GRANTED, is_stream, items_left
+from rpcmq.core.router.topics import ALONE, Consumer, Destination, Pending, Queue, Topic
+from rpcmq.core.router.usage import MESSAGE_OVERHEAD, SharedUsage
 from rpcmq.errors import Outcome, ProtocolError
-from rpcmq.wire import NO_TTL, Address, Flag, Kind, control, message, payload_of, remade, size_of, without_error
+from rpcmq.wire import (
+    MAX_SETTLEMENTS,
+    NO_TTL,
+    SETTLEMENT,
+    Address,
+    Flag,
+    Kind,
+    control,
+    message,
+    payload_of,
+    remade,
+    size_of,
+    without_error,
+)
 
-__all__ = ["MAX_SETTLEMENTS", "SETTLEMENT", "Dispatch"]
+__all__ = ["Dispatch"]
 
-#: One settled cast in a SETTLE message: key, attempt, outcome, handler time (microseconds).
-SETTLEMENT = Struct(">20sBBI")
-#: Records in one SETTLE: as many as the largest credit.
-MAX_SETTLEMENTS = 65_535
 #: Of a header: length, kind, flags, attempt and format as one, consumer, ttl, key, and the lengths of
 #: address, method and trace.
 _unpack_request = Struct(">IxBHxHBI20sHBB").unpack_from

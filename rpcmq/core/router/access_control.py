@@ -13,16 +13,16 @@ from hashlib import blake2b
 from hmac import compare_digest
 from typing import Any, TypeVar
 
-from rpcmq.core.actions import Action, Disconnect, Note
-from rpcmq.core.bucket import TokenBucket
-from rpcmq.core.controls import FREE
-from rpcmq.core.explain import shortened
-from rpcmq.core.key_formats import within_formats
-from rpcmq.core.links import Handler, Link, LinkTable
-from rpcmq.core.rights import Key
-from rpcmq.core.settings import Settings
-from rpcmq.core.topics import Destination
-from rpcmq.core.turns import ERROR_STEPS, Turns
+from rpcmq.core.common.text import shortened
+from rpcmq.core.common.token_bucket import TokenBucket
+from rpcmq.core.router.actions import Action, Disconnect, Note
+from rpcmq.core.router.controls import FREE
+from rpcmq.core.router.key_formats import within_formats
+from rpcmq.core.router.links import Handler, Link, LinkTable
+from rpcmq.core.router.rights import Key
+from rpcmq.core.router.settings import Settings
+from rpcmq.core.router.topics import Destination
+from rpcmq.core.router.turns import ERROR_STEPS, Turns
 from rpcmq.errors import Outcome
 from rpcmq.wire import Address, Flag, Kind, body_of, control, parse
 

@@ -6,16 +6,17 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from rpcmq.core import explain
-from rpcmq.core.dispatch_log import DispatchLog
-from rpcmq.core.drops import Drop, DropNotices, Drops
-from rpcmq.core.faults import reraise
-from rpcmq.core.links import Link, LinkTable
-from rpcmq.core.receipts import Receipts
-from rpcmq.core.settings import Settings
-from rpcmq.core.topics import Pending, Queue
-from rpcmq.core.turns import ERROR_STEPS, Turns
-from rpcmq.core.wheel import DeadlineWheel
+from rpcmq.core.common.drops import Drop, DropNotices, Drops
+from rpcmq.core.common.text import shortened
+from rpcmq.core.common.timing_wheel import DeadlineWheel
+from rpcmq.core.router import explain
+from rpcmq.core.router.acknowledgements import Receipts
+from rpcmq.core.router.dispatch_log import DispatchLog
+from rpcmq.core.router.faults import reraise
+from rpcmq.core.router.links import Link, LinkTable
+from rpcmq.core.router.settings import Settings
+from rpcmq.core.router.topics import Pending, Queue
+from rpcmq.core.router.turns import ERROR_STEPS, Turns
 from rpcmq.errors import Outcome
 from rpcmq.wire import NO_TTL, Flag, Kind, control, message
 
@@ -196,7 +197,7 @@ class Tracking:
             self.withdraw(pending)
             text = f"{by} purged {queue.name!r}; the call did not run"
             details = {"topic": pending.destination.name, "method": pending.destination.method, "started": "no"}
-            self.tell(link, pending.key, Outcome.CANCELLED, explain.shortened(text), details)
+            self.tell(link, pending.key, Outcome.CANCELLED, shortened(text), details)
             return
         queue.remove(pending)
         self.disarm(pending)

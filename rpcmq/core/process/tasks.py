@@ -7,11 +7,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
-from rpcmq.core.caller import STREAM_WINDOW, Call, Caller
-from rpcmq.core.dispatch import SETTLEMENT
-from rpcmq.core.uplink import Uplink, Welcome
+from rpcmq.core.process.calls import STREAM_WINDOW, Call, Caller
+from rpcmq.core.process.uplink import Uplink, Welcome
 from rpcmq.errors import CallError, Outcome, ProtocolError, UsageError
-from rpcmq.wire import HEADER, NO_TTL, Address, Flag, Kind, json_bytes, message, payload_of
+from rpcmq.wire import HEADER, NO_TTL, SETTLEMENT, Address, Flag, Kind, json_bytes, message, payload_of
 
 __all__ = ["Registration", "Sender", "Serving", "Task"]
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from rpcmq.core.drops import Drop, Drops, drop_text
-from rpcmq.core.keeping import Keeping, sequence_of
-from rpcmq.core.log_limit import LogLimit
-from rpcmq.core.refused import Refused
-from rpcmq.core.uplink import Uplink, Welcome
-from rpcmq.core.wheel import DeadlineWheel
+from rpcmq.core.common.drops import Drop, Drops, drop_text
+from rpcmq.core.common.log_limit import LogLimit
+from rpcmq.core.common.timing_wheel import DeadlineWheel
+from rpcmq.core.process.refused import Refused
+from rpcmq.core.process.retained import Keeping, sequence_of
+from rpcmq.core.process.uplink import Uplink, Welcome
 from rpcmq.errors import CallError, CallTimeout, LinkLost, Outcome, ProtocolError, error_for
 from rpcmq.wire import (
     NO_TTL,

@@ -6,8 +6,8 @@ router's next life. So a router that is killed loses no cast whose sender lives,
 
 from __future__ import annotations
 
-from rpcmq.core.links import LinkTable
-from rpcmq.core.topics import Pending
+from rpcmq.core.router.links import LinkTable
+from rpcmq.core.router.topics import Pending
 from rpcmq.wire import Kind, message
 
 __all__ = ["RECEIPTS", "Receipts"]

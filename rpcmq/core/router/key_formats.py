@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rpcmq.core.links import Handler, Link
+from rpcmq.core.router.links import Handler, Link
 from rpcmq.payload.format import Format
 from rpcmq.wire import Address, Kind, address_of, json_bytes, message, parse
 

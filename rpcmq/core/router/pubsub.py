@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections import Counter, deque
 from math import inf
 
-from rpcmq.core.drops import Drop, Drops
-from rpcmq.core.explain import shortened
-from rpcmq.core.links import Link, LinkTable
-from rpcmq.core.settings import Settings
-from rpcmq.core.trie import PatternTrie, pattern_states, split_words
-from rpcmq.core.turns import Turns
+from rpcmq.core.common.drops import Drop, Drops
+from rpcmq.core.common.text import shortened
+from rpcmq.core.common.topic_patterns import PatternTrie, pattern_states, split_words
+from rpcmq.core.router.links import Link, LinkTable
+from rpcmq.core.router.settings import Settings
+from rpcmq.core.router.turns import Turns
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import Address, Flag, Kind, address_of, body_of, control, message, parse, payload_of, size_of
 

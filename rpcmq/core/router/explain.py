@@ -5,18 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rpcmq.core.settings import Settings
-    from rpcmq.core.topics import Consumer, Destination, Pending
+    from rpcmq.core.router.settings import Settings
+    from rpcmq.core.router.topics import Consumer, Destination, Pending
 
-__all__ = ["consumer_lost", "no_consumer", "not_waited_for", "overloaded", "shortened", "timed_out"]
+__all__ = ["consumer_lost", "no_consumer", "not_waited_for", "overloaded", "timed_out"]
 
 Explanation = tuple[str, dict[str, Any]]
-_MAX_CHARACTERS = 500
-
-
-def shortened(text: str) -> str:
-    """``text``, cut where it goes on for longer than anybody reads: it may quote what a peer sent."""
-    return text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 3]}..."
 
 
 def ago(seconds: float) -> str:

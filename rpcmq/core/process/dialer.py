@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from rpcmq.core.uplink import Uplink
+from rpcmq.core.process.uplink import Uplink
 
 __all__ = ["INSIST_SECONDS", "Dialer", "Phase", "Step"]
 

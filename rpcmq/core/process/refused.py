@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rpcmq.core.keeping import sequence_of
+from rpcmq.core.process.retained import sequence_of
 from rpcmq.errors import CallError
 from rpcmq.wire import address_of, size_of
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from rpcmq.core.links import Link, LinkTable, outgoing_bytes
-from rpcmq.core.settings import Settings
-from rpcmq.core.usage import Usage
+from rpcmq.core.router.links import Link, LinkTable, outgoing_bytes
+from rpcmq.core.router.settings import Settings
+from rpcmq.core.router.usage import Usage
 
 __all__ = ["Memory"]
 
