@@ -21,7 +21,7 @@ NAMES = [str(path.relative_to(ROOT)) for path in DOCUMENTS]
 DECISIONS = ROOT / "docs" / "decisions"
 ROUTER_KEYS = {info.key for info in describe_fields()}
 #: Stand for any file, where the layout of the tree is explained.
-PLACEHOLDERS = {"rpcmq/core/x.py", "tests/core/test_x.py"}
+PLACEHOLDERS = {"rpcmq/core/router/x.py", "tests/core/router/test_x.py"}
 SECTIONS = {key.partition(".")[0] for key in ROUTER_KEYS}
 
 

@@ -9,7 +9,7 @@ import pytest
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Call, Network, Process
 from rpcmq.wire import Address, Flag, Kind, json_bytes, message
-from tests.core.tables import left_behind
+from tests.core.router.tables import left_behind
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Network, Process
 from rpcmq.wire import DETACH_BYTES, Flag, Kind
-from tests.core.tables import left_behind
+from tests.core.router.tables import left_behind
 
 
 @pytest.fixture

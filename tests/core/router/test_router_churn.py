@@ -9,7 +9,7 @@ import pytest
 
 from rpcmq.testing.network import Network
 from rpcmq.wire import Flag, Kind
-from tests.core.tables import alive, left_behind
+from tests.core.router.tables import alive, left_behind
 
 NUMBER = 1000
 TIMES = {"mailbox_max_seconds": 20.0, "unclaimed_seconds": 10.0, "resume_seconds": 5.0}

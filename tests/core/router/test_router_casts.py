@@ -7,7 +7,7 @@ import pytest
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Call, Message, Network, Process
 from rpcmq.wire import NO_TTL, Flag, Kind, message
-from tests.core.tables import left_behind
+from tests.core.router.tables import left_behind
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from rpcmq.core.router.rights import EVERYTHING, Key, Right
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Message, Network, Process
 from rpcmq.wire import Flag, Kind, json_bytes
-from tests.core.tables import left_behind
+from tests.core.router.tables import left_behind
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from rpcmq.core.router.links import LinkState
 from rpcmq.server.leftovers import leftovers, under_way
 from rpcmq.testing.network import Call, Message, Network, Process
 from rpcmq.wire import Flag, Kind, with_flag
-from tests.core.tables import left_behind
+from tests.core.router.tables import left_behind
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from rpcmq.core.router.settings import Settings
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Message, Network
 from rpcmq.wire import VERSION, Address, Flag, Kind, control, message
-from tests.core.tables import left_behind
+from tests.core.router.tables import left_behind
 
 
 def hello(**body: Any) -> bytes:

@@ -8,7 +8,7 @@ from rpcmq.core.router.settings import Settings
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Network, Process
 from rpcmq.wire import Address, Flag, Kind
-from tests.core.tables import left_behind
+from tests.core.router.tables import left_behind
 
 
 @pytest.fixture
