@@ -716,7 +716,7 @@ class Client:
         if error is None or error.details.get("outcome") != Outcome.PROTOCOL:
             return False
         accepts = error.details.get("accepts")
-        if not isinstance(accepts, int):
+        if type(accepts) is not int:
             return False
         address = call.message[40 : 40 + (call.message[36] << 8) + call.message[37]]
         self.process.accepts_by_topic[address] = accepts & self._codec.accepted

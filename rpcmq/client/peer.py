@@ -169,7 +169,7 @@ class DirectLinks:
             raise RouterUnreachable(f"{link.identity} at {url}: {reason}")
         accepts = body.get("accepts")
         self._accepts = {known: mask for known, mask in self._accepts.items() if not known.closed}
-        self._accepts[link] = accepts if isinstance(accepts, int) else 1 << 1
+        self._accepts[link] = accepts if type(accepts) is int else 1 << 1
         return link
 
     def _introduction(self, now: float, part: bytes) -> None:

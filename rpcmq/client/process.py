@@ -211,7 +211,7 @@ class Process:
     def _cast_refused(self, part: bytes, error: CallError) -> bytes | None:
         """A cast that nobody waits for was refused: try another format, or say so."""
         accepts = error.details.get("accepts")
-        if isinstance(accepts, int):
+        if type(accepts) is int:
             try:
                 value = self.payloads.own(part)
                 form, payload = self.codec.encode(value, accepts)

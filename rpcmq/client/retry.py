@@ -67,7 +67,9 @@ def _told_to_wait(state: RetryCallState) -> float:
     """Seconds in which there is no sense in trying again, as the last error says."""
     error = state.outcome.exception() if state.outcome is not None else None
     seconds = error.details.get("retry_after") if isinstance(error, Overloaded) else None
-    return seconds if isinstance(seconds, int | float) and 0 < seconds < inf else 0.0
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        return 0.0
+    return seconds if 0 < seconds < inf else 0.0
 
 
 @dataclass(frozen=True)

@@ -211,7 +211,7 @@ class Session:
 
     def can_resume(self, peer_received: object) -> TypeGuard[int]:
         """Whether the peer can have received so many of our messages, and we still have the rest."""
-        return isinstance(peer_received, int) and 0 <= peer_received - self._sent_base <= self.unacknowledged
+        return type(peer_received) is int and 0 <= peer_received - self._sent_base <= self.unacknowledged
 
     def forget_arrived(self) -> None:
         """All that the peer says of what it had before the last resumption has been said."""

@@ -262,7 +262,7 @@ class Caller:
         body = body_of(part)
         outcome, details = body.get("outcome"), body.get("details")
         error = error_for(
-            outcome if isinstance(outcome, int) else Outcome.PROTOCOL,
+            outcome if type(outcome) is int else Outcome.PROTOCOL,
             str(body.get("text", "")),
             details if isinstance(details, dict) else None,
         )

@@ -274,7 +274,7 @@ class Peers:
         if part[5] == Kind.ERROR:
             body = body_of(part)
             outcome = body.get("outcome")
-            known = outcome if isinstance(outcome, int) and not isinstance(outcome, bool) else Outcome.PROTOCOL
+            known = outcome if type(outcome) is int else Outcome.PROTOCOL
             text = _text(body) or f"{link.identity} refused the call and did not say why"
             call.error = error_for(known, text, {"started": "no"})
         else:
@@ -313,7 +313,7 @@ class Peers:
 
 
 def _positive(value: object) -> int:
-    if not isinstance(value, int) or not 0 <= value < 1 << 64:
+    if type(value) is not int or not 0 <= value < 1 << 64:
         raise ProtocolError(f"a {type(value).__name__} is no handle of 64 bits", "body")
     return value
 

@@ -306,7 +306,7 @@ class Uplink(Session):
 
     def _was_read(self, received: object) -> bool:
         """The router leaves, and says how many of our messages it has looked at: the rest was never sent."""
-        if not isinstance(received, int) or not self.ready:
+        if type(received) is not int or not self.ready:
             return False
         try:
             self.on_acknowledged(self.resume(received))
@@ -318,7 +318,7 @@ class Uplink(Session):
     def _welcome(self, now: float, body: dict[str, Any]) -> None:
         wanted = {"router_id": int, "boot": int, "handle": int, "token": str, "received": int}
         for name, kind in wanted.items():
-            if not isinstance(body.get(name), kind):
+            if type(body.get(name)) is not kind:
                 raise ProtocolError(f"WELCOME has no {name}", "body")
         try:
             origin = pack(">IQ", body["router_id"], body["handle"])
@@ -352,22 +352,31 @@ class Uplink(Session):
 
     def _pace(self, body: dict[str, Any]) -> tuple[float, float, float, int]:
         """Seconds between heartbeats, of silence that shows and of silence that ends, and the largest payload."""
-        try:
-            heartbeat = float(body.get("heartbeat_seconds", 5.0))
-            unresponsive = float(body.get("unresponsive_seconds", 12.0))
-            lost = float(body.get("lost_seconds", max(60.0, 2 * unresponsive)))
-            most = int(body.get("max_message_bytes", 64 << 20))
-        except (TypeError, ValueError, OverflowError) as error:
-            raise ProtocolError(f"WELCOME has an impossible setting: {error}", "body") from None
+        heartbeat = _number(body, "heartbeat_seconds", 5.0)
+        unresponsive = _number(body, "unresponsive_seconds", 12.0)
+        lost = _number(body, "lost_seconds", max(60.0, 2 * unresponsive))
+        most = body.get("max_message_bytes", 64 << 20)
+        if type(most) is not int:
+            raise ProtocolError(f"WELCOME has an impossible max_message_bytes: {most!r:.40}", "body")
         if not (heartbeat >= 0.01 and unresponsive >= 0.01 and lost >= 0.01 and most > 0):
             raise ProtocolError(f"WELCOME has impossible settings: {heartbeat}, {unresponsive}, {lost}, {most}", "body")
         return heartbeat, unresponsive, max(lost, 2 * heartbeat), most
 
     def _recovery(self, body: dict[str, Any]) -> float:
-        recovery = body.get("recovery_seconds", _RECOVERY)
-        if not isinstance(recovery, int | float) or not recovery >= 0:
+        recovery = _number(body, "recovery_seconds", _RECOVERY)
+        if not recovery >= 0:
             raise ProtocolError(f"WELCOME has an impossible recovery_seconds: {recovery!r:.40}", "body")
-        return min(float(recovery), 3600.0)
+        return min(recovery, 3600.0)
+
+
+def _number(body: dict[str, Any], name: str, default: float) -> float:
+    value = body.get(name, default)
+    try:
+        if type(value) is int or type(value) is float:
+            return float(value)
+    except OverflowError:
+        pass
+    raise ProtocolError(f"WELCOME has an impossible {name}: {value!r:.40}", "body")
 
 
 def _begins_something(part: bytes) -> bool:

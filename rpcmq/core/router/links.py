@@ -294,7 +294,7 @@ class LinkTable:
 
     def _problem(self, identity: object, queue_type: object, body: dict[str, Any]) -> tuple[str, str] | None:
         versions = body.get("versions")
-        if not isinstance(versions, list) or VERSION not in versions:
+        if not isinstance(versions, list) or not any(type(each) is int and each == VERSION for each in versions):
             return "version", f"this router speaks version {VERSION}, the process {versions!r}"
         if not isinstance(identity, str) or not identity or not identity.isprintable():
             return "identity", f"identity {identity!r} must be a non-empty printable string"
@@ -302,6 +302,10 @@ class LinkTable:
             return "identity", f"identity {identity[:40]!r}... is longer than {_MAX_IDENTITY_BYTES} bytes"
         if queue_type not in QUEUE_TYPES:
             return "queue-type", f"queue type {queue_type!r} is unknown; known: {', '.join(QUEUE_TYPES)}"
+        for name in ("handle", "received"):
+            value = body.get(name)
+            if value is not None and type(value) is not int:
+                return "protocol", f"{name} {value!r:.40} must be an integer"
         return None
 
     def _refusal(self, reason: str, text: str) -> bytes:
@@ -312,7 +316,7 @@ class LinkTable:
         handle = body.get("handle")
         # After a restart of the router a process keeps its handle, so that what it sends again is
         # recognised by those who had it before.
-        returning = isinstance(handle, int) and 0 < handle < 1 << 64
+        returning = type(handle) is int and 0 < handle < 1 << 64
         if returning and account is not None and self.guard is not None:
             # Under another's handle casts could be sent that pass for his.
             returning = self.guard.sealed(account, handle, body.get("token"))  # type: ignore[arg-type]

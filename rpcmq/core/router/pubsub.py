@@ -73,7 +73,7 @@ class PubSub:
         """
         exchange, pattern = self._address(part)
         window = body_of(part).get("window", 1000)
-        if not isinstance(window, int) or not 1 <= window <= _MAX_WINDOW:
+        if type(window) is not int or not 1 <= window <= _MAX_WINDOW:
             raise ProtocolError(f"window {window!r} must be an integer from 1 to {_MAX_WINDOW}", "credit")
         if (exchange, pattern) not in link.patterns:
             self._add(link, exchange, pattern, window)

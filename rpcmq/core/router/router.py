@@ -490,7 +490,7 @@ class Router:
         header = parse(part)
         address = Address.decode(part[40 : 40 + header.address_length])
         credit = body.get("credit")
-        if not isinstance(credit, int) or not 1 <= credit <= 65535:
+        if type(credit) is not int or not 1 <= credit <= 65535:
             raise ProtocolError(f"credit {credit!r} must be an integer from 1 to 65535", "credit")
         group = _group(body, address)
         recent = body.get("recent", "")

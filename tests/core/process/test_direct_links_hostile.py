@@ -122,6 +122,14 @@ def test_a_batch_has_no_more_messages_than_a_router_takes() -> None:
 # --- answers ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("handle", [True, "5", -1, 1 << 64, None])
+def test_a_welcome_with_an_absurd_handle_is_not_used(handle: object) -> None:
+    peers, _ = made()
+    link = peers.connect(b"r", "service", "ticket")
+    peers.receive(0.0, b"r", control(Kind.WELCOME, {"identity": "service", "handle": handle}))
+    assert not link.welcomed and peers.refused == {"body": 1}
+
+
 def outbound(peers: Peers) -> tuple[PeerLink, Call]:
     link = peers.connect(b"r", "service", "ticket")
     peers.receive(0.0, b"r", control(Kind.WELCOME, {"identity": "service", "handle": 5}))

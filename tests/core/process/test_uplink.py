@@ -283,6 +283,15 @@ def test_bad_messages_are_counted_and_not_used(ready, bad, reason):
         {"lost_seconds": "never"},
         {"max_message_bytes": float("inf")},
         {"max_message_bytes": -1},
+        {"max_message_bytes": True},
+        {"router_id": True},
+        {"boot": True},
+        {"handle": True},
+        {"received": False},
+        {"heartbeat_seconds": True},
+        {"heartbeat_seconds": "5"},
+        {"lost_seconds": 10**400},
+        {"recovery_seconds": True},
     ],
 )
 def test_an_impossible_welcome_is_not_used(end, wrong):
@@ -430,7 +439,7 @@ def test_what_a_router_has_not_read_when_it_leaves_was_never_sent(ready):
     assert (ready.welcomes[-1].sent, ready.welcomes[-1].unsent) == ([], parts[3:])
 
 
-@pytest.mark.parametrize("received", [-1, 3, 1 << 70, "2", None])
+@pytest.mark.parametrize("received", [-1, 3, 1 << 70, "2", None, True])
 def test_an_impossible_count_of_a_router_that_leaves_changes_nothing(ready, received):
     ready.uplink.send(message(Kind.REQUEST))
     ready.sent()

@@ -157,7 +157,7 @@ def test_taken_without_a_count_or_a_subscription_is_refused(net: Network, sub: P
     assert net.link(sub).counters["refused length"] == 2
 
 
-@pytest.mark.parametrize("window", [0, -1, 65536, "1", None, 1.5])
+@pytest.mark.parametrize("window", [0, -1, 65536, "1", None, 1.5, True])
 def test_an_absurd_window_is_refused(net: Network, sub: Process, window: object):
     (error,) = sub.subscribe("a", window=window).answers  # type: ignore[arg-type]
     assert error.outcome is Outcome.PROTOCOL and "window" in error.body["text"]

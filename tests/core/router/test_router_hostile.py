@@ -192,7 +192,7 @@ def test_a_sequence_that_is_in_flight(net: Network, mallory: Process):
     assert len(node.got(Kind.REQUEST)) == 1
 
 
-@pytest.mark.parametrize("credit", [0, -1, 65536, 10**30, "5", None, 1.5, [], {}])
+@pytest.mark.parametrize("credit", [0, -1, 65536, 10**30, "5", None, 1.5, [], {}, True])
 def test_an_absurd_credit(net: Network, mallory: Process, credit: object):
     mallory.register("compute", credit=credit)  # type: ignore[arg-type]
     error = mallory.take(Kind.ERROR)
