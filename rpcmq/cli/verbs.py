@@ -45,7 +45,9 @@ def _request(command: Any) -> Any:
 
 @click.command("call")
 @click.option("--multi", is_flag=True, help="Print each item that the method yields, as it comes.")
-@click.option("--mandatory", is_flag=True, help="Fail at once if nobody consumes the topic.")
+@click.option(
+    "--mandatory", is_flag=True, help="Fail at once if nobody consumes the topic; 2.5 s after a start at the latest."
+)
 @_request
 def call_command(
     state: State,

@@ -218,7 +218,8 @@ class Client:
                 :class:`Service` does not look at them.
             timeout: seconds; default: what the request being handled has left, else the client's.
             idempotent: may be run twice: it goes to another consumer if the first is lost.
-            mandatory: fail at once with NoConsumer if nobody consumes the topic.
+            mandatory: fail at once with NoConsumer if nobody consumes the topic; of a router that has just
+                started, when its ``router.recovery_seconds`` (2.5) are over.
             sign_of_life: give up when neither an answer nor a keep-alive has come for so many
                 seconds; the service sends keep-alives while the handler runs.
             on_progress: called with each value that the handler reports.

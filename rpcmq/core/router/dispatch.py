@@ -73,6 +73,12 @@ _MAX_RECENT = 10_000
 _MAX_RECENT_OF_ALL = 4_000_000
 
 
+def _is_consumed(destination: Destination) -> bool:
+    """Whether somebody who is connected consumes it, or a group of it."""
+    topics: tuple[Destination | Topic, ...] = (destination, *destination.groups.values())
+    return any(consumer.link.route is not None for each in topics for consumer in each.consumers)
+
+
 class Dispatch(Tracking):
     """Tracks each call and cast from receipt to settlement."""
 
@@ -175,7 +181,7 @@ class Dispatch(Tracking):
         is_known = granted is None or (pending.destination in granted and not flags & Flag.FANOUT)
         if not is_known and not self.allows(link, pending.message, pending.destination):
             return
-        if link.held or (flags & _HELD and now < self._recover_until and self._is_early(link, flags)):
+        if link.held or (flags & _HELD and now < self._recover_until and self._is_early(link, pending, flags)):
             if not link.held:
                 self._holding.append(link)
             link.held.append(pending.message)
@@ -228,10 +234,12 @@ class Dispatch(Tracking):
         self.last_number += 1
         return pending.copy(self.last_number)
 
-    def _is_early(self, link: Link, flags: int) -> bool:
+    def _is_early(self, link: Link, pending: Pending, flags: int) -> bool:
         """Whether consumers that are on their way back after a restart matter to this cast."""
         # A process that is new has nothing that an earlier life of the router may have delivered.
-        return link.returning or (bool(flags & Flag.MANDATORY) and self._links.has_returned)
+        if link.returning or not flags & Flag.MANDATORY:
+            return link.returning
+        return self._links.has_returned or not _is_consumed(pending.destination)
 
     def _route(self, now: float, pending: Pending, caster: Link | None = None) -> bool:
         """Not straight to a consumer: wait, go to one that accepts the format, or be refused."""
@@ -248,7 +256,8 @@ class Dispatch(Tracking):
             text = f"{destination.name!r} has no free consumer that accepts payload format {form}"
             return self._refuse(now, pending, caster, Outcome.PROTOCOL, (text, {"accepts": accepts}))
         if pending.flags & Flag.MANDATORY and not any(c.link.route is not None for c in consumers):
-            if pending.link is None or not self._links.has_returned or now >= self._recover_until:
+            # A router does not know whom it had in an earlier life, nor whether there was one.
+            if pending.link is None or now >= self._recover_until:
                 return self._refuse(now, pending, caster, Outcome.NO_CONSUMER, explain.no_consumer(now, destination))
             self._hoping.append(pending)
         settings = self._settings

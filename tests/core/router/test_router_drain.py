@@ -267,9 +267,54 @@ def test_that_of_a_new_process_waits_as_well_once_others_come_back(restarted: Ne
     assert error_of(hopeless)[0] is Outcome.NO_CONSUMER
 
 
-def test_a_new_process_is_told_at_once_where_nobody_has_come_back(restarted: Network):
+@pytest.mark.parametrize("verb", ["request", "cast"])
+def test_that_of_a_new_process_waits_before_anybody_has_come_back(restarted: Network, verb: str):
+    """The only service of a new program may be the first to come back: the router cannot know whom it had before."""
+    node = restarted.process("node")
+    node.register("compute")
     restarted.restart_router()
     new = restarted.process("new")
+    sent = getattr(new, verb)("compute", flags=Flag.MANDATORY | Flag.CONFIRM * (verb == "cast"))
+    hopeless = getattr(new, verb)("nowhere", flags=Flag.MANDATORY | Flag.CONFIRM * (verb == "cast"))
+    restarted.advance(1.0)
+    assert sent.ends == [] and hopeless.ends == []
+    node.connect()
+    node.register("compute", tag=0)
+    restarted.advance(1.5)
+    if verb == "request":
+        node.reply(node.take(Kind.REQUEST), b"done")
+        assert sent.end.payload == b"done"
+    else:
+        node.take(Kind.CAST)
+        assert [m.kind for m in sent.answers] == [Kind.CONFIRM]
+    assert error_of(hopeless)[0] is Outcome.NO_CONSUMER
+
+
+def test_a_mandatory_cast_that_has_a_consumer_does_not_wait_for_the_recovery_window(restarted: Network):
+    restarted.restart_router()
+    node, new = restarted.process("node"), restarted.process("new")
+    node.register("compute")
+    cast = new.cast("compute", flags=Flag.MANDATORY | Flag.CONFIRM)
+    node.take(Kind.CAST)
+    assert [m.kind for m in cast.answers] == [Kind.CONFIRM]
+
+
+def test_casts_behind_a_mandatory_one_that_waits_keep_their_order(restarted: Network):
+    restarted.restart_router()
+    new = restarted.process("new")
+    new.cast("compute", payload=b"1", flags=Flag.MANDATORY)
+    node = restarted.process("node")
+    node.register("compute", credit=10)
+    new.cast("compute", payload=b"2")
+    restarted.advance(1.0)
+    assert node.got(Kind.CAST) == []
+    restarted.advance(1.5)
+    assert [bytes(m.payload) for m in node.got(Kind.CAST)] == [b"1", b"2"]
+
+
+def test_a_mandatory_message_does_not_wait_where_there_is_no_recovery_window(make_net):
+    net: Network = make_net(recovery_seconds=0.0)
+    new = net.process("new")
     assert error_of(new.request("compute", flags=Flag.MANDATORY))[0] is Outcome.NO_CONSUMER
 
 
