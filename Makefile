@@ -7,7 +7,7 @@ PYTHON ?=
 CANDIDATES := $(PYTHON) python3.11 python3.13 python3.12 python3.14 python3
 # More arguments for pytest: make test ARGS="tests/core -k mailbox"
 ARGS ?=
-# Tests that run at once. One worker of these has all tests that need Spark.
+# Processes that run tests. Each file is in one of them, and all that needs Spark.
 WORKERS ?= 2
 # More arguments for the benchmarks: make bench BENCH_ARGS="--quick"
 BENCH_ARGS ?=
@@ -33,10 +33,10 @@ demo: setup ## run a small cloud controller: router, api, scheduler, compute nod
 	@$(PY) -m examples.demo
 
 test: setup ## run the test suite, without what is marked long
-	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+	@$(PY) -m pytest -n $(WORKERS) $(ARGS)
 
 test-more: setup ## run the long tests that CI runs, too: millions of random frames, random histories
-	@$(PY) -m pytest -n $(WORKERS) -m long tests/fuzz $(ARGS)
+	@$(PY) -m pytest -n $(WORKERS) --dist worksteal -m long tests/fuzz $(ARGS)
 
 test-long: setup ## run only the long tests: stress, a million random frames; and those of clients in a background thread
 	@$(PY) -m pytest -m long $(ARGS)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -22,7 +22,11 @@ from rpcmq.testing.network import Network
 
 #: Where clients of these tests live: ``CLIENT_SHELL=threads`` runs those of tests/client over the background thread.
 CLIENT_SHELL = os.environ.get("CLIENT_SHELL", "auto")
-SPARK = Path(__file__).parent / "latency" / "jobs"
+
+# The suite starts a thousand programs. Where the environment keeps Python from writing bytecode, each of them would
+# compile all that it imports. Tests that need it so set the variable themselves.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # A busy machine must not fail a test, so no example has a deadline.
 hypothesis.settings.register_profile("rpcmq", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
@@ -40,13 +44,23 @@ def pytest_configure(config: pytest.Config) -> None:
         manager.register(plugin, "rpcmq")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # With -n: the tests of a file share its fixtures, and all that need Spark share one session.
-    for item in items:
-        group = "spark" if SPARK in item.path.parents else item.nodeid.partition("::")[0]
-        item.add_marker(pytest.mark.xdist_group(group))
-        if CLIENT_SHELL == "threads" and item.get_closest_marker("own_hub"):
-            item.add_marker(pytest.mark.skip(reason="drives the client's engines in the test's own hub"))
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if CLIENT_SHELL == "threads":
+        for item in items:
+            if item.get_closest_marker("own_hub"):
+                item.add_marker(pytest.mark.skip(reason="drives the client's engines in the test's own hub"))
+    if hasattr(config, "workerinput"):
+        from tests.workers import rank
+
+        items.sort(key=lambda item: rank(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from tests.workers import ByFile
+
+    # With -n alone it is "load".
+    return ByFile(config, log) if config.getoption("dist").startswith("load") else None
 
 
 # --- engines ------------------------------------------------------------------------------------

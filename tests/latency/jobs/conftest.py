@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -24,8 +25,11 @@ LITTLE = QUICK | {
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """Spark, on one core."""
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Spark, on one core, and in one worker of pytest's."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        # All workers have that directory.
+        (tmp_path_factory.getbasetemp().parent / "spark").mkdir(exist_ok=False)
     try:
         with session("rpcmq tests", "local[1]", **LITTLE) as started:
             yield started
