@@ -1,0 +1,249 @@
+"""One message: its header of 40 bytes, its names, its payload, and how it is changed on its way.
+
+No other module knows where in a message something stands: ``part[KIND_AT]`` and ``part[KEY]`` read it.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from struct import Struct
+from typing import NamedTuple
+
+from rpcmq.errors import ProtocolError
+from rpcmq.wire.kinds import VERSION, Flag
+
+__all__ = [
+    "ATTEMPT_AT",
+    "CONSUMER_AT",
+    "DETACH_BYTES",
+    "FORMAT_AT",
+    "HEADER",
+    "HEADER_BYTES",
+    "KEY",
+    "KIND_AT",
+    "LOW_FLAGS_AT",
+    "MAX_ERROR_BYTES",
+    "MAX_TTL_MS",
+    "NO_TTL",
+    "ORIGIN",
+    "SEQUENCE",
+    "Detached",
+    "Header",
+    "address_of",
+    "error_name",
+    "flags_of",
+    "key_of",
+    "message",
+    "method_of",
+    "parse",
+    "payload_of",
+    "remade",
+    "sequence_of",
+    "size_of",
+    "with_flag",
+    "with_payload",
+    "without_error",
+    "without_flag",
+]
+
+NO_TTL = 0xFFFFFFFF
+MAX_TTL_MS = NO_TTL - 1
+#: Of the class that a FAULT may name.
+MAX_ERROR_BYTES = 100
+#: A payload of at least this many bytes travels in a frame of its own.
+DETACH_BYTES = 32 * 1024
+HEADER_BYTES = 40
+#: Where in a message its fields of one byte stand. ``LOW_FLAGS_AT`` has the flags below 0x100, :func:`flags_of` all.
+KIND_AT, LOW_FLAGS_AT, ATTEMPT_AT, FORMAT_AT, CONSUMER_AT = 5, 7, 9, 10, 11
+#: The key (router, handle and sequence), which names a message in the whole system, and its halves.
+KEY, ORIGIN, SEQUENCE = slice(16, 36), slice(16, 28), slice(28, 36)
+
+
+class Header(NamedTuple):
+    """The fixed part of a message, in the order of the wire."""
+
+    length: int
+    version: int
+    kind: int
+    flags: int
+    hops: int
+    attempt: int
+    format: int
+    consumer: int
+    ttl: int
+    router: int
+    handle: int
+    sequence: int
+    address_length: int
+    method_length: int
+    trace_length: int
+
+
+#: length, version, kind, flags, hops, attempt, format, consumer, ttl, router, handle, sequence,
+#: address length, method length, trace length.
+HEADER = Struct(">IBBHBBBBIIQQHBB")
+#: The same with router, handle and sequence as one key of 20 bytes.
+_KEYED = Struct(">IBBHBBBBI20sHBB")
+_NO_KEY = bytes(20)
+_pack_keyed = _KEYED.pack
+
+
+class Detached(bytes):
+    """A message (header and variable part) whose payload travels in a frame of its own."""
+
+    payload: bytes | memoryview
+
+    @classmethod
+    def of(cls, head: bytes, payload: bytes | memoryview) -> Detached:
+        """``head`` with ``payload`` attached; ``head`` must have the DETACHED flag set."""
+        made = cls(head)
+        made.payload = payload
+        return made
+
+
+def message(
+    kind: int,
+    payload: bytes | memoryview = b"",
+    *,
+    flags: int = 0,
+    format: int = 0,
+    ttl: int = NO_TTL,
+    key: bytes = _NO_KEY,
+    sequence: int = 0,
+    address: bytes = b"",
+    method: bytes = b"",
+    trace: bytes = b"",
+    attempt: int = 0,
+    consumer: int = 0,
+    hops: int = 0,
+) -> bytes:
+    """One message. ``key`` is router, handle and sequence; ``sequence`` alone is for link control.
+
+    A payload of ``DETACH_BYTES`` or more is detached: the result is then a :class:`Detached`.
+    """
+    if sequence:
+        key = _NO_KEY[:12] + sequence.to_bytes(8)
+    variable = address + method + trace
+    length = 40 + len(variable)
+    detach = len(payload) >= DETACH_BYTES
+    if detach:
+        flags |= 1
+    else:
+        length += len(payload)
+    head = _pack_keyed(
+        length, VERSION, kind, flags, hops, attempt, format, consumer, ttl, key, len(address), len(method), len(trace)
+    )
+    if detach:
+        return Detached.of(head + variable, payload)
+    return b"".join((head, variable, payload))
+
+
+def parse(part: bytes) -> Header:
+    """The header of a message, its variable lengths checked against the message's length.
+
+    Raises:
+        ProtocolError: the variable parts do not fit.
+    """
+    header = Header._make(HEADER.unpack_from(part))
+    if 40 + header.address_length + header.method_length + header.trace_length > len(part):
+        raise ProtocolError("address, method and trace do not fit into the message", "length")
+    return header
+
+
+def key_of(part: bytes) -> bytes:
+    """Router, handle and sequence: what names a message in the whole system."""
+    return part[KEY]
+
+
+def sequence_of(part: bytes) -> int:
+    """The number of the message at its sender; in ACK, HEARTBEAT and DRAIN a count."""
+    return int.from_bytes(part[SEQUENCE])
+
+
+def flags_of(part: bytes) -> int:
+    """All flags of the message."""
+    return part[6] << 8 | part[7]
+
+
+def payload_of(part: bytes) -> bytes | memoryview:
+    """The payload bytes, detached or not. The header must have been checked by :func:`parse`."""
+    if part[7] & 1:
+        payload: bytes | memoryview = part.payload  # type: ignore[attr-defined]
+        return payload
+    return part[40 + (part[36] << 8) + part[37] + part[38] + part[39] :]
+
+
+def address_of(part: bytes) -> bytes:
+    """The address block. The header must have been checked by :func:`parse`."""
+    return part[40 : 40 + (part[36] << 8) + part[37]]
+
+
+def method_of(part: bytes) -> str:
+    """The method's name. As for :func:`address_of`."""
+    begin = 40 + (part[36] << 8) + part[37]
+    return part[begin : begin + part[38]].decode("utf-8", "replace")
+
+
+def remade(part: bytes, head: bytes) -> bytes:
+    """``head`` in place of ``part``, with the payload of ``part`` if that is detached."""
+    return Detached.of(head, part.payload) if part[7] & 1 else head  # type: ignore[attr-defined]
+
+
+def with_flag(part: bytes, flag: int) -> bytes:
+    """``part`` with ``flag`` set."""
+    flags = part[6] << 8 | part[7] | flag
+    return remade(part, part[:6] + flags.to_bytes(2) + part[8:])
+
+
+def without_flag(part: bytes, flag: int) -> bytes:
+    """``part`` with ``flag`` not set."""
+    flags = (part[6] << 8 | part[7]) & ~flag
+    return remade(part, part[:6] + flags.to_bytes(2) + part[8:])
+
+
+def with_payload(part: bytes, format: int, payload: bytes) -> bytes:
+    """``part`` with another payload in another format."""
+    header = parse(part)
+    cuts = [40]
+    for length in (header.address_length, header.method_length, header.trace_length):
+        cuts.append(cuts[-1] + length)
+    address, method, trace = (part[a:b] for a, b in pairwise(cuts))
+    return message(
+        header.kind,
+        payload,
+        flags=header.flags & ~Flag.DETACHED,
+        format=format,
+        ttl=header.ttl,
+        key=part[KEY],
+        address=address,
+        method=method,
+        trace=trace,
+    )
+
+
+def error_name(error: BaseException) -> bytes:
+    """The class of ``error`` as a FAULT names it; empty if its name is none that a FAULT may carry."""
+    name = type(error).__name__
+    raw = name.encode() if name.isprintable() else b""
+    return raw if len(raw) <= MAX_ERROR_BYTES else b""
+
+
+def without_error(part: bytes) -> tuple[bytes, str]:
+    """A FAULT, which has no trace, without the class that it names in the place of the method; and that name.
+
+    The name is empty if it is too long, no UTF-8 or has a control character: whoever sends it is not to be trusted.
+    """
+    end = 40 + part[38]
+    raw = part[40:end]
+    try:
+        name = raw.decode() if len(raw) <= MAX_ERROR_BYTES else ""
+    except UnicodeDecodeError:
+        name = ""
+    length = int.from_bytes(part[:4]) - len(raw)
+    head = length.to_bytes(4) + part[4:38] + bytes(2) + part[end:]
+    return remade(part, head), name if name.isprintable() else ""
+
+
+def size_of(part: bytes) -> int:
+    """Bytes of a message with its payload."""
+    return len(part) + len(part.payload) if part[7] & 1 else len(part)  # type: ignore[attr-defined]

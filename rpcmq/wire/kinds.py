@@ -1,0 +1,73 @@
+"""The kinds of messages and the flags of their headers, and the version of the protocol that they are of."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+__all__ = ["SESSION_KINDS", "VERSION", "Flag", "Kind"]
+
+VERSION = 1
+#: Messages of a kind at or above this are counted, acknowledged and re-sent by the session.
+SESSION_KINDS = 0x10
+
+
+class Kind(IntEnum):
+    """What a message is. Below 0x10: about the link itself. The numbers are on the wire."""
+
+    HELLO = 0x01
+    WELCOME = 0x02
+    REFUSED = 0x03
+    HEARTBEAT = 0x04
+    ACK = 0x05
+    GOODBYE = 0x06
+    DRAIN = 0x07
+
+    REQUEST = 0x10
+    CAST = 0x11
+    REPLY = 0x12
+    FAULT = 0x13
+    ERROR = 0x14
+    ITEM = 0x15
+    END = 0x16
+    GRANT = 0x17
+    ALIVE = 0x18
+    CANCEL = 0x19
+    SETTLE = 0x1A
+    CONFIRM = 0x1B
+    DELIVERED = 0x1C
+    SENT = 0x1D
+    DROPPED = 0x1E
+
+    REGISTER = 0x20
+    REGISTERED = 0x21
+    UNREGISTER = 0x22
+    DECLARE = 0x23
+
+    SUBSCRIBE = 0x30
+    SUBSCRIBED = 0x31
+    UNSUBSCRIBE = 0x32
+    PUBLISH = 0x33
+    TAKEN = 0x34
+    LOST = 0x35
+
+    INTRODUCE = 0x40
+    INTRODUCTION = 0x41
+
+    QUERY = 0x50
+    ANSWER = 0x51
+
+
+class Flag:
+    """Bits of the header's ``flags``. Plain integers: the operators of IntFlag cost ten times as much."""
+
+    DETACHED = 0x0001
+    FANOUT = 0x0002
+    MANDATORY = 0x0004
+    IDEMPOTENT = 0x0008
+    CONFIRM = 0x0010
+    RESENT = 0x0020
+    STREAM = 0x0040
+    ANSWER_WANTED = 0x0080
+    ACCEPTS_DILL = 0x0100
+    SEALED = 0x0200
+    NESTED = 0x0400
