@@ -16,7 +16,20 @@ from benchmarks.children import commands, say
 from benchmarks.workload import METHOD
 from rpcmq.core.common.session import ACK_MESSAGES, BATCH_MESSAGES
 from rpcmq.errors import Outcome
-from rpcmq.wire import SESSION_KINDS, SETTLEMENT, Address, Kind, body_of, control, message, split
+from rpcmq.wire import (
+    ATTEMPT_AT,
+    CONSUMER_AT,
+    KEY,
+    KIND_AT,
+    SESSION_KINDS,
+    SETTLEMENT,
+    Address,
+    Kind,
+    body_of,
+    control,
+    message,
+    split,
+)
 
 __all__ = ["Process", "consumer", "idle", "sender", "topics"]
 
@@ -89,7 +102,7 @@ class Process:
         """Wait for messages that are not about the link; acknowledge them when that is due."""
         parts: list[bytes] = []
         while not parts:
-            parts = [part for part in split(self._socket.recv()) if part[5] >= SESSION_KINDS]
+            parts = [part for part in split(self._socket.recv()) if part[KIND_AT] >= SESSION_KINDS]
         self._received += len(parts)
         if self._received - self._acknowledged >= ACK_MESSAGES:
             self._acknowledged = self._received
@@ -101,7 +114,7 @@ class Process:
         parts: list[bytes] = []
         while len(parts) < number:
             parts += self.receive()
-        if unexpected := [part for part in parts if part[5] != kind]:
+        if unexpected := [part for part in parts if part[KIND_AT] != kind]:
             raise RuntimeError(f"{unexpected[0]!r} came where {kind!r} was expected")
         return parts
 
@@ -119,7 +132,7 @@ class Process:
         """Casts that came have been run."""
         by_tag: dict[int, list[bytes]] = {}
         for part in casts:
-            by_tag.setdefault(part[11], []).append(SETTLEMENT.pack(part[16:36], part[9], Outcome.OK, 0))
+            by_tag.setdefault(part[CONSUMER_AT], []).append(SETTLEMENT.pack(part[KEY], part[ATTEMPT_AT], Outcome.OK, 0))
         self.send([message(Kind.SETTLE, b"".join(done), consumer=tag) for tag, done in by_tag.items()])
 
     def heartbeat(self) -> None:
@@ -241,7 +254,7 @@ def consumer(url: str, topic: str, settles: bool) -> None:
             register = control(Kind.REGISTER, {"credit": _CREDIT}, key=process.keys(1)[0], address=address)
             process.send([register])
         while number:
-            parts = [part for part in process.receive() if part[5] != Kind.REGISTERED]
+            parts = [part for part in process.receive() if part[KIND_AT] != Kind.REGISTERED]
             number -= len(parts)
             if settles:
                 process.settle(parts)

@@ -20,7 +20,7 @@ from typing import Any
 import zmq
 
 from benchmarks.children import ChildFailed, child, cpu_seconds, router, say
-from rpcmq.wire import SESSION_KINDS, Address, Flag, Kind, body_of, control, message, split
+from rpcmq.wire import KEY, KIND_AT, SESSION_KINDS, Address, Flag, Kind, body_of, control, message, split
 
 __all__ = ["ATTACKS", "attack", "honest", "service"]
 
@@ -116,7 +116,7 @@ class _Link:
         self.origin = b""
         while not self.origin:
             part = split(self._socket.recv_multipart()[0])[0]
-            if part[5] == Kind.WELCOME:
+            if part[KIND_AT] == Kind.WELCOME:
                 welcome = body_of(part)
                 self.origin = welcome["router_id"].to_bytes(4) + welcome["handle"].to_bytes(8)
         self.sequence = 0
@@ -134,7 +134,7 @@ class _Link:
         if not self._socket.poll(10):
             return []
         parts = split(self._socket.recv_multipart()[0])
-        return [] if parts[0][5] < SESSION_KINDS else parts
+        return [] if parts[0][KIND_AT] < SESSION_KINDS else parts
 
     def send(self, parts: list[bytes]) -> None:
         payloads = [part.payload for part in parts if hasattr(part, "payload")]
@@ -201,8 +201,8 @@ def _unread_answers(url: str) -> None:
         caller.send([message(Kind.REQUEST, b"{}", key=caller.key(), format=1, address=_OWN, ttl=60_000)])
         for part in server.receive():
             received += 1
-            if part[5] == Kind.REQUEST:
-                server.send([message(Kind.REPLY, bytes(_MIB), key=part[16:36], format=1)])
+            if part[KIND_AT] == Kind.REQUEST:
+                server.send([message(Kind.REPLY, bytes(_MIB), key=part[KEY], format=1)])
         server.send([message(Kind.ACK, sequence=received)])
 
 

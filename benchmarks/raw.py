@@ -21,7 +21,7 @@ import zmq
 from benchmarks.children import commands, say
 from benchmarks.workload import ARGUMENTS, CONTEXT, METHOD, Meter
 from rpcmq.core.common.session import ACK_MESSAGES
-from rpcmq.wire import Address, Kind, body_of, control, message, split
+from rpcmq.wire import KEY, KIND_AT, Address, Kind, body_of, control, message, split
 
 __all__ = ["batch_client", "batch_echo", "proxy", "proxy_client", "proxy_echo"]
 
@@ -192,7 +192,7 @@ class _Link:
         except zmq.Again:
             self._put(message(Kind.HEARTBEAT, sequence=self._received), _NOBLOCK)
             return []
-        if parts[0][5] < _LINK_KINDS:
+        if parts[0][KIND_AT] < _LINK_KINDS:
             return []
         self._received += len(parts)
         if self._received - self._acknowledged >= ACK_MESSAGES:
@@ -219,7 +219,7 @@ def batch_client(url: str) -> None:
         messages: list[bytes] = []
         while not messages:
             messages = link.receive()
-        if {part[5] for part in messages} != {_REPLY}:
+        if {part[KIND_AT] for part in messages} != {_REPLY}:
             raise RuntimeError(f"something else than replies: {messages}")
         return len(messages)
 
@@ -231,7 +231,7 @@ def batch_echo(url: str) -> None:
     link = _Link(url, "raw-echo")
     link.send(control(Kind.REGISTER, {"credit": 1000}, key=link.origin + (1).to_bytes(8), address=_ADDRESS))
     registered = link.receive()
-    if [part[5] for part in registered] != [int(Kind.REGISTERED)]:
+    if [part[KIND_AT] for part in registered] != [int(Kind.REGISTERED)]:
         raise RuntimeError(f"not registered: {registered}")
     length = 40 + len(_PAYLOAD)
     start = message(Kind.REPLY, _PAYLOAD, format=2)[:16]
@@ -239,7 +239,7 @@ def batch_echo(url: str) -> None:
     lengths = bytes(4)
     say("ready")
     while True:
-        answers = [start + part[16:36] + lengths + part[skipped:] for part in link.receive() if part[5] == _REQUEST]
+        answers = [start + part[KEY] + lengths + part[skipped:] for part in link.receive() if part[KIND_AT] == _REQUEST]
         if answers:
             assert len(answers[0]) == length
             if link.stamps:

@@ -12,7 +12,7 @@ from rpcmq.core.process.calls import STREAM_WINDOW, Call
 from rpcmq.errors import PayloadRefused, RemoteError
 from rpcmq.payload.remote_exception import answered_by
 from rpcmq.transport.home import Home, Housed, at_home
-from rpcmq.wire import Kind, method_of
+from rpcmq.wire import KIND_AT, Kind, method_of
 
 __all__ = ["Stream", "result_of"]
 
@@ -53,14 +53,14 @@ def result_of(payloads: Payloads, call: Call) -> Any:
         raise call.error
     part = call.answer
     assert part is not None
-    if part[5] == Kind.FAULT:
+    if part[KIND_AT] == Kind.FAULT:
         try:
             failure = payloads.failure(call, part)
         except PayloadRefused as error:
             raise _undecoded(call, error) from error
         answered_by(failure, call.address, method_of(call.message))
         raise failure
-    if part[5] == Kind.END:
+    if part[KIND_AT] == Kind.END:
         _check_end(payloads, call, part)
         return decoded(payloads, call, call.items[-1]) if call.items else None
     return decoded(payloads, call, part)

@@ -27,7 +27,7 @@ from rpcmq.payload import Codec, ExceptionRegistry, Format
 from rpcmq.payload.bounded_text import brief
 from rpcmq.transport.home import Home, allocate_lock, at_home, home_for
 from rpcmq.transport.key_files import curve_for
-from rpcmq.wire import MAX_VIEW_BYTES, Address, Flag, Kind, body_of, json_bytes, message, payload_of
+from rpcmq.wire import MAX_VIEW_BYTES, Address, Flag, Kind, address_of, body_of, json_bytes, message, payload_of
 
 __all__ = ["Client", "Target"]
 
@@ -719,7 +719,7 @@ class Client:
         accepts = error.details.get("accepts")
         if type(accepts) is not int:
             return False
-        address = call.message[40 : 40 + (call.message[36] << 8) + call.message[37]]
+        address = address_of(call.message)
         self.process.accepts_by_topic[address] = accepts & self._codec.accepted
         return True
 

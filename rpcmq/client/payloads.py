@@ -20,7 +20,7 @@ from rpcmq.payload.format import accept_names
 from rpcmq.payload.remote_exception import UNDECODABLE
 from rpcmq.payload.seal import OVERHEAD, MacKeys, NotTrusted, Opened, Replays, Sealer, split_seal
 from rpcmq.payload.trust import Policy, Rule
-from rpcmq.wire import Address, Flag, Kind, address_of, parse, payload_of
+from rpcmq.wire import FORMAT_AT, KIND_AT, Address, Flag, Kind, address_of, flags_of, parse, payload_of
 
 __all__ = ["Payloads", "TrustedPayloads"]
 
@@ -73,7 +73,7 @@ class Payloads:
         Raises:
             PayloadRefused: as above.
         """
-        return self._decode(self.codec, part[10], payload_of(part))
+        return self._decode(self.codec, part[FORMAT_AT], payload_of(part))
 
     def failure(self, call: Call, part: bytes) -> BaseException:
         """The exception in a FAULT for ``call``.
@@ -81,7 +81,7 @@ class Payloads:
         Raises:
             PayloadRefused: it was refused before it was decoded.
         """
-        return self._decode_failure(self.codec, part[10], payload_of(part))
+        return self._decode_failure(self.codec, part[FORMAT_AT], payload_of(part))
 
     def check_end(self, call: Call, part: bytes) -> None:
         """The END of a stream has come.
@@ -100,12 +100,12 @@ class Payloads:
             PayloadRefused: as above.
         """
         payload = payload_of(part)
-        return self._decode(self.codec, part[10], self._unsealed(payload) if _is_sealed(part) else payload)
+        return self._decode(self.codec, part[FORMAT_AT], self._unsealed(payload) if _is_sealed(part) else payload)
 
     def own(self, part: bytes) -> Any:
         """The value of a message that this process has sent itself."""
         payload = payload_of(part)
-        return self.codec.decode(part[10], split_seal(payload) if _is_sealed(part) else payload)
+        return self.codec.decode(part[FORMAT_AT], split_seal(payload) if _is_sealed(part) else payload)
 
     def _decode(self, codec: Codec, format: int, payload: bytes | memoryview) -> Any:
         try:
@@ -214,14 +214,14 @@ class TrustedPayloads(Payloads):
         """As :meth:`Payloads.answer`."""
         where = self._where(address_of(call.message))
         opened = self._open_answer(where, call, part)
-        return self._decoded(where, opened, part[10], payload_of(part) if opened is None else opened.payload)
+        return self._decoded(where, opened, part[FORMAT_AT], payload_of(part) if opened is None else opened.payload)
 
     def failure(self, call: Call, part: bytes) -> BaseException:
         """As :meth:`Payloads.failure`."""
         where = self._where(address_of(call.message))
         opened = self._open_answer(where, call, part)
-        codec = self._accepting(where, opened, part[10])
-        return self._decode_failure(codec, part[10], payload_of(part) if opened is None else opened.payload)
+        codec = self._accepting(where, opened, part[FORMAT_AT])
+        return self._decode_failure(codec, part[FORMAT_AT], payload_of(part) if opened is None else opened.payload)
 
     def check_end(self, call: Call, part: bytes) -> None:
         """As :meth:`Payloads.check_end`."""
@@ -237,7 +237,7 @@ class TrustedPayloads(Payloads):
         if _is_sealed(part):
             opened = self._checked(where, self._open_event, part, again)
             payload = self._unsealed(payload) if opened is None else opened.payload
-        return self._decoded(where, opened, part[10], payload)
+        return self._decoded(where, opened, part[FORMAT_AT], payload)
 
     # --- what goes ---------------------------------------------------------------------------
 
@@ -311,7 +311,7 @@ class TrustedPayloads(Payloads):
         sealer = self._sealer
         if sealer is None:
             return None
-        opened = sealer.open(payload_of(part), (Kind.PUBLISH,), part[10], address=address_of(part))
+        opened = sealer.open(payload_of(part), (Kind.PUBLISH,), part[FORMAT_AT], address=address_of(part))
         if not again:
             self._replays.check(sealer.now(), opened.nonce, opened.time, sealer.until(opened))
         return opened
@@ -323,10 +323,10 @@ class TrustedPayloads(Payloads):
         answers: _Answers | None = call.seal
         if answers is None or self._sealer is None:
             self._refuse(where, NotTrusted("it answers a request that was not signed", "malformed signature"))
-        kind = part[5]
+        kind = part[KIND_AT]
         number = _numbered(answers, kind, call.flags)
         try:
-            return self._sealer.open(payload_of(part), (kind,), part[10], bound=answers.tag, number=number)
+            return self._sealer.open(payload_of(part), (kind,), part[FORMAT_AT], bound=answers.tag, number=number)
         except NotTrusted as error:
             self._refuse(where, error)
 
@@ -395,7 +395,7 @@ class TrustedPayloads(Payloads):
 
 
 def _is_sealed(part: bytes) -> bool:
-    return bool(part[6] & Flag.SEALED >> 8)
+    return bool(flags_of(part) & Flag.SEALED)
 
 
 def _numbered(answers: _Answers, kind: int, flags: int) -> int:

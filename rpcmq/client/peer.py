@@ -18,7 +18,7 @@ from rpcmq.core.process.direct_links import PeerLink, Peers
 from rpcmq.errors import CallError, CallTimeout, RouterUnreachable
 from rpcmq.transport.key_files import curve_for
 from rpcmq.transport.peer_socket import PeerSocket, local_host_towards
-from rpcmq.wire import Kind, body_of
+from rpcmq.wire import KEY, Kind, body_of
 
 if TYPE_CHECKING:
     from rpcmq.client.process import Process
@@ -173,7 +173,7 @@ class DirectLinks:
         return link
 
     def _introduction(self, now: float, part: bytes) -> None:
-        if part[16:36] in self._process.caller.calls:
+        if part[KEY] in self._process.caller.calls:
             self._process.caller.ended(now, part)
             return
         body = body_of(part)

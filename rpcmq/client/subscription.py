@@ -31,7 +31,19 @@ from rpcmq.payload.seal import NotTrusted
 from rpcmq.transport.connection import Connection
 from rpcmq.transport.curve import Curve
 from rpcmq.transport.home import Home, Housed, at_home
-from rpcmq.wire import Address, Flag, Kind, address_of, json_bytes, message, parse, payload_of
+from rpcmq.wire import (
+    KEY,
+    KIND_AT,
+    LOW_FLAGS_AT,
+    Address,
+    Flag,
+    Kind,
+    address_of,
+    json_bytes,
+    message,
+    parse,
+    payload_of,
+)
 
 __all__ = ["Subscription", "Subscriptions"]
 
@@ -268,8 +280,8 @@ class Subscriptions:
 
     def _event(self, now: float, part: bytes) -> None:
         parse(part)
-        key = part[16:36]
-        if part[7] & Flag.RESENT and key in self._recent:
+        key = part[KEY]
+        if part[LOW_FLAGS_AT] & Flag.RESENT and key in self._recent:
             # Its publisher could not know that the router's previous life had passed it on.
             self._taken += 1
             self._uplink.mark()
@@ -296,8 +308,8 @@ class Subscriptions:
             # Who publishes and subscribes gets his own events, so the subscriptions go first.
             events = self._uplink.outbox[:]
             self._uplink.outbox.clear()
-            waiting = {c.address for c in self._caller.calls.values() if c.message[5] == Kind.SUBSCRIBE}
-            for call in [c for c in self._caller.calls.values() if c.message[5] == Kind.SUBSCRIBE]:
+            waiting = {c.address for c in self._caller.calls.values() if c.message[KIND_AT] == Kind.SUBSCRIBE}
+            for call in [c for c in self._caller.calls.values() if c.message[KIND_AT] == Kind.SUBSCRIBE]:
                 self._uplink.send(call.message)
             for pattern in {s.pattern: None for s in self._all if s.pattern not in waiting}:
                 window = max(w for s, w in self._all.items() if s.pattern == pattern)

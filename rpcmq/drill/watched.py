@@ -9,7 +9,7 @@ from rpcmq.core.router.dispatch import Dispatch
 from rpcmq.core.router.links import Link
 from rpcmq.core.router.router import Router
 from rpcmq.core.router.topics import Consumer, Pending
-from rpcmq.wire import NO_TTL, Kind
+from rpcmq.wire import KEY, KIND_AT, NO_TTL, Kind
 
 __all__ = ["Watch", "WatchedRouter"]
 
@@ -38,7 +38,7 @@ class _Dispatch(Dispatch):
     _at_once: list[Callable[[], None]] | None = None
 
     def accept(self, now: float, link: Link, part: bytes) -> None:
-        number, said, key = self.last_number, len(link.outbox), part[16:36]
+        number, said, key = self.last_number, len(link.outbox), part[KEY]
         at_once: list[Callable[[], None]] = []
         self._at_once = at_once
         try:
@@ -63,7 +63,7 @@ class _Dispatch(Dispatch):
 
     def record(self, now: float, pending: Pending, outcome: int, handler_us: int = NO_TTL) -> None:
         super().record(now, pending, outcome, handler_us)
-        if pending.message[5] == Kind.CAST:
+        if pending.message[KIND_AT] == Kind.CAST:
             self.watch.settled(pending.message, outcome)
 
 

@@ -32,7 +32,7 @@ from rpcmq.core.router.router import Router
 from rpcmq.core.router.settings import Settings
 from rpcmq.testing.endpoint import Connection, Endpoint, Way
 from rpcmq.testing.process import Call, Message, Process
-from rpcmq.wire import Flag, payload_of
+from rpcmq.wire import LOW_FLAGS_AT, Flag, payload_of
 
 __all__ = ["Call", "Message", "Network", "Process"]
 
@@ -329,7 +329,7 @@ class Network:
     def _put(self, connection: Connection | None, way: Way, parts: list[bytes]) -> None:
         if connection is None:
             return
-        payloads = [bytes(payload_of(part)) for part in parts if part[7] & Flag.DETACHED]
+        payloads = [bytes(payload_of(part)) for part in parts if part[LOW_FLAGS_AT] & Flag.DETACHED]
         way.append((self.now + connection.process.delay, b"".join(parts), payloads))
         self._under_way[connection] = None
 

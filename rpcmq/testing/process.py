@@ -10,12 +10,14 @@ from rpcmq.core.process.uplink import Uplink, Welcome
 from rpcmq.errors import Outcome
 from rpcmq.testing.endpoint import Endpoint
 from rpcmq.wire import (
+    KEY,
     MAX_VIEW_BYTES,
     NO_TTL,
     SETTLEMENT,
     Address,
     Header,
     Kind,
+    address_of,
     body_of,
     json_bytes,
     message,
@@ -48,12 +50,12 @@ class Message:
     @property
     def key(self) -> bytes:
         """Router, handle and sequence (20 bytes)."""
-        return self.part[16:36]
+        return self.part[KEY]
 
     @property
     def address(self) -> Address:
         """Where it was sent."""
-        return Address.decode(self.part[40 : 40 + self.header.address_length])
+        return Address.decode(address_of(self.part))
 
     @property
     def method(self) -> str:

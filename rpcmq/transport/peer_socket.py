@@ -23,7 +23,7 @@ from rpcmq.transport.curve import Curve
 from rpcmq.transport.forks import abandon_after_fork
 from rpcmq.transport.strangers import Strangers, break_connection, socket_of
 from rpcmq.transport.watch import ConnectionWatch, Watchdog
-from rpcmq.wire import Kind, control
+from rpcmq.wire import KIND_AT, Kind, control
 
 __all__ = ["PeerSocket", "local_host_towards"]
 
@@ -223,11 +223,11 @@ class PeerSocket:
 
     def _take(self, route: bytes, batch: bytes, payloads: Sequence[bytes | memoryview]) -> int:
         user, fd = "", -1
-        if len(batch) > 5 and batch[5] < _CONTROL:
+        if len(batch) > KIND_AT and batch[KIND_AT] < _CONTROL:
             fd = self._socket.last_fd()
             self._routes_by_fd[fd] = route
             # Where we are the client, the other side could say anything of its user.
-            if self._curve is not None and batch[5] == _HELLO and route not in self._urls:
+            if self._curve is not None and batch[KIND_AT] == _HELLO and route not in self._urls:
                 user = self._socket.last_user()
         messages = self._peers.receive(monotonic(), route, batch, tuple(payloads), user)
         if fd >= 0 and route in self._peers.links and route not in self._urls:

@@ -26,7 +26,7 @@ from rpcmq.transport.curve import Curve
 from rpcmq.transport.forks import abandon_after_fork
 from rpcmq.transport.strangers import break_connection, socket_of
 from rpcmq.transport.watch import ConnectionWatch, Watchdog
-from rpcmq.wire import Kind, message
+from rpcmq.wire import KIND_AT, Kind, message
 
 __all__ = ["RouterShell"]
 
@@ -167,7 +167,7 @@ class RouterShell:
             room -= len(batch)
             if payloads:
                 room -= sum(map(len, payloads))
-            if batch[5:6] == _HELLO:
+            if batch[KIND_AT : KIND_AT + 1] == _HELLO:
                 router.receive(now, route, batch, payloads, socket.last_user() if self._has_users else "")
                 self._guarded(self._remember_fd, route)
             else:

@@ -27,8 +27,10 @@ __all__ = [
     "NO_TTL",
     "ORIGIN",
     "SEQUENCE",
+    "TRACE_LENGTH_AT",
     "Detached",
     "Header",
+    "address_and_method_of",
     "address_of",
     "error_name",
     "flags_of",
@@ -40,10 +42,12 @@ __all__ = [
     "remade",
     "sequence_of",
     "size_of",
+    "trace_of",
     "with_flag",
     "with_payload",
     "without_error",
     "without_flag",
+    "without_payload",
 ]
 
 NO_TTL = 0xFFFFFFFF
@@ -54,7 +58,7 @@ MAX_ERROR_BYTES = 100
 DETACH_BYTES = 32 * 1024
 HEADER_BYTES = 40
 #: Where in a message its fields of one byte stand. ``LOW_FLAGS_AT`` has the flags below 0x100, :func:`flags_of` all.
-KIND_AT, LOW_FLAGS_AT, ATTEMPT_AT, FORMAT_AT, CONSUMER_AT = 5, 7, 9, 10, 11
+KIND_AT, LOW_FLAGS_AT, ATTEMPT_AT, FORMAT_AT, CONSUMER_AT, TRACE_LENGTH_AT = 5, 7, 9, 10, 11, 39
 #: The key (router, handle and sequence), which names a message in the whole system, and its halves.
 KEY, ORIGIN, SEQUENCE = slice(16, 36), slice(16, 28), slice(28, 36)
 
@@ -178,6 +182,17 @@ def address_of(part: bytes) -> bytes:
     return part[40 : 40 + (part[36] << 8) + part[37]]
 
 
+def address_and_method_of(part: bytes) -> bytes:
+    """The address block and the method's name, as they stand. As for :func:`address_of`."""
+    return part[40 : 40 + (part[36] << 8) + part[37] + part[38]]
+
+
+def trace_of(part: bytes) -> bytes:
+    """The traceparent; empty if it has none. As for :func:`address_of`."""
+    start = 40 + (part[36] << 8) + part[37] + part[38]
+    return part[start : start + part[39]]
+
+
 def method_of(part: bytes) -> str:
     """The method's name. As for :func:`address_of`."""
     begin = 40 + (part[36] << 8) + part[37]
@@ -199,6 +214,12 @@ def without_flag(part: bytes, flag: int) -> bytes:
     """``part`` with ``flag`` not set."""
     flags = (part[6] << 8 | part[7]) & ~flag
     return remade(part, part[:6] + flags.to_bytes(2) + part[8:])
+
+
+def without_payload(part: bytes) -> bytes:
+    """The header and the names of ``part`` alone."""
+    end = 40 + (part[36] << 8) + part[37] + part[38] + part[39]
+    return end.to_bytes(4) + part[4:7] + bytes((part[7] & ~Flag.DETACHED,)) + part[8:end]
 
 
 def with_payload(part: bytes, format: int, payload: bytes) -> bytes:

@@ -17,7 +17,7 @@ from itertools import chain
 from typing import TypeGuard
 
 from rpcmq.errors import ProtocolError
-from rpcmq.wire import Detached, Kind, message, size_of
+from rpcmq.wire import KEY, KIND_AT, Detached, Kind, message, size_of
 
 __all__ = ["ACK_BYTES", "ACK_MESSAGES", "BATCH_BYTES", "BATCH_MESSAGES", "GIVE_UP_AFTER", "WINDOW_BYTES", "Session"]
 
@@ -93,7 +93,7 @@ class Session:
         self.mark()
         closings = self.closings
         if closings:
-            kind = part[5]
+            kind = part[KIND_AT]
             closings[:] = [other for other in closings if other[5] != kind]
         closings.append(part)
 
@@ -105,7 +105,7 @@ class Session:
     def find_sent(self, key: bytes) -> bytes | None:
         """The message with ``key`` if it was sent and not acknowledged, or only by the last resumption."""
         sent = chain.from_iterable(reversed(parts) for parts, _ in reversed(self._sent))
-        return next((part for part in chain(sent, reversed(self._arrived)) if part[16:36] == key), None)
+        return next((part for part in chain(sent, reversed(self._arrived)) if part[KEY] == key), None)
 
     def mark(self) -> None:
         """There is something to send."""
@@ -254,4 +254,4 @@ class Session:
 
     def unacknowledged_of(self, kinds: Collection[int]) -> int:
         """How many messages of ``kinds`` are still to be sent, or were sent and not acknowledged."""
-        return sum(part[5] in kinds for part in chain(self.sent, self.outbox))
+        return sum(part[KIND_AT] in kinds for part in chain(self.sent, self.outbox))

@@ -11,7 +11,7 @@ from rpcmq.core.common.drops import Drop, Drops, drop_text
 from rpcmq.core.common.log_limit import LogLimit
 from rpcmq.core.common.timing_wheel import DeadlineWheel
 from rpcmq.core.process.refused import Refused
-from rpcmq.core.process.retained import Keeping, sequence_of
+from rpcmq.core.process.retained import Keeping, by_sequence
 from rpcmq.core.process.uplink import Uplink, Welcome
 from rpcmq.errors import CallError, CallTimeout, LinkLost, Outcome, ProtocolError, error_for
 from rpcmq.wire import (
@@ -556,7 +556,7 @@ class Caller:
             for key in kept.keys() - known:
                 part = kept[key]
                 parts.append(part if key in self.calls else without_flag(part, Flag.CONFIRM | Flag.MANDATORY))
-        parts.sort(key=sequence_of)
+        parts.sort(key=by_sequence)
         again = {part[16:36]: self._ours(with_flag(self._unwatched(part), Flag.RESENT)) for part in parts}
         self._keeps = self._uplink.tells_delivered
         # Of the others nobody would tell us when to let them go.

@@ -16,7 +16,23 @@ from rpcmq.core.common.text import shortened
 from rpcmq.core.process.calls import Call
 from rpcmq.core.process.tasks import Registration, Serving
 from rpcmq.errors import LinkLost, Outcome, ProtocolError, error_for
-from rpcmq.wire import VERSION, Address, Flag, Kind, address_of, body_of, control, message, parse, payload_of, split
+from rpcmq.wire import (
+    KEY,
+    KIND_AT,
+    LOW_FLAGS_AT,
+    ORIGIN,
+    VERSION,
+    Address,
+    Flag,
+    Kind,
+    address_of,
+    body_of,
+    control,
+    message,
+    parse,
+    payload_of,
+    split,
+)
 
 __all__ = ["PeerLink", "Peers"]
 
@@ -152,7 +168,7 @@ class Peers:
         Returns:
             How many messages were looked at.
         """
-        if route not in self.links and batch[5:6] != _HELLO:
+        if route not in self.links and batch[KIND_AT : KIND_AT + 1] != _HELLO:
             # Not worth taking apart.
             self.refused["stranger"] += 1
             return 1
@@ -161,7 +177,7 @@ class Peers:
         except ProtocolError as error:
             self.refused[error.reason] += 1
             return 1
-        if parts[0][5] == Kind.HELLO:
+        if parts[0][KIND_AT] == Kind.HELLO:
             del parts[1:]
         for part in parts:
             try:
@@ -194,7 +210,7 @@ class Peers:
         link.on_change()
 
     def _message(self, now: float, route: bytes, part: bytes, user: str) -> None:
-        kind = part[5]
+        kind = part[KIND_AT]
         link = self.links.get(route)
         if kind == Kind.HELLO:
             self._hello(now, route, part, user)
@@ -212,7 +228,7 @@ class Peers:
         elif kind == Kind.REQUEST:
             self._request(now, link, part)
         elif kind == Kind.CANCEL:
-            self._serving.cancel_direct(part[16:36], link)
+            self._serving.cancel_direct(part[KEY], link)
         elif kind == Kind.ALIVE:
             self._progress(link, part)
         elif kind in (Kind.REPLY, Kind.FAULT, Kind.ERROR):
@@ -244,7 +260,7 @@ class Peers:
 
     def _request(self, now: float, link: PeerLink, part: bytes) -> None:
         parse(part)
-        if part[16:28] != link.origin:
+        if part[ORIGIN] != link.origin:
             raise ProtocolError("origin is not this link's", "origin")
         address = Address.decode(address_of(part))
         registration = self._serving.serving(address)
@@ -254,9 +270,9 @@ class Peers:
             self._error(link, part, Outcome.DENIED, text)
         elif registration is None:
             self._error(link, part, Outcome.NO_CONSUMER, f"{self._identity} does not serve that topic any more")
-        elif part[7] & Flag.STREAM:
+        elif part[LOW_FLAGS_AT] & Flag.STREAM:
             self._error(link, part, Outcome.PROTOCOL, "a stream takes the way through the router")
-        elif part[16:36] in registration.running or part[16:36] in registration.waiting:
+        elif part[KEY] in registration.running or part[KEY] in registration.waiting:
             self._error(link, part, Outcome.PROTOCOL, "sequence of a call that is in flight")
         elif problem := _overload(registration, payload_of(part)):
             self._error(link, part, Outcome.OVERLOADED, f"{self._identity} has {problem}")
@@ -264,14 +280,14 @@ class Peers:
             self._serving.accept(now, part, registration, link)
 
     def _error(self, link: PeerLink, part: bytes, outcome: Outcome, text: str) -> None:
-        link.send(control(Kind.ERROR, {"outcome": outcome, "text": text, "details": {}}, key=part[16:36]))
+        link.send(control(Kind.ERROR, {"outcome": outcome, "text": text, "details": {}}, key=part[KEY]))
 
     def _answer(self, link: PeerLink, part: bytes) -> None:
-        call = link.calls.get(part[16:36])
+        call = link.calls.get(part[KEY])
         if call is None:
             self.refused["late reply"] += 1
             return
-        if part[5] == Kind.ERROR:
+        if part[KIND_AT] == Kind.ERROR:
             body = body_of(part)
             outcome = body.get("outcome")
             known = outcome if type(outcome) is int else Outcome.PROTOCOL
@@ -284,7 +300,7 @@ class Peers:
         self.changed.append(call)
 
     def _progress(self, link: PeerLink, part: bytes) -> None:
-        call = link.calls.get(part[16:36])
+        call = link.calls.get(part[KEY])
         if call is not None:
             parse(part)
             call.add_progress(part)

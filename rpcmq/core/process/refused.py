@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rpcmq.core.process.retained import sequence_of
+from rpcmq.core.process.retained import by_sequence
 from rpcmq.errors import CallError
-from rpcmq.wire import address_of, size_of
+from rpcmq.wire import KEY, address_of, size_of
 
 __all__ = ["FullQueue", "Refused"]
 
@@ -62,7 +62,7 @@ class Refused:
         return queue is not None and bool(queue.waiting) and self._add(queue, part)
 
     def _add(self, queue: FullQueue, part: bytes) -> bool:
-        key = part[16:36]
+        key = part[KEY]
         if key in queue.waiting:
             return False
         queue.waiting[key] = part
@@ -80,7 +80,7 @@ class Refused:
         taken: list[bytes] = []
         for queue in self.queues.values():
             # One that was on its way when an earlier one came back came after those that have waited since.
-            taken += sorted(queue.waiting.values(), key=sequence_of)
+            taken += sorted(queue.waiting.values(), key=by_sequence)
             queue.waiting.clear()
         return taken
 

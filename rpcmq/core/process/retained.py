@@ -8,9 +8,9 @@ from operator import itemgetter
 from struct import Struct
 
 from rpcmq.errors import ProtocolError
-from rpcmq.wire import Flag, Kind, size_of
+from rpcmq.wire import KIND_AT, LOW_FLAGS_AT, SEQUENCE, Flag, Kind, size_of
 
-__all__ = ["Keeping", "sequence_of"]
+__all__ = ["Keeping", "by_sequence"]
 
 _CAST, _FANOUT = int(Kind.CAST), Flag.FANOUT
 _SEQUENCE_BYTES = 8
@@ -18,7 +18,7 @@ _sequences_in = Struct("8s").iter_unpack
 #: Finding the oldest costs the more the more have gone before it: so many are let go at once, one in so many.
 _LET_GO = 100
 #: What puts messages of one process into their order.
-sequence_of = itemgetter(slice(28, 36))
+by_sequence = itemgetter(SEQUENCE)
 
 
 class Keeping:
@@ -54,16 +54,16 @@ class Keeping:
 
         False also where that is not known any more, because it may have been let go.
         """
-        if part[5] != _CAST or part[7] & _FANOUT:
+        if part[KIND_AT] != _CAST or part[LOW_FLAGS_AT] & _FANOUT:
             return False
-        return part[28:36] not in self._parts and part[28:36] > self._let_go_until
+        return part[SEQUENCE] not in self._parts and part[SEQUENCE] > self._let_go_until
 
     def keep(self, part: bytes) -> None:
         """``part`` is on its way. Only casts to one consumer are kept: a fanout is for those of its moment."""
-        if part[5] != _CAST or part[7] & _FANOUT:
+        if part[KIND_AT] != _CAST or part[LOW_FLAGS_AT] & _FANOUT:
             return
         parts = self._parts
-        sequence = part[28:36]
+        sequence = part[SEQUENCE]
         if sequence in parts:
             self.forget(sequence)
         parts[sequence] = part
@@ -95,5 +95,5 @@ class Keeping:
         """From now on only ``parts`` are kept, in the order of their sequences."""
         self._parts.clear()
         self.size_bytes = 0
-        for part in sorted(parts, key=sequence_of):
+        for part in sorted(parts, key=by_sequence):
             self.keep(part)

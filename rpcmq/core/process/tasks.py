@@ -10,7 +10,22 @@ from typing import Any, Protocol
 from rpcmq.core.process.calls import STREAM_WINDOW, Call, Caller
 from rpcmq.core.process.uplink import Uplink, Welcome
 from rpcmq.errors import CallError, Outcome, ProtocolError, UsageError
-from rpcmq.wire import HEADER, NO_TTL, SETTLEMENT, Address, Flag, Kind, json_bytes, message, payload_of
+from rpcmq.wire import (
+    ATTEMPT_AT,
+    CONSUMER_AT,
+    HEADER,
+    KEY,
+    KIND_AT,
+    LOW_FLAGS_AT,
+    NO_TTL,
+    SETTLEMENT,
+    Address,
+    Flag,
+    Kind,
+    json_bytes,
+    message,
+    payload_of,
+)
 
 __all__ = ["Registration", "Sender", "Serving", "Task"]
 
@@ -172,19 +187,19 @@ class Serving:
             return
         self._settled.clear()
         self._answered = False
-        if void := sum(part[5] in _ANSWERS for part in (*welcome.sent, *welcome.unsent)):
+        if void := sum(part[KIND_AT] in _ANSWERS for part in (*welcome.sent, *welcome.unsent)):
             self.counters["late answers"] += void
         for registration in self.registrations.values():
             routed = [task for task in registration.running.values() if task.sender is self._uplink]
             for task in routed:
                 task.lost = True
                 del registration.running[task.key]
-            asked = [c for c in self._caller.calls.values() if c.message[11] == registration.tag]
-            leaving = next((c for c in asked if c.message[5] == Kind.UNREGISTER), None)
+            asked = [c for c in self._caller.calls.values() if c.message[CONSUMER_AT] == registration.tag]
+            leaving = next((c for c in asked if c.message[KIND_AT] == Kind.UNREGISTER), None)
             if leaving is not None:
                 # The router knows of no registration: just what was asked for.
                 self._caller.ended(now, leaving.message)
-            joining = next((c for c in asked if c.message[5] == Kind.REGISTER), None)
+            joining = next((c for c in asked if c.message[KIND_AT] == Kind.REGISTER), None)
             if joining is not None:
                 self._caller.cancel(joining)
                 self._send_registration(now, registration, joining)
@@ -222,17 +237,17 @@ class Serving:
     # --- tasks -------------------------------------------------------------------------------
 
     def _request(self, now: float, part: bytes) -> None:
-        tag = part[11]
+        tag = part[CONSUMER_AT]
         registration = self.registrations.get(tag)
         if registration is None:
             self.counters["deliveries for an unknown consumer"] += 1
             return
-        if part[5] == _CAST:
-            key = part[16:36]
+        if part[KIND_AT] == _CAST:
+            key = part[KEY]
             had = key + registration.group.encode() if registration.group else key
-            if part[7] & Flag.RESENT and had in self._recent:
+            if part[LOW_FLAGS_AT] & Flag.RESENT and had in self._recent:
                 self.counters["duplicate casts dropped"] += 1
-                self._settle(tag, key, part[9], Outcome.OK, 0)
+                self._settle(tag, key, part[ATTEMPT_AT], Outcome.OK, 0)
                 return
             self._recent.append(had)
         self.accept(now, part, registration, self._uplink)
@@ -249,7 +264,7 @@ class Serving:
         if end + trace_length > len(part):
             raise ProtocolError("address, method and trace do not fit into the message", "length")
         task = Task()
-        task.key = key = part[16:36]
+        task.key = key = part[KEY]
         task.sender = sender
         task.registration = registration
         task.is_call = kind == _REQUEST
@@ -306,7 +321,7 @@ class Serving:
             self.changed.append(task)
 
     def _running(self, part: bytes) -> Task | None:
-        key = part[16:36]
+        key = part[KEY]
         for registration in self.registrations.values():
             task = registration.running.get(key)
             if task is not None:

@@ -17,7 +17,20 @@ from typing import Any
 
 from rpcmq.core.common.session import Session
 from rpcmq.errors import ProtocolError
-from rpcmq.wire import SESSION_KINDS, VERSION, Flag, Kind, body_of, control, message, split
+from rpcmq.wire import (
+    KIND_AT,
+    LOW_FLAGS_AT,
+    SESSION_KINDS,
+    VERSION,
+    Flag,
+    Kind,
+    body_of,
+    control,
+    flags_of,
+    message,
+    sequence_of,
+    split,
+)
 
 __all__ = ["Uplink", "UplinkState", "Welcome"]
 
@@ -214,7 +227,7 @@ class Uplink(Session):
         try:
             parts = split(batch, payloads)
             self.heard = now
-            if parts[0][5] < SESSION_KINDS:
+            if parts[0][KIND_AT] < SESSION_KINDS:
                 self._about_link(now, parts[0])
                 return
         except ProtocolError as error:
@@ -226,10 +239,10 @@ class Uplink(Session):
             return
         handlers = self._handlers
         for part in parts:
-            handler = handlers[part[5]]
+            handler = handlers[part[KIND_AT]]
             try:
                 if handler is None:
-                    raise ProtocolError(f"kind {part[5]:#04x} is unknown or not for a process", "kind")
+                    raise ProtocolError(f"kind {part[KIND_AT]:#04x} is unknown or not for a process", "kind")
                 handler(now, part)
             except ProtocolError as error:
                 self.refused[error.reason] += 1
@@ -272,10 +285,10 @@ class Uplink(Session):
         return True
 
     def _about_link(self, now: float, part: bytes) -> None:
-        kind = part[5]
+        kind = part[KIND_AT]
         if kind == Kind.HEARTBEAT or kind == Kind.ACK:
             self._asked = False
-            count = int.from_bytes(part[28:36])
+            count = sequence_of(part)
             if kind == Kind.ACK or count:
                 self.on_acknowledged(self.acknowledged(count))
                 self.forget_arrived()
@@ -381,9 +394,9 @@ def _number(body: dict[str, Any], name: str, default: float) -> float:
 
 def _begins_something(part: bytes) -> bool:
     """Whether a router that is shutting down would not take ``part``, or its sender does not wait for it."""
-    kind = part[5]
+    kind = part[KIND_AT]
     if kind == _REQUEST:
-        return not (part[6] << 8 | part[7]) & _NESTED
+        return not (flags_of(part)) & _NESTED
     if kind == _CAST:
-        return (part[6] << 8 | part[7]) & (_NESTED | _CONFIRM) != _NESTED | _CONFIRM
-    return kind == _PUBLISH and not part[7] & _CONFIRM
+        return (flags_of(part)) & (_NESTED | _CONFIRM) != _NESTED | _CONFIRM
+    return kind == _PUBLISH and not part[LOW_FLAGS_AT] & _CONFIRM

@@ -24,7 +24,7 @@ from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.topics import Destination
 from rpcmq.core.router.turns import ERROR_STEPS, Turns
 from rpcmq.errors import Outcome
-from rpcmq.wire import Address, Flag, Kind, body_of, control, parse
+from rpcmq.wire import KEY, KIND_AT, LOW_FLAGS_AT, Address, Flag, Kind, address_of, body_of, control, parse, sequence_of
 
 __all__ = ["Account", "Guard", "Permits"]
 
@@ -276,9 +276,9 @@ class Guard:
 
     def may_send(self, link: Link, part: bytes, destination: Destination | None) -> bool:
         """Whether the link's key has the right to send the call or cast ``part``; a yes is kept for ``destination``."""
-        if part[5] == _REQUEST:
+        if part[KIND_AT] == _REQUEST:
             verb, kept = "call", link.granted
-        elif part[7] & Flag.FANOUT:
+        elif part[LOW_FLAGS_AT] & Flag.FANOUT:
             verb, kept = "fanout", None
             if (known := _block(part)) in link.permits.fanout:
                 return True
@@ -295,7 +295,7 @@ class Guard:
     def _publish(self, accept: Handler) -> Handler:
         def publish(now: float, link: Link, part: bytes) -> None:
             known: set[bytes] = link.permits.publish
-            block = part[40 : 40 + (part[36] << 8) + part[37]]
+            block = address_of(part)
             if block not in known:
                 if not self._decide(link, part, block, "publish"):
                     return
@@ -364,7 +364,7 @@ class Guard:
         self._act(Note("denied", f"{link.identity}: {text}", link.identity))
         details = {"verb": verb, "topic": name, "exchange": exchange, "key": account.key.name}
         body = {"outcome": Outcome.DENIED, "text": text, "details": details}
-        link.send(control(Kind.ERROR, body, key=part[16:36]))
+        link.send(control(Kind.ERROR, body, key=part[KEY]))
 
     def _deny_format(self, link: Link, part: bytes, form: str, what: str) -> str:
         account: Account = link.permits.account
@@ -375,11 +375,11 @@ class Guard:
         account.refused[counted] += 1
         text = f"key {account.key.name!r} {what}; its key file says which formats it may send (formats)"
         self._act(Note("denied", f"{link.identity}: {text}", link.identity))
-        if part[5] in (Kind.REQUEST, Kind.CAST, Kind.PUBLISH):
+        if part[KIND_AT] in (Kind.REQUEST, Kind.CAST, Kind.PUBLISH):
             # As where a consumer does not accept it: the sender encodes it in another format, if it can.
             details = {"accepts": account.key.formats, "key": account.key.name}
             body = {"outcome": Outcome.PROTOCOL, "text": text, "details": details}
-            link.send(control(Kind.ERROR, body, key=part[16:36]))
+            link.send(control(Kind.ERROR, body, key=part[KEY]))
         return text
 
     # --- how fast ----------------------------------------------------------------------------
@@ -389,7 +389,7 @@ class Guard:
         account = permits.account
         bucket = account.bucket
         assert bucket is not None
-        if part[5] in _ASKED or part[7] & Flag.CONFIRM:
+        if part[KIND_AT] in _ASKED or part[LOW_FLAGS_AT] & Flag.CONFIRM:
             wait = bucket.take(now)
             if wait:
                 self._too_fast(link, part, account, wait)
@@ -397,7 +397,7 @@ class Guard:
         block = _block(part)
         first = permits.throttled.get(block)
         if first is not None:
-            if int.from_bytes(part[28:36]) != first or not part[7] & Flag.RESENT:
+            if sequence_of(part) != first or not part[LOW_FLAGS_AT] & Flag.RESENT:
                 self._too_fast(link, part, account, 1.0 / bucket.rate)
                 return False
             del permits.throttled[block]
@@ -406,7 +406,7 @@ class Guard:
             return True
         if len(permits.throttled) < _KEPT:
             # Who has casts to so many addresses under way at a time does without their order.
-            permits.throttled[block] = int.from_bytes(part[28:36])
+            permits.throttled[block] = sequence_of(part)
         self._too_fast(link, part, account, wait)
         return False
 
@@ -420,7 +420,7 @@ class Guard:
         text = f"key {account.key.name!r} sends more than {rate} messages a second (messages_per_second = {rate})"
         details = {"limit": "messages_per_second", "retry_after": round(wait, 3), "key": account.key.name}
         body = {"outcome": Outcome.OVERLOADED, "text": text, "details": details}
-        link.send(control(Kind.ERROR, body, key=part[16:36]))
+        link.send(control(Kind.ERROR, body, key=part[KEY]))
 
     # --- views -------------------------------------------------------------------------------
 
@@ -437,7 +437,7 @@ def _keep(known: set[S], what: S) -> None:
 
 
 def _block(part: bytes) -> bytes:
-    return part[40 : 40 + (part[36] << 8) + part[37]]
+    return address_of(part)
 
 
 def _name(address: Address) -> str:

@@ -14,7 +14,7 @@ from rpcmq.core.router.links import Link
 from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.topics import Consumer, Destination, Server, Statistics, Topic
 from rpcmq.errors import ProtocolError
-from rpcmq.wire import Address, parse
+from rpcmq.wire import Address, address_and_method_of, address_of, parse
 
 __all__ = ["Directory"]
 
@@ -89,15 +89,15 @@ class Directory:
             ProtocolError: its variable parts do not fit or its address is malformed, or there would
                 be too many topics.
         """
-        header = parse(part)
-        cut = 40 + header.address_length
-        key = part[40 : cut + header.method_length]
+        parse(part)
+        key = address_and_method_of(part)
         known = self.destinations.get(key)
         if known is not None:
             return known
-        address = Address.decode(part[40:cut])
+        block = address_of(part)
+        address = Address.decode(block)
         try:
-            method = part[cut : cut + header.method_length].decode()
+            method = key[len(block) :].decode()
         except UnicodeDecodeError:
             raise ProtocolError("method name is not UTF-8", "address") from None
         topic, server = self._find(now, address)

@@ -34,7 +34,7 @@ from rpcmq.log_format import (
     framed,
     name_entry,
 )
-from rpcmq.wire import size_of
+from rpcmq.wire import ORIGIN, TRACE_LENGTH_AT, size_of, trace_of
 
 __all__ = ["CHUNK_RECORDS", "Chunk", "DispatchLog", "Sink"]
 
@@ -171,12 +171,12 @@ class DispatchLog:
         numbers = self._numbers
         try:
             target = numbers[pending.destination]
-            caller = numbers[link if link is not None else part[16:28]]
+            caller = numbers[link if link is not None else part[ORIGIN]]
             server = numbers[consumer]
         except KeyError:
             target, caller, server = self._define(pending)
         end, sent_us = self._end, consumer.link.sent_us if consumer is not None else 0
-        if part[39] or type(part) is not bytes:
+        if part[TRACE_LENGTH_AT] or type(part) is not bytes:
             _pack_into(
                 self._records, end,
                 part, pending.number, pending.received_at, pending.dispatched_at, now, target, caller, server,
@@ -199,7 +199,7 @@ class DispatchLog:
         server = destination.server.name if destination.server else ""
         texts = (address.exchange, address.topic, destination.topic.group, server, destination.method)
         target = self._number(destination, NameKind.TARGET, *texts)
-        origin = pending.message[16:28]
+        origin = pending.message[ORIGIN]
         known = link or self._links.by_origin(origin)
         identity = known.identity if known is not None else self._gone.get(origin, "")
         caller = self._number(link or origin, NameKind.CALLER, identity) if identity else 0
@@ -332,10 +332,9 @@ class DispatchLog:
 
 def _trace_id(part: bytes) -> bytes:
     """The trace id of a message's traceparent; empty if it has none that can be read."""
-    if part[39] < _TRACE_END:
+    if part[TRACE_LENGTH_AT] < _TRACE_END:
         return b""
-    start = 40 + (part[36] << 8) + part[37] + part[38]
     try:
-        return unhexlify(part[start + _TRACE_AT : start + _TRACE_END])
+        return unhexlify(trace_of(part)[_TRACE_AT:_TRACE_END])
     except ValueError:
         return b""

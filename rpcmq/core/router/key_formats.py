@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from rpcmq.core.router.links import Handler, Link
 from rpcmq.payload.format import Format
-from rpcmq.wire import Address, Kind, address_of, json_bytes, message, parse
+from rpcmq.wire import ATTEMPT_AT, CONSUMER_AT, FORMAT_AT, KEY, Address, Kind, address_of, json_bytes, message, parse
 
 __all__ = ["within_formats"]
 
@@ -44,27 +44,32 @@ def _name(form: int) -> str:
 
 def _request(accept: Handler, mask: int, refuse: Refuse) -> Handler:
     def request(now: float, link: Link, part: bytes) -> None:
-        if mask >> part[10] & 1:
+        if mask >> part[FORMAT_AT] & 1:
             accept(now, link, part)
             return
         parse(part)
-        refuse(
-            link, part, _name(part[10]), f"may not send {_name(part[10])} to {str(Address.decode(address_of(part)))!r}"
-        )
+        name = _name(part[FORMAT_AT])
+        refuse(link, part, name, f"may not send {name} to {str(Address.decode(address_of(part)))!r}")
 
     return request
 
 
 def _answer(accept: Handler, fail: Handler, mask: int, refuse: Refuse) -> Handler:
     def answer(now: float, link: Link, part: bytes) -> None:
-        if mask >> part[10] & 1:
+        if mask >> part[FORMAT_AT] & 1:
             accept(now, link, part)
             return
-        text = refuse(link, part, _name(part[10]), f"may not answer in {_name(part[10])}")
+        text = refuse(link, part, _name(part[FORMAT_AT]), f"may not answer in {_name(part[FORMAT_AT])}")
         # The caller is told, and waits no longer.
         record = json_bytes({"type": "rpcmq.errors:AccessDenied", "text": text})
         fault = message(
-            Kind.FAULT, record, format=Format.JSON, ttl=0, key=part[16:36], attempt=part[9], consumer=part[11]
+            Kind.FAULT,
+            record,
+            format=Format.JSON,
+            ttl=0,
+            key=part[KEY],
+            attempt=part[ATTEMPT_AT],
+            consumer=part[CONSUMER_AT],
         )
         fail(now, link, fault)
 
@@ -74,9 +79,9 @@ def _answer(accept: Handler, fail: Handler, mask: int, refuse: Refuse) -> Handle
 def _progress(accept: Handler, mask: int, refuse: Refuse) -> Handler:
     def progress(now: float, link: Link, part: bytes) -> None:
         # One without a value has any number there.
-        if mask >> part[10] & 1 or not part[10]:
+        if mask >> part[FORMAT_AT] & 1 or not part[FORMAT_AT]:
             accept(now, link, part)
         else:
-            refuse(link, part, _name(part[10]), f"may not answer in {_name(part[10])}")
+            refuse(link, part, _name(part[FORMAT_AT]), f"may not answer in {_name(part[FORMAT_AT])}")
 
     return progress

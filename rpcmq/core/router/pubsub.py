@@ -17,7 +17,23 @@ from rpcmq.core.router.links import Link, LinkTable
 from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.turns import Turns
 from rpcmq.errors import ProtocolError
-from rpcmq.wire import Address, Flag, Kind, address_of, body_of, control, message, parse, payload_of, size_of
+from rpcmq.wire import (
+    FORMAT_AT,
+    KEY,
+    KIND_AT,
+    LOW_FLAGS_AT,
+    ORIGIN,
+    Address,
+    Flag,
+    Kind,
+    address_of,
+    body_of,
+    control,
+    message,
+    parse,
+    payload_of,
+    size_of,
+)
 
 __all__ = ["PubSub", "Subscriber"]
 
@@ -77,7 +93,7 @@ class PubSub:
             raise ProtocolError(f"window {window!r} must be an integer from 1 to {_MAX_WINDOW}", "credit")
         if (exchange, pattern) not in link.patterns:
             self._add(link, exchange, pattern, window)
-        link.send(control(Kind.SUBSCRIBED, {"pattern": pattern.decode()}, key=part[16:36]))
+        link.send(control(Kind.SUBSCRIBED, {"pattern": pattern.decode()}, key=part[KEY]))
 
     def _add(self, link: Link, exchange: bytes, pattern: bytes, window: int) -> None:
         settings = self._settings
@@ -117,7 +133,7 @@ class PubSub:
             link.window.states -= pattern_states(pattern)
             if not link.patterns:
                 link.window.clear()
-        link.send(control(Kind.SUBSCRIBED, {"pattern": ""}, key=part[16:36]))
+        link.send(control(Kind.SUBSCRIBED, {"pattern": ""}, key=part[KEY]))
 
     def publish(self, now: float, link: Link, part: bytes) -> None:
         """An event.
@@ -125,8 +141,8 @@ class PubSub:
         Raises:
             ProtocolError: malformed, or not from this link.
         """
-        if part[16:28] != link.origin:
-            raise ProtocolError(f"origin {part[16:28].hex()} is not this link's", "origin")
+        if part[ORIGIN] != link.origin:
+            raise ProtocolError(f"origin {part[ORIGIN].hex()} is not this link's", "origin")
         exchange, topic = self._address(part)
         if self._held or (now < self._hold_until and self._links.has_returned):
             split_words(topic)  # as the match would, whose refusal would come too late
@@ -173,8 +189,8 @@ class PubSub:
                 reached += self._offer(now, subscriber, part)
         self.published["events"] += 1
         self.published["copies"] += reached
-        if part[7] & Flag.CONFIRM:
-            link.send(message(Kind.CONFIRM, reached.to_bytes(4), key=part[16:36]))
+        if part[LOW_FLAGS_AT] & Flag.CONFIRM:
+            link.send(message(Kind.CONFIRM, reached.to_bytes(4), key=part[KEY]))
 
     def taken(self, now: float, link: Link, part: bytes) -> None:
         """The subscriber has handled some events and takes as many more.
@@ -212,13 +228,13 @@ class PubSub:
         link.patterns.clear()
         subscriber, link.window = link.window, None
         if subscriber is not None:
-            unsent = (part for part in link.outbox if part[5] == Kind.PUBLISH)
+            unsent = (part for part in link.outbox if part[KIND_AT] == Kind.PUBLISH)
             for topic, count in Counter(_topic_of(part) for part in (*unsent, *subscriber.queue)).items():
                 self._drops.add(now, Drop(topic, "event", "subscriber left"), count, consumer=link.identity)
 
     def _address(self, part: bytes) -> tuple[bytes, bytes]:
-        header = parse(part)
-        address = Address.decode(part[40 : 40 + header.address_length])
+        parse(part)
+        address = Address.decode(address_of(part))
         return address.exchange.encode(), address.topic.encode()
 
     def _remove(self, link: Link, exchange: bytes, pattern: bytes) -> None:
@@ -233,7 +249,7 @@ class PubSub:
 
     def _offer(self, now: float, link: Link, part: bytes) -> bool:
         subscriber: Subscriber = link.window
-        if not link.accepts >> part[10] & 1:
+        if not link.accepts >> part[FORMAT_AT] & 1:
             self._drop(now, link, part, "format not accepted")
             return False
         if subscriber.delivered < subscriber.window and link.answering and not (subscriber.queue or link.is_full):

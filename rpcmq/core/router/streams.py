@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rpcmq.core.router.topics import Pending
-from rpcmq.wire import Flag
+from rpcmq.wire import LOW_FLAGS_AT, Flag
 
 __all__ = ["ITEMS_UNASKED", "MAX_ITEMS_GRANTED", "is_stream", "items_left"]
 
@@ -15,7 +15,7 @@ MAX_ITEMS_GRANTED = 1024
 
 def is_stream(pending: Pending) -> bool:
     """Whether each item starts the call's deadline anew."""
-    return bool(pending.message[7] & Flag.STREAM)
+    return bool(pending.message[LOW_FLAGS_AT] & Flag.STREAM)
 
 
 def items_left(pending: Pending) -> int:

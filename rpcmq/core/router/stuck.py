@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rpcmq.core.router.links import LinkTable
 from rpcmq.core.router.topics import Consumer, Pending, Topic
-from rpcmq.wire import Kind
+from rpcmq.wire import KIND_AT, Kind
 
 if TYPE_CHECKING:
     from rpcmq.core.router.directory import Directory
@@ -66,7 +66,7 @@ def _waiting(topic: Topic, limit: float) -> Iterator[tuple[Pending, float]]:
 def _row(links: LinkTable, pending: Pending, since: float, now: float) -> dict[str, Any]:
     caller, consumer = links.by_origin(pending.key[:12]), pending.consumer
     return {
-        "kind": "call" if pending.message[5] == Kind.REQUEST else "cast",
+        "kind": "call" if pending.message[KIND_AT] == Kind.REQUEST else "cast",
         "caller": caller.identity if caller is not None else None,
         "topic": pending.destination.name,
         "method": pending.destination.method,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from rpcmq.core.router.usage import Usage
 from rpcmq.errors import Outcome
 from rpcmq.histogram import Histogram, microseconds
-from rpcmq.wire import Address, Flag, size_of
+from rpcmq.wire import Address, flags_of, size_of, without_payload
 
 if TYPE_CHECKING:
     from rpcmq.core.router.links import Link
@@ -82,7 +82,7 @@ class Pending:
     @property
     def flags(self) -> int:
         """The flags that it came with."""
-        return self.message[6] << 8 | self.message[7]
+        return flags_of(self.message)
 
     @property
     def size(self) -> int:
@@ -107,9 +107,7 @@ class Pending:
 
     def drop_payload(self) -> None:
         """Nobody is to get it any more, but it is still counted where it is."""
-        part = self.message
-        end = 40 + (part[36] << 8) + part[37] + part[38] + part[39]
-        self.message = end.to_bytes(4) + part[4:7] + bytes((part[7] & ~Flag.DETACHED,)) + part[8:end]
+        self.message = without_payload(self.message)
 
 
 class Queue:
