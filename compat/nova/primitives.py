@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
+from rpcmq.payload.bounded_text import brief
 from rpcmq.payload.typed_json import DEFAULT_MAX_DEPTH, check_depth
 
 __all__ = ["check", "dumps", "loads", "strtime", "to_primitive"]
@@ -156,7 +157,7 @@ def _form(value: Any, time_text: Callable[[datetime], str] = strtime) -> Any:
             return dict(getattr(value, name)())
     if hasattr(value, "__iter__"):
         return list(value)
-    raise TypeError(f"{type(value).__name__} {_shown(value)}")
+    raise TypeError(f"{type(value).__name__} {brief(value)}")
 
 
 class _Conversion:
@@ -184,7 +185,7 @@ class _Conversion:
 
 
 def _refuse(value: Any) -> Any:
-    raise TypeError(f"{type(value).__name__} {_shown(value)}")
+    raise TypeError(f"{type(value).__name__} {brief(value)}")
 
 
 _PLAIN = json.JSONEncoder()
@@ -237,7 +238,7 @@ def _faults(value: Any, convert: Callable[[Any], Any], path: str, above: list[in
     if isinstance(value, dict):
         for key, each in value.items():
             if not isinstance(key, _SCALARS):
-                yield path, f"its key {_shown(key)} is a {type(key).__name__}, not text"
+                yield path, f"its key {brief(key)} is a {type(key).__name__}, not text"
             yield from _faults(each, convert, f"{path}.{key}" if path else str(key), inside)
     elif isinstance(value, list | tuple):
         for index, each in enumerate(value):
@@ -249,12 +250,3 @@ def _faults(value: Any, convert: Callable[[Any], Any], path: str, above: list[in
             yield path, str(error)
         else:
             yield from _faults(form, convert, path, inside)
-
-
-def _shown(value: Any) -> str:
-    """``repr`` cut short, of whatever has one."""
-    try:
-        text = repr(value)
-    except Exception:
-        text = f"<{type(value).__name__}>"
-    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -23,6 +23,7 @@ from typing import Any
 import gevent
 
 from compat.nova import options, primitives
+from rpcmq.payload.bounded_text import brief, exception_text
 
 __all__ = ["Shadow", "current"]
 
@@ -33,6 +34,8 @@ _OUTSTANDING = 100
 #: Differences of two replies that are told, and how long each may be (characters).
 _TOLD = 5
 _SHOWN = 120
+#: Characters of a reply that has no form in JSON which are compared.
+_COMPARED = 100_000
 _NOTHING = object()
 
 
@@ -151,7 +154,7 @@ def _plain(reply: Any) -> Any:
     try:
         return json.loads(primitives.dumps(reply))
     except (TypeError, ValueError):
-        return repr(reply)
+        return brief(reply, _COMPARED)
 
 
 def _differences(first: Any, second: Any, path: str = "reply") -> Iterator[str]:
@@ -167,5 +170,6 @@ def _differences(first: Any, second: Any, path: str = "reply") -> Iterator[str]:
 
 
 def _short(value: Any) -> str:
-    text = "missing" if value is _NOTHING else str(value) if isinstance(value, BaseException) else repr(value)
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+    if isinstance(value, BaseException):
+        return exception_text(value, _SHOWN)
+    return "missing" if value is _NOTHING else brief(value, _SHOWN)

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import builtins
 import traceback
-import types
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from itertools import islice
-from typing import Any, Final
-from weakref import WeakKeyDictionary
+from typing import Any
+
+from rpcmq.payload.printed_size import MAX_DEPTH, MAX_INT_BITS, TooMuch, args_of, is_printable
 
 __all__ = [
     "brief",
@@ -25,30 +24,14 @@ __all__ = [
     "exception_text",
     "exception_traceback",
     "has_small_offsets",
-    "is_printable",
     "printable_exception",
     "raised_from",
-    "slots_of",
 ]
 
-MAX_PRINTED: Final = 1_000_000
-"""Most that is printed of one value unless told otherwise, in characters, as estimated."""
-
-_MAX_OBJECTS = 50_000
-_MAX_DEPTH = 200
-_MAX_INT_BITS = 14_000  # Python refuses to print integers of more than 4300 digits.
 _MAX_CHAIN = 32
 _MAX_NOTES = 32
 _MAX_FRAMES = 50
 _MAX_OFFSET = 100_000
-_PLAIN_DEPTH = 2
-"""How deep into objects of classes whose ``__repr__`` is their own: they rarely show all they hold."""
-
-_ATOMS = frozenset({bool, float, complex, type(None), type, types.FunctionType, types.ModuleType, types.MethodType})
-_ITERATORS: dict[type, Any] = {
-    list: list.__iter__, tuple: tuple.__iter__, set: set.__iter__, frozenset: frozenset.__iter__, deque: deque.__iter__,
-}  # fmt: skip
-
 
 #: ``__str__`` of these shows arguments and nothing else of what an exception holds.
 _STR_OF_ARGS = frozenset(
@@ -56,118 +39,12 @@ _STR_OF_ARGS = frozenset(
 )
 
 
-class _TooMuch(Exception):
-    pass
-
-
-def is_printable(value: object, most: int = MAX_PRINTED) -> bool:
-    """Whether ``repr(value)`` writes no more than ``most`` characters, about, and takes no longer than that needs."""
-    if _is_small(value):
-        return True
-    try:
-        return _Printed(most).size(value, 0, 0) <= most
-    except Exception:
-        return False
-
-
-def _is_small(value: Any) -> bool:
-    """Whether ``value`` is what most values are. It may say no of others."""
-    kind = type(value)
-    if kind is tuple:
-        return len(value) < 16 and all(type(part) is not tuple and _is_small(part) for part in value)
-    return (kind is str and len(value) < 500) or (kind is int and -1 << 63 < value < 1 << 63) or value is None
-
-
-class _Printed:
-    """How much ``repr()`` writes, what is shared written out. Takes time for what there is, not for what is written."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._sizes: dict[int, int] = {}
-
-    def size(self, value: Any, depth: int, plain: int) -> int:
-        """Characters, about; ``plain`` is how many objects of no known form ``value`` is in.
-
-        Raises:
-            _TooMuch: more than can be looked at, or than can be printed.
-        """
-        kind = type(value)
-        if kind in _ATOMS:
-            return 24
-        if kind is int:
-            bits: int = value.bit_length()
-            if bits > _MAX_INT_BITS:
-                raise _TooMuch
-            return 1 + bits // 3
-        if kind is str or kind is bytes or isinstance(value, (str, bytes, bytearray)):
-            length: int = len(value)
-            return 3 + length
-        known = self._sizes.get(id(value))
-        if known is not None:
-            return known
-        if depth > _MAX_DEPTH or len(self._sizes) >= _MAX_OBJECTS:
-            raise _TooMuch
-        # In itself it is shown as "...".
-        self._sizes[id(value)] = total = 24
-        shown = _is_shown_whole(value)
-        if shown or plain < _PLAIN_DEPTH:
-            for part in _parts(value):
-                total += self.size(part, depth + 1, plain if shown else plain + 1)
-                if total > self._most:
-                    raise _TooMuch
-        self._sizes[id(value)] = total
-        return total
-
-
-def _is_shown_whole(value: object) -> bool:
-    """Whether ``repr()`` is known to show all that the value holds."""
-    return isinstance(value, (dict, *_ITERATORS, BaseException)) or hasattr(type(value), "__dataclass_fields__")
-
-
-def _parts(value: Any) -> Iterator[Any]:
-    if isinstance(value, dict):
-        for key, item in dict.items(value):
-            yield key
-            yield item
-    for kind, iterate in _ITERATORS.items():
-        if isinstance(value, kind):
-            yield from iterate(value)
-    if isinstance(value, BaseException):
-        yield from _args(value)
-    if isinstance(value, (type, types.ModuleType)):
-        return
-    held = getattr(value, "__dict__", None)
-    if type(held) is dict:
-        yield from held.values()
-    for slot in slots_of(type(value)):
-        with suppress(AttributeError):
-            yield slot.__get__(value)
-
-
-def slots_of(cls: type) -> tuple[types.MemberDescriptorType, ...]:
-    """What ``__slots__`` of classes in Python made: those in C hold nothing that is printed."""
-    known = _slots.get(cls)
-    if known is not None:
-        return known
-    found = _slots[cls] = tuple(
-        member
-        for base in cls.__mro__
-        if "__slots__" in vars(base)
-        for member in vars(base).values()
-        if type(member) is types.MemberDescriptorType
-    )
-    return found
-
-
-_slots: WeakKeyDictionary[type, tuple[types.MemberDescriptorType, ...]] = WeakKeyDictionary()
-
-
 def brief(value: object, limit: int = 80) -> str:
     """``repr(value)`` cut to ``limit`` characters, without making more of it; never raises an ``Exception``."""
     pieces: list[str] = []
     try:
         _write(value, pieces, [limit + 1], 0)
-    except _TooMuch:
+    except TooMuch:
         pass
     except Exception as error:
         return f"<{type(value).__qualname__[:100]}: repr() raised {type(error).__qualname__[:100]}>"
@@ -176,12 +53,12 @@ def brief(value: object, limit: int = 80) -> str:
 
 
 def _write(value: Any, pieces: list[str], left: list[int], depth: int) -> None:
-    """Adds the text of ``value``; raises ``_TooMuch`` when nothing is left of the room for it."""
+    """Adds the text of ``value``; raises ``TooMuch`` when nothing is left of the room for it."""
     kind = type(value)
     if kind in _BRACKETS:
         begin, end = _BRACKETS[kind] if value or kind in (list, dict, tuple) else (f"{kind.__name__}(", ")")
         _add(begin, pieces, left)
-        if depth > _MAX_DEPTH:
+        if depth > MAX_DEPTH:
             _add("...", pieces, left)
         elif kind is dict:
             _write_dict(value, pieces, left, depth)
@@ -192,7 +69,7 @@ def _write(value: Any, pieces: list[str], left: list[int], depth: int) -> None:
         _add(end, pieces, left)
     elif kind in (str, bytes):
         _add(repr(value[: left[0]]), pieces, left)
-    elif kind is int and value.bit_length() > _MAX_INT_BITS:
+    elif kind is int and value.bit_length() > MAX_INT_BITS:
         _add(f"<int of {value.bit_length()} bits>", pieces, left)
     elif kind in (int, float, bool, type(None)) or is_printable(value):
         _add(f"{value!r}", pieces, left)
@@ -225,7 +102,7 @@ def _add(text: str, pieces: list[str], left: list[int]) -> None:
     pieces.append(text)
     left[0] -= len(text)
     if left[0] <= 0:
-        raise _TooMuch
+        raise TooMuch
 
 
 # --- exceptions ----------------------------------------------------------------------------------
@@ -242,7 +119,7 @@ def cut(text: str, limit: int) -> str:
 
 def exception_text(exc: BaseException, limit: int) -> str:
     """``str(exc)``, the middle cut out of what is longer than ``limit``; never raises an ``Exception``."""
-    args = _args(exc)
+    args = args_of(exc)
     if not is_printable(_shown_by_str(exc)):
         only = args[0] if len(args) == 1 else args
         return cut(str.__str__(only), limit) if isinstance(only, str) else brief(only, limit)
@@ -297,7 +174,7 @@ def _shown_by_str(exc: BaseException) -> object:
         return exc
     if isinstance(exc, OSError):
         return exc.args, exc.errno, exc.strerror, exc.filename, exc.filename2
-    return _args(exc)
+    return args_of(exc)
 
 
 def has_small_offsets(args: tuple[Any, ...]) -> bool:
@@ -306,11 +183,6 @@ def has_small_offsets(args: tuple[Any, ...]) -> bool:
     if not isinstance(place, (tuple, list)):
         return False
     return all(isinstance(n, str | None) or (type(n) is int and abs(n) < _MAX_OFFSET) for n in place)
-
-
-def _args(exc: BaseException) -> tuple[Any, ...]:
-    found: tuple[Any, ...] = BaseException.args.__get__(exc)  # type: ignore[attr-defined]
-    return found
 
 
 def _chain(exc: BaseException) -> Iterator[BaseException]:

@@ -13,10 +13,10 @@ from typing import Any, Final, NoReturn
 
 from rpcmq.errors import PayloadError, PayloadRefused, UsageError
 from rpcmq.payload.allow_list import AllowList
-from rpcmq.payload.bounded_text import is_printable
 from rpcmq.payload.default_allow_list import DEFAULT_ALLOW_LIST
 from rpcmq.payload.exception_registry import ExceptionRegistry
 from rpcmq.payload.format import ALL, Format, accept_names
+from rpcmq.payload.printed_size import is_printable
 from rpcmq.payload.remote_exception import (
     MAX_RECORD,
     brief_record,

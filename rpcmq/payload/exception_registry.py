@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 from rpcmq import errors
 from rpcmq.errors import UsageError
-from rpcmq.payload.bounded_text import brief, exception_text, has_small_offsets, slots_of
+from rpcmq.payload.bounded_text import brief, exception_text, has_small_offsets
+from rpcmq.payload.printed_size import slots_of
 
 __all__ = ["ExceptionRegistry", "NotRebuilt", "exception_state", "plain_args", "rebuild", "wire_name"]
 

@@ -54,7 +54,6 @@ from rpcmq.payload.bounded_text import (
     cut,
     exception_text,
     exception_traceback,
-    is_printable,
     raised_from,
 )
 from rpcmq.payload.exception_registry import (
@@ -67,6 +66,7 @@ from rpcmq.payload.exception_registry import (
     set_state,
     wire_name,
 )
+from rpcmq.payload.printed_size import is_printable
 
 __all__ = [
     "UNDECODABLE",

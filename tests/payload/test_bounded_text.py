@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import logging
 import traceback
+from array import array
 from collections import OrderedDict, deque
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import numpy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,9 +24,9 @@ from rpcmq.payload.bounded_text import (
     brief,
     exception_text,
     exception_traceback,
-    is_printable,
     printable_exception,
 )
+from rpcmq.payload.printed_size import is_printable
 from rpcmq.payload.remote_exception import MAX_RECORD, MAX_TEXT, MAX_TRACEBACK
 from tests.payload.samples import InstanceError
 
@@ -88,6 +91,19 @@ HOSTILE = {name: shared(join) for name, join in JOINS.items()}
 HOSTILE["object of lists"] = Shows(shared())
 HOSTILE["long string, often"] = ["x" * 1_000_000] * 1_000_000
 HOSTILE["integer that Python does not print"] = 1 << 1_000_000
+HOSTILE["long decimal"] = Decimal("7" * 3_000_000)
+HOSTILE["decimals"] = [Decimal("7" * 40_000)] * 100
+HOSTILE["long name of a time zone"] = timezone(timedelta(0), "x" * 3_000_000)
+HOSTILE["time in such a zone"] = datetime(2024, 2, 29, tzinfo=HOSTILE["long name of a time zone"])
+HOSTILE["array"] = array("i", range(1_000_000))
+HOSTILE["keys of a dict"] = {"x" * 3_000_000: 1}.keys()
+HOSTILE["slice"] = slice("x" * 3_000_000)
+HOSTILE["method of a value"] = Node(shared(), 1).__eq__
+HOSTILE["long name of a class"] = type("x" * 3_000_000, (), {})
+HOSTILE["numpy, many axes"] = numpy.zeros((2,) * 20)
+HOSTILE["numpy, long items"] = numpy.array(["x" * 3_000_000])
+HOSTILE["numpy, one item"] = numpy.void(b"x" * 3_000_000)
+HOSTILE["numpy, long name of a field"] = numpy.zeros(1, [("x" * 3_000_000, "i4")])
 HOSTILE["deep"] = shared(lambda each: [each], 100_000)
 
 

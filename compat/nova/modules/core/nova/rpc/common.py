@@ -26,8 +26,8 @@ from rpcmq.payload.bounded_text import (
     exception_text,
     exception_traceback,
     has_small_offsets,
-    is_printable,
 )
+from rpcmq.payload.printed_size import is_printable
 from rpcmq.payload.typed_json import check_depth
 
 from nova.rpc.context import CommonRpcContext as CommonRpcContext
