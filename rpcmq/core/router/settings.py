@@ -2,46 +2,67 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
+from typing import Any
+
+from rpcmq.config import RouterConfig, describe_fields
 
 __all__ = ["Settings"]
+
+_DEFAULTS = {info.key: info.default for info in describe_fields()}
+
+
+def _of(key: str, default: Any = None) -> Any:
+    """The setting ``key`` of the configuration, which says its default and what it means."""
+    return field(default=_DEFAULTS[key] if default is None else default, metadata={"key": key})
 
 
 @dataclass(slots=True)
 class Settings:
     """Bounds and times of the router engine; may be changed while it runs."""
 
-    router_name: str = "router"
-    router_id: int = 1
-    heartbeat_seconds: float = 5.0
-    unresponsive_seconds: float = 12.0
-    lost_seconds: float = 60.0
-    resume_seconds: float = 30.0
-    consumer_grace_seconds: float = 0.5
-    recovery_seconds: float = 2.5
-    max_links: int = 100_000
-    max_links_per_key: int = 10_000
-    router_max_bytes: int = 4 << 30
-    link_max_bytes: int = 256 << 20
-    max_bytes_per_key: int = 1 << 30
-    messages_per_second: float = 0.0
-    inbox_max_bytes: int = 128 << 20
-    outbox_max_bytes: int = 256 << 20
-    outbox_max_messages: int = 100_000
-    queue_max_messages: int = 100_000
-    queue_max_bytes: int = 256 << 20
-    mailbox_max_seconds: float = 600.0
-    unclaimed_seconds: float = 60.0
-    max_unclaimed_topics: int = 10_000
-    max_topics: int = 1_000_000
-    message_max_bytes: int = 64 << 20
-    max_ttl_seconds: float = 86_400.0
-    default_timeout_seconds: float = 60.0
-    max_calls_in_flight: int = 1_000_000
-    pubsub_max_messages: int = 10_000
-    pubsub_max_bytes: int = 16 << 20
-    pubsub_max_patterns: int = 1_000
-    pubsub_max_pattern_states: int = 10_000
-    max_methods: int = 10_000
-    segment_records: int = 50_000
-    segment_seconds: float = 10.0
+    # Empty, and 0, in the configuration: they come from the machine.
+    router_name: str = _of("router.name", "router")
+    router_max_bytes: int = _of("router.max_bytes", 4 << 30)
+
+    router_id: int = _of("router.id")
+    heartbeat_seconds: float = _of("link.heartbeat_seconds")
+    unresponsive_seconds: float = _of("link.unresponsive_seconds")
+    lost_seconds: float = _of("link.lost_seconds")
+    resume_seconds: float = _of("link.resume_seconds")
+    consumer_grace_seconds: float = _of("link.consumer_grace_seconds")
+    recovery_seconds: float = _of("router.recovery_seconds")
+    max_links: int = _of("link.max_links")
+    max_links_per_key: int = _of("security.max_links_per_key")
+    link_max_bytes: int = _of("link.max_bytes")
+    max_bytes_per_key: int = _of("security.max_bytes_per_key")
+    messages_per_second: float = _of("security.messages_per_second")
+    inbox_max_bytes: int = _of("link.inbox_max_bytes")
+    outbox_max_bytes: int = _of("link.outbox_max_bytes")
+    outbox_max_messages: int = _of("link.outbox_max_messages")
+    queue_max_messages: int = _of("queue.max_messages")
+    queue_max_bytes: int = _of("queue.max_bytes")
+    mailbox_max_seconds: float = _of("mailbox.max_seconds")
+    unclaimed_seconds: float = _of("mailbox.unclaimed_seconds")
+    max_unclaimed_topics: int = _of("mailbox.max_unclaimed_topics")
+    max_topics: int = _of("topics.max_topics")
+    message_max_bytes: int = _of("message.max_bytes")
+    max_ttl_seconds: float = _of("message.max_ttl_seconds")
+    default_timeout_seconds: float = _of("call.default_timeout_seconds")
+    max_calls_in_flight: int = _of("call.max_in_flight")
+    pubsub_max_messages: int = _of("pubsub.max_messages")
+    pubsub_max_bytes: int = _of("pubsub.max_bytes")
+    pubsub_max_patterns: int = _of("pubsub.max_patterns")
+    pubsub_max_pattern_states: int = _of("pubsub.max_pattern_states")
+    max_methods: int = _of("stats.max_methods")
+    segment_records: int = _of("dispatch_log.segment_records")
+    segment_seconds: float = _of("dispatch_log.segment_seconds")
+
+    def apply(self, config: RouterConfig, machine: Mapping[str, Any]) -> None:
+        """Take the values of ``config``, and for what is empty there, that of the ``machine``, by the same keys."""
+        for each in fields(self):
+            key = each.metadata["key"]
+            value = attrgetter(key)(config)
+            setattr(self, each.name, machine[key] if not value and key in machine else value)
