@@ -1,0 +1,55 @@
+"""Every setting with its key, and what follows from that: flag, variable, type, help."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any, NamedTuple
+
+from rpcmq.config.client import ClientConfig
+from rpcmq.config.router import RouterConfig
+from rpcmq.config.values import Setting, ValueType
+
+__all__ = ["CLIENT_FIELDS", "ROUTER_FIELDS", "VARIABLES", "FieldInfo", "describe_fields"]
+
+
+class FieldInfo(NamedTuple):
+    """One setting as documentation, ``--help`` and the loaders see it.
+
+    ``flag`` and ``env`` are None where the setting has none.
+    """
+
+    key: str
+    kind: ValueType
+    default: Any
+    help: str
+    live: bool
+    flag: str | None
+    env: str | None
+
+
+def describe_fields(config: RouterConfig | ClientConfig | None = None) -> Iterator[FieldInfo]:
+    """Every setting of the router (or of ``config``), in the order of the file; defaults are its values."""
+    config = RouterConfig() if config is None else config
+    of_router = isinstance(config, RouterConfig)
+    for key, default, setting in _walk(config):
+        name = re.sub("[._]", "-", key.removeprefix("router."))
+        env = "RPCMQ_" + key.replace(".", "_").upper() if setting.env else None
+        flag = (setting.flag or f"--{name}") if of_router else None
+        yield FieldInfo(key, setting.kind, default, setting.help, setting.live, flag, env)
+
+
+def _walk(config: Any, prefix: str = "") -> Iterator[tuple[str, Any, Setting]]:
+    for each in fields(config):
+        value = getattr(config, each.name)
+        if is_dataclass(value):
+            yield from _walk(value, f"{each.name}.")
+        else:
+            yield prefix + each.name, value, each.metadata["setting"]
+
+
+ROUTER_FIELDS = {info.key: info for info in describe_fields()}
+CLIENT_FIELDS = {info.key: info for info in describe_fields(ClientConfig())}
+# A host may run a router and clients in one environment: each leaves the other's variables alone.
+VARIABLES = {info.env for table in (ROUTER_FIELDS, CLIENT_FIELDS) for info in table.values() if info.env}
