@@ -38,7 +38,7 @@ from rpcmq.log_format import (
     read_head,
     read_spool,
 )
-from rpcmq.wire import HEADER, NO_TTL, Address, Flag, Kind, message
+from rpcmq.wire import HEADER, NO_TTL, Address, Kind, message
 from tests.latency.spools import VERSION_1, VERSION_2
 
 HEAD = Head(VERSION, 58, 7, 1, 1_700_000_000_000, 0, 1000.0, 1_700_000_060_000_000, "r1")
@@ -184,7 +184,6 @@ def test_the_layout_leaves_no_byte_out():
 
 def test_what_is_not_reported_is_what_the_wire_says():
     assert NOT_REPORTED == NO_TTL
-    assert record._CAST == Kind.CAST and record._FANOUT == Flag.FANOUT
 
 
 # --- there and back -----------------------------------------------------------------------------

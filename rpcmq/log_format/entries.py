@@ -1,0 +1,134 @@
+"""The parts of a file as values: head, blocks, names, records; and what may be wrong with it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from rpcmq.errors import RpcError
+from rpcmq.log_format.layout import BlockKind, MessageKind, NameKind
+
+__all__ = ["Block", "Head", "Mark", "Name", "Problem", "Record", "Seal", "SpoolError"]
+
+
+class Problem(StrEnum):
+    """Why a file cannot be read, or no further."""
+
+    #: It is no spool file.
+    FOREIGN = "foreign"
+    #: It is of a version later than this reader.
+    VERSION = "version"
+    #: It ends inside its head or a block.
+    TRUNCATED = "truncated"
+    #: A checksum, or what a block says, is wrong.
+    CORRUPT = "corrupt"
+
+
+class SpoolError(RpcError):
+    """A spool file is not as it should be.
+
+    Args:
+        problem: which of the closed set.
+        text: what was found.
+        offset: where in the file; all before it is good.
+    """
+
+    def __init__(self, problem: Problem, text: str, offset: int) -> None:
+        super().__init__(f"{text} (at byte {offset})")
+        self.problem = problem
+        self.offset = offset
+
+
+class Head(NamedTuple):
+    """What a file says of itself. ``length`` is that of the head."""
+
+    version: int
+    length: int
+    router_id: int
+    segment: int
+    boot: int
+    dropped: int
+    monotonic: float
+    wall_us: int
+    router_name: str
+
+    def wall(self, monotonic: float) -> int:
+        """The wall clock (microseconds since 1970) at a reading of the router's monotonic clock."""
+        return self.wall_us + round((monotonic - self.monotonic) * 1e6)
+
+
+class Block(NamedTuple):
+    """A block whose checksum is right."""
+
+    kind: BlockKind
+    entries: int
+    body: memoryview
+    #: Where in the file it begins.
+    offset: int
+
+
+class Name(NamedTuple):
+    """What a number in a record stands for."""
+
+    kind: NameKind
+    texts: tuple[str, ...]
+
+
+class Mark(NamedTuple):
+    """How far the router was when it wrote."""
+
+    monotonic: float
+    last_seq: int
+    in_flight: int
+
+
+class Seal(NamedTuple):
+    """What a file that was written to its end has in it; ``final``: the router ended in good order."""
+
+    records: int
+    in_flight: int
+    names: int
+    dropped: int
+    final: bool
+
+
+class Record(NamedTuple):
+    """One message, with its numbers resolved. Times are microseconds; ``received_us`` is since 1970.
+
+    ``outcome`` is None for a call that had not ended when it was looked at. ``queued_us`` is all that was
+    not ``service_us``, the time at the server that had it last; that is None if none had it.
+    """
+
+    seq: int
+    kind: MessageKind
+    outcome: int | None
+    exchange: str
+    topic: str
+    group: str
+    #: The server that it was addressed to; empty: any.
+    target_server: str
+    method: str
+    caller: str
+    #: Name of the server that had it last, and the identity of its process; None: nobody.
+    server: str | None
+    server_identity: str | None
+    received_us: int
+    queued_us: int
+    service_us: int | None
+    handler_us: int | None
+    total_us: int
+    request_bytes: int
+    reply_bytes: int
+    attempt: int
+    hops: int
+    flags: int
+    format: int
+    ttl_ms: int | None
+    origin_router: int
+    handle: int
+    sequence: int
+    trace_id: bytes | None
+    #: Class of the exception that the method raised; None: none, or not known.
+    error_class: str | None
+    #: The service's own monotonic clock when it sent the answer; None: not known. Means nothing without ``handler_us``.
+    sent_us: int | None
