@@ -24,13 +24,17 @@ from gevent.event import Event
 
 from compat.nova import options, primitives
 from rpcmq.client import Client
+from rpcmq.client.arguments import LegacyMessage
 from rpcmq.client.consumer import ANSWERED, Consumer
 from rpcmq.core.process.tasks import Task
 from rpcmq.errors import PayloadRefused, RemoteError
 from rpcmq.payload import Codec, Format
 from rpcmq.wire import Address
 
-__all__ = ["WHOLE", "Answers", "Failure", "Incoming", "NovaCodec", "client", "close", "declare", "from_wire", "to_wire"]
+__all__ = [
+    "WHOLE", "Answers", "Failure", "Incoming", "LegacyMessage", "NovaCodec", "client", "close", "declare", "from_wire",
+    "to_wire",
+]  # fmt: skip
 
 #: Name of the method under which a message without method travels.
 WHOLE = "nova.message"
@@ -228,12 +232,12 @@ def is_plain(message: Any) -> bool:
     )
 
 
-def to_wire(message: Any) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+def to_wire(message: Any) -> tuple[dict[str, Any] | None, LegacyMessage]:
     """Context and message as rpcmq's verbs take them."""
     if not is_plain(message):
-        return None, {"method": WHOLE, "args": {"message": message}}
+        return None, LegacyMessage(method=WHOLE, args={"message": message})
     context = {key[len(CONTEXT) :]: value for key, value in message.items() if key.startswith(CONTEXT)}
-    return context, {key: value for key, value in message.items() if not key.startswith(CONTEXT)}
+    return context, LegacyMessage({key: value for key, value in message.items() if not key.startswith(CONTEXT)})
 
 
 def from_wire(task: Task, body: dict[str, Any]) -> Any:

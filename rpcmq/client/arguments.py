@@ -10,13 +10,20 @@ from rpcmq.client.request import current_request
 from rpcmq.errors import UsageError
 from rpcmq.payload.bounded_text import brief
 
-__all__ = ["check_seconds", "context_dict", "request_body", "trace_context"]
+__all__ = ["LegacyMessage", "check_seconds", "context_dict", "request_body", "trace_context"]
 
-#: Keys of a message that are not passed on, and those that it may not have.
+#: Keys of a message that are not passed on, those that it may not have, and those of Nova's messages.
 _OWN = frozenset({"method", "args"})
 _RESERVED = frozenset({"context", "keepalive"})
+_LEGACY = frozenset({"namespace", "version"})
 #: https://www.w3.org/TR/trace-context/, version 00
 _TRACEPARENT = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+class LegacyMessage(dict[str, Any]):
+    """A message of a program of another time, which may have any keys: they travel beside its args."""
+
+    __slots__ = ()
 
 
 def request_body(ctx: Any, msg: Mapping[str, Any]) -> tuple[bytes, dict[str, Any]]:
@@ -27,7 +34,7 @@ def request_body(ctx: Any, msg: Mapping[str, Any]) -> tuple[bytes, dict[str, Any
     """
     try:
         method = msg["method"]
-        args = msg.get("args")
+        args = args_given = msg.get("args")
     except (TypeError, KeyError, AttributeError):
         raise UsageError(f'msg must be {{"method": name, "args": {{...}}}}, not {brief(msg, 200)}') from None
     if not isinstance(method, str) or not 0 < len(name := method.encode()) <= 255:
@@ -37,13 +44,28 @@ def request_body(ctx: Any, msg: Mapping[str, Any]) -> tuple[bytes, dict[str, Any
             raise UsageError(f"args must be a mapping of names to values, not {type(args).__name__}: {brief(args)}")
         args = dict(args or {})
     body = {"context": context_dict(ctx), "args": args}
-    if len(msg) > 2:
-        for key, value in msg.items():
-            if key in _RESERVED:
-                raise UsageError(f"msg has a key {brief(key)}, which rpcmq uses itself; choose another")
-            if key not in _OWN:
-                body[key] = value
+    if len(msg) != (1 if args_given is None else 2):
+        body.update(_further(msg))
     return name, body
+
+
+def _further(msg: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of ``msg`` that are not rpcmq's own.
+
+    Raises:
+        UsageError: it has one that is reserved, or that nobody knows: one that is misspelt would be lost.
+    """
+    found = {key: value for key, value in msg.items() if key not in _OWN}
+    for key in found:
+        if key in _RESERVED:
+            raise UsageError(f"msg has a key {brief(key)}, which rpcmq uses itself; choose another")
+        known = key in _LEGACY or (isinstance(key, str) and key.startswith("_")) or isinstance(msg, LegacyMessage)
+        if not known:
+            raise UsageError(
+                f"msg has an unknown key {brief(key)}; its keys are 'method' and 'args' (and from legacy programs "
+                "'namespace', 'version' and those that begin with '_'). Arguments of the method go into 'args'"
+            )
+    return found
 
 
 def trace_context(traceparent: str | None) -> bytes:

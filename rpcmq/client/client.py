@@ -214,8 +214,8 @@ class Client:
         Args:
             ctx: request context: None, a mapping, or an object with ``to_dict()``.
             topic: ``"compute"``, a server's own topic ``"compute.node-7"``, or an ``Address``.
-            msg: ``{"method": name, "args": {name: value}}``. Further keys travel beside the args; a
-                :class:`Service` does not look at them.
+            msg: ``{"method": name, "args": {name: value}}``. ``namespace``, ``version`` and keys that begin with
+                ``_`` travel beside the args; a :class:`Service` ignores them. Any other key is a UsageError.
             timeout: seconds; default: what the request being handled has left, else the client's.
             idempotent: may be run twice: it goes to another consumer if the first is lost.
             mandatory: fail at once with NoConsumer if nobody consumes the topic; of a router that has just

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rpcmq.client.arguments import request_body
+from rpcmq.client.arguments import LegacyMessage, request_body
 from rpcmq.errors import UsageError
 
 
@@ -18,3 +18,28 @@ def test_further_keys_of_a_message_travel_beside_its_args():
 def test_a_message_must_not_have_what_rpcmq_adds_itself(key):
     with pytest.raises(UsageError, match=f"key '{key}'"):
         request_body(None, {"method": "reboot", "args": {}, key: 1})
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"method": "reboot", "arg": {"a": 1}},
+        {"method": "reboot", "args": {"a": 1}, "kwargs": {}},
+        {"method": "reboot", "args": None, "Args": {}},
+        {"method": "reboot", 7: 1},
+    ],
+)
+def test_a_misspelt_key_of_a_message_is_refused_by_name(message):
+    wrong = list(message)[-1]
+    with pytest.raises(UsageError, match=rf"unknown key {wrong!r}; its keys are 'method' and 'args'"):
+        request_body(None, message)
+
+
+def test_keys_of_nova_messages_are_taken():
+    further = {"namespace": "base", "version": "1.1", "_unique_id": "7", "_context_user": "u"}
+    assert request_body(None, {"method": "reboot", **further})[1] == {"context": None, "args": {}, **further}
+
+
+def test_a_legacy_message_has_any_keys():
+    body = request_body(None, LegacyMessage(method="reboot", arg={"a": 1}))[1]
+    assert body == {"context": None, "args": {}, "arg": {"a": 1}}

@@ -310,6 +310,14 @@ def test_a_message_that_comes_again_is_skipped(site):
     assert site.run("call('add', topic, a=1, b=1)") == 2
 
 
+def test_a_message_may_have_keys_that_nobody_knows(site):
+    """As in Nova, by each of the ways to send one."""
+    raw(site, {"method": "note", "args": {"value": "cast"}, "priority": 7})
+    site.run("rpc.cast(ctxt, topic, {'method': 'note', 'args': {'value': 'verb'}, 'arg': 1, 'other': None})")
+    site.service.until("manager.seen", ["cast", "verb"])
+    assert site.run("rpc.call(ctxt, topic, {'method': 'add', 'args': {'a': 1, 'b': 1}, 'priority': 7}, 10)") == 2
+
+
 def envelope(version: str, text: str) -> dict[str, str]:
     return {"oslo.version": version, "oslo.message": text}
 

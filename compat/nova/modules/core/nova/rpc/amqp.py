@@ -352,7 +352,7 @@ def _call(conf: Any, server_params: Any, context: Any, topic: str, msg: dict[str
 def _packed(context: Any, msg: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any]]:
     if this.pack_context is _pack_context and transport.is_plain(msg) and hasattr(context, "to_dict"):
         # On rpcmq the context has a place of its own, so there is nothing to pack.
-        return context.to_dict(), msg
+        return context.to_dict(), transport.LegacyMessage(msg)
     return transport.to_wire(_message(context, msg))
 
 
