@@ -388,8 +388,6 @@ def not_allowed(module: str, qualname: str) -> str:
     if is_never_allowed(module, qualname):
         return f"pickle names the global {entry!r}, which runs code of the sender's choice and can never be allowed"
     name = qualname[:200]
-    if module == "rpcmq.payload.numpy_pickle":
-        return "pickle holds a dtype of numpy on its own, which is not carried; send its .str"
     if module.partition(".")[0] == "numpy" and qualname not in _NUMPY_ARRAYS:
         return (
             f"pickle names the global {entry!r}; of numpy only arrays and scalars are carried: send such, or .tolist()"

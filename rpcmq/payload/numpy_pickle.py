@@ -5,7 +5,7 @@ make numpy take bytes for pointers. So none of numpy's own functions is called w
 that arrays pickle to stand for functions of this module, which read a dtype into a :class:`_Dtype`, check it, and make
 arrays of bytes by ``frombuffer``. Objects (dtype ``O``) are refused: they would be a pickle within the pickle.
 
-A dtype on its own arrives as a :class:`_Dtype`; send ``dtype.str``.
+A dtype on its own is refused: no such array has used up its :class:`_Dtype`. Send ``dtype.str``.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from __future__ import annotations
 import functools
 import math
 import re
+from contextvars import ContextVar
 from typing import Any, Final
+from weakref import ref
 
 from rpcmq.errors import PayloadRefused
 from rpcmq.payload.stand_in import stand_in
 
-__all__ = ["numpy_globals"]
+__all__ = ["dtypes_read", "numpy_globals", "take_dtypes"]
 
 #: numpy 1 and 2 name their modules differently.
 _CORES: Final = ("numpy.core", "numpy._core")
@@ -47,19 +49,20 @@ def _require(fits: bool, what: str) -> None:
 class _Dtype:
     """A dtype as a pickle describes it, unchecked; ``real`` makes one of it."""
 
-    __slots__ = ("_kind", "_state")
+    __slots__ = ("__weakref__", "_kind", "_state")
 
     def __init__(self, *args: Any) -> None:
         _require(len(args) == 3 and type(args[0]) is str and args[1:] == (False, True), "a dtype")
         self._kind: str = args[0]
         self._state: tuple[Any, ...] = ()
+        made = _made.get()
+        if made is None:
+            _made.set(made := [])
+        made.append(ref(self))
 
     def __setstate__(self, state: Any) -> None:
         _require(type(state) is tuple and len(state) in (8, 9) and not self._state, "a state of a dtype")
         self._state = state
-
-    def __repr__(self) -> str:
-        return f"<dtype {self._kind!r}; a dtype on its own does not travel, send its .str>"
 
     def real(self, depth: int = 0) -> Any:
         """The dtype.
@@ -108,6 +111,23 @@ class _Dtype:
             "itemsize": int(self._kind[1:]),
         }
         return _numpy().dtype(made, align=bool(self._state[7] & 128) if type(self._state[7]) is int else False)
+
+
+_made: ContextVar[list[ref[_Dtype]] | None] = ContextVar("dtypes of the pickle that is being read", default=None)
+
+
+#: Called for each pickle, so without a frame of its own. None: no dtype was read.
+dtypes_read = _made.get
+
+
+def take_dtypes() -> list[ref[_Dtype]]:
+    """The dtypes of the pickle that was read last, here.
+
+    One that lives on when the unpickler has gone is part of the value.
+    """
+    made = _made.get()
+    _made.set(None)
+    return made or []
 
 
 def _shape(shape: Any) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from typing import Any, Final, NoReturn
 from rpcmq.errors import PayloadError, PayloadRefused
 from rpcmq.payload.allow_list import AllowList
 from rpcmq.payload.default_allow_list import DEFAULT_ALLOW_LIST, FACTORIES
+from rpcmq.payload.numpy_pickle import dtypes_read, take_dtypes
 from rpcmq.payload.paths import ROOT, describe, find_unpicklable
 from rpcmq.payload.pickle_scan import check
 
@@ -99,17 +100,21 @@ class RestrictedLoader:
         check(data)
         try:
             try:
-                return self._unpickler(BytesIO(data)).load()
+                value = self._unpickler(BytesIO(data)).load()
             except PayloadRefused:
                 # Only a defaultdict may name list or int, so that nobody gets a stand-in for them as a value.
                 if b"defaultdict" not in data:
                     raise
-                return self._with_factories(BytesIO(data)).load()
-        except PayloadRefused:
-            raise
+                value = self._with_factories(BytesIO(data)).load()
         except Exception as error:
+            take_dtypes()
+            if isinstance(error, PayloadRefused):
+                raise
             # A constructor's error or the unpickler's own: to the caller the payload is bad.
             raise PayloadRefused(f"pickle cannot be loaded: {type(error).__name__}: {_text(error)}") from error
+        if dtypes_read() is not None and any(dtype() is not None for dtype in take_dtypes()):
+            raise PayloadRefused("pickle holds a dtype of numpy on its own, which is not carried; send its .str")
+        return value
 
 
 def _refuse_persistent_id(pid: object) -> NoReturn:

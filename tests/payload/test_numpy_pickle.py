@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections import defaultdict
 from typing import Any
 
 import pytest
@@ -88,8 +89,37 @@ def test_what_else_numpy_has_is_not_said_to_come_in_with_the_entry() -> None:
         ) as caught:
             refusing.decode(*codec.encode(numpy.ma.masked_array([1, 2], mask=[0, 1])))
         assert "rpcmq.allow" not in str(caught.value)
+
+
+class Holds:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+FLOATS = numpy.arange(3.0)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        numpy.dtype("f8"), [numpy.dtype("i4")], {"kind": FLOATS.dtype}, {FLOATS.dtype: 1}, Holds(FLOATS.dtype),
+        (FLOATS, FLOATS.dtype), numpy.dtype([("a", "i4")]), numpy.dtype("M8[s]"), defaultdict(list, a=numpy.dtype("b")),
+    ],
+    ids=["f8", "list", "dict", "key", "object", "shared with its array", "fields", "time", "defaultdict"],
+)  # fmt: skip
+def test_a_dtype_on_its_own_is_refused_wherever_it_is(value: Any) -> None:
+    allowing = Codec(allow=codec.allow.allowing(f"{__name__}:Holds"))
     with pytest.raises(PayloadRefused, match=r"a dtype of numpy on its own, which is not carried; send its \.str"):
-        codec.decode(*codec.encode(codec.decode(*codec.encode(numpy.dtype("f8")))))
+        allowing.decode(*allowing.encode(value))
+    # And says nothing of the next one.
+    assert allowing.decode(*allowing.encode([FLOATS, FLOATS]))[1].tolist() == [0, 1, 2]
+
+
+def test_a_refused_pickle_says_nothing_of_the_next_one() -> None:
+    with pytest.raises(PayloadRefused, match="builtins:object") as kept:
+        codec.decode(*codec.encode([numpy.dtype("f8"), numpy.array([object])]))
+    assert codec.decode(*codec.encode(FLOATS)).tolist() == [0, 1, 2]
+    assert kept.tb is not None
 
 
 def test_the_names_of_arrays_are_those_that_are_read() -> None:
