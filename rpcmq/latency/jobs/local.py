@@ -24,8 +24,9 @@ from rpcmq.latency.analysis.account import Account
 from rpcmq.latency.analysis.errors import ErrorCount
 from rpcmq.latency.analysis.series import DIMENSIONS, METHOD, Series
 from rpcmq.latency.jobs import local_sql as sql
-from rpcmq.latency.jobs.cells import ADDED, About, files_of, replaced
+from rpcmq.latency.jobs.cells import ADDED, DISTRIBUTIONS, About, files_of, replaced
 from rpcmq.latency.jobs.collect import in_order, series_of
+from rpcmq.latency.jobs.counting import counted
 from rpcmq.latency.jobs.engine import TRIES, Changed, Level, Only, Outline
 from rpcmq.latency.jobs.gate import inspect
 from rpcmq.latency.jobs.memory import engine_memory
@@ -42,6 +43,8 @@ Result = TypeVar("Result")
 _IDENTITY = ("router_id", "boot", "seq")
 #: Records of which cells are made at a time: so much is in memory beside the records themselves.
 _RECORDS_AT_A_TIME = 1_000_000
+#: Columns of cells whose values repeat, as Parquet names them.
+_REPEATED = [*DIMENSIONS, *(f"{name}.buckets.list.element.{part}" for name in DISTRIBUTIONS for part in ("b", "c"))]
 _ANSWERED = Only(("kind", "outcome"), [("call", "ok")])
 
 
@@ -246,8 +249,8 @@ class _Cells(ABC):
         self._connection = connection
 
     @abstractmethod
-    def _of_level(self, level: Level) -> str:
-        """The rollup as SQL."""
+    def _rolled(self, level: Level) -> pa.Table:
+        """The rollup."""
 
     def outline(self, methods: int | None = 0, callers: int = 0, raised: int = 0) -> Outline:
         first, last, *routers = self._all(
@@ -285,8 +288,8 @@ class _Cells(ABC):
         limit = "" if most is None else f" LIMIT {most}"
         return self._all(f"SELECT * FROM ({grouped}) ORDER BY weight DESC, {', '.join(by)}{limit}")
 
-    def _rolled(self, level: Level) -> pa.Table:
-        return self._connection.sql(self._of_level(level)).to_arrow_table()
+    def _table(self, query: str) -> pa.Table:
+        return self._connection.sql(query).to_arrow_table()
 
     def _all(self, query: str) -> list[tuple[Any, ...]]:
         found: list[tuple[Any, ...]] = self._connection.execute(query).fetchall()
@@ -310,8 +313,8 @@ class _Stored(_Cells):
         added = ", ".join(f"coalesce({name}, 0) AS {name}" for name in ADDED)
         self.table = f"(SELECT * REPLACE ({added}) FROM {every} WHERE {sql.condition(terms)})"
 
-    def _of_level(self, level: Level) -> str:
-        return sql.of_cells(self.table, level)
+    def _rolled(self, level: Level) -> pa.Table:
+        return self._table(sql.of_cells(self.table, level))
 
 
 class _Records(_Cells):
@@ -352,9 +355,15 @@ class _Records(_Cells):
             made.mkdir()
             parts = list(self._parts()) or ["true"]
             for number, wanted in enumerate(parts):
-                path = sql.literal(str(made / f"part-{number:05}.parquet"))
-                cells = sql.cells(self.table, window_seconds, wanted)
-                self._connection.execute(f"COPY ({cells}) TO {path} (FORMAT parquet, COMPRESSION zstd)")
+                cells = self._table(sql.cells(self.table, window_seconds, wanted))
+                pq.write_table(
+                    counted(cells),
+                    made / f"part-{number:05}.parquet",
+                    compression="zstd",
+                    use_dictionary=_REPEATED,
+                    # Names are texts again, for who reads them.
+                    store_schema=False,
+                )
 
     def _parts(self) -> Iterator[str]:
         """Conditions, one after the other, for some windows each that together do not have too many records."""
@@ -368,8 +377,8 @@ class _Records(_Cells):
         if begin is not None:
             yield f"second >= {begin}"
 
-    def _of_level(self, level: Level) -> str:
-        return sql.of_records(self.table, level)
+    def _rolled(self, level: Level) -> pa.Table:
+        return counted(self._table(sql.of_records(self.table, level)))
 
     def slowest(self, count: int, most: int) -> list[dict[str, Any]]:
         return self._log.persistently(lambda: self._slowest(count, most))

@@ -102,15 +102,12 @@ def _bucket_of(measure: str) -> str:
 
 
 def cells(records: str, window_seconds: int, wanted: str) -> str:
-    """The cells of the wanted of ``records``, a table of ``encoded``."""
-    found = _of_records(records, _window("second", window_seconds), DIMENSIONS, wanted)
-    # Only afterwards, for numbers are compared sooner than texts.
-    texts = ", ".join(f"{name(each)}::VARCHAR AS {name(each)}" for each in DIMENSIONS)
-    return f"SELECT * REPLACE ({texts}) FROM ({found})"
+    """The cells of the wanted of ``records``, a table of ``encoded``, as ``counting.counted`` takes them."""
+    return _of_records(records, _window("second", window_seconds), DIMENSIONS, wanted)
 
 
 def of_records(records: str, level: Level) -> str:
-    """A rollup of a table of ``encoded``, with the columns of cells."""
+    """A rollup of a table of ``encoded``, as ``counting.counted`` takes it."""
     window = None if level.window_seconds is None else _window("second", level.window_seconds)
     return _of_records(records, window, _kept(level), _only(level))
 
@@ -131,12 +128,12 @@ def _of_records(records: str, window: str | None, by: Sequence[str], wanted: str
 
 
 def _distribution(measure: str) -> str:
-    us = name(measure)
-    counted = f"map_entries(histogram({_bucket_of(measure)}))"
-    buckets = f"list_transform({counted}, lambda each: {{'b': each.key, 'c': each.value::BIGINT}})"
+    us, bucket = name(measure), _bucket_of(measure)
+    # To count them here takes ten times as long: ``counting`` does.
+    listed = f"coalesce(list({bucket}) FILTER ({bucket} IS NOT NULL), []::SMALLINT[])"
     return (
         f"{{'zeros': count(*) FILTER ({us} = 0), 'sum': coalesce(sum({us}), 0)::BIGINT, 'min': min({us}),"
-        f" 'max': max({us}), 'buckets': coalesce({buckets}, []::{_BUCKETS})}} AS {us}"
+        f" 'max': max({us}), 'buckets': {listed}}} AS {us}"
     )
 
 
