@@ -22,7 +22,6 @@ from math import ceil, log, sqrt
 
 import numpy as np
 from scipy.special import xlogy
-from scipy.stats import hypergeom
 
 from rpcmq.latency.analysis.buckets import Floats, Ints, middle, on_one_grid
 from rpcmq.latency.analysis.intervals import rank_above, rank_below
@@ -207,9 +206,14 @@ def burst(windows: Sequence[Series]) -> Burst | None:
     errors, records = (np.array(each) for each in zip(*((each.errors, each.records) for each in windows), strict=True))
     shares = errors / np.maximum(1, records)
     usual = float(np.median(shares))
+    is_high = (errors >= _FEWEST_ERRORS) & (shares >= np.maximum(_ERRORS_TIMES * usual, usual + _ERRORS_MORE))
+    if not is_high.any():
+        return None
+    # Here and not above: it takes longer to import than most logs to judge.
+    from scipy.stats import hypergeom
+
     # How likely so many of all errors are in the window if each record may have been one (Fisher's exact test).
     chance = hypergeom.sf(errors - 1, records.sum(), errors.sum(), records)
-    is_high = (errors >= _FEWEST_ERRORS) & (shares >= np.maximum(_ERRORS_TIMES * usual, usual + _ERRORS_MORE))
     is_certain = is_high & (chance <= _FALSE / 2 / len(windows))
     found = [each for each, certain in zip(windows, is_certain.tolist(), strict=True) if certain]
     return Burst(found, usual) if found else None

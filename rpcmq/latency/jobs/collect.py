@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rpcmq.histogram import Histogram
-from rpcmq.latency.analysis.series import Series, merged
+from rpcmq.latency.analysis.series import Series
 from rpcmq.latency.jobs.cells import DISTRIBUTIONS, SUMS
 from rpcmq.latency.jobs.engine import Level
 
@@ -32,7 +32,13 @@ def series(rolled: DataFrame, by: Sequence[str]) -> list[Series]:
 
 def series_of(rolled: pa.Table, by: Sequence[str]) -> list[Series]:
     """The same of cells that are here already."""
-    return merged(_each(rolled, by), by, windows="window" in rolled.column_names)
+    found: dict[tuple[object, ...], Series] = {}
+    for each in _each(rolled, by):
+        # They differ in the outcome. The first takes in the others: it is nobody else's.
+        into = found.setdefault((each.window, *each.key.values()), each)
+        if into is not each:
+            into.add(each)
+    return list(found.values())
 
 
 def by_level(rolled: pa.Table, levels: Mapping[str, Level]) -> dict[str, list[Series]]:
