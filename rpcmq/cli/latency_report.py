@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from threading import Thread
 from typing import TypeVar
 
 import click
@@ -20,6 +23,8 @@ __all__ = ["report_command"]
 Command = TypeVar("Command", bound=Callable[..., object])
 
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
+#: Packages that the page is made with.
+_DRAWN_WITH = ("jinja2", "matplotlib")
 _FILTERS = ("exchange", "topic", "method", "server", "client", "router")
 
 
@@ -32,6 +37,12 @@ _STEPS = {
     "slowest calls": "looking for the slowest calls",
     "page": "drawing",
 }
+
+
+def _import_drawing() -> None:
+    # An error is raised again by who draws.
+    with suppress(Exception):
+        import_module("rpcmq.latency.report.page")
 
 
 def _filtered(command: Command) -> Command:
@@ -103,9 +114,12 @@ def report_command(
     if cells and (out / "cells").resolve() in [each.resolve() for each in cells]:
         raise click.UsageError(f"--out {out}: has the cells that --cells names; give another directory")
     with failing(), installed():
-        # All that is needed, before an engine takes its time.
-        import rpcmq.latency.report.page  # noqa: F401
         from rpcmq.latency.report import as_json, summary, write_report
+
+        # All that is needed, before an engine takes its time.
+        for name in _DRAWN_WITH:
+            if find_spec(name) is None:
+                raise ModuleNotFoundError(name=name)
     with Waiting() as waiting:
 
         def step(name: str) -> AbstractContextManager[None]:
@@ -113,6 +127,8 @@ def report_command(
             return nullcontext()
 
         with engine("report", choice, waiting, selection, out=out) as chosen:
+            # Half a second, which an engine that reads does not need this process for.
+            Thread(target=_import_drawing, daemon=True).start()
             from rpcmq.latency.jobs.batch import report, report_of_cells
 
             if cells:

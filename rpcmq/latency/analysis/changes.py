@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import lru_cache
+from itertools import accumulate, pairwise
 from math import ceil, log, sqrt
 
 import numpy as np
@@ -127,17 +128,16 @@ class _Table:
 
         Those that stand out most come first.
         """
-        windows = len(self._counts)
         slow, records = (_up_to(self._counts[:, place:]) for place in (self._bucket(self._whole) + 1, 0))
+        # All runs at once: one length after the other takes several times as long.
+        firsts, ends, bounds = _runs(len(self._counts))
+        parts = (slow[ends] - slow[firsts], records[ends] - records[firsts])
+        ratios = _likelihood_ratio(*parts, int(slow[-1]), int(records[-1]))
         best = []
-        for length in range(1, windows - _FEWEST_BEFORE + 1):
-            # A run that is longer than the rest is no rise but at the end.
-            first = np.arange(0 if 2 * length < windows else windows - length, windows - length + 1)
-            parts = (slow[first + length] - slow[first], records[first + length] - records[first])
-            ratios = _likelihood_ratio(*parts, int(slow[-1]), int(records[-1]))
-            place = int(np.argmax(ratios))
+        for length, (begin, end) in enumerate(pairwise(bounds), 1):
+            place = begin + int(ratios[begin:end].argmax())
             if ratios[place] > 0:
-                best.append((float(ratios[place]), int(first[place]), length))
+                best.append((float(ratios[place]), int(firsts[place]), length))
         for _, begin, length in sorted(best, reverse=True):
             yield begin, begin + length
 
@@ -149,14 +149,16 @@ class _Table:
         """
         inside: Ints = self._counts[first:end].sum(axis=0)
         outside = self._whole - inside
+        before, during = self._value(outside), self._value(inside)
+        height = log(during / before)
+        if height < _SMALLEST:
+            return None
         low = rank_below(int(inside.sum()), self._quantile, missed / 2)
         high = rank_above(int(outside.sum()), self._quantile, missed / 2)
         if not low or high is None or _at(inside, low) <= _at(outside, high):
             return None
-        before, during = self._value(outside), self._value(inside)
         usual = _deviation(np.delete(self._values, np.s_[first:end]))
-        height = log(during / before)
-        return None if height < max(_SMALLEST, _SMALLEST_DEVIATIONS * usual / sqrt(end - first)) else (before, during)
+        return None if height < _SMALLEST_DEVIATIONS * usual / sqrt(end - first) else (before, during)
 
     def _bucket(self, counts: Ints) -> int:
         return _at(counts, max(1, ceil(round(self._quantile * int(counts.sum()), 6))))
@@ -168,6 +170,21 @@ class _Table:
 def _at(counts: Ints, rank: int) -> int:
     """The bucket of the record at ``rank``."""
     return int(np.searchsorted(np.cumsum(counts), rank))
+
+
+@lru_cache(maxsize=4)
+def _runs(windows: int) -> tuple[Ints, Ints, list[int]]:
+    """All runs of so many windows that may be a rise, the short ones first.
+
+    Returns:
+        The first window of each and the one after its last, and where the runs of each length begin, with the end.
+    """
+    lengths = range(1, windows - _FEWEST_BEFORE + 1)
+    # A run that is longer than the rest is no rise but at the end.
+    of_length = [np.arange(0 if 2 * each < windows else windows - each, windows - each + 1) for each in lengths]
+    sizes = [len(each) for each in of_length]
+    firsts = np.concatenate([np.empty(0, np.int64), *of_length])
+    return firsts, firsts + np.repeat(lengths, sizes), [0, *accumulate(sizes)]
 
 
 def _up_to(counts: Ints) -> Ints:

@@ -95,6 +95,8 @@ class Records(Cells, Protocol):
     def make_cells(self, window_seconds: int, directory: Path | None = None) -> None:
         """Make cells with such windows, and store them in ``directory`` if there is one.
 
+        They are there at the end of the block of ``Engine.log``, which may raise what this does.
+
         Raises:
             OSError: they could not be written.
         """

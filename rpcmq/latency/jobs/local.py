@@ -10,6 +10,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,11 +25,12 @@ from rpcmq.latency.analysis.account import Account
 from rpcmq.latency.analysis.errors import ErrorCount
 from rpcmq.latency.analysis.series import DIMENSIONS, METHOD, Series
 from rpcmq.latency.jobs import local_sql as sql
-from rpcmq.latency.jobs.cells import ADDED, DISTRIBUTIONS, About, files_of, replaced
+from rpcmq.latency.jobs.cells import ADDED, About, files_of
 from rpcmq.latency.jobs.collect import in_order, series_of
 from rpcmq.latency.jobs.counting import counted
 from rpcmq.latency.jobs.engine import TRIES, Changed, Level, Only, Outline
 from rpcmq.latency.jobs.gate import inspect
+from rpcmq.latency.jobs.local_cells import Storing
 from rpcmq.latency.jobs.memory import engine_memory
 from rpcmq.latency.schema import COLUMNS, UNKNOWN
 from rpcmq.latency.selection import Selection, check_dimensions, columns_of_trace
@@ -41,10 +43,6 @@ __all__ = ["Local", "LocalFailed"]
 Result = TypeVar("Result")
 
 _IDENTITY = ("router_id", "boot", "seq")
-#: Records of which cells are made at a time: so much is in memory beside the records themselves.
-_RECORDS_AT_A_TIME = 1_000_000
-#: Columns of cells whose values repeat, as Parquet names them.
-_REPEATED = [*DIMENSIONS, *(f"{name}.buckets.list.element.{part}" for name in DISTRIBUTIONS for part in ("b", "c"))]
 _ANSWERED = Only(("kind", "outcome"), [("call", "ok")])
 
 
@@ -69,7 +67,9 @@ class Local:
     def log(self, selection: Selection) -> Iterator[_Records]:
         """See ``Engine``."""
         with _connected() as connection:
-            yield _Records(connection, selection)
+            records = _Records(connection, selection)
+            with records.storing:
+                yield records
 
     @contextmanager
     def cells(self, selection: Selection, *more: Path) -> Iterator[_Cells]:
@@ -325,6 +325,7 @@ class _Records(_Cells):
     def __init__(self, connection: DuckDBPyConnection, selection: Selection) -> None:
         super().__init__(connection)
         self._selection = selection
+        self.storing = Storing(connection, self.table)
         self._log = _Log(connection, selection)
         self._log.persistently(self._read)
         # That of the files that were read; others may be looked at later.
@@ -348,34 +349,10 @@ class _Records(_Cells):
         if directory is None:
             return
         chosen = self._selection
-        made_from = About(
-            window_seconds, str(chosen.path.resolve()), chosen.since, chosen.until, chosen.where, self.account
+        log = str(chosen.path.resolve())
+        self.storing.begin(
+            directory, About(window_seconds, log, chosen.since, chosen.until, chosen.where, replace(self.account))
         )
-        with replaced(directory, made_from) as made:
-            made.mkdir()
-            parts = list(self._parts()) or ["true"]
-            for number, wanted in enumerate(parts):
-                cells = self._table(sql.cells(self.table, window_seconds, wanted))
-                pq.write_table(
-                    counted(cells),
-                    made / f"part-{number:05}.parquet",
-                    compression="zstd",
-                    use_dictionary=_REPEATED,
-                    # Names are texts again, for who reads them.
-                    store_schema=False,
-                )
-
-    def _parts(self) -> Iterator[str]:
-        """Conditions, one after the other, for some windows each that together do not have too many records."""
-        windows = self._all(f"SELECT {self.window} AS begin, count(*) FROM {self.table} GROUP BY ALL ORDER BY begin")
-        begin, records = None, 0
-        for window, count in windows:
-            if begin is not None and records + count > _RECORDS_AT_A_TIME:
-                yield f"second >= {begin} AND second < {window}"
-                begin, records = None, 0
-            begin, records = (window if begin is None else begin), records + count
-        if begin is not None:
-            yield f"second >= {begin}"
 
     def _rolled(self, level: Level) -> pa.Table:
         return counted(self._table(sql.of_records(self.table, level)))

@@ -21,6 +21,7 @@ __all__ = [
     "name",
     "of_cells",
     "of_records",
+    "records_of_windows",
 ]
 
 _TYPES = {"string": "VARCHAR", "int16": "SMALLINT", "int64": "BIGINT", "timestamp": "TIMESTAMPTZ"}
@@ -104,6 +105,11 @@ def _bucket_of(measure: str) -> str:
 def cells(records: str, window_seconds: int, wanted: str) -> str:
     """The cells of the wanted of ``records``, a table of ``encoded``, as ``counting.counted`` takes them."""
     return _of_records(records, _window("second", window_seconds), DIMENSIONS, wanted)
+
+
+def records_of_windows(records: str, window_seconds: int) -> str:
+    """When each window of ``records``, a table of ``encoded``, begins, in order; and how many are in it."""
+    return f"SELECT {_window('second', window_seconds)} AS begin, count(*) FROM {records} GROUP BY ALL ORDER BY begin"
 
 
 def of_records(records: str, level: Level) -> str:

@@ -7,15 +7,17 @@ import os
 import sys
 from collections import Counter
 from pathlib import Path
+from threading import Event
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from gevent import subprocess
 
 from rpcmq.cli import latency_engine
 from rpcmq.cli.latency_engine import Choice, Waiting, engine
 from rpcmq.errors import NotInstalled, UsageError
-from rpcmq.latency.jobs import gate, local, local_sql
+from rpcmq.latency.jobs import gate, local, local_cells, local_sql
 from rpcmq.latency.jobs.batch import CELLS, report
 from rpcmq.latency.jobs.cells import files_of
 from rpcmq.latency.jobs.local import Local, LocalFailed
@@ -167,12 +169,10 @@ def test_cells_are_made_of_some_windows_at_a_time(log: Path, tmp_path: Path, mon
     spooled(log, many(1001, 300, at=65.0), segment=2)
     ship(log)
     whole = report(Local(), Selection(log), tmp_path / "whole", window_seconds=1)
-    monkeypatch.setattr(local, "_RECORDS_AT_A_TIME", 300)
+    monkeypatch.setattr(local_cells, "_RECORDS_AT_A_TIME", 300)
     report(Local(), Selection(log), tmp_path / "parts", window_seconds=1)
 
     def stored(out: Path) -> list[str]:
-        import pyarrow.parquet as pq
-
         return sorted(str(row) for path in files_of(out) for row in pq.ParquetFile(path).read().to_pylist())
 
     assert whole.whole.records == 800
@@ -191,3 +191,27 @@ def test_what_cannot_be_written_is_one_line_and_leaves_nothing(
         report(Local(), Selection(log), tmp_path / "out")
     assert [path.read_bytes() for path in files_of(tmp_path / "out")] == before
     assert os.listdir(tmp_path / "out") == [CELLS]
+
+
+def test_cells_are_stored_beside_what_is_asked_and_are_there_at_the_end(log: Path, tmp_path: Path) -> None:
+    with Local().log(Selection(log)) as records:
+        records.make_cells(1, tmp_path / "cells")
+        assert records.outline(methods=None).methods
+    assert sum(pq.read_metadata(path).num_rows for path in files_of(tmp_path / "cells"))
+
+
+def test_an_error_while_cells_are_stored_gives_them_up(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = Event()
+
+    def endless(*_: object) -> str:
+        begun.set()
+        return "SELECT count(*) FROM range(1000000000000) AS a, range(1000000) AS b"
+
+    monkeypatch.setattr(local_sql, "cells", endless)
+    with pytest.raises(KeyboardInterrupt), Local().log(Selection(log)) as records:  # noqa: PT012
+        records.make_cells(1, tmp_path / "out" / "cells")
+        assert begun.wait(30)
+        raise KeyboardInterrupt
+    assert os.listdir(tmp_path / "out") == []
