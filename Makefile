@@ -35,8 +35,9 @@ demo: setup ## run a small cloud controller: router, api, scheduler, compute nod
 test: setup ## run the test suite, without what is marked long
 	@$(PY) -m pytest -n $(WORKERS) $(ARGS)
 
-test-more: setup ## run the long tests that CI runs, too: millions of random frames, random histories
-	@$(PY) -m pytest -n $(WORKERS) --dist worksteal -m long tests/fuzz $(ARGS)
+# The stream first: it takes as long as all others.
+test-more: setup ## run the long tests that CI runs, too: random frames, random histories, a stream that is killed
+	@$(PY) -m pytest -n $(WORKERS) --dist worksteal -m long tests/latency/jobs/test_stream_process.py tests/fuzz $(ARGS)
 
 test-long: setup ## run only the long tests: stress, a million random frames; and those of clients in a background thread
 	@$(PY) -m pytest -m long $(ARGS)

@@ -96,11 +96,14 @@ def streaming(log: Path, out: Path, *flags: str) -> Iterator[Group]:
         yield group
 
 
-def killed_where(log: Path, out: Path, where: str, batch: int) -> None:
-    """Run a stream until that batch is ``written``, or ``counted``, and kill it there."""
+def killed_where(log: Path, out: Path, where: str, batch: int, alone: bool = False) -> None:
+    """Run a stream until that batch is ``written``, or ``counted``, and kill it there: the driver ``alone``, or all."""
     program = [sys.executable, "-m", "tests.latency.jobs.streams", str(log), str(out), where, str(batch)]
     with _started(program, out) as group:
         group.heard("standing still", where=where, batch=batch)
+        if alone:
+            group.signal(signal.SIGKILL)
+            group.ended()
 
 
 @contextmanager
