@@ -24,6 +24,8 @@ __all__ = ["MAX_BYTES", "Reason", "Spooled", "Trouble", "spooled_files", "troubl
 MAX_BYTES = 2 << 30
 #: Where the head of a spool file must be.
 _HEAD_BYTES = 1 << 16
+#: Of what is no spool file: enough to know it again, however large it is.
+_FOREIGN_BYTES = 16 << 20
 _PIECE = 1 << 20
 
 
@@ -71,7 +73,7 @@ class Spooled:
         return self.order[:2] if self.head else self.path.name
 
     def content(self) -> tuple[bytes, int]:
-        """Its bytes and their checksum; no bytes of what is no spool file.
+        """Its bytes and their checksum. Of what is no spool file there are no bytes, and the checksum of its beginning.
 
         Raises:
             OSError: it cannot be read.
@@ -81,7 +83,7 @@ class Spooled:
             return data, zlib.crc32(data)
         crc32 = left = 0
         with open_regular(self.path) as file:
-            left = min(os.fstat(file.fileno()).st_size, MAX_BYTES)
+            left = min(os.fstat(file.fileno()).st_size, _FOREIGN_BYTES)
             while left > 0 and (piece := file.read(min(left, _PIECE))):
                 crc32 = zlib.crc32(piece, crc32)
                 left -= len(piece)
