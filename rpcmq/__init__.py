@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from rpcmq import rpc
     from rpcmq.client import Client, Request, Retry, Service, Subscription, current_request
-    from rpcmq.payload import AllowList, Codec, ExceptionRegistry, allow
+    from rpcmq.payload import AllowList, Codec, ExceptionRegistry, Format, allow
     from rpcmq.wire import Address
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Client",
     "Codec",
     "ExceptionRegistry",
+    "Format",
     "Request",
     "Retry",
     "Service",
@@ -35,6 +36,7 @@ _HOME = {
     "Client": "rpcmq.client",
     "Codec": "rpcmq.payload",
     "ExceptionRegistry": "rpcmq.payload",
+    "Format": "rpcmq.payload",
     "Request": "rpcmq.client",
     "Retry": "rpcmq.client",
     "Service": "rpcmq.client",

@@ -18,8 +18,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-from rpcmq.payload.bounded_text import brief
-from rpcmq.payload.typed_json import DEFAULT_MAX_DEPTH, check_depth
+from rpcmq.adapters.untrusted_values import DEFAULT_MAX_DEPTH, brief, check_depth
 
 __all__ = ["check", "dumps", "loads", "strtime", "to_primitive"]
 

@@ -23,7 +23,7 @@ from typing import Any
 import gevent
 
 from compat.nova import options, primitives
-from rpcmq.payload.bounded_text import brief, exception_text
+from rpcmq.adapters.untrusted_values import brief, exception_text
 
 __all__ = ["Shadow", "current"]
 

@@ -20,20 +20,14 @@ from typing import Any
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
-from gevent.event import Event
-
 from compat.nova import options, primitives
-from rpcmq.client import Client
-from rpcmq.client.arguments import LegacyMessage
-from rpcmq.client.consumer import ANSWERED, Consumer
-from rpcmq.core.process.tasks import Task
+from rpcmq import Address, Client, Codec, Format
+from rpcmq.adapters.calling import LegacyMessage
+from rpcmq.adapters.serving import IncomingMessage, MessageConsumer, is_serving
 from rpcmq.errors import PayloadRefused, RemoteError
-from rpcmq.payload import Codec, Format
-from rpcmq.wire import Address
 
 __all__ = [
-    "WHOLE", "Answers", "Failure", "Incoming", "LegacyMessage", "NovaCodec", "client", "close", "declare", "from_wire",
-    "to_wire",
+    "WHOLE", "Failure", "Incoming", "LegacyMessage", "NovaCodec", "client", "close", "declare", "from_wire", "to_wire",
 ]  # fmt: skip
 
 #: Name of the method under which a message without method travels.
@@ -184,7 +178,7 @@ def close() -> None:
     """Close the clients that nothing is consumed by; the next use opens them again."""
     global _own
     for url, each in list(_clients.items()):
-        if not each.process.serving.registrations:
+        if not is_serving(each):
             del _clients[url]
             if each is _own:
                 _own = None
@@ -240,83 +234,26 @@ def to_wire(message: Any) -> tuple[dict[str, Any] | None, LegacyMessage]:
     return context, LegacyMessage({key: value for key, value in message.items() if not key.startswith(CONTEXT)})
 
 
-def from_wire(task: Task, body: dict[str, Any]) -> Any:
+def from_wire(incoming: IncomingMessage) -> Any:
     """The message as its sender had it; of a call, with the ``_msg_id`` that it is answered by."""
-    if task.method == WHOLE:
+    body = incoming.body
+    if incoming.method == WHOLE:
         message = (body.get("args") or {}).get("message")
     else:
         context = body.pop("context", None)
         message = Message(body)
         message.context = context if isinstance(context, dict) else {}
-        message["method"] = task.method
-    if task.is_call and isinstance(message, dict):
-        message["_msg_id"] = task.key.hex()
+        message["method"] = incoming.method
+    if incoming.is_call and isinstance(message, dict):
+        message["_msg_id"] = incoming.id
     return message
 
 
 # --- consumers -----------------------------------------------------------------------------------
 
 
-class Answers:
-    """What goes back for one message. Of a cast, nothing does."""
-
-    __slots__ = ("_consumer", "_task", "ended", "sent")
-
-    def __init__(self, consumer: Consumer, task: Task) -> None:
-        self._consumer = consumer
-        self._task = task
-        #: Whether a value was sent.
-        self.sent = False
-        #: Nothing more is sent: it is complete.
-        self.ended = not task.is_call
-
-    def send(self, value: Any) -> None:
-        """One more value, now; dropped once the answers are complete.
-
-        Raises:
-            TypeError: it has no JSON form.
-        """
-        if self.ended:
-            return
-        self.sent = True
-        self._consumer.send(self._task, value)
-
-    def fail(self, error: BaseException) -> None:
-        """The method raised: that is the end."""
-        if not self.ended:
-            self.ended = True
-            self._consumer.fail(self._task, error)
-
-    def finish(self, value: Any) -> None:
-        """The last value, and the end: one message if it is also the first."""
-        if self.ended:
-            return
-        if self.sent:
-            self.send(value)
-            self.end()
-        else:
-            self._consumer.reply(self._task, value)
-            self.ended = True
-
-    def end(self) -> None:
-        """There are no more values."""
-        if not self.ended:
-            self._consumer.end(self._task)
-            self.ended = True
-
-    def wait(self) -> None:
-        """Until the answers are complete, or the caller has given up."""
-        task = self._task
-        changed = Event()
-        while not (self.ended or task.cancelled or task.lost):
-            task.on_change = changed.set
-            changed.wait(1.0)
-            changed.clear()
-        task.on_change = None
-
-
-#: ``_msg_id`` -> the answers to a call that is being run here.
-answers: dict[str, Answers] = {}
+#: ``_msg_id`` -> the call that is being run here.
+calls: dict[str, IncomingMessage] = {}
 
 
 class Incoming:
@@ -325,7 +262,7 @@ class Incoming:
     Args:
         client: the connection.
         address: what is consumed.
-        handle: called with the message. For a call it answers through ``answers[message["_msg_id"]]``, if
+        handle: called with the message. For a call it answers through ``calls[message["_msg_id"]]``, if
             not at once then later; what it raises is the answer, too.
         concurrency: how many run at once.
         group: the group of the topic that is consumed.
@@ -336,7 +273,7 @@ class Incoming:
 
     def __init__(self, client: Client, address: Address, handle: Any, concurrency: int = 64, group: str = "") -> None:
         self._handle = handle
-        self._consumer = Consumer(client, address, self._invoke, concurrency=concurrency, group=group)
+        self._consumer = MessageConsumer(client, address, self._run, concurrency=concurrency, group=group)
         self._consumer.start()
 
     def leave(self) -> None:
@@ -347,19 +284,16 @@ class Incoming:
         """Take no more, and wait so long for what runs. What runs longer goes on, and settles as ever."""
         self._consumer.stop(seconds)
 
-    def _invoke(self, task: Task, body: dict[str, Any]) -> Any:
-        message = from_wire(task, body)
-        if not task.is_call:
+    def _run(self, incoming: IncomingMessage) -> None:
+        message = from_wire(incoming)
+        if not incoming.is_call:
             self._handle(message)
-            return None
+            return
         # Of what is no dict the sender never had an id.
-        key = message["_msg_id"] if type(message) is Message else task.key.hex()
-        answers[key] = answer = Answers(self._consumer, task)
+        key = message["_msg_id"] if type(message) is Message else incoming.id
+        calls[key] = incoming
         try:
             self._handle(message)
-            if not answer.ended:
-                answer.wait()
-                answer.end()
+            incoming.wait()
         finally:
-            del answers[key]
-        return ANSWERED
+            del calls[key]

@@ -21,7 +21,7 @@ _TRACEPARENT = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 class LegacyMessage(dict[str, Any]):
-    """A message of a program of another time, which may have any keys: they travel beside its args."""
+    """A message of another interface, given to a verb as it is: it may have any keys, which travel beside its args."""
 
     __slots__ = ()
 

@@ -31,7 +31,7 @@ __all__ = ["ANSWERED", "Consumer"]
 
 log = logging.getLogger("rpcmq.service")
 
-#: What a handler returns that has answered by itself, with :meth:`Consumer.reply`, ``end`` or ``fail``.
+#: Returned by a handler that answers the call itself with :meth:`Consumer.reply`, ``end`` or ``fail``, now or later.
 ANSWERED: Any = object()
 _END: Any = object()
 #: How long a consumer that stops waits for the router to know (seconds); the router may be gone.
@@ -45,7 +45,7 @@ class Consumer:
         client: the connection to serve over.
         address: what is consumed.
         invoke: called with (task, body), where body is the decoded payload. What it returns, yields or
-            raises goes back to the caller; :data:`ANSWERED` if it has answered by itself.
+            raises goes back to the caller; :data:`ANSWERED` if it answers by itself, now or later.
         concurrency: how many run at once; more wait in the router.
         group: consume a group of the topic: it gets a copy of each message, for one of its consumers.
         direct: also listen for direct calls, which do not pass the router.
@@ -85,6 +85,8 @@ class Consumer:
         self.unanswered = False
         self._idle = Event()
         self._failures = FailureLog(address)
+        #: Set when a task is cancelled, may send more items, or is done; only of tasks that somebody waits for.
+        self._changes: dict[Task, Event] = {}
 
     # --- life --------------------------------------------------------------------------------
 
@@ -206,8 +208,11 @@ class Consumer:
                 process.serving.settle(monotonic(), task, Outcome.OK)
             elif result is not ANSWERED:
                 self.reply(task, result)
+            elif not is_done(task):
+                self.wait(task)
+                self.end(task)
         except BaseException as error:
-            self._failed(task, error)
+            self.fail(task, error)
             # Anything else, such as SystemExit or a gevent.Timeout, has been reported to the caller and ends here.
             if is_interrupt(error):
                 raise
@@ -215,6 +220,8 @@ class Consumer:
             if keepalive is not None:
                 keepalive.stop()
                 keepalive.close()
+            if self._changes:
+                self._changes.pop(task, None)
             process.schedule()
             process.start_soon()
             if self._left and not task.registration.running:
@@ -237,16 +244,6 @@ class Consumer:
             raise
         return body
 
-    def _failed(self, task: Task, error: BaseException) -> None:
-        """As :meth:`fail`, whatever comes of looking at ``error``."""
-        try:
-            self.fail(task, error)
-        except BaseException as worse:
-            text = f"{type(error).__name__}, which cannot be described: that raised {type(worse).__name__}"
-            self.fail(task, RuntimeError(text))
-            if is_interrupt(worse):
-                raise
-
     def _call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call the application's ``function`` where it may block."""
         if self._threads is None:
@@ -259,27 +256,27 @@ class Consumer:
         Raises:
             PayloadError: ``value`` cannot be encoded.
         """
-        process = self.client.process
-        form, payload = process.encode(value, accepted_by(task))
-        flags = 0
-        if task.seal is not None:
-            flags, payload = process.payloads.sign_answer(task, Kind.REPLY, form, payload)
-        process.serving.answer(monotonic(), task, Kind.REPLY, form, payload, flags=flags)
-        process.schedule()
+        form, payload = self.client.process.encode(value, accepted_by(task))
+        self._answer(task, Kind.REPLY, form, payload)
 
     def fail(self, task: Task, error: BaseException) -> None:
-        """What was run has raised ``error``: it is done. The caller of a call is told, a cast's is not."""
+        """End ``task`` with ``error``: the caller of a call is told, a cast's is not. ``error`` may be hostile."""
+        try:
+            self._fail(task, error)
+        except BaseException as worse:
+            text = f"{type(error).__name__}, which cannot be described: that raised {type(worse).__name__}"
+            self._fail(task, RuntimeError(text))
+            if is_interrupt(worse):
+                raise
+
+    def _fail(self, task: Task, error: BaseException) -> None:
         process = self.client.process
         self._failures.report(process, task, error)
         if not task.is_call:
             process.serving.settle(monotonic(), task, Outcome.REMOTE_ERROR)
             return
         form, payload = process.codec.encode_exception(error, process.identity)
-        flags = 0
-        if task.seal is not None:
-            flags, payload = process.payloads.sign_answer(task, Kind.FAULT, form, payload)
-        process.serving.answer(monotonic(), task, Kind.FAULT, form, payload, error_name(error), flags)
-        process.schedule()
+        self._answer(task, Kind.FAULT, form, payload, error_name(error))
 
     def _stream(self, task: Task, items: Any) -> None:
         if type(items) in _ASYNC:
@@ -308,39 +305,39 @@ class Consumer:
         Raises:
             PayloadError: the item cannot be encoded.
         """
-        process = self.client.process
         if task.grants <= 0 and not self._granted(task):
             return False
         if task.cancelled or task.lost:
             return False
-        form, payload = process.encode(item, accepted_by(task))
-        flags = 0
-        if task.seal is not None:
-            flags, payload = process.payloads.sign_answer(task, Kind.ITEM, form, payload)
-        process.serving.send_item(task, Kind.ITEM, form, payload, flags)
-        process.schedule()
+        form, payload = self.client.process.encode(item, accepted_by(task))
+        self._send(task, Kind.ITEM, form, payload)
         return True
 
     def _granted(self, task: Task) -> bool:
-        changed = Event()
-        task.on_change = changed.set
+        changed = self._changed(task)
         request = Request(task, self.progress)
-        try:
-            while task.grants <= 0 and not request.cancelled:
-                changed.clear()
-                changed.wait(1.0)
-        finally:
-            task.on_change = None
+        while task.grants <= 0 and not request.cancelled:
+            changed.clear()
+            changed.wait(1.0)
         return task.grants > 0
+
+    def _changed(self, task: Task) -> Event:
+        changed = self._changes.get(task)
+        if changed is None:
+            changed = self._changes[task] = Event()
+            task.on_change = changed.set
+        return changed
+
+    def wait(self, task: Task) -> None:
+        """Wait until ``task`` is done, or its caller has given up."""
+        changed = self._changed(task)
+        while not (is_done(task) or task.cancelled or task.lost):
+            changed.clear()
+            changed.wait(1.0)  # a task is lost without notice when the router has restarted
 
     def end(self, task: Task) -> None:
         """The stream is over; nothing after it is sent."""
-        process = self.client.process
-        flags, payload = 0, b""
-        if task.seal is not None:
-            flags, payload = process.payloads.sign_answer(task, Kind.END, Format.JSON, payload)
-        process.serving.answer(monotonic(), task, Kind.END, Format.JSON, payload, flags=flags)
-        process.schedule()
+        self._answer(task, Kind.END, Format.JSON, b"")
 
     @at_home
     def progress(self, task: Task, value: Any) -> None:
@@ -351,12 +348,27 @@ class Consumer:
         """
         if not task.is_call:
             return
+        form, payload = self.client.process.encode(value, accepted_by(task))
+        self._send(task, Kind.ALIVE, form, payload)
+
+    def _answer(self, task: Task, kind: Kind, form: int, payload: bytes, error: bytes = b"") -> None:
+        """Send the last message of a call."""
         process = self.client.process
-        form, payload = process.encode(value, accepted_by(task))
         flags = 0
         if task.seal is not None:
-            flags, payload = process.payloads.sign_answer(task, Kind.ALIVE, form, payload)
-        process.serving.send_item(task, Kind.ALIVE, form, payload, flags)
+            flags, payload = process.payloads.sign_answer(task, kind, form, payload)
+        process.serving.answer(monotonic(), task, kind, form, payload, error, flags)
+        process.schedule()
+        if self._changes and task in self._changes:
+            self._changes[task].set()
+
+    def _send(self, task: Task, kind: Kind, form: int, payload: bytes) -> None:
+        """Send a message after which others of the call follow."""
+        process = self.client.process
+        flags = 0
+        if task.seal is not None:
+            flags, payload = process.payloads.sign_answer(task, kind, form, payload)
+        process.serving.send_item(task, kind, form, payload, flags)
         process.schedule()
 
     def _keep_alive(self, task: Task, seconds: float) -> Any:
@@ -395,6 +407,11 @@ def accepted_by(task: Task) -> int:
     accepted = _JSON | 1 << task.format
     # Who loads dill loads pickle.
     return accepted | _DILL | _PICKLE if task.flags & Flag.ACCEPTS_DILL else accepted
+
+
+def is_done(task: Task) -> bool:
+    """Whether ``task`` has ended: answered, settled, or lost with the router that it came from."""
+    return task.registration.running.get(task.key) is not task
 
 
 def streams(task: Task) -> bool:

@@ -62,8 +62,8 @@ MUTATIONS = (
     Mutation(
         "every request is delivered twice",
         "nova/transport.py",
-        "        message = from_wire(task, body)\n",
-        "        message = from_wire(task, body)\n        self._handle(from_wire(task, body))\n",
+        "        message = from_wire(incoming)\n",
+        "        message = from_wire(incoming)\n        self._handle(from_wire(incoming))\n",
         "test_a_request_is_run_once",
     ),
     Mutation(

@@ -98,16 +98,16 @@ def test_what_waits_for_one_consumer_only_is_dropped_when_that_is_closed(sender,
     receiver.run(
         """
         from compat.nova import transport
-        invoke, running = transport.Incoming._invoke, []
+        run, running = transport.Incoming._run, []
 
-        def counted(self, task, body):
-            running.append(task)
+        def counted(self, incoming):
+            running.append(incoming)
             try:
-                return invoke(self, task, body)
+                return run(self, incoming)
             finally:
-                running.remove(task)
+                running.remove(incoming)
 
-        transport.Incoming._invoke = counted
+        transport.Incoming._run = counted
         conn.declare_direct_consumer(topic, seen.append)
         """,
         topic=topic,
@@ -117,7 +117,7 @@ def test_what_waits_for_one_consumer_only_is_dropped_when_that_is_closed(sender,
     receiver.until("len(running)", 3)
     receiver.run("conn.close()")
     receiver.until("len(running)", 0)
-    assert receiver.run("transport.Incoming._invoke = invoke; seen") == [{"n": 0}]
+    assert receiver.run("transport.Incoming._run = run; seen") == [{"n": 0}]
 
 
 def test_notify_send_needs_no_consumer_before(sender, receiver, topic):

@@ -24,9 +24,9 @@ from weakref import WeakSet
 
 import compat.nova
 from compat.nova import options, transport
+from rpcmq import Address
+from rpcmq.adapters.untrusted_values import printable_exception
 from rpcmq.errors import CallTimeout, LinkLost, NoConsumer, RpcError
-from rpcmq.payload.bounded_text import printable_exception
-from rpcmq.wire import Address
 
 import eventlet.pools
 from nova.rpc import common
@@ -146,18 +146,18 @@ def msg_reply(*arguments: Any, reply: Any = None, failure: Any = None, ending: b
     rest = [each for each in arguments[at + 1 :] if not isinstance(each, Pool)]
     given = dict(zip(("reply", "failure", "ending"), rest, strict=False))
     reply, failure, ending = given.get("reply", reply), given.get("failure", failure), given.get("ending", ending)
-    answers = transport.answers.get(arguments[at])
-    if answers is None:
+    call = transport.calls.get(arguments[at])
+    if call is None:
         return
     if failure is not None:
         error = failure[1] if isinstance(failure, tuple) else failure
-        answers.fail(error)
+        call.fail(error)
     elif not (ending or (reply is None and not common.since("essex"))):
-        answers.send(reply)
+        call.send_item(reply)
     elif reply is None:
-        answers.end()
+        call.end()
     else:
-        answers.finish(reply)
+        call.reply(reply)
 
 
 class MsgIdCache:
@@ -227,21 +227,21 @@ class ProxyCallback:
                 if not isinstance(error, common.ClientException):
                     LOG.error("cast %s failed", method, exc_info=printable_exception(error))
                 return
-            answers = transport.answers.get(msg_id)
-            if answers is not None:
-                answers.fail(error)
+            call = transport.calls.get(msg_id)
+            if call is not None:
+                call.fail(error)
 
     def _run(self, ctxt: Any, msg_id: str | None, handler: Callable[[Any], Any]) -> None:
         result = handler(ctxt)
-        answers = transport.answers.get(msg_id) if msg_id is not None else None
+        call = transport.calls.get(msg_id) if msg_id is not None else None
         if hasattr(result, "__next__"):
             for value in values_of(result):
-                if answers is not None:
-                    answers.send(value)
-        elif answers is not None and not (result is None and answers.sent):
-            answers.finish(result)
-        if answers is not None:
-            answers.end()
+                if call is not None:
+                    call.send_item(value)
+        elif call is not None and not (result is None and call.items_sent):
+            call.reply(result)
+        if call is not None:
+            call.end()
 
 
 def _enter(ctxt: Any) -> None:

@@ -21,14 +21,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from compat.nova import options, primitives
-from rpcmq.payload.bounded_text import (
+from rpcmq.adapters.untrusted_values import (
     brief,
+    check_depth,
     exception_text,
     exception_traceback,
     has_small_offsets,
+    is_printable,
 )
-from rpcmq.payload.printed_size import is_printable
-from rpcmq.payload.typed_json import check_depth
 
 from nova.rpc.context import CommonRpcContext as CommonRpcContext
 from nova.rpc.context import clear_store as clear_store

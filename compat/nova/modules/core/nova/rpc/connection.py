@@ -19,8 +19,8 @@ from gevent.event import AsyncResult, Event
 from gevent.queue import Empty, Queue
 
 from compat.nova import options, transport
+from rpcmq import Address
 from rpcmq.errors import RpcError
-from rpcmq.wire import Address
 
 from nova.rpc import amqp, common
 
@@ -395,15 +395,15 @@ class Connection(common.Connection):
 
         Where nobody does, it is dropped.
         """
-        answers = transport.answers.get(msg_id)
-        if answers is None:
+        call = transport.calls.get(msg_id)
+        if call is None:
             self._send(msg_id, msg, fanout=True, where=_DIRECT)
         elif msg.get("failure"):
-            answers.fail(common.exception_from(self.conf, msg["failure"]))
+            call.fail(common.exception_from(self.conf, msg["failure"]))
         elif msg.get("ending"):
-            answers.end()
+            call.end()
         else:
-            answers.send(msg.get("result"))
+            call.send_item(msg.get("result"))
 
     def publisher_send(self, cls: Any, topic: str, msg: Any, timeout: float | None = None, **kwargs: Any) -> None:
         """Send by a publisher made of ``cls``, until it succeeds."""

@@ -1,0 +1,7 @@
+"""Send what the verbs of :class:`~rpcmq.Client` refuse from an application."""
+
+from __future__ import annotations
+
+from rpcmq.client.arguments import LegacyMessage
+
+__all__ = ["LegacyMessage"]

@@ -1,0 +1,190 @@
+"""Consume messages as they come, and answer them now or later, from any thread.
+
+A :class:`~rpcmq.Service` looks up a method and answers with what it returns. A :class:`MessageConsumer` leaves both to
+the adapter: it gets each message whole, and decides what runs it, where, and when it is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rpcmq.client.client import Client
+from rpcmq.client.consumer import ANSWERED, Consumer, is_done
+from rpcmq.client.request import Request
+from rpcmq.core.process.tasks import Task
+from rpcmq.transport.home import Home, at_home
+from rpcmq.wire import Address
+
+__all__ = ["IncomingMessage", "MessageConsumer", "is_serving"]
+
+
+class IncomingMessage(Request):
+    """A call or cast that a consumer was given. Any thread and greenlet may answer it.
+
+    Attributes:
+        body: the decoded payload. ``context`` and ``args`` are the sender's; further keys are what it put beside them.
+        items_sent: how many items :meth:`send_item` has sent.
+
+    The attributes of :class:`~rpcmq.Request` are here, too: ``method``, ``topic``, ``is_call``, ``attempt``, ``trace``,
+    ``deadline``, ``remaining``, ``cancelled`` and ``progress()``.
+    """
+
+    __slots__ = ("_consumer", "body", "hub", "items_sent")
+
+    def __init__(self, consumer: Consumer, task: Task, body: dict[str, Any]) -> None:
+        super().__init__(task, consumer.progress)
+        self._consumer = consumer
+        self.hub = consumer.hub
+        self.body = body
+        self.items_sent = 0
+
+    @property
+    def home(self) -> Home:
+        """The gevent hub that the client lives in."""
+        return self._consumer.home
+
+    @property
+    def id(self) -> str:
+        """Names the request in the whole system; a cast that is delivered again keeps it."""
+        return self._task.key.hex()
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more is sent: the call was answered, or its caller is gone. Of a cast: it is acknowledged."""
+        return is_done(self._task)
+
+    @at_home
+    def send_item(self, value: Any) -> bool:
+        """Send one item of a stream; waits while the caller takes none.
+
+        A plain ``call`` gets the last item. Nothing is sent for a cast, nor once the call is done.
+
+        Returns:
+            Whether it was sent; if not, the caller takes no more.
+
+        Raises:
+            PayloadError: ``value`` cannot be encoded.
+        """
+        if not self.is_call or self.done or not self._consumer.send(self._task, value):
+            return False
+        self.items_sent += 1
+        return True
+
+    @at_home
+    def reply(self, value: Any) -> None:
+        """Answer the call with its result; after items, that is the last of them. The call is done.
+
+        Nothing is sent for a cast, nor once the call is done.
+
+        Raises:
+            PayloadError: ``value`` cannot be encoded; the call is not done.
+        """
+        if not self.is_call or self.done:
+            return
+        if self.items_sent:
+            self.send_item(value)
+            self.end()
+        else:
+            self._consumer.reply(self._task, value)
+
+    @at_home
+    def end(self) -> None:
+        """End the stream; without an item, a plain ``call`` returns None. The call is done."""
+        if self.is_call and not self.done:
+            self._consumer.end(self._task)
+
+    @at_home
+    def fail(self, error: BaseException) -> None:
+        """Answer the call with an exception, which is logged here and raised at the caller. The call is done.
+
+        Nothing is done for a cast, nor once the call is answered: raise in ``handle`` instead.
+        """
+        if self.is_call and (self.cancelled or not self.done):
+            self._consumer.fail(self._task, error)
+
+    @at_home
+    def wait(self) -> None:
+        """Wait until the call is done, or its caller has given up."""
+        if self.is_call:
+            self._consumer.wait(self._task)
+
+
+class MessageConsumer:
+    """Consumes an address: ``handle`` is called with each message, side by side up to ``concurrency``.
+
+    Args:
+        client: the connection to consume over.
+        address: what is consumed.
+        handle: called with an :class:`IncomingMessage`, in a greenlet of its own; in an OS thread of its own where the
+            client lives in a background thread. What it returns is ignored. A call that it has not answered stays open,
+            and counts as running, until somebody answers it or the caller gives up. A cast is acknowledged when it
+            returns. What it raises fails the call, and is logged.
+        concurrency: how many messages may run at once, 1 to 65535; more wait in the router.
+        group: consume a group of the topic: it gets a copy of each message, for one of its consumers.
+        direct: also listen for direct calls, which do not pass the router.
+
+    Raises:
+        UsageError: a wrong argument.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        address: Address,
+        handle: Callable[[IncomingMessage], object],
+        *,
+        concurrency: int = 64,
+        group: str = "",
+        direct: bool = False,
+    ) -> None:
+        self._handle = handle
+        self._consumer = client.home.run(
+            Consumer, client, address, self._invoke, concurrency=concurrency, group=group, direct=direct
+        )
+        self.hub = self._consumer.hub
+
+    @property
+    def home(self) -> Home:
+        """The gevent hub that the client lives in."""
+        return self._consumer.home
+
+    @at_home
+    def start(self, timeout: float = 30.0) -> None:
+        """Register; returns when the router will deliver.
+
+        Args:
+            timeout: seconds to wait for the router.
+
+        Raises:
+            RouterUnreachable: there is no router.
+            IdentityTaken: another live process has this identity.
+            CallError: the router refuses the registration.
+        """
+        self._consumer.start(timeout)
+
+    @at_home
+    def leave(self) -> None:
+        """Take no more messages. What runs goes on, and can be answered still; :meth:`stop` is to follow."""
+        self._consumer.leave()
+
+    @at_home
+    def stop(self, timeout: float) -> bool:
+        """Take no more messages, and wait for what runs. What runs longer goes on, and can be answered still.
+
+        Args:
+            timeout: seconds to wait.
+
+        Returns:
+            Whether all that ran has finished.
+        """
+        return self._consumer.stop(timeout)
+
+    def _invoke(self, task: Task, body: dict[str, Any]) -> Any:
+        self._handle(IncomingMessage(self._consumer, task, body))
+        return ANSWERED
+
+
+def is_serving(client: Client) -> bool:
+    """Whether a consumer or service of ``client`` takes messages, or runs some that it has taken."""
+    return client.home.run(lambda: bool(client.process.serving.registrations))

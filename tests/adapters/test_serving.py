@@ -1,0 +1,194 @@
+"""The interface for adapters: messages are handed over whole, and answered now or later, from any thread."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gevent
+import pytest
+from gevent import monkey
+
+from rpcmq import Address, Client
+from rpcmq.adapters.calling import LegacyMessage
+from rpcmq.adapters.serving import IncomingMessage, MessageConsumer, is_serving
+from rpcmq.errors import CallTimeout, PayloadError, RemoteError, UsageError
+from rpcmq.testing import eventually
+
+WORK = Address("work")
+Listen = Callable[..., MessageConsumer]
+start_new_thread = monkey.get_original("_thread", "start_new_thread")
+
+
+def body(method: str = "run", **args: Any) -> dict[str, Any]:
+    return {"method": method, "args": args}
+
+
+@pytest.fixture
+def listen(connect: Callable[..., Client]) -> Iterator[Listen]:
+    """Consumes ``work`` with a client of its own."""
+    made = []
+
+    def listen(handle: Callable[[IncomingMessage], object], **options: Any) -> MessageConsumer:
+        made.append(MessageConsumer(connect(), WORK, handle, **options))
+        made[-1].start()
+        return made[-1]
+
+    yield listen
+    for consumer in made:
+        consumer.stop(10)
+
+
+def test_a_message_is_whole(client: Client, listen: Listen) -> None:
+    got: list[IncomingMessage] = []
+
+    def handle(message: IncomingMessage) -> None:
+        got.append(message)
+        message.reply([message.method, message.body["args"], message.body["context"], message.body["shard"]])
+
+    listen(handle)
+    answer = client.call({"user": "alice"}, "work", LegacyMessage(method="run", args={"n": 1}, shard=7), 10)
+    assert answer == ["run", {"n": 1}, {"user": "alice"}, 7]
+    (message,) = got
+    assert (message.topic, message.is_call, message.done) == (WORK, True, True)
+    assert len(bytes.fromhex(message.id)) == 20
+
+
+def test_a_call_is_answered_later_by_an_os_thread(client: Client, listen: Listen) -> None:
+    jobs: queue.SimpleQueue[IncomingMessage] = queue.SimpleQueue()
+    listen(jobs.put)
+    asked = gevent.spawn(client.call, None, "work", body(n=20), 10)
+    eventually(lambda: not jobs.empty())
+    message = jobs.get()
+    assert not message.done
+    start_new_thread(lambda: message.reply(message.body["args"]["n"] + 1), ())
+    assert asked.get(timeout=10) == 21
+    assert message.done
+
+
+def test_what_is_not_answered_yet_counts_as_running(client: Client, listen: Listen) -> None:
+    got: list[IncomingMessage] = []
+    consumer = listen(got.append, concurrency=2)
+    asked = [gevent.spawn(client.call, None, "work", body(n=n), 10) for n in range(3)]
+    eventually(lambda: len(got) == 2)
+    assert not consumer.stop(0)
+    for message in got:
+        message.reply("done")
+    assert [each.get(timeout=10) for each in asked[:2]] == ["done", "done"]
+    assert is_serving(consumer._consumer.client) is False
+    listen(lambda message: message.reply("another"))
+    assert asked[2].get(timeout=10) == "another"
+
+
+def test_a_call_that_nobody_answers_ends_with_its_caller(client: Client, listen: Listen) -> None:
+    got: list[IncomingMessage] = []
+    consumer = listen(got.append)
+    with pytest.raises(CallTimeout):
+        client.call(None, "work", body(), 0.2)
+    eventually(lambda: got[0].cancelled and got[0].done)
+    got[0].reply("too late")
+    assert got[0].send_item("too late") is False
+    assert consumer.stop(10)
+
+
+def test_items_are_sent_as_the_caller_takes_them(client: Client, listen: Listen) -> None:
+    def handle(message: IncomingMessage) -> None:
+        for n in range(100):
+            assert message.send_item(n)
+        message.reply("last")
+
+    listen(handle)
+    assert list(client.multicall(None, "work", body(), 10)) == [*range(100), "last"]
+    assert client.call(None, "work", body(), 10) == "last"
+
+
+def test_a_stream_may_end_without_an_item(client: Client, listen: Listen) -> None:
+    listen(lambda message: message.end())
+    assert list(client.multicall(None, "work", body(), 10)) == []
+    assert client.call(None, "work", body(), 10) is None
+
+
+def test_whoever_waits_goes_on_when_another_answers(client: Client, listen: Listen) -> None:
+    got, over = [], []
+
+    def handle(message: IncomingMessage) -> None:
+        got.append(message)
+        message.wait()
+        over.append(message.done)
+
+    listen(handle)
+    asked = gevent.spawn(client.call, None, "work", body(), 10)
+    eventually(lambda: got)
+    got[0].reply(5)
+    assert asked.get(timeout=10) == 5
+    eventually(lambda: over == [True])
+
+
+def test_an_exception_goes_to_the_caller_raised_or_given(client: Client, listen: Listen) -> None:
+    def handle(message: IncomingMessage) -> None:
+        if message.method == "raise":
+            raise LookupError("raised")
+        message.fail(LookupError("given"))
+
+    listen(handle)
+    for method, text in (("raise", "raised"), ("give", "given")):
+        with pytest.raises((LookupError, RemoteError), match=text):
+            client.call(None, "work", body(method), 10)
+
+
+def test_the_failure_of_a_call_that_its_caller_gave_up_is_logged(
+    client: Client, listen: Listen, caplog: pytest.LogCaptureFixture
+) -> None:
+    got: list[IncomingMessage] = []
+    listen(got.append)
+    with pytest.raises(CallTimeout):
+        client.call(None, "work", body(), 0.2)
+    eventually(lambda: got[0].cancelled and got[0].done)
+    got[0].fail(LookupError("nobody hears this"))
+    eventually(lambda: "nobody hears this" in caplog.text)
+
+
+def test_what_cannot_be_encoded_leaves_the_call_open(client: Client, listen: Listen) -> None:
+    def handle(message: IncomingMessage) -> None:
+        with pytest.raises(PayloadError):
+            message.reply(threading.Lock())
+        assert not message.done
+        message.reply("then this")
+
+    listen(handle)
+    assert client.call(None, "work", body(), 10) == "then this"
+
+
+def test_a_cast_is_acknowledged_when_the_handler_returns(client: Client, listen: Listen) -> None:
+    got: list[IncomingMessage] = []
+
+    def handle(message: IncomingMessage) -> None:
+        got.append(message)
+        assert not message.done
+        # There is nobody to be answered.
+        message.reply(1)
+        message.fail(LookupError())
+        message.end()
+        assert message.send_item(1) is False
+
+    listen(handle)
+    client.cast(None, "work", body(), confirm=True)
+    eventually(lambda: got and got[0].done)
+    assert not got[0].is_call
+
+
+def test_a_client_says_whether_it_serves(connect: Callable[..., Client]) -> None:
+    client = connect()
+    assert not is_serving(client)
+    consumer = MessageConsumer(client, WORK, lambda message: None)
+    consumer.start()
+    assert is_serving(client)
+    assert consumer.stop(10)
+    assert not is_serving(client)
+
+
+def test_a_wrong_argument_is_refused(client: Client) -> None:
+    with pytest.raises(UsageError, match="concurrency must be 1 to 65535"):
+        MessageConsumer(client, WORK, lambda message: None, concurrency=0)
