@@ -525,9 +525,10 @@ class Client:
         """What is served on ``topic``: methods with signatures and docstrings.
 
         Raises:
-            As :meth:`call`.
+            As :meth:`call`; NoConsumer at once where nobody consumes it, rather than when the time is over.
         """
-        answer: dict[str, Any] = self.call(None, topic, {"method": "rpcmq.describe", "args": {}}, timeout)
+        message = {"method": "rpcmq.describe", "args": {}}
+        answer: dict[str, Any] = self.call(None, topic, message, timeout, mandatory=True)
         return answer
 
     # --- parts -------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from rpcmq.transport.batches import BatchSocket, flush_session, new_context
 from rpcmq.transport.curve import Curve
 from rpcmq.transport.forks import abandon_after_fork
 from rpcmq.transport.home import background_home, is_background, program_is_patched
+from rpcmq.transport.names import NameCheck
 from rpcmq.transport.watch import ConnectionWatch, Watchdog
 from rpcmq.transport.zap import ZapHandler
 
@@ -185,6 +186,7 @@ class Connection:
         self._loop = self._hub.loop
         self._socket: BatchSocket | None = None
         self._watch: ConnectionWatch | None = None
+        self._name_check: NameCheck | None = None
         self._io: Any = None
         self._timer: Any = None
         self._timer_at = 0.0
@@ -248,7 +250,7 @@ class Connection:
             timeout = restart_timeout
         self._check_not_ended()
         if not self._ready.is_set():
-            raise RouterUnreachable(f"router {self.url} not reachable within {timeout:g} s: {self.reason}")
+            raise RouterUnreachable(f"router {self.url} not reachable within {round(timeout, 2):g} s: {self.reason}")
 
     @property
     def reason(self) -> str:
@@ -411,6 +413,7 @@ class Connection:
         if not loop_runs:
             return
         self._stop_timers()
+        self._drop_name_check()
         if self._io is not None:
             self._io.stop()
         if self._watch is not None:
@@ -567,6 +570,7 @@ class Connection:
         )
         self._watch = ConnectionWatch(socket.socket, self._connection_event)
         socket.socket.connect(self.url)
+        self._name_check = NameCheck(self.url, self._end_connection)
         self._io = self._loop.io(socket.fd, 1)
         self._io.start(self._wake)
         self.schedule()
@@ -576,6 +580,7 @@ class Connection:
             self._dialer.greeted(monotonic())
             self.schedule()
         elif event == zmq.EVENT_CONNECTED:
+            self._drop_name_check()
             self._dialer.reached(monotonic())
         elif event in _LOST_EVENTS and not self._closed:
             self._lost("the connection was lost" if self.uplink.ready else self._why_lost(event, value))
@@ -644,7 +649,13 @@ class Connection:
         if reason == "key":
             self._deny(text)
 
+    def _drop_name_check(self) -> None:
+        if self._name_check is not None:
+            self._name_check.close()
+            self._name_check = None
+
     def _drop_socket(self, linger_seconds: float = 0.0) -> None:
+        self._drop_name_check()
         if self._io is not None:
             self._io.stop()
             self._io.close()

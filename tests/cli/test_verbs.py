@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from gevent import subprocess
 
 from rpcmq import Client, Service
+from rpcmq.transport import names
 from tests.server.daemons import COMMAND, SECONDS, environment, eventually, router, run
 
 pytestmark = pytest.mark.integration
@@ -156,6 +159,20 @@ def test_an_absent_router_is_one_line_and_code_3(arguments: list[str]) -> None:
     [line] = ended.stderr.splitlines()
     assert line.startswith("rpcmq: router tcp://127.0.0.1:1 not reachable within ")
     assert line.endswith(" s: nothing listens there")
+
+
+def test_a_host_name_that_does_not_resolve_is_one_line_and_code_3(
+    monkeypatch: pytest.MonkeyPatch, invoke: Invoke
+) -> None:
+    def getaddrinfo(*args: Any) -> Any:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(names.socket, "getaddrinfo", getaddrinfo)
+    url = "tcp://no-such-host.invalid:7700"
+    ended = invoke("--router", url, "ls", "--timeout", "2")
+    assert ended.returncode == 3 and ended.stdout == ""
+    reason = "the host name 'no-such-host.invalid' does not resolve (Name or service not known)"
+    assert ended.stderr == f"rpcmq: router {url} not reachable within 2 s: {reason}\n"
 
 
 def test_a_full_queue_is_code_7_and_a_lost_consumer_code_8() -> None:

@@ -115,8 +115,17 @@ def test_describe(invoke: Invoke, system: SimpleNamespace) -> None:
     printed = invoke("describe", "compute.node-7", env=system.env).stdout
     assert printed.startswith("compute: Compute on node-7\n")
     assert "\n      Add two values.\n\n      Of whatever type.\n" in printed
-    ended = invoke("describe", "nobody", "--timeout", "0.3", env=system.env)
-    assert ended.returncode == 4
+
+
+def test_describe_of_a_topic_that_nobody_consumes_says_so_at_once(invoke: Invoke, system: SimpleNamespace) -> None:
+    """An answer after the ten seconds of its timeout would be a CallTimeout, code 4."""
+    ended = invoke("describe", "nobody", env=system.env)
+    assert ended.returncode == 5 and ended.stdout == ""
+    assert ended.stderr == "rpcmq: no consumer on 'nobody' (never seen)\n"
+    ended = invoke("describe", "compute.node-8", "--json", env=system.env)
+    assert ended.returncode == 5
+    told = json.loads(ended.stdout or ended.stderr)
+    assert (told["error"], told["exit_code"]) == ("NoConsumer", 5) and "'compute.node-8'" in told["text"]
 
 
 @pytest.mark.parametrize(

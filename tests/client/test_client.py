@@ -323,6 +323,11 @@ def test_describe(client, serve):
     assert not {"_private", "attribute", "Nested"} & methods.keys()
 
 
+def test_describe_of_a_topic_that_nobody_consumes_ends_at_once(client):
+    with pytest.raises(NoConsumer, match="no consumer on 'nobody'"):
+        client.describe("nobody", 60)
+
+
 @pytest.mark.parametrize("view", ["overview", "summary", "processes", "topics", "calls", "methods"])
 def test_query(router, client, view):
     client.connect()

@@ -11,12 +11,14 @@ from typing import Any
 import gevent
 import pytest
 import zmq
+from gevent.event import Event
 
 import rpcmq.testing
 from rpcmq.core.process import dialer
 from rpcmq.core.process.uplink import Uplink, Welcome
 from rpcmq.errors import IdentityTaken, RouterUnreachable, UsageError
 from rpcmq.testing import InProcessRouter, eventually
+from rpcmq.transport import names
 from rpcmq.transport.connection import Connection
 from rpcmq.wire import Address, Kind, message
 
@@ -125,6 +127,44 @@ def test_nobody_there(make, free_port):
     process = make(f"tcp://127.0.0.1:{free_port}")
     with pytest.raises(RouterUnreachable, match=r"not reachable within 0.1 s: nothing listens there"):
         process.connection.wait_ready(0.1)
+
+
+def test_a_host_name_that_does_not_resolve_is_said(make, monkeypatch):
+    def getaddrinfo(host: str, *args: Any) -> Any:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(names.socket, "getaddrinfo", getaddrinfo)
+    process = make("tcp://no-such-host.invalid:7700")
+    text = (
+        r"not reachable within 2 s: the host name 'no-such-host.invalid' does not resolve \(Name or service not known\)"
+    )
+    with pytest.raises(RouterUnreachable, match=text):
+        process.connection.wait_ready(2)
+    # It may be known later: there are further attempts, and what ends is not said of the next.
+    assert process.connection.condition.startswith("the router is not connected (the host name 'no-such-host.invalid'")
+
+
+@pytest.mark.parametrize("url", ["tcp://127.0.0.1:1", "tcp://[::1]:1", "ipc:///tmp/x", "tcp://eth0:0;router:7700"])
+def test_addresses_are_not_looked_up(url):
+    assert names.NameCheck(url, pytest.fail)._greenlet is None
+
+
+def test_a_check_that_is_closed_says_nothing(monkeypatch):
+    asked, answer = Event(), Event()
+
+    def getaddrinfo(*args: Any) -> Any:
+        asked.set()
+        answer.wait(5)
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(names.socket, "getaddrinfo", getaddrinfo)
+    check = names.NameCheck("tcp://router:7700", pytest.fail)
+    assert asked.wait(5)
+    greenlet = check._greenlet
+    check.close()
+    answer.set()
+    greenlet.join(5)
+    assert greenlet.dead and greenlet.exception is None
 
 
 def test_somebody_who_does_not_speak_zeromq(make):
