@@ -27,6 +27,8 @@ __all__ = ["Monitor"]
 #: Connections at once, and what each may take from its first byte to the last of its answer (seconds).
 _CONNECTIONS = 64
 _SECONDS = 10.0
+#: How long the other side may take to end a connection that has its answer (seconds).
+_LAST_SECONDS = 1.0
 #: Bytes of a request: its first line and headers.
 _REQUEST_BYTES = 16 * 1024
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
@@ -65,7 +67,7 @@ class _Head:
 
 
 class _Handler(WSGIHandler):
-    """One request, then the connection is closed."""
+    """One request, then the connection is closed: further ones that came with it are not answered."""
 
     server: _Server
 
@@ -83,8 +85,10 @@ class _Handler(WSGIHandler):
         return super().get_environ()
 
     def handle(self) -> None:
-        with self.server.place(self.socket, self.client_address):
+        # A second descriptor, for what is left to do when the first is closed.
+        with self.socket.dup() as connection, self.server.place(connection, self.client_address):
             super().handle()
+            _end(connection)
 
 
 class _Server(WSGIServer):
@@ -122,6 +126,21 @@ class _Server(WSGIServer):
             self._open[host].pop(sock, None)
             if not self._open[host]:
                 del self._open[host]
+
+
+def _end(sock: Any) -> None:
+    """End a connection after its answer, so that the answer arrives.
+
+    A socket that is closed with something unread, such as further requests or a body, breaks its connection, and what
+    is on its way to the other side is lost. So that is read first, until the other side ends, too, or is slow.
+    """
+    try:
+        sock.shutdown(socket.SHUT_WR)
+        sock.settimeout(_LAST_SECONDS)
+        while sock.recv(_REQUEST_BYTES):
+            pass
+    except OSError:
+        pass  # it is broken, or the other side keeps it open
 
 
 def _cut(sock: Any) -> None:

@@ -250,7 +250,8 @@ class Connection:
             timeout = restart_timeout
         self._check_not_ended()
         if not self._ready.is_set():
-            raise RouterUnreachable(f"router {self.url} not reachable within {round(timeout, 2):g} s: {self.reason}")
+            seconds = round(timeout or 0.0, 2)
+            raise RouterUnreachable(f"router {self.url} not reachable within {seconds:g} s: {self.reason}")
 
     @property
     def reason(self) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 import gevent
-from gevent import socket
+from gevent.socket import AF_INET, SOCK_STREAM, gaierror, getaddrinfo
 
 __all__ = ["NameCheck"]
 
@@ -25,7 +25,7 @@ class NameCheck:
 
     def __init__(self, url: str, on_failure: Callable[[str], None]) -> None:
         self._on_failure = on_failure
-        self._greenlet: gevent.Greenlet | None = None
+        self._greenlet: gevent.Greenlet[[str, int], None] | None = None
         found = _ENDPOINT.fullmatch(url)
         if found is not None and not _NUMBERS.fullmatch(found["host"]):
             self._greenlet = gevent.spawn_later(_AFTER, self._look_up, found["host"], int(found["port"]))
@@ -39,8 +39,8 @@ class NameCheck:
     def _look_up(self, host: str, port: int) -> None:
         try:
             # As libzmq does for an endpoint without brackets.
-            socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_STREAM)
-        except socket.gaierror as error:
+            getaddrinfo(host, port, AF_INET, SOCK_STREAM)
+        except gaierror as error:
             problem = f"the host name {host!r} does not resolve ({error.strerror})"
         except (OSError, UnicodeError) as error:
             problem = f"the host name {host!r} cannot be looked up ({error})"

@@ -173,6 +173,35 @@ def test_a_body_is_not_waited_for(monitor: Monitor) -> None:
             assert (status, headers["Connection"]) == (405, "close")
 
 
+@pytest.mark.parametrize("further", [1, 5000], ids=["in one segment", "more than is read"])
+def test_requests_after_the_first_leave_its_answer_whole(further: int) -> None:
+    """A connection that is closed with something unread is reset, and what is on its way is lost."""
+    monitor = Monitor("127.0.0.1:0", {"/big": lambda: (200, "x" * 3_000_000)})
+    with gevent.Timeout(10), connect(monitor) as connection:
+        connection.sendall(b"GET /big HTTP/1.1\r\nHost: localhost\r\n\r\n" * (1 + further))
+        status, headers, body = answer_on(connection)
+    assert (status, headers["Connection"], len(body)) == (200, "close", 3_000_000)
+    monitor.close()
+
+
+def test_a_body_that_comes_is_read_before_the_connection_ends(monitor: Monitor) -> None:
+    with gevent.Timeout(10), connect(monitor) as connection:
+        head = b"POST /topics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 300000\r\n\r\n"
+        connection.sendall(head + b"x" * 300_000)
+        assert answer_on(connection)[0] == 405
+
+
+def test_who_keeps_a_connection_open_after_its_answer_loses_its_place(
+    monkeypatch: pytest.MonkeyPatch, monitor: Monitor
+) -> None:
+    monkeypatch.setattr(module, "_LAST_SECONDS", 0.1)
+    with gevent.Timeout(10), connect(monitor) as connection:
+        connection.sendall(b"GET /topics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert answer_on(connection)[0] == 200
+        while monitor._server._open:
+            gevent.sleep(0.01)
+
+
 OWN = (
     b"localhost", b"LOCALHOST:80", b"localhost.", b"127.0.0.1", b"127.0.0.1:7780", b"[::1]", b"[::1]:7780",
     b"10.1.2.3:1", b"", b"router-1.example", b"router-1.example:7780", gethostname().encode(),

@@ -133,7 +133,7 @@ def test_a_host_name_that_does_not_resolve_is_said(make, monkeypatch):
     def getaddrinfo(host: str, *args: Any) -> Any:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    monkeypatch.setattr(names.socket, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(names, "getaddrinfo", getaddrinfo)
     process = make("tcp://no-such-host.invalid:7700")
     text = (
         r"not reachable within 2 s: the host name 'no-such-host.invalid' does not resolve \(Name or service not known\)"
@@ -157,10 +157,10 @@ def test_a_check_that_is_closed_says_nothing(monkeypatch):
         answer.wait(5)
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    monkeypatch.setattr(names.socket, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(names, "getaddrinfo", getaddrinfo)
     check = names.NameCheck("tcp://router:7700", pytest.fail)
     assert asked.wait(5)
-    greenlet = check._greenlet
+    greenlet: Any = check._greenlet
     check.close()
     answer.set()
     greenlet.join(5)
