@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import re
 import socket
 from collections.abc import Callable
@@ -101,12 +102,19 @@ class _Raw:
     def send(self, frame: bytes, more: bool = False) -> None:
         self._socket.sendall(bytes([2 | more]) + len(frame).to_bytes(8) + frame)
 
+    def send_raw(self, frames: bytes) -> None:
+        self._socket.sendall(frames)
+
+
+def _hello(identity: str) -> dict[str, Any]:
+    return {"identity": identity, "queue_type": "roundrobin", "versions": [1], "accepts": ["json"]}
+
 
 class _Link:
     """A link that sends what it likes, and reads only if asked to."""
 
     def __init__(self, url: str, identity: str = "mallory") -> None:
-        context: zmq.Context[Any] = zmq.Context()
+        context: zmq.Context[Any] = zmq.Context.instance()
         self._socket = context.socket(zmq.DEALER)
         self._socket.sndhwm = 100
         self._socket.rcvhwm = 1
@@ -122,8 +130,7 @@ class _Link:
         self.sequence = 0
 
     def hello(self, identity: str) -> None:
-        body = {"identity": identity, "queue_type": "roundrobin", "versions": [1], "accepts": ["json"]}
-        self._socket.send(control(Kind.HELLO, body))
+        self._socket.send(control(Kind.HELLO, _hello(identity)))
 
     def key(self) -> bytes:
         self.sequence += 1
@@ -135,6 +142,11 @@ class _Link:
             return []
         parts = split(self._socket.recv_multipart()[0])
         return [] if parts[0][KIND_AT] < SESSION_KINDS else parts
+
+    def skip(self) -> None:
+        """Take what has come, and look at none of it."""
+        while self._socket.poll(0):
+            self._socket.recv_multipart()
 
     def send(self, parts: list[bytes]) -> None:
         payloads = [part.payload for part in parts if hasattr(part, "payload")]
@@ -172,7 +184,7 @@ def _endless_on_a_link(url: str) -> None:
         number += 1
         try:
             raw = _Raw(url)
-            raw.send(control(Kind.HELLO, {"identity": f"m-{number}", "queue_type": "roundrobin", "versions": [1]}))
+            raw.send(control(Kind.HELLO, _hello(f"m-{number}")))
             while True:
                 raw.send(bytes(_MIB), more=True)
         except OSError:
@@ -269,11 +281,49 @@ def _small_calls(url: str) -> None:
         ])  # fmt: skip
 
 
+def _views(url: str) -> None:
+    """40 links that ask for views without pause, of a router that nobody's casts to 9000 topics wait in."""
+    links = [_Link(url, f"mallory-{number}") for number in range(40)]
+    for number in range(9000):
+        address = Address(f"nobody-{number}").encode()
+        links[0].send([message(Kind.CAST, b"{}", key=links[0].key(), format=1, address=address)])
+    number = 0
+    while True:
+        for link in links:
+            number += 1
+            view = ("overview", "topics", "methods", "stuck", "calls", "stats")[number % 6]
+            link.send([control(Kind.QUERY, {"what": view}, key=link.key())])
+            link.skip()
+
+
+def _empty_frames(url: str, identity: str = "") -> None:
+    """A ZeroMQ message of empty frames that never ends: 2 bytes each, for which libzmq keeps 64."""
+    frames = b"\x01\x00" * (32 * _KIB)
+    number = 0
+    while True:
+        number += 1
+        try:
+            raw = _Raw(url)
+            if identity:
+                raw.send(control(Kind.HELLO, _hello(f"{identity}-{number}")))
+            while True:
+                raw.send_raw(frames)
+        except OSError:
+            sleep(0.01)
+
+
+def _empty_frames_on_a_link(url: str) -> None:
+    """The same after HELLO."""
+    _empty_frames(url, "mallory")
+
+
 ATTACKS: dict[str, Callable[[str], None]] = {
     "none": _nothing,
     "hellos": _hellos,
     "endless message before HELLO": _endless_before_hello,
     "endless message on a link": _endless_on_a_link,
+    "empty frames before HELLO": _empty_frames,
+    "empty frames on a link": _empty_frames_on_a_link,
     "HELLO of 78 MB": _large_hellos,
     "answers not read": _unread_answers,
     "heartbeats not read": _heartbeats,
@@ -282,11 +332,14 @@ ATTACKS: dict[str, Callable[[str], None]] = {
     "made-up methods": _methods,
     "1.5 MB not detached": _inline,
     "calls to nobody": _small_calls,
+    "views for 40 links": _views,
 }
 
 
 def attack(url: str, name: str) -> None:
     """Attack until killed, from the start whenever the link ends."""
+    # It would be on another host, and take no CPU of the router's: with `chrt -r 1` the others go first.
+    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     say("ready")
     while True:
         try:

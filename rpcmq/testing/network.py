@@ -351,6 +351,9 @@ class Network:
         if self.is_router_up and self.router.turns.is_anybody_waiting:
             self.router.proceed(self.now)
             moved = True
+        if self.is_router_up and self.router.queries.is_anybody_waiting:
+            self.router.make_views(self.now)
+            moved = True
         return moved
 
     def _arrived(self, way: Way) -> Iterator[tuple[bytes, list[bytes]]]:

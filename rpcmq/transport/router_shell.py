@@ -41,6 +41,11 @@ _RETRY = 0.005
 #: A timer that fires so much too late (seconds) finds messages that came long ago; they are given so long to be read.
 _LATE = 0.5
 _CATCH_UP = 0.25
+#: Views are made for so long at a time, and not again before so long has passed (seconds): a fifth of all time.
+_VIEW_WORK = 0.001
+_VIEW_PAUSE = 0.004
+#: And no more of them are sent than so many bytes a second: what is sent to others waits behind them.
+_VIEW_BYTES = 32 << 20
 #: When to look whether a connection that was reported closed is gone from the socket (seconds).
 _PROBES = (0.0, 0.02, 0.1, 0.5)
 _PROBE = message(Kind.HEARTBEAT)
@@ -110,11 +115,16 @@ class RouterShell:
         self._loop = loop
         self._watch = ConnectionWatch(self._socket.socket, self._on_connection_event)
         self._io = loop.io(self._socket.fd, 1)
+        #: Goes on with what has come. No callback of the hub, of which 50 run before its timers have their turn.
+        self._again = loop.timer(0.0)
+        self._views = loop.timer(_VIEW_PAUSE)
+        self._will_make_views = False
         self._timer = loop.timer(0.0)
         self._watchdog = Watchdog(lambda: None if self._is_deaf else self._socket, self._wake)
         self._backlog = BacklogWatch(router, self._sockets, self._strangers, break_connection)
         self._timer_at = 0.0
         self._not_before = 0.0
+        self._has_caught_up = False
         #: Connections that have said HELLO, by file descriptor.
         self._greeted: set[int] = set()
         #: Handshakes that have succeeded, on connections that have not said HELLO: libzmq does not say on which.
@@ -143,7 +153,9 @@ class RouterShell:
         finally:
             # Also after an exception: what else came gives no second sign, and what is due is still due.
             if self._has_more(rounds):
-                self._loop.run_callback(self._wake)
+                self._again.start(self._wake)
+            if self.router.queries.is_anybody_waiting:
+                self._start_views(0.0)
             self._arm(monotonic())
 
     def _has_more(self, rounds: int) -> bool:
@@ -175,13 +187,35 @@ class RouterShell:
         self._flush()
         return rounds
 
+    def _make_views(self) -> None:
+        self._will_make_views = False
+        router, now = self.router, monotonic()
+        end = now + _VIEW_WORK
+        sent = 0
+        while not (self._closed or sent) and router.queries.is_anybody_waiting and now < end:
+            sent = router.make_views(now)
+            now = monotonic()
+        if sent and router.queries.is_anybody_waiting:
+            self._start_views(sent / _VIEW_BYTES)
+        self._wake()
+
+    def _start_views(self, pause: float) -> None:
+        if not self._will_make_views:
+            self._will_make_views = True
+            self._views.close()
+            self._views = self._loop.timer(max(_VIEW_PAUSE, pause))
+            self._views.start(self._make_views)
+
     def _tick(self) -> None:
         now, due, self._timer_at = monotonic(), self._timer_at, 0.0
-        if now - due > _LATE:
-            # This process was stopped, or had no CPU: who seems to have been silent is heard first.
+        if now - due > _LATE and not self._has_caught_up:
+            # This process was stopped, or had no CPU: who seems to have been silent is heard first. Not twice in a row:
+            # where there is never CPU enough nothing would ever be done that is due.
+            self._has_caught_up = True
             self._not_before = now + _CATCH_UP
             self._wake()
             return
+        self._has_caught_up = False
         self.router.tick(now)
         self._guarded(self._cut_strangers, now)
         self._wake()
@@ -452,7 +486,7 @@ class RouterShell:
             self._watch.abandon()
 
     def _stop_watching(self) -> None:
-        for watcher in (self._io, self._timer):
+        for watcher in (self._io, self._timer, self._again, self._views):
             watcher.stop()
             watcher.close()
         self._watchdog.stop()

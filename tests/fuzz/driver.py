@@ -87,6 +87,8 @@ class Driver:
         self.router.receive(self.now, route, batch, payloads or [])
         while self.router.turns.is_anybody_waiting:
             self.router.proceed(self.now)
+        while self.router.queries.is_anybody_waiting:
+            self.router.make_views(self.now)
 
     def _counts(self, link: Link) -> list[int]:
         base = link._sent_base

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import socket
+from time import monotonic
 
 import zmq
+from gevent import get_hub
+from gevent.event import Event
 
 from rpcmq import Client, Service
 from rpcmq.testing import InProcessRouter, eventually
@@ -14,14 +17,15 @@ from tests.client.endpoints import Compute
 
 
 def test_a_batch_that_costs_much_does_not_make_the_router_deaf(rpcmq_router):
-    """A thousand views in one batch: somebody else is answered long before the last of them."""
+    """Four thousand controls in one batch: somebody else is answered long before the last of them."""
     url, links = rpcmq_router.url, rpcmq_router._embedded.engine.links
     context = new_context()
     greedy = BatchSocket(context, zmq.DEALER, max_bytes=1 << 26)
     with Client(url) as client, Service("other", Compute(), client=client), Client(url) as honest:
         greedy.socket.connect(url)
         greedy.send(b"", [control(Kind.HELLO, {"identity": "greedy", "queue_type": "roundrobin", "versions": [1]})])
-        queries = [control(Kind.QUERY, {"what": "topics"}, sequence=number) for number in range(1, 1001)]
+        purge = {"what": "control.purge", "topic": "nobody"}
+        queries = [control(Kind.QUERY, purge, sequence=number) for number in range(1, 4001)]
         honest.connect(10)
         greedy.send(b"", queries)
         eventually(lambda: any(link.inbox for link in links), 10)
@@ -29,9 +33,56 @@ def test_a_batch_that_costs_much_does_not_make_the_router_deaf(rpcmq_router):
         link = links.by_identity("greedy")
         assert link.inbox
         eventually(lambda: not link.inbox, 30)
-        assert link.received == 1000
+        assert link.received == 4000
     greedy.close()
     context.destroy(linger=0)
+
+
+def test_timers_of_the_hub_have_their_turn_while_the_router_has_more_to_do(rpcmq_router, monkeypatch):
+    """As callbacks of the hub 50 wake-ups went before any timer: no deadline, no bound was looked at meanwhile."""
+    shell = rpcmq_router._embedded.shell
+    wakes = 0
+    monkeypatch.setattr(shell, "_has_more", lambda rounds: True)
+    take_turn = shell._turn
+
+    def turn() -> int:
+        nonlocal wakes
+        wakes += 1
+        return int(take_turn())
+
+    monkeypatch.setattr(shell, "_turn", turn)
+    fired = Event()
+    timer = get_hub().loop.timer(0.0)
+    shell.wake()
+    timer.start(fired.set)
+    assert fired.wait(10)
+    assert wakes <= 5
+    eventually(lambda: wakes > 100)
+
+
+def test_what_is_due_is_done_however_late_the_router_always_is(rpcmq_router, monkeypatch):
+    """Once who seems silent is heard first; a router that never has CPU enough put off all deadlines for good."""
+    shell = rpcmq_router._embedded.shell
+    ticks: list[float] = []
+    monkeypatch.setattr(rpcmq_router._embedded.engine, "tick", ticks.append)
+    for done in (0, 1, 1, 2):
+        shell._timer_at = monotonic() - 1.0
+        shell._tick()
+        assert len(ticks) == done
+    monkeypatch.undo()
+
+
+def test_a_closed_link_that_had_asked_for_views_is_not_worked_for(rpcmq_router):
+    url, engine = rpcmq_router.url, rpcmq_router._embedded.engine
+    with Client(url) as client:
+        client.connect(10)
+        link = engine.links.by_identity(client.identity)
+        for number in range(1, 51):
+            engine.queries.ask(monotonic(), link, link.origin + bytes(7) + bytes([number]), "overview")
+        client.process.connection._drop_socket()
+        eventually(lambda: link.route is None, 10)
+        eventually(lambda: not engine.queries.is_anybody_waiting, 10)
+        eventually(lambda: len(engine.queries._asked.get(link, ())) > 30, 10)
 
 
 # --- what the end of a connection is counted as ---------------------------------------------------

@@ -26,7 +26,7 @@ from rpcmq.core.router.turns import ERROR_STEPS, Turns
 from rpcmq.errors import Outcome
 from rpcmq.wire import KEY, KIND_AT, LOW_FLAGS_AT, Address, Flag, Kind, address_of, body_of, control, parse, sequence_of
 
-__all__ = ["Account", "Guard", "Permits"]
+__all__ = ["Account", "Guard", "Permits", "account_row"]
 
 #: Addresses whose decision one link keeps.
 _KEPT = 10_000
@@ -422,12 +422,6 @@ class Guard:
         body = {"outcome": Outcome.OVERLOADED, "text": text, "details": details}
         link.send(control(Kind.ERROR, body, key=part[KEY]))
 
-    # --- views -------------------------------------------------------------------------------
-
-    def rows(self, now: float) -> list[dict[str, Any]]:
-        """Each key, its use and what it was refused, as plain data."""
-        return [_row(account, now) for account in self._accounts.values()]
-
 
 def _keep(known: set[S], what: S) -> None:
     """A yes is kept, within a bound."""
@@ -449,7 +443,8 @@ def _served(address: Address) -> tuple[str, ...]:
     return (address.topic, _name(address)) if address.server else (address.topic,)
 
 
-def _row(account: Account, now: float) -> dict[str, Any]:
+def account_row(account: Account, now: float) -> dict[str, Any]:
+    """A key, its use and what it was refused, as plain data."""
     key = account.key
     rights: list[Mapping[str, Any]] = [
         {

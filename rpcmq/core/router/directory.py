@@ -12,6 +12,7 @@ from typing import Any
 
 from rpcmq.core.router.links import Link
 from rpcmq.core.router.settings import Settings
+from rpcmq.core.router.steps import Steps
 from rpcmq.core.router.topics import Consumer, Destination, Server, Statistics, Topic
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import Address, address_and_method_of, address_of, parse
@@ -24,6 +25,8 @@ _OTHER = "(other)"
 _SWEPT_AT_ONCE = 500
 #: Groups of a topic: each message to it is copied to all of them.
 _MAX_GROUPS = 1000
+#: Statistics that are added up in one step.
+_COUNTED = 100
 _SWEEP_PAUSE = 0.02
 #: Addresses with a method that are remembered of one topic, and bytes of all: callers can name any number of methods.
 #: Others cost a few microseconds more for each message.
@@ -70,14 +73,17 @@ class Directory:
         """What became of the messages, for each address and method."""
         return iter(self._statistics.values())
 
-    def totals(self) -> dict[str, Any]:
+    def totals(self) -> Steps[dict[str, Any]]:
         """Calls and casts since the start, and how many messages ended with each outcome, by its number."""
         calls, casts = self._forgotten_calls, self._forgotten_casts
         outcomes = Counter(self._forgotten_outcomes)
-        for statistics in self._statistics.values():
+        # What is forgotten meanwhile is in this list still.
+        for number, statistics in enumerate(list(self._statistics.values()), 1):
             calls += statistics.calls
             casts += statistics.casts
             outcomes.update(statistics.outcomes)
+            if not number % _COUNTED:
+                yield
         return {"calls": calls, "casts": casts, "outcomes": outcomes}
 
     # --- addresses ---------------------------------------------------------------------------

@@ -3,42 +3,60 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from heapq import nlargest, nsmallest
+from collections.abc import Callable, Iterable, Mapping
+from heapq import heappush, heappushpop, nlargest
 from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from rpcmq.core.router.access_control import account_row
 from rpcmq.core.router.links import Link
+from rpcmq.core.router.steps import Steps, finish
 from rpcmq.core.router.stuck import count_stuck, stuck_rows
-from rpcmq.core.router.topics import Consumer, Pending, Queue, Topic
+from rpcmq.core.router.topics import Consumer, Pending, Queue, Statistics, Topic
 from rpcmq.errors import Outcome, ProtocolError
 
 if TYPE_CHECKING:
     from rpcmq.core.router.router import Router
 
-__all__ = ["VIEWS", "overview"]
+__all__ = ["VIEWS", "overview", "view"]
+
+#: The steps that make a view.
+View = Steps[dict[str, Any]]
 
 #: A view lists at most so many rows; ``truncated`` tells how many more there are.
 MAX_ROWS = 2000
+#: Rows, or smaller things, that are made or looked at in one step.
+_ROWS_IN_ONE_STEP, _SMALL = 5, 50
 QUANTILES = (0.5, 0.9, 0.99)
 _FORMATS = {"json": 1, "pickle": 2, "dill": 3}
 _OUTCOMES = {int(outcome): outcome.name.lower() for outcome in Outcome}
 
 
-def overview(router: Router, now: float, what: str) -> dict[str, Any]:
-    """The view named ``what``.
+def view(router: Router, now: float, what: str) -> View:
+    """The steps that make the view named ``what``.
 
     Raises:
         ProtocolError: there is no such view.
     """
-    view = VIEWS.get(what)
-    if view is None:
+    make = VIEWS.get(what)
+    if make is None:
         raise ProtocolError(f"view {what!r} is unknown; known: {', '.join(VIEWS)}", "query")
-    return view(router, now)
+    return make(router, now)
 
 
-def _summary(router: Router, now: float) -> dict[str, Any]:
+def overview(router: Router, now: float, what: str) -> dict[str, Any]:
+    """The view named ``what``, made in one go.
+
+    Raises:
+        ProtocolError: there is no such view.
+    """
+    return finish(view(router, now, what))
+
+
+def _summary(router: Router, now: float) -> View:
+    stuck = yield from count_stuck(router.directory, now)
+    security = yield from _security(router)
     settings, dispatch = router.settings, router.dispatch
     return {
         "router": settings.router_name,
@@ -49,14 +67,14 @@ def _summary(router: Router, now: float) -> dict[str, Any]:
         "links": len(router.links),
         "topics": len(router.directory),
         "calls_in_flight": dispatch.calls_in_flight,
-        "stuck": count_stuck(router.directory, now),
+        "stuck": stuck,
         "memory": _memory(router),
         "dropped": dispatch.drops.totals,
         "published": dict(router.pubsub.published),
         "refused": dict(router.refused),
         "counters": dict(dispatch.counters + router.links.counters),
         "warnings": list(router.warnings),
-        "security": _security(router),
+        "security": security,
         "dispatch_log": router.log.sink.statistics() if router.log is not None else None,
     }
 
@@ -71,35 +89,41 @@ def _memory(router: Router) -> dict[str, int]:
     }
 
 
-def _security(router: Router) -> dict[str, Any] | None:
+def _security(router: Router) -> Steps[dict[str, Any] | None]:
     """None without CURVE."""
     guard = router.guard
     if guard is None:
         return None
     refused: Counter[str] = Counter()
-    for account in guard:
+    accounts = list(guard)
+    for number, account in enumerate(accounts, 1):
         refused.update(account.refused)
-    return {"keys": sum(1 for _ in guard), "refused": dict(refused)}
+        if not number % _SMALL:
+            yield
+    return {"keys": len(accounts), "refused": dict(refused)}
 
 
-def _keys(router: Router, now: float) -> dict[str, Any]:
-    return _rows("keys", router.guard.rows(now) if router.guard is not None else [])
+def _keys(router: Router, now: float) -> View:
+    accounts = list(router.guard) if router.guard is not None else []
+    return _made("keys", (account_row(account, now) for account in accounts[:MAX_ROWS]), len(accounts))
 
 
-def _stuck(router: Router, now: float) -> dict[str, Any]:
-    return _rows("stuck", stuck_rows(router.directory, router.links, now))
+def _stuck(router: Router, now: float) -> View:
+    rows, total = yield from stuck_rows(router.directory, router.links, now, MAX_ROWS)
+    return _rows("stuck", rows, total)
 
 
-def _dropped(router: Router, now: float) -> dict[str, Any]:
+def _dropped(router: Router, now: float) -> View:
+    yield
     drops = router.dispatch.drops
     rows = _rows("dropped", drops.rows(now))
     rows["truncated"] += drops.rows_forgotten
     return rows | {"totals": drops.totals}
 
 
-def _stats(router: Router, now: float) -> dict[str, Any]:
+def _stats(router: Router, now: float) -> View:
     """Totals since the start: none of them ever goes back, whatever becomes of the topics they are from."""
-    totals = router.directory.totals()
+    totals = yield from router.directory.totals()
     return {
         "uptime_seconds": round(now - router.started, 3),
         **totals,
@@ -116,8 +140,19 @@ def _rows(name: str, rows: list[dict[str, Any]], total: int | None = None) -> di
     return {name: rows[:MAX_ROWS], "truncated": max(0, (len(rows) if total is None else total) - MAX_ROWS)}
 
 
-def _processes(router: Router, now: float) -> dict[str, Any]:
-    return _rows("processes", [_process(link, now) for link in islice(router.links, MAX_ROWS)], len(router.links))
+def _made(name: str, rows: Iterable[dict[str, Any]], total: int, in_one_step: int = _ROWS_IN_ONE_STEP) -> View:
+    """A view of ``rows``, which are made as they are asked for, so many in one step."""
+    made: list[dict[str, Any]] = []
+    for row in rows:
+        made.append(row)
+        if not len(made) % in_one_step:
+            yield
+    return _rows(name, made, total)
+
+
+def _processes(router: Router, now: float) -> View:
+    links = list(islice(router.links, MAX_ROWS))
+    return _made("processes", (_process(link, now) for link in links), len(router.links))
 
 
 def _process(link: Link, now: float) -> dict[str, Any]:
@@ -147,28 +182,50 @@ def _process(link: Link, now: float) -> dict[str, Any]:
     return row
 
 
-def _topics(router: Router, now: float) -> dict[str, Any]:
-    return _rows("topics", [_topic(topic, now) for topic in islice(router.directory, MAX_ROWS)], len(router.directory))
+def _topics(router: Router, now: float) -> View:
+    total = len(router.directory)
+    rows: list[dict[str, Any]] = []
+    for topic in list(islice(router.directory, MAX_ROWS)):
+        rows.append((yield from _topic(topic, now)))
+        if not len(rows) % _ROWS_IN_ONE_STEP:
+            yield
+    return _rows("topics", rows, total)
 
 
-def _topic(topic: Topic, now: float) -> dict[str, Any]:
-    queues = [topic.queue, *(s.queue for s in topic.servers.values()), *(c.backlog for c in topic.consumers)]
+def _topic(topic: Topic, now: float) -> View:
+    members = list(topic.consumers)
+    queues = [topic.queue, *(s.queue for s in topic.servers.values()), *(c.backlog for c in members)]
     dropped: dict[str, int] = {}
-    for queue in queues:
+    queued = queued_bytes = in_flight = 0
+    shown: list[dict[str, Any]] = []
+    for number, queue in enumerate(queues, 1):
         for reason, count in queue.dropped.items():
             dropped[reason] = dropped.get(reason, 0) + count
+        queued += len(queue)
+        queued_bytes += queue.size_bytes
+        if (queue or queue.dropped) and len(shown) < MAX_ROWS:
+            shown.append(_queue(queue))
+        if not number % _SMALL:
+            yield
+    consumers: list[dict[str, Any]] = []
+    for number, consumer in enumerate(members, 1):
+        in_flight += len(consumer.in_flight)
+        if len(consumers) < MAX_ROWS:
+            consumers.append(_consumer(consumer, now))
+        if not number % _SMALL:
+            yield
     return {
         "exchange": topic.address.exchange,
         "topic": topic.address.topic,
         "group": topic.group,
         "registered": topic.registered,
         "last_seen_seconds": None if topic.consumers else round(now - topic.last_seen, 3),
-        "queued": sum(map(len, queues)),
-        "queued_bytes": sum(q.size_bytes for q in queues),
-        "queues": [_queue(q) for q in queues if q or q.dropped],
+        "queued": queued,
+        "queued_bytes": queued_bytes,
+        "queues": shown,
         "dropped": dropped,
-        "in_flight": sum(len(c.in_flight) for c in topic.consumers),
-        "consumers": [_consumer(c, now) for c in topic.consumers],
+        "in_flight": in_flight,
+        "consumers": consumers,
     }
 
 
@@ -177,7 +234,9 @@ def _queue(queue: Queue) -> dict[str, Any]:
 
 
 def _consumer(consumer: Consumer, now: float) -> dict[str, Any]:
-    oldest = min((p.dispatched_at for p in consumer.in_flight.values()), default=now)
+    # They are in the order in which they were dispatched.
+    first = next(iter(consumer.in_flight.values()), None)
+    oldest = now if first is None else first.dispatched_at
     return {
         "identity": consumer.link.identity,
         "server": consumer.server,
@@ -190,11 +249,25 @@ def _consumer(consumer: Consumer, now: float) -> dict[str, Any]:
     }
 
 
-def _calls(router: Router, now: float) -> dict[str, Any]:
-    links = router.links
-    every = ((pending.received_at, link, pending) for link in links for pending in link.calls.values())
-    oldest = nsmallest(MAX_ROWS, every, key=itemgetter(0))
-    return _rows("calls", [_call(link, pending, now) for _, link, pending in oldest], sum(len(x.calls) for x in links))
+def _calls(router: Router, now: float) -> View:
+    #: Of the oldest: when it came (negative: the youngest of these is the smallest), and which it was of all.
+    oldest: list[tuple[float, int, Link, Pending]] = []
+    total = seen = 0
+    for number, link in enumerate(list(router.links), 1):
+        total += len(link.calls)
+        # The first of a link are its oldest.
+        for pending in islice(link.calls.values(), MAX_ROWS):
+            seen += 1
+            if len(oldest) < MAX_ROWS:
+                heappush(oldest, (-pending.received_at, -seen, link, pending))
+            elif -pending.received_at > oldest[0][0]:
+                heappushpop(oldest, (-pending.received_at, -seen, link, pending))
+            else:
+                break
+        if link.calls or not number % _SMALL:
+            yield
+    oldest.sort(key=itemgetter(0, 1), reverse=True)
+    return (yield from _made("calls", (_call(link, pending, now) for _, _, link, pending in oldest), total, _SMALL))
 
 
 def _call(link: Link, pending: Pending, now: float) -> dict[str, Any]:
@@ -209,38 +282,43 @@ def _call(link: Link, pending: Pending, now: float) -> dict[str, Any]:
     }
 
 
-def _methods(router: Router, now: float) -> dict[str, Any]:
-    rows: list[dict[str, Any]] = []
+def _methods(router: Router, now: float) -> View:
     every = list(router.directory.statistics)
-    for statistics in nlargest(MAX_ROWS, every, key=lambda each: each.calls + each.casts):
-        histogram = statistics.latency
-        outcomes = _named(statistics.outcomes)
-        rows.append(
-            {
-                "topic": statistics.name,
-                "method": statistics.method,
-                "calls": statistics.calls,
-                "casts": statistics.casts,
-                "outcomes": outcomes,
-                "errors": sum(v for k, v in outcomes.items() if k != "ok"),
-                "latency_us": {f"p{q * 100:g}": histogram.quantile(q) for q in QUANTILES},
-                "mean_us": histogram.sum / histogram.count if histogram.count else None,
-                "max_us": histogram.max,
-                "histogram": histogram.to_dict(),
-            }
-        )
-    return _rows("methods", rows, len(every))
+    yield
+    busiest = nlargest(MAX_ROWS, every, key=lambda each: each.calls + each.casts)
+    yield
+    return (yield from _made("methods", map(_method, busiest), len(every), in_one_step=2))
+
+
+def _method(statistics: Statistics) -> dict[str, Any]:
+    histogram = statistics.latency
+    outcomes = _named(statistics.outcomes)
+    return {
+        "topic": statistics.name,
+        "method": statistics.method,
+        "calls": statistics.calls,
+        "casts": statistics.casts,
+        "outcomes": outcomes,
+        "errors": sum(v for k, v in outcomes.items() if k != "ok"),
+        "latency_us": {f"p{q * 100:g}": histogram.quantile(q) for q in QUANTILES},
+        "mean_us": histogram.sum / histogram.count if histogram.count else None,
+        "max_us": histogram.max,
+        "histogram": histogram.to_dict(),
+    }
 
 
 def _named(outcomes: Mapping[int, int]) -> dict[str, int]:
     return {_OUTCOMES.get(number, f"outcome {number}"): count for number, count in outcomes.items()}
 
 
-def _everything(router: Router, now: float) -> dict[str, Any]:
-    return _summary(router, now) | _processes(router, now) | _topics(router, now)
+def _everything(router: Router, now: float) -> View:
+    summary = yield from _summary(router, now)
+    processes = yield from _processes(router, now)
+    topics = yield from _topics(router, now)
+    return summary | processes | topics
 
 
-VIEWS = {
+VIEWS: dict[str, Callable[[Router, float], View]] = {
     "overview": _everything,
     "summary": _summary,
     "processes": _processes,

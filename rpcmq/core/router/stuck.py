@@ -5,11 +5,13 @@ A handler that takes long is not stuck while its process answers others, or it s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
+from heapq import heappush, heappushpop
 from typing import TYPE_CHECKING, Any
 
 from rpcmq.core.router.links import LinkTable
-from rpcmq.core.router.topics import Consumer, Pending, Topic
+from rpcmq.core.router.steps import Steps
+from rpcmq.core.router.topics import Consumer, Pending, Queue, Topic
 from rpcmq.wire import KIND_AT, Kind
 
 if TYPE_CHECKING:
@@ -20,47 +22,97 @@ __all__ = ["STUCK_SECONDS", "count_stuck", "stuck_rows"]
 #: From here on a call or delivery without progress is called stuck.
 STUCK_SECONDS = 10.0
 
+#: Topics, and messages, looked at in one step.
+_TOPICS, _MESSAGES = 50, 500
+#: Rows, and how many there would be without a bound.
+_Rows = tuple[list[dict[str, Any]], int]
+#: Gets each message that is stuck, with the time of its last progress.
+_Found = Callable[[Pending, float], None]
 
-def count_stuck(directory: Directory, now: float) -> int:
+
+def count_stuck(directory: Directory, now: float) -> Steps[int]:
     """How many calls and deliveries have made no progress for :data:`STUCK_SECONDS`."""
-    return sum(1 for _ in _stuck(directory, now))
+    count = 0
+
+    def found(pending: Pending, since: float) -> None:
+        nonlocal count
+        count += 1
+
+    yield from _find(directory, now, found)
+    return count
 
 
-def stuck_rows(directory: Directory, links: LinkTable, now: float) -> list[dict[str, Any]]:
-    """A row for each call and delivery that has made no progress for :data:`STUCK_SECONDS`, the longest first."""
-    rows = [_row(links, pending, since, now) for pending, since in _stuck(directory, now)]
-    rows.sort(key=lambda row: -float(row["seconds"]))
-    return rows
+def stuck_rows(
+    directory: Directory, links: LinkTable, now: float, most: int
+) -> Steps[tuple[list[dict[str, Any]], int]]:
+    """A row for each call and delivery that has made no progress for :data:`STUCK_SECONDS`, the longest first.
+
+    Args:
+        most: rows that are made, and messages that are remembered meanwhile.
+
+    Returns:
+        The rows, and how many there would be without ``most``.
+    """
+    count = 0
+    oldest: list[tuple[float, int, Pending]] = []
+
+    def found(pending: Pending, since: float) -> None:
+        nonlocal count
+        count += 1
+        # The smallest of the heap is the youngest.
+        if len(oldest) < most:
+            heappush(oldest, (-since, -count, pending))
+        else:
+            heappushpop(oldest, (-since, -count, pending))
+
+    yield from _find(directory, now, found)
+    oldest.sort(key=lambda each: each[:2], reverse=True)
+    rows: list[dict[str, Any]] = []
+    for since, _, pending in oldest:
+        rows.append(_row(links, pending, -since, now))
+        if not len(rows) % _TOPICS:
+            yield
+    return rows, count
 
 
-def _stuck(directory: Directory, now: float) -> Iterator[tuple[Pending, float]]:
-    """Each with the time of its last progress."""
-    for topic in directory:
-        for consumer in topic.consumers:
-            yield from _with(consumer, now - STUCK_SECONDS)
-        yield from _waiting(topic, now - STUCK_SECONDS)
+def _find(directory: Directory, now: float, found: _Found) -> Steps[None]:
+    limit = now - STUCK_SECONDS
+    for number, topic in enumerate(list(directory)):
+        if not number % _TOPICS:
+            yield
+        for consumer in list(topic.consumers):
+            yield from _with(consumer, limit, found)
+        yield from _waiting(topic, limit, found)
 
 
-def _with(consumer: Consumer, limit: float) -> Iterator[tuple[Pending, float]]:
-    if consumer.progressed_at > limit:
+def _with(consumer: Consumer, limit: float, found: _Found) -> Steps[None]:
+    if consumer.progressed_at > limit or not consumer.in_flight:
         return
-    for pending in consumer.in_flight.values():
+    for number, pending in enumerate(list(consumer.in_flight.values()), 1):
         # In the order in which they were dispatched, so the rest is younger.
         if pending.dispatched_at > limit:
             return
-        yield pending, max(pending.dispatched_at, consumer.progressed_at)
+        found(pending, max(pending.dispatched_at, consumer.progressed_at))
+        if not number % _MESSAGES:
+            yield
 
 
-def _waiting(topic: Topic, limit: float) -> Iterator[tuple[Pending, float]]:
+def _waiting(topic: Topic, limit: float, found: _Found) -> Steps[None]:
     """What somebody could take. There must be none: it would be a fault of the router."""
     if not any(consumer.ready for consumer in topic.consumers):
         return
-    queues = [(topic.queue, list(topic.consumers))]
+    queues: list[tuple[Queue, Iterable[Consumer]]] = [(topic.queue, list(topic.consumers))]
     queues += [(server.queue, list(server.consumers)) for server in topic.servers.values()]
     queues += [(consumer.backlog, [consumer]) for consumer in topic.consumers]
-    for queue, consumers in queues:
+    for number, (queue, consumers) in enumerate(queues, 1):
         if queue and any(consumer.ready for consumer in consumers):
-            yield from ((p, p.received_at) for p in queue if p.received_at <= limit)
+            for count, pending in enumerate(list(queue), 1):
+                if pending.received_at <= limit:
+                    found(pending, pending.received_at)
+                if not count % _MESSAGES:
+                    yield
+        if not number % _MESSAGES:
+            yield
 
 
 def _row(links: LinkTable, pending: Pending, since: float, now: float) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rpcmq.core.router.access_control import account_row
 from rpcmq.core.router.rights import EVERYTHING, Key, Right
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Call, Network, Process
@@ -20,6 +21,11 @@ ROOT = Key("root", "ROOT", (EVERYTHING,))
 
 def right(verbs: str, *topics: str, exchanges: tuple[str, ...] = ("",)) -> Right:
     return Right(frozenset(verbs.split(",")), topics, exchanges)
+
+
+def rows(net: Network) -> list[dict[str, Any]]:
+    assert net.router.guard is not None
+    return [account_row(account, net.now) for account in net.router.guard]
 
 
 @pytest.fixture
@@ -96,7 +102,7 @@ def test_links_of_a_key_are_bounded_and_come_back(net: Network):
     first.stop()
     assert net.process("web:4", user="WEB").welcomes
     assert net.router.guard is not None
-    (row,) = net.router.guard.rows(net.now)
+    (row,) = rows(net)
     assert row["links"] == 2 and row["refused"]["links"] == 1
 
 
@@ -105,8 +111,7 @@ def test_a_reconnect_under_the_same_key_goes_on(guarded: Network):
     root.lose()
     root.connect()
     assert [w.resumed for w in root.welcomes] == [False, True]
-    assert guarded.router.guard is not None
-    assert {row["name"]: row["links"] for row in guarded.router.guard.rows(guarded.now)}["root"] == 1
+    assert {row["name"]: row["links"] for row in rows(guarded)}["root"] == 1
 
 
 # --- what they may do -----------------------------------------------------------------------------
@@ -201,11 +206,11 @@ def test_rights_that_are_never_used_are_shown(net: Network):
     process.request("a")
     process.request("a")
     assert net.router.guard is not None
-    (row,) = net.router.guard.rows(net.now)
+    (row,) = rows(net)
     assert [bool(r["used"]) for r in row["rights"]] == [True, False]
     used = row["rights"][0]["used"]
     process.request("a")
-    assert net.router.guard.rows(net.now)[0]["rights"][0]["used"] == used, "a decision is made once"
+    assert rows(net)[0]["rights"][0]["used"] == used, "a decision is made once"
 
 
 def test_bad_addresses_are_bad_under_a_right_too(guarded: Network):
@@ -446,8 +451,8 @@ def test_a_key_that_floods_gets_its_rate_and_the_others_theirs(net: Network):
     assert {answer.body["details"]["limit"] for answer in refused} == {"messages_per_second"}
     assert refused[0].body["text"].endswith("more than 50 messages a second (messages_per_second = 50)")
     assert net.router.guard is not None
-    rows = {row["name"]: row["refused"] for row in net.router.guard.rows(net.now)}
-    assert rows == {"web": {"too fast": len(refused)}, "slow": {}, "free": {}, "root": {}}
+    refusals = {row["name"]: row["refused"] for row in rows(net)}
+    assert refusals == {"web": {"too fast": len(refused)}, "slow": {}, "free": {}, "root": {}}
 
 
 def test_what_goes_beyond_the_rate_is_refused_a_turn_at_a_time(net: Network):

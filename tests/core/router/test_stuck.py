@@ -2,14 +2,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from rpcmq.core.router.steps import finish
 from rpcmq.core.router.stuck import count_stuck, stuck_rows
 from rpcmq.testing.network import Network, Process
 from rpcmq.wire import Flag, Kind
 
 
 def stuck(net: Network) -> list[dict[str, Any]]:
-    rows = stuck_rows(net.router.directory, net.router.links, net.now)
-    assert count_stuck(net.router.directory, net.now) == len(rows)
+    rows, total = finish(stuck_rows(net.router.directory, net.router.links, net.now, 1000))
+    assert finish(count_stuck(net.router.directory, net.now)) == total == len(rows)
     return rows
 
 

@@ -58,8 +58,8 @@ def test_a_batch_is_handled_for_a_turn_and_goes_on_when_others_were_heard(
     # Somebody else is answered before it goes on.
     key = other.uplink.next_key()
     net.router.proceed(net.now)
-    receive(net, other, control(Kind.QUERY, {"what": "summary"}, key=key))
-    assert [part[5] for part in net.link(other).outbox] == [Kind.ANSWER]
+    receive(net, other, message(Kind.DECLARE, b"{}", format=1, key=key, address=Address("b").encode()))
+    assert [part[5] for part in net.link(other).outbox] == [Kind.REGISTERED]
     assert published["events"] == 2 * A_TURN
     net.run()
     assert all(events(process) == numbers(0, 200) for process in subscribers)
@@ -152,7 +152,7 @@ def test_what_waits_is_bounded_in_bytes_and_ends_the_link_that_sends_it(make_net
     net = make_net(inbox_max_bytes=20_000)
     sub, pub, other = net.process("sub", queue_type="pubsub"), net.process("pub"), net.process("other")
     sub.subscribe("#", window=10_000)
-    query = control(Kind.QUERY, {"what": "summary"}, key=pub.uplink.next_key())
+    query = control(Kind.QUERY, {"what": "control.purge", "topic": "nobody"}, key=pub.uplink.next_key())
     receive(net, pub, query, *(event(pub, b"x" * 100) for _ in range(50)))
     link = net.link(pub)
     assert 50 * 100 < link.inbox_bytes < 20_000
@@ -189,8 +189,9 @@ def fanout(net: Network, pub: Process) -> list[bytes]:
     ]  # fmt: skip
 
 
-def queries(net: Network, pub: Process) -> list[bytes]:
-    return [control(Kind.QUERY, {"what": "topics"}, key=pub.uplink.next_key()) for _ in range(100)]
+def purges(net: Network, pub: Process) -> list[bytes]:
+    body = {"what": "control.purge", "topic": "nobody"}
+    return [control(Kind.QUERY, body, key=pub.uplink.next_key()) for _ in range(100)]
 
 
 def introductions(net: Network, pub: Process) -> list[bytes]:
@@ -209,7 +210,7 @@ def registrations(net: Network, pub: Process) -> list[bytes]:
     ]
 
 
-@pytest.mark.parametrize("make", [fanout, queries, introductions, registrations])
+@pytest.mark.parametrize("make", [fanout, purges, introductions, registrations])
 def test_whatever_costs_more_than_its_own_handling_is_counted(net: Network, pub: Process, make) -> None:
     parts = make(net, pub)
     net.router.turns.spent = 0
