@@ -30,16 +30,16 @@ def split(batch: bytes, payloads: Sequence[bytes | memoryview] = ()) -> list[byt
             messages. Nothing of such a batch is used.
     """
     if len(batch) > 40 * MAX_BATCH_MESSAGES:
-        _check_number(batch)
+        _check_large(batch)
     messages: list[bytes] = []
     append = messages.append
-    start, end, longest = 0, len(batch), MAX_INLINE_BYTES
+    start, end = 0, len(batch)
     taken = 0
     try:
         while start < end:
             length, version, flags = _unpack_start(batch, start)
             stop = start + length
-            if not 40 <= length <= longest or stop > end or version != VERSION:
+            if length < 40 or stop > end or version != VERSION:
                 raise _misfit(batch, start)
             part = batch[start:stop]
             if flags & 1:
@@ -51,6 +51,11 @@ def split(batch: bytes, payloads: Sequence[bytes | memoryview] = ()) -> list[byt
             start = stop
     except StructError:
         raise _misfit(batch, start) from None
+    # Once for all: in a smaller batch none can be too long.
+    if end > MAX_INLINE_BYTES and max(map(len, messages)) > MAX_INLINE_BYTES:
+        lengths = list(map(len, messages))
+        at = next(at for at, length in enumerate(lengths) if length > MAX_INLINE_BYTES)
+        raise _too_long(lengths[at], sum(lengths[:at]))
     if not messages:
         raise ProtocolError("empty batch", "truncated")
     if taken != len(payloads):
@@ -58,8 +63,8 @@ def split(batch: bytes, payloads: Sequence[bytes | memoryview] = ()) -> list[byt
     return messages
 
 
-def _check_number(batch: bytes) -> None:
-    """Refuse a batch of too many messages before any of them is made."""
+def _check_large(batch: bytes) -> None:
+    """Refuse a batch of too many messages, or with one that is too long, before any of them is made."""
     start, end = 0, len(batch)
     for _ in range(MAX_BATCH_MESSAGES):
         if end - start < 40:
@@ -67,9 +72,16 @@ def _check_number(batch: bytes) -> None:
         length = _unpack_start(batch, start)[0]
         if length < 40:
             return  # as will be found
+        if length > MAX_INLINE_BYTES:
+            raise _too_long(length, start)
         start += length
     if start < end:
         raise ProtocolError(f"more than {MAX_BATCH_MESSAGES} messages in one batch", "batch")
+
+
+def _too_long(length: int, start: int) -> ProtocolError:
+    text = f"message of {length} bytes at byte {start}: a payload of {DETACH_BYTES} bytes or more must be detached"
+    return ProtocolError(text, "length")
 
 
 def _misfit(batch: bytes, start: int) -> ProtocolError:
@@ -78,9 +90,6 @@ def _misfit(batch: bytes, start: int) -> ProtocolError:
     if left < 40:
         return ProtocolError(f"{left} bytes at {start} are shorter than a header (40)", "truncated")
     length, version, _ = _unpack_start(batch, start)
-    if length > MAX_INLINE_BYTES and version == VERSION:
-        text = f"message of {length} bytes at byte {start}: a payload of {DETACH_BYTES} bytes or more must be detached"
-        return ProtocolError(text, "length")
     if length < 40 or length > left:
         return ProtocolError(f"message length {length} at byte {start} of a batch of {len(batch)}", "length")
     return ProtocolError(f"version {version} is not spoken here, only {VERSION}", "version")

@@ -57,7 +57,7 @@ _unpack_reply = Struct(">5xB3xBxBI20sI").unpack_from
 _CAST, _FAULT, _ITEM = int(Kind.CAST), int(Kind.FAULT), int(Kind.ITEM)
 _DELIVERIES = (int(Kind.REQUEST), _CAST)
 _ANSWERS = (int(Kind.REPLY), _FAULT, int(Kind.END))
-_IDEMPOTENT = Flag.IDEMPOTENT
+_CONFIRM, _FANOUT, _IDEMPOTENT, _RESENT = Flag.CONFIRM, Flag.FANOUT, Flag.IDEMPOTENT, Flag.RESENT
 #: A cast with one of these waits for the consumers of the router's previous life to come back.
 _HELD = Flag.RESENT | Flag.MANDATORY
 _OK, _REMOTE_ERROR, _PROTOCOL = int(Outcome.OK), int(Outcome.REMOTE_ERROR), int(Outcome.PROTOCOL)
@@ -81,6 +81,11 @@ def _is_consumed(destination: Destination) -> bool:
 
 class Dispatch(Tracking):
     """Tracks each call and cast from receipt to settlement."""
+
+    __slots__ = (
+        "_deserted", "_deserted_at", "_destinations", "_directory", "_holding", "_hoping", "_recent", "_recent_until",
+        "_recover_until", "_releasing", "allows", "last_number", "on_offence",
+    )  # fmt: skip
 
     def __init__(self, settings: Settings, links: LinkTable, directory: Directory, now: float) -> None:
         super().__init__(settings, links)
@@ -137,18 +142,17 @@ class Dispatch(Tracking):
         pending.kept = False
         pending.received_at = pending.dispatched_at = now
         pending.usage = usage = link.usage
-        pending.charge = charge = length + MESSAGE_OVERHEAD if not flags & 1 else size_of(part) + MESSAGE_OVERHEAD
+        pending.charge = charge = (length if not flags or not flags & 1 else size_of(part)) + MESSAGE_OVERHEAD
         if kind == _CAST:
-            self._cast(now, link, pending, flags)
+            self._cast(now, link, pending, flags, form)
             return
         granted = link.granted
         if granted is not None and destination not in granted and not self.allows(link, part, destination):
             return
         calls = link.calls
-        if calls.setdefault(key, pending) is not pending:
+        if key in calls:
             raise ProtocolError("sequence of a call that is in flight", "duplicate")
         if (self.draining or self.calls_in_flight >= self._settings.max_calls_in_flight) and not self._goes_on(flags):
-            del calls[key]
             self._not_taken(link, key)
             if not self.draining:
                 destination.statistics.calls += 1
@@ -158,6 +162,7 @@ class Dispatch(Tracking):
             return
         self.last_number = pending.number = self.last_number + 1
         pending.link = link
+        calls[key] = pending
         self.calls_in_flight += 1
         usage.size_bytes += charge
         known = now <= self._slot_until and ttl == self._slot_ttl
@@ -176,9 +181,9 @@ class Dispatch(Tracking):
         if groups:
             self._copy_to_groups(now, pending, groups.values())
 
-    def _cast(self, now: float, link: Link, pending: Pending, flags: int) -> None:
+    def _cast(self, now: float, link: Link, pending: Pending, flags: int, form: int) -> None:
         granted = link.granted_casts
-        is_known = granted is None or (pending.destination in granted and not flags & Flag.FANOUT)
+        is_known = granted is None or (pending.destination in granted and not flags & _FANOUT)
         if not is_known and not self.allows(link, pending.message, pending.destination):
             return
         if link.held or (flags & _HELD and now < self._recover_until and self._is_early(link, pending, flags)):
@@ -188,18 +193,18 @@ class Dispatch(Tracking):
             link.usage.size_bytes += pending.charge
             return
         groups = pending.destination.groups
-        if groups and not flags & Flag.FANOUT:
+        if groups and not flags & _FANOUT:
             # What may be said of its queue is said of that in which it waits.
             self._lead(pending)
-        if flags & Flag.RESENT and self._was_had(pending.key, pending.destination.topic):
+        if flags & _RESENT and self._was_had(pending.key, pending.destination.topic):
             self._had_before(now, link, pending, groups)
             return
-        if self.draining and not (flags & Flag.CONFIRM and self._goes_on(flags)):
+        if self.draining and not (flags & _CONFIRM and self._goes_on(flags)):
             self._not_taken(link, pending.key)
             return
         if link.stalled and self._stays_stalled(link, pending):
             return
-        if flags & Flag.FANOUT:
+        if flags & _FANOUT:
             self._fan_out(now, link, pending)
             return
         pending.kept = link.keeps
@@ -207,7 +212,7 @@ class Dispatch(Tracking):
         self.last_number = pending.number = self.last_number + 1
         destination = pending.destination
         consumer = destination.pick()
-        if consumer is not None and consumer.accepts >> pending.message[10] & 1:
+        if consumer is not None and consumer.accepts >> form & 1:
             if not self._deliver(now, pending, consumer, link):
                 return
         elif not self._route(now, pending, link):
@@ -215,7 +220,7 @@ class Dispatch(Tracking):
         destination.statistics.casts += 1
         if groups:
             self._copy_to_groups(now, pending, groups.values())
-        if flags & Flag.CONFIRM:
+        if flags & _CONFIRM:
             self._confirm(link, pending)
 
     def _had_before(self, now: float, link: Link, pending: Pending, groups: dict[str, Topic]) -> None:
@@ -449,11 +454,9 @@ class Dispatch(Tracking):
     def _deliver(self, now: float, pending: Pending, consumer: Consumer, caster: Link | None = None) -> bool:
         """Whether ``consumer`` got it; False if it has a message with that key already, and ``pending`` has ended."""
         key, in_flight = pending.key, consumer.in_flight
-        first = in_flight.setdefault(key, pending)
-        if first is not pending:
-            if not self._takes_over(now, pending, first):
-                return self._repeated(now, pending, first, caster)
-            in_flight[key] = pending
+        if key in in_flight and not self._takes_over(now, pending, in_flight[key]):
+            return self._repeated(now, pending, in_flight[key], caster)
+        in_flight[key] = pending
         pending.consumer = consumer
         pending.dispatched_at = now
         if consumer.level != ALONE:
@@ -605,10 +608,13 @@ class Dispatch(Tracking):
             del caller.calls[key]
             del slot[pending]
             self.calls_in_flight -= 1
-            if outcome == _OK:
-                pending.destination.statistics.answered(now - pending.received_at)
+            statistics, seconds = pending.destination.statistics, now - pending.received_at
+            if outcome != _OK:
+                statistics.ended(outcome, seconds)
+            elif seconds == statistics.run_seconds:
+                statistics.run += 1
             else:
-                pending.destination.statistics.ended(outcome, now - pending.received_at)
+                statistics.answered(seconds)
             log = self.log
             if log is not None:
                 size = len(part) if type(part) is bytes else size_of(part)
@@ -660,11 +666,12 @@ class Dispatch(Tracking):
             return
         in_flight = consumer.in_flight
         for key, attempt, outcome, handler_us in SETTLEMENT.iter_unpack(payload):
-            pending = in_flight.get(key)
+            pending = in_flight.pop(key, None)
             if pending is None or pending.attempt != attempt or pending.link is not None:
+                if pending is not None:
+                    in_flight[key] = pending
                 self._unknown(link, "settlement of an unknown cast")
                 continue
-            del in_flight[key]
             self.record(now, pending, outcome, handler_us)
             consumer.settled += 1
         consumer.progressed_at = now

@@ -38,6 +38,12 @@ _TOGETHER = 0.0005
 class Tracking:
     """Pending messages from their acceptance to their end, wherever they are meanwhile."""
 
+    # CPython 3.11 finds attributes slowly, and methods with them, on instances that have more than 30 in a dict.
+    __slots__ = (
+        "_links", "_more_at", "_notices", "_settings", "_slot", "_slot_ttl", "_slot_until", "calls_in_flight",
+        "counters", "draining", "drops", "ending", "log", "on_fault", "receipts", "turns", "wheel",
+    )  # fmt: skip
+
     def __init__(self, settings: Settings, links: LinkTable) -> None:
         self._settings = settings
         self._links = links
@@ -106,11 +112,12 @@ class Tracking:
         if self._more_at is not None:
             # More was due already then: not the deadline that has passed, or the shell would think itself late.
             return self._more_at
-        due = (
-            self.wheel.next_deadline(), self.receipts.next_deadline(), self.drops.next_deadline(),
-            self._notices.next_deadline(),
-        )  # fmt: skip
-        return min((d for d in due if d is not None), default=None)
+        due = self.wheel.next_deadline()
+        # Asked at the end of each wake-up.
+        for other in (self.receipts.next_deadline(), self.drops.next_deadline(), self._notices.next_deadline()):
+            if other is not None and (due is None or other < due):
+                due = other
+        return due
 
     def tick(self, now: float) -> None:
         """End what has expired."""
@@ -219,14 +226,15 @@ class Tracking:
         """Count and log how ``pending`` ended."""
         if pending.kept:
             self.receipts.note(now, pending)
-        if pending.charge:
-            pending.usage.size_bytes -= pending.charge
-            pending.charge = 0
-        statistics = pending.destination.statistics
-        if outcome == _OK:
-            statistics.answered(now - pending.received_at)
+        pending.usage.size_bytes -= pending.charge
+        pending.charge = 0
+        statistics, seconds = pending.destination.statistics, now - pending.received_at
+        if outcome != _OK:
+            statistics.ended(outcome, seconds)
+        elif seconds == statistics.run_seconds:
+            statistics.run += 1
         else:
-            statistics.ended(outcome, now - pending.received_at)
+            statistics.answered(seconds)
         if self.log is not None:
             self.log.ended(now, pending, outcome, handler_us=handler_us)
 

@@ -186,12 +186,12 @@ def test_one_deadline_that_raises_keeps_no_other_from_passing(faulty: tuple[Netw
     dispatch = net.router.dispatch
     whole = dispatch._time_out
 
-    def time_out(now: float, pending: Any, link: Any) -> None:
+    def time_out(dispatch: Any, now: float, pending: Any, link: Any) -> None:
         if pending.key == first.key:
             raise ZeroDivisionError("a bug")
         whole(now, pending, link)
 
-    monkeypatch.setattr(dispatch, "_time_out", time_out)
+    monkeypatch.setattr(type(dispatch), "_time_out", time_out)
     net.advance(1.5)
     assert second.end.kind is Kind.ERROR and not first.ends
 
