@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import zmq
+from zmq import zmq_poll
 
 from rpcmq.core.common.session import Session
 from rpcmq.transport.curve import Curve
@@ -50,6 +51,7 @@ class BatchSocket:
         handshake_seconds: how long the ZMTP handshake of a connection may take.
         ipv6: whether the url is an IPv6 one; libzmq shows even IPv4 addresses as IPv6 then.
         curve: keys; None: neither encryption nor authentication.
+        shares_interpreter: other OS threads may be computing: the interpreter is let go of no more often than needed.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class BatchSocket:
         handshake_seconds: float = 10.0,
         ipv6: bool = False,
         curve: Curve | None = None,
+        shares_interpreter: bool = False,
     ) -> None:
         self._routed = kind == zmq.ROUTER
         self.socket = socket = context.socket(kind)
@@ -92,12 +95,18 @@ class BatchSocket:
         self._recv = backend.recv
         self._send = backend.send
         self._get = backend.get
+        #: What :meth:`readable` polls; None: it asks for ``ZMQ_EVENTS``.
+        self._polled: list[tuple[Any, int]] | None = None if shares_interpreter else [(socket, _POLLIN)]
         self._last: Any = None
         #: Frames of the batch of which some were sent and some were not; 0: there is none.
         self._torn = 0
 
     def readable(self) -> bool:
         """Whether a message waits. Must be asked after each round of sends, too."""
+        if self._polled is not None:
+            # The same answer in half the time, because pyzmq looks up each option in an enum. But a poll lets other
+            # threads have the interpreter, which they may keep for milliseconds.
+            return bool(zmq_poll(self._polled, 0))
         return bool(self._get(_EVENTS) & _POLLIN)
 
     def receive(self) -> Arrival:
@@ -188,6 +197,7 @@ class BatchSocket:
 
     def close(self, linger_seconds: float = 0.0) -> None:
         """Close; what was sent is given ``linger_seconds`` to leave."""
+        self._polled = None  # a closed socket would be taken for file descriptor 0
         if not self.socket.closed:
             self.socket.close(linger=int(linger_seconds * 1000))
 

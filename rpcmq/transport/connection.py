@@ -149,6 +149,14 @@ class Connection:
         sends: what ``engines`` send that nobody waits for, in the singular; for texts.
     """
 
+    # CPython 3.11 finds attributes slowly, and methods with them, on instances that have more than 30 in a dict.
+    __slots__ = (
+        "__weakref__", "_after_receive", "_before_flush", "_blocked", "_closed", "_closing", "_curve", "_dialer",
+        "_engines", "_failing", "_failures", "_gone", "_hub", "_io", "_linger_seconds", "_loop", "_name_check",
+        "_ready", "_refused", "_restarting", "_scheduled", "_sends", "_silent", "_socket", "_timer", "_timer_at",
+        "_waking", "_watch", "_watchdog", "abandoned", "denied", "on_denied", "reconnects", "uplink", "url",
+    )  # fmt: skip
+
     def __init__(
         self,
         url: str,
@@ -321,7 +329,8 @@ class Connection:
         """
         if getcurrent().parent is None and not program_is_patched():
             self.flush()
-        self.schedule()
+        if not (self._waking or self._scheduled):
+            self.schedule()
 
     def flush(self) -> None:
         """Send what is queued now; for those who are busy in the hub for long."""
@@ -568,6 +577,7 @@ class Connection:
             lost_seconds=self.uplink.lost_seconds,
             ipv6="[" in self.url,
             curve=self._curve,
+            shares_interpreter=is_background(self._hub),
         )
         self._watch = ConnectionWatch(socket.socket, self._connection_event)
         socket.socket.connect(self.url)

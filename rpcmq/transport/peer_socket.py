@@ -21,6 +21,7 @@ from rpcmq.transport.batches import BatchSocket
 from rpcmq.transport.connection import process_context, process_zap, release_zap
 from rpcmq.transport.curve import Curve
 from rpcmq.transport.forks import abandon_after_fork
+from rpcmq.transport.home import is_background
 from rpcmq.transport.strangers import Strangers, break_connection, socket_of
 from rpcmq.transport.watch import ConnectionWatch, Watchdog
 from rpcmq.wire import KIND_AT, Kind, control
@@ -94,6 +95,7 @@ class PeerSocket:
             lost_seconds=lost_seconds,
             ipv6=":" in host,
             curve=replace(curve, domain=self._domain) if curve is not None else None,
+            shares_interpreter=is_background(get_hub()),
         )
         name = f"[{host}]" if ":" in host else host
         try:
