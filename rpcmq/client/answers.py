@@ -16,6 +16,8 @@ from rpcmq.wire import KIND_AT, Kind, method_of
 
 __all__ = ["Stream", "result_of"]
 
+_FAULT, _END = int(Kind.FAULT), int(Kind.END)
+
 
 def decoded(payloads: Payloads, call: Call, part: bytes) -> Any:
     """The value in ``part``.
@@ -53,14 +55,15 @@ def result_of(payloads: Payloads, call: Call) -> Any:
         raise call.error
     part = call.answer
     assert part is not None
-    if part[KIND_AT] == Kind.FAULT:
+    kind = part[KIND_AT]
+    if kind == _FAULT:
         try:
             failure = payloads.failure(call, part)
         except PayloadRefused as error:
             raise _undecoded(call, error) from error
         answered_by(failure, call.address, method_of(call.message))
         raise failure
-    if part[KIND_AT] == Kind.END:
+    if kind == _END:
         _check_end(payloads, call, part)
         return decoded(payloads, call, call.items[-1]) if call.items else None
     return decoded(payloads, call, part)
@@ -111,7 +114,7 @@ class Stream:
         self._call = self._again(call)
         if self._call is not None:
             return self.__next__()
-        if call.error is None and call.answer is not None and call.answer[5] == Kind.END:
+        if call.error is None and call.answer is not None and call.answer[KIND_AT] == _END:
             _check_end(self._payloads, call, call.answer)
             raise StopIteration
         return result_of(self._payloads, call)

@@ -107,6 +107,8 @@ def check_seconds(name: str, value: object) -> float:
     Raises:
         UsageError: it is no positive number, or beyond what the wire can carry.
     """
+    if type(value) is float and 0.0 < value < 4_000_000.0:
+        return value
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 4_000_000:
         raise UsageError(f"{name} must be a positive number of seconds, not {brief(value)}")
     return float(value)

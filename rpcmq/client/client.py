@@ -13,11 +13,12 @@ from uuid import uuid4
 from weakref import finalize
 
 import gevent
+from gevent._hub_local import get_hub_if_exists
 
 from rpcmq.client.answers import Stream, result_of
 from rpcmq.client.arguments import check_seconds, context_dict, request_body, trace_context
 from rpcmq.client.process import Process, codec_for
-from rpcmq.client.request import current_request, in_handler
+from rpcmq.client.request import current_request, handling
 from rpcmq.client.retry import Retry, RetryBudget, guarded
 from rpcmq.client.subscription import Subscription, Subscriptions
 from rpcmq.config import ClientConfig, load_client_config
@@ -25,7 +26,7 @@ from rpcmq.core.process.calls import Call
 from rpcmq.errors import CallTimeout, Outcome, UsageError
 from rpcmq.payload import Codec, ExceptionRegistry, Format
 from rpcmq.payload.bounded_text import brief
-from rpcmq.transport.home import Home, allocate_lock, at_home, home_for
+from rpcmq.transport.home import Home, allocate_lock, at_home, home_for, run_at_home
 from rpcmq.transport.key_files import curve_for
 from rpcmq.wire import MAX_VIEW_BYTES, Address, Flag, Kind, address_of, body_of, json_bytes, message, payload_of
 
@@ -36,6 +37,8 @@ Target = str | Address
 
 _ANY_FORMAT = Format.JSON.bit | Format.PICKLE.bit | Format.DILL.bit
 _DILL = Format.DILL.bit
+# Looking up a member of an enum costs a call as much as a few of its steps.
+_REQUEST, _CAST = int(Kind.REQUEST), int(Kind.CAST)
 _PRIORITIES = ("DEBUG", "INFO", "WARN", "WARNING", "ERROR", "CRITICAL", "AUDIT", "SAMPLE")
 
 
@@ -193,7 +196,6 @@ class Client:
 
     # --- verbs -------------------------------------------------------------------------------
 
-    @at_home
     def call(
         self,
         ctx: Any,
@@ -240,6 +242,11 @@ class Client:
             RouterUnreachable: there is no router.
             UsageError: a wrong argument.
         """
+        if get_hub_if_exists() is not self.hub:
+            return run_at_home(
+                Client.call, self, ctx, topic, msg, timeout, idempotent=idempotent, mandatory=mandatory,
+                sign_of_life=sign_of_life, on_progress=on_progress, retry=retry, direct=direct, traceparent=traceparent,
+            )  # fmt: skip
         if retry:
             return self._call_again(ctx, topic, msg, timeout, retry, mandatory, sign_of_life, on_progress, traceparent)
         if direct and sign_of_life is not None:
@@ -252,18 +259,17 @@ class Client:
             timeout = max(0.001, deadline - monotonic())
         flags = (Flag.IDEMPOTENT if idempotent else 0) | (Flag.MANDATORY if mandatory else 0)
         process = self.process
-        progress = self._progress(on_progress)
+        progress = None if on_progress is None else self._progress(on_progress)
         seconds = self._timeout(timeout)
         deadline = monotonic() + seconds
-        call = self._start(Kind.REQUEST, ctx, topic, msg, seconds, flags, sign_of_life, traceparent)
-        process.wait(call, on_progress=progress)
+        call = self._start(process, _REQUEST, ctx, topic, msg, seconds, flags, sign_of_life, traceparent)
+        process.wait(call, False, progress)
         if call.error is not None and self._learn_format(call):
             left = max(0.001, deadline - monotonic())
-            call = self._start(Kind.REQUEST, ctx, topic, msg, left, flags, sign_of_life, traceparent)
-            process.wait(call, on_progress=progress)
+            call = self._start(process, _REQUEST, ctx, topic, msg, left, flags, sign_of_life, traceparent)
+            process.wait(call, False, progress)
         return result_of(process.payloads, call)
 
-    @at_home
     def cast(
         self,
         ctx: Any,
@@ -296,6 +302,11 @@ class Client:
             NoConsumer: (``confirm`` and ``mandatory``) nobody consumes the topic.
             PayloadError, RouterUnreachable, UsageError: as for :meth:`call`.
         """
+        if get_hub_if_exists() is not self.hub:
+            return run_at_home(
+                Client.cast, self, ctx, topic, msg, confirm=confirm, idempotent=idempotent, mandatory=mandatory,
+                ttl=ttl, timeout=timeout, traceparent=traceparent,
+            )  # fmt: skip
         flags = (Flag.IDEMPOTENT if idempotent else 0) | (Flag.MANDATORY if mandatory else 0)
         self._cast(ctx, topic, msg, flags, confirm, ttl, timeout, traceparent)
 
@@ -336,13 +347,13 @@ class Client:
         Raises:
             As :meth:`call`, while iterating.
         """
-        call = self._start(Kind.REQUEST, ctx, topic, msg, timeout, Flag.STREAM)
         process = self.process
+        call = self._start(process, _REQUEST, ctx, topic, msg, self._timeout(timeout), Flag.STREAM)
 
         def again(refused: Call) -> Call | None:
             if not self._learn_format(refused):
                 return None
-            return self._start(Kind.REQUEST, ctx, topic, msg, timeout, Flag.STREAM)
+            return self._start(process, _REQUEST, ctx, topic, msg, self._timeout(timeout), Flag.STREAM)
 
         return Stream(self, process, call, again)
 
@@ -549,38 +560,38 @@ class Client:
 
     def _start(
         self,
-        kind: Kind,
+        process: Process,
+        kind: int,
         ctx: Any,
         topic: Target,
         msg: Mapping[str, Any],
-        timeout: float | None,
+        seconds: float | None,
         flags: int,
         sign_of_life: float | None = None,
         traceparent: str | None = None,
     ) -> Call:
-        process = self.process
+        """Send a message that is waited for, for so many ``seconds``; None: a cast, which does not age on its way."""
         process.check_usable()
         address, name = self._address(topic)
-        seconds = self._timeout(timeout)
         started = monotonic()
         if not process.uplink.origin:
-            self._ready(seconds)
-            seconds -= monotonic() - started
+            self._ready(self._timeout(None) if seconds is None else seconds)
+            if seconds is not None:
+                seconds = max(0.001, seconds - (monotonic() - started))
         method, body = request_body(ctx, msg)
         if sign_of_life is not None:
             check_seconds("sign_of_life", sign_of_life)
             body["keepalive"] = sign_of_life / 3
         if self._codec.accepted & _DILL:
             flags |= Flag.ACCEPTS_DILL
-        if in_handler():
+        is_nested = handling() is not None
+        if is_nested:
             flags |= Flag.NESTED
         known = process.accepts_by_topic.get(address, _ANY_FORMAT & self._codec.accepted)
         if process.payloads.limits:
             known &= process.payloads.formats(address)
         form, payload = process.encode(body, known)
-        # A cast without a ttl does not age on its way; its caller waits for the confirmation only.
-        unlimited = kind == Kind.CAST and timeout is None
-        call = Call(name, flags, None if unlimited else max(0.001, seconds))
+        call = Call(name, flags, seconds)
         call.silence = sign_of_life
         if process.payloads.signs:
             call.flags, payload = process.payloads.sign_request(
@@ -594,7 +605,7 @@ class Client:
             format=form,
             address=address,
             method=method,
-            trace=trace_context(traceparent),
+            trace=trace_context(traceparent) if is_nested or traceparent is not None else b"",
         )
         process.connection.schedule()
         return call
@@ -625,14 +636,14 @@ class Client:
         if process.payloads.signs:
             flags, payload = process.payloads.sign_request(Kind.CAST, None, flags, form, payload, address, method, ttl)
         part = message(
-            Kind.CAST,
+            _CAST,
             payload,
             flags=flags,
             format=form,
             key=process.uplink.next_key(),
             address=address,
             method=method,
-            trace=trace_context(traceparent),
+            trace=trace_context(traceparent) if traceparent is not None or handling() is not None else b"",
             **life,
         )
         process.caller.cast(part, address)
@@ -652,7 +663,7 @@ class Client:
         if not process.uplink.origin:
             self._ready(max(0.001, deadline - monotonic()))
         for _ in range(2):
-            call = self._start(Kind.CAST, ctx, topic, msg, ttl, flags | Flag.CONFIRM, None, traceparent)
+            call = self._start(process, _CAST, ctx, topic, msg, ttl, flags | Flag.CONFIRM, None, traceparent)
             try:
                 with gevent.Timeout(max(0.001, deadline - monotonic())) as timer:
                     process.wait(call)
@@ -706,9 +717,7 @@ class Client:
 
         return policy.run(attempt, deadline, self._budget)
 
-    def _progress(self, on_progress: Callable[[Any], None] | None) -> Callable[[Call, bytes], None] | None:
-        if on_progress is None:
-            return None
+    def _progress(self, on_progress: Callable[[Any], None]) -> Callable[[Call, bytes], None]:
         payloads = self.process.payloads
         return lambda call, part: on_progress(payloads.answer(call, part))
 
@@ -727,7 +736,7 @@ class Client:
     def _timeout(self, timeout: float | None) -> float:
         if timeout is not None:
             return check_seconds("timeout", timeout)
-        request = current_request()
+        request = None if handling() is None else current_request()
         if request is not None and request.remaining is not None:
             return max(0.001, request.remaining)
         return self.config.timeout
@@ -783,7 +792,8 @@ class Client:
             call.flags, payload = payloads.sign_request(
                 Kind.REQUEST, call, call.flags, form, payload, address, method, seconds
             )
-        process.direct.call(link, call, payload, form, address, method, self._progress(on_progress))
+        progress = None if on_progress is None else self._progress(on_progress)
+        process.direct.call(link, call, payload, form, address, method, progress)
         if call.error is not None and call.error.details.get("started") == "no":
             process.direct.forget(address)
             return None

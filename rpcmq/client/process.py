@@ -258,7 +258,8 @@ class Process:
         hub_switch = self._hub.switch
         resume = getcurrent().switch
         try:
-            while not call.done and not (until_item and call.items):
+            # `done`, written out.
+            while call.answer is None and call.error is None and not (until_item and call.items):
                 call.waiter = resume
                 hub_switch()
                 call.waiter = None  # the callback below may wait for something else

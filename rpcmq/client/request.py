@@ -13,6 +13,8 @@ __all__ = ["Request", "current_request"]
 
 Progress = Callable[[Task, Any], None]
 _current: ContextVar[tuple[Task, Progress] | None] = ContextVar("rpcmq_request", default=None)
+#: What the current greenlet runs for; None outside of a handler. Cheaper than :func:`current_request`.
+handling = _current.get
 
 
 class Request:
@@ -64,13 +66,8 @@ def current_request() -> Request | None:
     A greenlet that a handler spawns is part of the request, and so inherits its deadline, if it is
     given the context: ``gevent.spawn(contextvars.copy_context().run, function)``.
     """
-    current = _current.get()
+    current = handling()
     return None if current is None else Request(*current)
-
-
-def in_handler() -> bool:
-    """Whether the current greenlet runs for a request."""
-    return _current.get() is not None
 
 
 def set_current_request(task: Task, progress: Progress) -> None:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import rpcmq
+from rpcmq.core.process.uplink import Welcome
 from rpcmq.drill.history import ANSWERS, SILENT, Recorder, What
 from rpcmq.errors import CallTimeout, LinkLost, NoConsumer, Overloaded, RemoteError
 
@@ -76,16 +77,16 @@ def text_of(id: str, size: int) -> str:
 
 def write_links(client: rpcmq.Client, recorder: Recorder) -> None:
     """Have each session with the router written down."""
-    connection, uplink = client.process.connection, client.process.uplink
-    on_ready = connection.on_ready
+    uplink = client.process.uplink
+    on_welcome = uplink.on_welcome
 
-    def ready() -> None:
+    def welcomed(now: float, welcome: Welcome) -> None:
         away = {"away": round(time.monotonic() - uplink.lost_at, 6)} if uplink.lost_at else {}
         resumed = bool(uplink.router.get("resumed"))
         recorder.write(What.LINKED, resumed=resumed, link=uplink.origin.hex(), **away)
-        on_ready()
+        on_welcome(now, welcome)
 
-    connection.on_ready = ready  # type: ignore[method-assign]
+    uplink.on_welcome = welcomed
 
 
 class _Ear(logging.Handler):

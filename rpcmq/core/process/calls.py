@@ -48,7 +48,8 @@ _MAX_COUNT = 1 << 40
 _MAX_PROGRESS = 100
 _MAX_PROGRESS_BYTES = 16 << 20
 #: Kinds that the sender keeps until the router has them.
-_KEPT = (Kind.CAST, Kind.PUBLISH)
+_CAST, _PUBLISH = int(Kind.CAST), int(Kind.PUBLISH)
+_KEPT = (_CAST, _PUBLISH)
 _RESENT = Flag.RESENT
 #: Why a cast is refused that will be taken later.
 _OFFERED_AGAIN = (Outcome.DRAINING, Outcome.OVERLOADED)
@@ -183,7 +184,7 @@ class Caller:
             payload,
             flags=call.flags,
             format=format,
-            ttl=NO_TTL if timeout is None else max(1, min(NO_TTL - 1, int(timeout * 1000))),
+            ttl=NO_TTL if timeout is None else _milliseconds(timeout),
             key=key,
             address=address,
             method=method,
@@ -200,7 +201,7 @@ class Caller:
             slot[key] = call
         if call.silence is not None:
             self._watched[key] = call
-        if kind == Kind.CAST or kind == Kind.PUBLISH:
+        if kind in _KEPT:
             self._count_cast(part)
             self._keep(part)
         self._uplink.send(part)
@@ -620,6 +621,12 @@ def _with_time_left(now: float, call: Call) -> bytes:
         part = call.message
         call.message = remade(part, part[:12] + min(left, NO_TTL - 1).to_bytes(4) + part[16:])
     return call.message
+
+
+def _milliseconds(seconds: float) -> int:
+    """As the wire carries how long a message may take."""
+    milliseconds = int(seconds * 1000)
+    return milliseconds if 0 < milliseconds < NO_TTL else max(1, min(NO_TTL - 1, milliseconds))
 
 
 def _named(value: object) -> str:

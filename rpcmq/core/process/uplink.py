@@ -108,7 +108,8 @@ class Uplink(Session):
     ) -> None:
         super().__init__([])
         self._hello = hello
-        self._on_welcome = on_welcome
+        #: Called with (now, Welcome) whenever the link is ready (again).
+        self.on_welcome = on_welcome
         self._on_refused = on_refused
         self._handlers: list[Handler | None] = [None] * 256
         self._sequence = 0
@@ -358,10 +359,10 @@ class Uplink(Session):
         self._next_heartbeat = now + self._heartbeat_seconds
         if body.get("resumed"):
             self.on_acknowledged(arrived)
-            self._on_welcome(now, Welcome(True, same_handle, [], []))
+            self.on_welcome(now, Welcome(True, same_handle, [], []))
             return
         sent, unsent = self.abandon()
-        self._on_welcome(now, Welcome(False, same_handle, sent, unsent, next_life))
+        self.on_welcome(now, Welcome(False, same_handle, sent, unsent, next_life))
 
     def _pace(self, body: dict[str, Any]) -> tuple[float, float, float, int]:
         """Seconds between heartbeats, of silence that shows and of silence that ends, and the largest payload."""
