@@ -16,7 +16,8 @@ from gevent import subprocess
 from gevent.event import Event
 from gevent.fileobject import FileObjectPosix
 
-SECONDS = 15.0
+#: How long anything may take on a machine that is busy.
+SECONDS = 30.0
 COMMAND = [sys.executable, "-m", "rpcmq.cli"]
 
 

@@ -359,7 +359,7 @@ def test_a_disk_that_does_not_answer_delays_nobody(disk: Disk, monkeypatch: pyte
         taken.append(disk.spool.write(disk.chunks.next()))
         if not taken[-1]:
             disk.chunks.refused()
-    assert monotonic() - began < 1
+    assert monotonic() - began < 10
     assert MAX_WAITING <= sum(taken) <= MAX_WAITING + 1 and "does not answer" in disk.spool.problem
     stuck.release()
     disk.settle()
