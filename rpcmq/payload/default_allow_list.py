@@ -54,7 +54,7 @@ def _from_one(entry: str, build: Callable[[Any], object], *kinds: type) -> type:
         _require(len(args) == 1 and type(args[0]) in kinds, entry)
         return build(args[0])
 
-    return stand_in(entry, construct)
+    return stand_in(entry, construct, copies=str in kinds)
 
 
 def _path(entry: str, build: Callable[..., object]) -> type:
@@ -62,7 +62,17 @@ def _path(entry: str, build: Callable[..., object]) -> type:
         _require(all(type(part) is str for part in parts), entry)
         return build(*parts)
 
-    return stand_in(entry, construct)
+    return stand_in(entry, construct, copies=True)
+
+
+def _uuid(*args: Any) -> uuid.UUID:
+    _require(len(args) == 1 and type(args[0]) is str, "uuid:UUID")
+    return uuid.UUID(*args)
+
+
+def _unicode_decode_error(*args: Any) -> UnicodeDecodeError:
+    _require(len(args) == 5 and type(args[1]) is bytes, "builtins:UnicodeDecodeError")  # of others it takes a copy
+    return UnicodeDecodeError(*args)
 
 
 def _complex(*args: Any) -> complex:
@@ -150,7 +160,7 @@ def _standard_values() -> Iterator[tuple[str, object]]:
     yield "datetime:timedelta", datetime.timedelta
     yield "datetime:timezone", datetime.timezone
     # Made without a call, then __setstate__ picks 'int' and 'is_safe' out of the state.
-    yield "uuid:UUID", stand_in("uuid:UUID", uuid.UUID, new=uuid.UUID)
+    yield "uuid:UUID", stand_in("uuid:UUID", _uuid, new=uuid.UUID)
     # From text only: Decimal(int) is quadratic.
     yield "decimal:Decimal", _from_one("decimal:Decimal", decimal.Decimal, str)
     yield "fractions:Fraction", stand_in("fractions:Fraction", _fraction)
@@ -158,7 +168,7 @@ def _standard_values() -> Iterator[tuple[str, object]]:
     # Containers of what the pickle holds anyway.
     yield "collections:OrderedDict", stand_in("collections:OrderedDict", _ordered_dict)
     yield "collections:deque", stand_in("collections:deque", _deque)
-    yield "collections:Counter", stand_in("collections:Counter", _counter)
+    yield "collections:Counter", stand_in("collections:Counter", _counter, copies=True)
     yield "collections:defaultdict", stand_in("collections:defaultdict", _defaultdict)
     yield "http:HTTPStatus", stand_in("http:HTTPStatus", _status)
     yield "time:struct_time", stand_in("time:struct_time", _struct_time)
@@ -183,7 +193,11 @@ def _standard_values() -> Iterator[tuple[str, object]]:
     for exception in plain_builtin_exceptions():
         if issubclass(exception, (ImportError, SyntaxError)):
             continue
-        yield f"builtins:{exception.__qualname__}", exception
+        entry = f"builtins:{exception.__qualname__}"
+        if exception is UnicodeDecodeError:
+            yield entry, stand_in(entry, _unicode_decode_error, factory=exception)
+        else:
+            yield entry, exception
 
 
 _FACTORY_TYPES = (list, dict, set, frozenset, tuple, str, bytes, bytearray, int, float, bool)

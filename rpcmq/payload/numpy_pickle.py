@@ -27,7 +27,8 @@ _CORES: Final = ("numpy.core", "numpy._core")
 _KIND = re.compile(r"[?bBhHiIlLqQefdgFDG]|[biufcSUVMm][0-9]{1,9}")
 _UNIT = re.compile(r"Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as|generic")
 _MAX_DIMENSIONS = 32
-_MAX_FIELDS = 1000
+#: In all, those of fields with them.
+_MAX_FIELDS = 2000
 _MAX_DEPTH = 8
 
 
@@ -49,12 +50,16 @@ def _require(fits: bool, what: str) -> None:
 class _Dtype:
     """A dtype as a pickle describes it, unchecked; ``real`` makes one of it."""
 
-    __slots__ = ("__weakref__", "_kind", "_state")
+    __slots__ = ("__weakref__", "_fields", "_height", "_kind", "_made", "_state")
 
     def __init__(self, *args: Any) -> None:
         _require(len(args) == 3 and type(args[0]) is str and args[1:] == (False, True), "a dtype")
         self._kind: str = args[0]
         self._state: tuple[Any, ...] = ()
+        self._made: Any = None
+        #: Fields of what is made, those of parts with them; a part that is there twice counts twice.
+        self._fields = 1
+        self._height = 0
         made = _made.get()
         if made is None:
             _made.set(made := [])
@@ -65,11 +70,16 @@ class _Dtype:
         self._state = state
 
     def real(self, depth: int = 0) -> Any:
-        """The dtype.
+        """The dtype. Made once, however often it is part of others.
 
         Raises:
             PayloadRefused: it holds objects, or is malformed.
         """
+        if self._made is None:
+            self._made = self._new(depth)
+        return self._made
+
+    def _new(self, depth: int) -> Any:
         numpy = _numpy()
         if self._kind.startswith("O"):
             raise PayloadRefused(
@@ -84,10 +94,17 @@ class _Dtype:
             return self._structured(names, fields, depth)
         if subarray is not None:
             _require(type(subarray) is tuple and len(subarray) == 2 and type(subarray[0]) is _Dtype, "a subarray")
-            return numpy.dtype((subarray[0].real(depth + 1), _shape(subarray[1])))
+            return numpy.dtype((self._part(subarray[0], depth), _shape(subarray[1])))
         if self._kind[0] in "Mm":
             return numpy.dtype(f"{order}{self._kind}{self._unit()}")
         return numpy.dtype(self._kind).newbyteorder(order)
+
+    def _part(self, part: _Dtype, depth: int) -> Any:
+        real = part.real(depth + 1)
+        self._fields += part._fields
+        self._height = max(self._height, part._height + 1)
+        _require(self._fields <= _MAX_FIELDS and self._height < _MAX_DEPTH, "so many fields")
+        return real
 
     def _unit(self) -> str:
         metadata: Any = self._state[8] if len(self._state) == 9 else None
@@ -106,7 +123,7 @@ class _Dtype:
         _require(fit and all(type(part[1]) is int for part in parts), "fields")
         made = {
             "names": list(names),
-            "formats": [part[0].real(depth + 1) for part in parts],
+            "formats": [self._part(part[0], depth) for part in parts],
             "offsets": [part[1] for part in parts],
             "itemsize": int(self._kind[1:]),
         }
@@ -211,5 +228,5 @@ def numpy_globals() -> dict[tuple[str, str], object]:
     for core in _CORES:
         found[f"{core}.numeric", "_frombuffer"] = stand_in(f"{core}.numeric:_frombuffer", _frombuffer)
         found[f"{core}.multiarray", "_reconstruct"] = stand_in(f"{core}.multiarray:_reconstruct", _reconstruct)
-        found[f"{core}.multiarray", "scalar"] = stand_in(f"{core}.multiarray:scalar", _scalar)
+        found[f"{core}.multiarray", "scalar"] = stand_in(f"{core}.multiarray:scalar", _scalar, copies=True)
     return found

@@ -4,20 +4,23 @@ The C unpickler believes what it reads. Ten bytes with a large PUT index make it
 clear tens of gigabytes, a BINBYTES8 header with a false length reserves what it claims, EXT
 opcodes can take objects from a process-wide cache without asking ``find_class``, and tuples can be
 nested so that hashing one kills the process or never ends (``pickle_tuples``). ``check`` refuses
-all of these; it never loads anything.
+all of these; it never loads anything. And BUILD sets any state on any object: ``check`` puts opcodes
+in its place that make the unpickler ask its owner (``pickle_state``).
 
 A pickle passes when it is protocol 5, uses only opcodes that CPython's pickler writes for
 protocol 5 (so no PUT, DUP, EXT, PERSID, GLOBAL, INST, OBJ, or decimal text), has each length
-within the data, ends with STOP at its last byte, and keeps its tuples within limits.
+within the data, ends with STOP at its last byte, has no opcode that crosses the end of a frame (the
+unpickler would drop its first part, and read other opcodes than were checked), and keeps its tuples
+within limits.
 
 A regular expression does this in C: it swallows all opcodes whose length is fixed or in one byte.
-Python handles, in a loop, strings longer than 255 bytes and tuples of more than one item. The
+Python handles, in a loop, frames, BUILD, strings longer than 255 bytes and tuples of more than one item. The
 tuples are measured opcode by opcode only where their number alone does not rule trouble out.
 
 What remains: memory grows with the input, at worst about 230 bytes for each byte (empty sets);
-whoever may send large pickles can waste CPU time quadratic in their size (the same large state
-applied again and again, keys with equal hashes); and lists that hold one another twice load at
-once but take forever to print. ``max_bytes`` of the codec bounds the first two.
+whoever may send large pickles can waste CPU time quadratic in their size (keys with equal
+hashes); and lists that hold one another twice load at once but take forever to print. ``max_bytes``
+of the codec bounds the first two.
 """
 
 from __future__ import annotations
@@ -37,13 +40,19 @@ MAX_TUPLE_DEPTH: Final = 20_000
 
 _PROTOCOL_5 = pickle.PROTO + b"\x05"
 _STOP = pickle.STOP[0]
+_BUILD = pickle.BUILD[0]
+_FRAME = pickle.FRAME[0]
+_FRAME_BYTES = 9
+_AFTER_FIRST_FRAME = len(_PROTOCOL_5) + _FRAME_BYTES
+#: Makes a pair of object and state, and calls ``persistent_load`` with it, whose result takes its place. A pickle
+#: cannot have this opcode itself.
+_ASKED_BUILD = pickle.TUPLE2 + pickle.BINPERSID
 _NO_ARGUMENT = b"".join(
     (
         pickle.NONE, pickle.NEWTRUE, pickle.NEWFALSE, pickle.MARK, pickle.POP, pickle.POP_MARK,
         pickle.MEMOIZE, pickle.EMPTY_DICT, pickle.SETITEM, pickle.SETITEMS, pickle.EMPTY_LIST,
         pickle.APPEND, pickle.APPENDS, pickle.EMPTY_TUPLE, pickle.EMPTY_SET, pickle.ADDITEMS,
         pickle.FROZENSET, pickle.STACK_GLOBAL, pickle.REDUCE, pickle.NEWOBJ, pickle.NEWOBJ_EX,
-        pickle.BUILD,
     )
 )  # fmt: skip
 
@@ -63,7 +72,7 @@ def _run_of(no_argument: bytes) -> bytes:
         b"[" + pickle.BININT1 + pickle.BINGET + b"].",
         pickle.BININT2 + b"..",
         b"[" + pickle.BININT + pickle.LONG_BINGET + b"].{4}",
-        b"[" + pickle.BINFLOAT + pickle.FRAME + b"].{8}",
+        pickle.BINFLOAT + b".{8}",
         b"[" + pickle.SHORT_BINBYTES + pickle.LONG1 + b"]" + counted,
     )
     return b"(?:" + b"|".join(alternatives) + b")*+"
@@ -77,6 +86,7 @@ _SHORT_BYTES = 2048
 _SHORT_RUN = _run_of(_NO_ARGUMENT + pickle.TUPLE1)
 _SHORT = re.compile(
     _PROTOCOL_5
+    + b"(?:" + pickle.FRAME + b"..\\0{6})?+"
     + _SHORT_RUN
     + b"(?:[" + pickle.TUPLE2 + pickle.TUPLE3 + b"]" + _SHORT_RUN + b"){0,4}+"
     + re.escape(pickle.STOP),
@@ -86,41 +96,75 @@ _SHORT = re.compile(
 _is_short = _SHORT.fullmatch
 
 
-def check(data: bytes) -> None:
+def check(data: bytes) -> bytes:
     """Refuses ``data`` unless it is a pickle as the module's docstring describes.
+
+    Returns:
+        The pickle to load. Where one has BUILD, the unpickler's ``persistent_load`` is called with (object, state).
 
     Raises:
         PayloadRefused: says what is wrong and at which byte.
     """
-    if len(data) > _SHORT_BYTES or _is_short(data) is None:
-        _check_step_by_step(data)
+    size = len(data)
+    if size > _SHORT_BYTES or _is_short(data) is None:
+        return _check_step_by_step(data)
+    if data[2] == _FRAME and data[3] + (data[4] << 8) != size - _AFTER_FIRST_FRAME:
+        return _check_step_by_step(data)
+    return data
 
 
-def _check_step_by_step(data: bytes) -> None:
-    """The same for any pickle: with long strings, large, or malformed."""
+def _check_step_by_step(data: bytes) -> bytes:
+    """The same for any pickle: with long strings, states, large, or malformed."""
     last = len(data) - 1
     if last < 3 or not data.startswith(_PROTOCOL_5):
         raise PayloadRefused("malformed pickle: does not start as pickle protocol 5")
     tuples, growth = 0, 1  # no tuple can be larger than growth * (1 + tuples)
-    position = _after_run(data, len(_PROTOCOL_5))
+    # What is to be loaded in place of the data up to ``copied``, if there is a BUILD.
+    pieces: list[bytes] = []
+    copied = len(_PROTOCOL_5)
+    has_build = False
+    frame_end = 0
+    position = _after_run(data, len(_PROTOCOL_5), len(data))
     while position < last:
         opcode = data[position]
-        if opcode in TUPLE_OPCODES:
+        if opcode == _BUILD:
+            has_build = True
+            pieces += data[copied:position], _ASKED_BUILD
+            position = copied = position + 1
+        elif opcode == _FRAME:
+            if frame_end:
+                raise PayloadRefused(f"malformed pickle: a frame within a frame at byte {position}")
+            pieces.append(data[copied:position])
+            copied = position + _FRAME_BYTES
+            frame_end = copied + int.from_bytes(data[position + 1 : copied], "little")
+            position = copied
+        elif opcode in TUPLE_OPCODES:
             tuples += 1
             if growth <= MAX_TUPLE_DEPTH:
                 growth *= TUPLE_ARITIES.get(opcode, len(data))
             position += 1
         else:
             position = _after_long(data, position)
-        position = _after_run(data, position)
+        if frame_end and (position > frame_end or frame_end > len(data)):
+            # The unpickler would drop what is left of the frame, and go on elsewhere.
+            raise PayloadRefused(f"malformed pickle: a frame ends at byte {frame_end}, within an opcode or the data")
+        position = _after_run(data, position, frame_end or len(data))
+        if position == frame_end:
+            frame_end = 0
+            position = _after_run(data, position, len(data))
     if position > last or data[last] != _STOP:
         raise PayloadRefused(f"malformed pickle: no STOP at its end ({len(data)} bytes)")
     if growth * (1 + tuples) > MAX_TUPLE_DEPTH:
         _check_tuples(data)
+    if not has_build:
+        return data
+    pieces.append(data[copied:])
+    body = b"".join(pieces)
+    return b"".join((_PROTOCOL_5, pickle.FRAME, len(body).to_bytes(8, "little"), body))
 
 
-def _after_run(data: bytes, position: int) -> int:
-    found = _RUN.match(data, position)
+def _after_run(data: bytes, position: int, end: int) -> int:
+    found = _RUN.match(data, position, end)
     return position if found is None else found.end()
 
 

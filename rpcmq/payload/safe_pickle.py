@@ -10,6 +10,7 @@ from __future__ import annotations
 import pickle
 import types
 from collections.abc import Callable
+from functools import partial
 from io import BytesIO
 from typing import Any, Final, NoReturn
 
@@ -19,10 +20,16 @@ from rpcmq.payload.default_allow_list import DEFAULT_ALLOW_LIST, FACTORIES
 from rpcmq.payload.numpy_pickle import dtypes_read, take_dtypes
 from rpcmq.payload.paths import ROOT, describe, find_unpicklable
 from rpcmq.payload.pickle_scan import check
+from rpcmq.payload.pickle_state import give_state, state_size
+from rpcmq.payload.stand_in import copies
 
 __all__ = ["PROTOCOL", "RestrictedLoader", "dumps", "explain_refusal", "refused_by_pickle"]
 
 PROTOCOL: Final = 5
+#: Names of folders, which all paths share, are copied more often than they are sent; hence more than once.
+_COPIED_TIMES: Final = 32
+_COPIED_MIN: Final = 1 << 16
+_ENTRY_BYTES: Final = 32
 
 _dumps = pickle.dumps
 
@@ -72,9 +79,62 @@ def explain_refusal(
     raise PayloadError(f"{describe(path)}: {reason}") from error
 
 
-def _unpickler(find: Callable[[str, str], object]) -> type[pickle.Unpickler]:
-    methods = {"find_class": staticmethod(find), "persistent_load": staticmethod(_refuse_persistent_id)}
-    return type("RestrictedUnpickler", (pickle.Unpickler,), methods)
+class _Unpickler(pickle.Unpickler):
+    """Loads one pickle whose bytes were checked. A subclass for each list sets ``find``."""
+
+    __slots__ = ("copier", "room")
+
+    find: Callable[[str, str], object]
+    #: How much of states may still be set, and of arguments copied: a pickle can hold one once and use it often.
+    room: int
+    copier: _Copier
+
+    def find_class(self, module: str, qualname: str) -> Any:
+        """What the pickle gets for a global."""
+        found: Any = self.find(module, qualname)
+        if not copies(found):
+            return found
+        try:
+            copier = self.copier
+        except AttributeError:
+            copier = self.copier = _Copier(self.room)
+        return partial(copier.call, found)
+
+    def persistent_load(self, built: Any) -> Any:
+        """The object of a BUILD, with its state (``pickle_scan``)."""
+        if type(built) is not tuple:
+            raise PayloadRefused("pickle has a persistent id")
+        target, state = built
+        self.room -= state_size(state)
+        if self.room < 0:
+            raise PayloadRefused("pickle has the same large state set on many objects")
+        return give_state(target, state)
+
+
+class _Copier:
+    """Calls what copies its arguments, as long as there is room for them.
+
+    No method of the unpickler, which holds what it gave the pickle: only the garbage collector would free them.
+    """
+
+    __slots__ = ("_room",)
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+
+    def call(self, construct: Callable[..., object], *args: Any) -> object:
+        for arg in args:
+            if isinstance(arg, (str, bytes, bytearray)):
+                self._room -= len(arg)
+            elif isinstance(arg, dict):
+                self._room -= _ENTRY_BYTES * len(arg)
+        if self._room < 0:
+            raise PayloadRefused("pickle has the same large part copied into many objects")
+        return construct(*args)
+
+
+def _unpickler(find: Callable[[str, str], object]) -> type[_Unpickler]:
+    return type("RestrictedUnpickler", (_Unpickler,), {"__slots__": (), "find": staticmethod(find)})
 
 
 class RestrictedLoader:
@@ -97,15 +157,15 @@ class RestrictedLoader:
             PayloadRefused: malformed, or names a global that is not allowed; says which and how
                 to allow it.
         """
-        check(data)
+        data = check(data)
         try:
             try:
-                value = self._unpickler(BytesIO(data)).load()
+                value = self._loaded(self._unpickler, data)
             except PayloadRefused:
                 # Only a defaultdict may name list or int, so that nobody gets a stand-in for them as a value.
                 if b"defaultdict" not in data:
                     raise
-                value = self._with_factories(BytesIO(data)).load()
+                value = self._loaded(self._with_factories, data)
         except Exception as error:
             take_dtypes()
             if isinstance(error, PayloadRefused):
@@ -116,9 +176,11 @@ class RestrictedLoader:
             raise PayloadRefused("pickle holds a dtype of numpy on its own, which is not carried; send its .str")
         return value
 
-
-def _refuse_persistent_id(pid: object) -> NoReturn:
-    raise PayloadRefused("pickle has a persistent id")
+    @staticmethod
+    def _loaded(kind: type[_Unpickler], data: bytes) -> Any:
+        unpickler = kind(BytesIO(data))
+        unpickler.room = _COPIED_MIN + _COPIED_TIMES * len(data)
+        return unpickler.load()
 
 
 def _text(error: Exception) -> str:

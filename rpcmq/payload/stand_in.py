@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
-from enum import Enum
+from enum import Enum, Flag
 from ipaddress import IPv4Network, IPv6Network
 from typing import Any, NoReturn
 
 from rpcmq.errors import PayloadRefused
 from rpcmq.payload.exception_registry import pickled_without_constructor
+from rpcmq.payload.printed_size import is_printable
 
-__all__ = ["for_pickle", "real_class", "stand_in"]
+__all__ = ["copies", "for_pickle", "real_class", "stand_in"]
+
+#: Characters of the value of an enum member, printed; and bounds for flags.
+_MAX_MEMBER = 100_000
+_MAX_COMBINATIONS = 65_536
+_MAX_FLAG_BITS = 4096
 
 _IMMUTABLE_TYPE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: setting an attribute raises TypeError.
 
@@ -25,6 +31,7 @@ class _StandIn(type):
 
     _build: Callable[..., Any]
     _real: type | None
+    _copies: bool
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         return cls._build(*args, **kwargs)
@@ -39,7 +46,14 @@ class _StandIn(type):
         return f"<stand-in for {cls.__module__}:{cls.__qualname__}>"
 
 
-def stand_in(entry: str, build: Callable[..., Any], new: type | None = None, factory: type | None = None) -> type:
+def stand_in(
+    entry: str,
+    build: Callable[..., Any],
+    new: type | None = None,
+    factory: type | None = None,
+    *,
+    copies: bool = False,
+) -> type:
     """What a pickle gets for ``entry`` in place of a mutable class or a function.
 
     Args:
@@ -48,6 +62,7 @@ def stand_in(entry: str, build: Callable[..., Any], new: type | None = None, fac
         new: the class whose ``__new__`` makes the object where the pickle asks for an object
             without calling the constructor; None refuses that.
         factory: the class that a defaultdict gets for it; default: ``new``.
+        copies: calling it makes a copy of what it is called with.
     """
     module, _, qualname = entry.partition(":")
 
@@ -64,6 +79,7 @@ def stand_in(entry: str, build: Callable[..., Any], new: type | None = None, fac
         "__new__": make,
         "_build": staticmethod(build),
         "_real": factory or new,
+        "_copies": copies,
     }
     return _StandIn(qualname, (), namespace)
 
@@ -76,11 +92,18 @@ def real_class(held: object) -> type | None:
     return held if isinstance(held, type) else None
 
 
+def copies(held: object) -> bool:
+    """Whether calling ``held`` copies what it is called with: a pickle can hold that once and have it copied often."""
+    return isinstance(held, _StandIn) and held._copies
+
+
 def for_pickle(entry: str, value: object) -> object:
     """``value``, which ``entry`` names, in the form in which a pickle may hold it."""
     if isinstance(value, type):
         if value.__flags__ & _IMMUTABLE_TYPE:
             return value
+        if issubclass(value, Enum):
+            return stand_in(entry, lambda *args: _member(entry, value, args), factory=value)
         return stand_in(entry, _builder(entry, value), new=value)
     if callable(value):
         return stand_in(entry, value)
@@ -97,8 +120,6 @@ def _refuse_endless(entry: str, args: tuple[Any, ...]) -> None:
 
 
 def _builder(entry: str, cls: type) -> Callable[..., Any]:
-    if issubclass(cls, Enum):
-        return lambda *args: _member(entry, cls, args)
     make = pickled_without_constructor(cls) or cls
 
     def build(*args: Any, **kwargs: Any) -> Any:
@@ -111,4 +132,12 @@ def _builder(entry: str, cls: type) -> Callable[..., Any]:
 def _member(entry: str, cls: type[Enum], args: tuple[Any, ...]) -> Enum:
     if len(args) != 1:
         raise PayloadRefused(f"pickle calls {entry} with arguments that no member pickles to")
-    return cls(args[0])
+    value = args[0]
+    if not is_printable(value, _MAX_MEMBER):
+        raise PayloadRefused(f"pickle asks for a member of {entry} by a value that is none")  # it would be printed
+    if issubclass(cls, Flag) and type(value) is int:
+        # Python keeps each combination that it was asked for.
+        known = cls._value2member_map_
+        if value not in known and (len(known) >= _MAX_COMBINATIONS or value.bit_length() > _MAX_FLAG_BITS):
+            raise PayloadRefused(f"pickle asks for a combination of {entry} that is too large, or for too many of them")
+    return cls(value)

@@ -198,3 +198,42 @@ def test_any_bytes_pass_or_are_refused(data: bytes) -> None:
         check(data)
     except PayloadRefused:
         pass
+
+
+FRAME_ENDS = {
+    # What the unpickler would read in place of the bytes of the second string.
+    "within a string": b"\x8c\x05A" + b"BCDE" + b"CNr\xff\xff\xff\x1f." + b"N" * 72,
+    "within a long string": b"X\x05\x00\x00" + b"\x00ABCDE",
+    "within an integer": b"J\x00\x00" + b"\x00\x00",
+}
+
+
+@pytest.mark.parametrize("size", [3, 4, 100_000])
+@pytest.mark.parametrize("body", FRAME_ENDS.values(), ids=FRAME_ENDS.keys())
+def test_an_opcode_that_crosses_the_end_of_a_frame_is_refused(body: bytes, size: int) -> None:
+    with pytest.raises(PayloadRefused, match=r"frame|truncated"):
+        check(P5 + b"\x95" + size.to_bytes(8, "little") + body + b".")
+
+
+def test_a_frame_within_a_frame_is_refused() -> None:
+    inner = b"\x95" + (5).to_bytes(8, "little") + b"NNNN0"
+    with pytest.raises(PayloadRefused, match="frame"):
+        check(P5 + b"\x95" + (20).to_bytes(8, "little") + b"(" + inner + b"NNNNNt.")
+
+
+@pytest.mark.parametrize("sizes", [(0,), (1, 2), (2, 0, 3), (7,), (3, 4)])
+def test_frames_that_end_between_opcodes_are_read(sizes: tuple[int, ...]) -> None:
+    body, data = b"(NNNNt.", P5
+    for size in sizes:
+        data += b"\x95" + size.to_bytes(8, "little") + body[:size]
+        body = body[size:]
+    assert pickle.loads(check(data + body)) == (None,) * 4
+
+
+def test_where_states_are_set_the_pickle_is_one_frame() -> None:
+    values = [uuid.UUID(int=n) for n in range(5000)]
+    data = pickle.dumps(values, 5)
+    loaded = check(data)
+    assert data.count(b"\x95") > 1
+    assert loaded[:11] == P5 + b"\x95" + (len(loaded) - 11).to_bytes(8, "little")
+    assert loaded.count(b"\x86Q") >= len(values)
