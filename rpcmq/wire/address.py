@@ -69,7 +69,9 @@ def _decode_names(block: bytes, lengths: Sequence[int]) -> list[str]:
         try:
             name = raw.decode()
         except UnicodeDecodeError:
-            raise ProtocolError(f"name {raw!r} in an address is not UTF-8", "address") from None
+            raise ProtocolError(
+                f"name '{raw.decode(errors='backslashreplace')}' in an address is not UTF-8", "address"
+            ) from None
         if not name.isprintable():
             raise ProtocolError(f"name {name!r} in an address has a control character", "address")
         names.append(name)

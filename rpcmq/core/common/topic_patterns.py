@@ -43,16 +43,21 @@ def split_words(name: bytes, what: str = "topic") -> list[bytes]:
         ProtocolError: a word is empty, or the name has too many bytes or words.
     """
     if len(name) > MAX_TOPIC_BYTES:
-        text = f"{what} {name[:40]!r}... has {len(name)} bytes; at most {MAX_TOPIC_BYTES} are allowed"
+        text = f"{what} {_shown(name[:40])}... has {len(name)} bytes; at most {MAX_TOPIC_BYTES} are allowed"
         raise ProtocolError(text, f"bad_{what}")
     words = name.split(b".")
     if len(words) > MAX_TOPIC_WORDS:
-        text = f"{what} {name!r} has {len(words)} words; at most {MAX_TOPIC_WORDS} are allowed"
+        text = f"{what} {_shown(name)} has {len(words)} words; at most {MAX_TOPIC_WORDS} are allowed"
         raise ProtocolError(text, f"bad_{what}")
     if b"" in words:
-        text = f"{what} {name!r} has an empty word; write words separated by single dots"
+        text = f"{what} {_shown(name)} has an empty word; write words separated by single dots"
         raise ProtocolError(text, f"bad_{what}")
     return words
+
+
+def _shown(name: bytes) -> str:
+    """``name`` in quotes, as its text."""
+    return repr(name.decode(errors="replace"))
 
 
 def pattern_states(pattern: bytes) -> int:
