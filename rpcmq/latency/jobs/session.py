@@ -32,6 +32,8 @@ _ALWAYS = {
 _OURS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # Whoever waits for a report has no use for short pauses, which cost a twentieth of the CPU.
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
     # Series of a report are some ten thousand: with the 128 of Spark's own all of their buckets would be sorted.
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "65536",
 }
