@@ -207,12 +207,12 @@ def _levels(outline: Outline, window: int, length: int) -> dict[str, Level]:
     methods = Only(METHOD, shown) if has_more else None
     callers = Only(("client",), [(name,) for name in outline.callers[:_CALLERS]]) if has_more_callers else None
     levels = {
-        "method windows": Level(METHOD, window, Only(METHOD, detailed) if has_rest else None),
+        # They are many, and nobody looks at where in them the time went.
+        "method windows": Level(METHOD, window, Only(METHOD, detailed) if has_rest else None, ("total",)),
+        "windows": Level((), window),
         "servers": Level((*METHOD, "server"), None, methods),
         "callers": Level(("client",), None, callers),
     }
-    if has_rest:
-        levels["windows"] = Level((), window)
     if has_more:
         levels["methods"] = Level(METHOD)
     if len(outline.routers) > 1:
@@ -222,7 +222,6 @@ def _levels(outline: Outline, window: int, length: int) -> dict[str, Level]:
 
 def _filled(found: dict[str, list[Series]], outline: Outline) -> Series:
     """Put into ``found`` the levels that it does not have; what all of it adds up to."""
-    found.setdefault("windows", merged(found["method windows"], (), windows=True))
     found.setdefault("methods", merged(found["servers"], METHOD))
     [whole] = merged(found["windows"], ())
     if "routers" not in found:

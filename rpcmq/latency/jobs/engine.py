@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from rpcmq.errors import RpcError
 from rpcmq.latency.analysis.account import Account
 from rpcmq.latency.analysis.errors import ErrorCount
-from rpcmq.latency.analysis.series import Series
+from rpcmq.latency.analysis.series import MEASURES, Series
 from rpcmq.latency.selection import Selection
 
 __all__ = ["TRIES", "Cells", "Changed", "Engine", "Level", "Only", "Outline", "Records"]
@@ -40,11 +40,13 @@ class Level(NamedTuple):
         by: the dimensions to keep; the outcome is kept always.
         window_seconds: length of the windows, a multiple of what it was; None: no windows.
         only: the cells that it is of; None: all.
+        measures: the durations whose histograms are wanted, the total at least. Others are empty.
     """
 
     by: Sequence[str]
     window_seconds: int | None = None
     only: Only | None = None
+    measures: Sequence[str] = MEASURES
 
 
 class Outline(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any
 
 from rpcmq.latency.analysis.account import Account
 from rpcmq.latency.analysis.errors import ErrorCount
-from rpcmq.latency.analysis.series import METHOD, Key, Series
+from rpcmq.latency.analysis.series import MEASURES, METHOD, Key, Series
 from rpcmq.latency.jobs.batch import ERROR_CLASSES, METHODS, coarser, in_detail, window_for
 from rpcmq.latency.jobs.engine import Cells, Engine, Level, Only, Records
 from rpcmq.latency.jobs.runs import joined
@@ -29,11 +29,13 @@ class Figures:
         by: the dimensions to keep.
         window_seconds: length of the windows; None: no windows.
         methods: of these only; None: of all.
+        measures: the durations whose histograms are wanted, the total at least.
     """
 
     by: Sequence[str]
     window_seconds: int | None = None
     methods: Iterable[Key] | None = None
+    measures: Sequence[str] = MEASURES
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +75,16 @@ class Input:
         return {
             "methods": Figures(METHOD),
             "windows": Figures((), window),
-            "method windows": Figures(METHOD, window, self.methods[:METHODS][: in_detail(window, length)]),
+            "method windows": Figures(METHOD, window, self.methods[:METHODS][: in_detail(window, length)], ("total",)),
             "servers": Figures((*METHOD, "server"), methods=served),
         }
 
     def series(self, wanted: Mapping[str, Figures]) -> dict[str, list[Series]]:
         """All that is wanted, by its name, at once; windows in the order of time."""
         levels = {
-            name: Level(each.by, each.window_seconds, None if each.methods is None else _one_of(each.methods))
+            name: Level(
+                each.by, each.window_seconds, None if each.methods is None else _one_of(each.methods), each.measures
+            )
             for name, each in wanted.items()
         }
         return self.cells.series(levels)

@@ -115,7 +115,7 @@ def records_of_windows(records: str, window_seconds: int) -> str:
 def of_records(records: str, level: Level) -> str:
     """A rollup of a table of ``encoded``, as ``counting.counted`` takes it."""
     window = None if level.window_seconds is None else _window("second", level.window_seconds)
-    return _of_records(records, window, _kept(level), _only(level))
+    return _of_measures(_of_records(records, window, _kept(level), _only(level)), level, "[]::SMALLINT[]")
 
 
 def _of_records(records: str, window: str | None, by: Sequence[str], wanted: str) -> str:
@@ -153,6 +153,8 @@ def of_cells(stored: str, level: Level) -> str:
     # Each cell once for its sums, and once for each bucket of each distribution.
     rows = [f"SELECT {', '.join([*keys, *SUMS, *numbers])}, NULL::TINYINT AS n {chosen}"]
     for n, each in enumerate(DISTRIBUTIONS):
+        if each not in level.measures:
+            continue
         rows.append(f"SELECT {', '.join(keys)}, {n} AS n, unnest({name(each)}.buckets, recursive := true) {chosen}")
     added = [f"sum({each}) AS {each}" for each in (*SUMS, *_numbers("zeros", "sum"))]
     added += [f"{end}({each}) AS {each}" for end in ("min", "max") for each in _numbers(end)]
@@ -161,7 +163,16 @@ def of_cells(stored: str, level: Level) -> str:
         f" FROM ({' UNION ALL BY NAME '.join(rows)}) GROUP BY ALL"
     )
     columns = [*names, *(f"sum({each})::BIGINT AS {each}" for each in SUMS), *map(_gathered, DISTRIBUTIONS)]
-    return f"SELECT {', '.join(columns)} FROM ({parts}) GROUP BY ALL"
+    return _of_measures(f"SELECT {', '.join(columns)} FROM ({parts}) GROUP BY ALL", level, f"[]::{_BUCKETS}")
+
+
+def _of_measures(rolled: str, level: Level, no_buckets: str) -> str:
+    """``rolled`` with nothing in place of durations that the level is not of; DuckDB computes none of what goes."""
+    nothing = (
+        f"{{'zeros': 0::BIGINT, 'sum': 0::BIGINT, 'min': NULL::BIGINT, 'max': NULL::BIGINT, 'buckets': {no_buckets}}}"
+    )
+    empty = [f"{nothing} AS {name(each)}" for each in DISTRIBUTIONS if each not in level.measures]
+    return f"SELECT * REPLACE ({', '.join(empty)}) FROM ({rolled})" if empty else rolled
 
 
 def _numbers(*parts: str) -> list[str]:

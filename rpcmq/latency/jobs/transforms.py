@@ -192,9 +192,10 @@ def rollups(cells: DataFrame, levels: Mapping[str, Level], *, are_measured: bool
     marked = cells.select(*(column.alias(name) for name, column in columns.items()), "outcome", *SUMS, *DISTRIBUTIONS)
     always = ("outcome", "n", "b")
     parted = _parts_of_measured if are_measured else _parts
+    rows = parted(marked, [*columns, "outcome"])
+    rows = rows.select(*(column for each in made for column in each.of_measures()), *rows.columns[len(columns) :])
     parts = (
-        parted(marked, [*columns, "outcome"])
-        .groupingSets([[*each.columns, *always] for each in made], *columns, *always)
+        rows.groupingSets([[*each.columns, *always] for each in made], *columns, *always)
         .agg(*_sums())
         .where(reduce(Column.__or__, (F.col(each.flag) for each in made)))
     )
@@ -221,6 +222,13 @@ class _Set:
         where = F.lit(True) if level.only is None else _is_one_of(level.only)
         self.columns = {column: F.when(where, value) for column, value in of.items()}
         self.columns[self.flag] = F.when(where, F.lit(True))
+        self._measures = [n for n, each in enumerate(DISTRIBUTIONS) if each in level.measures]
+
+    def of_measures(self) -> list[Column]:
+        """The columns in ``_parts``: null in those of durations that the level is not of, as in cells."""
+        if len(self._measures) == len(DISTRIBUTIONS):
+            return [F.col(name) for name in self.columns]
+        return [F.when(F.col("n").isin(self._measures), F.col(name)).alias(name) for name in self.columns]
 
 
 def _is_one_of(only: Only) -> Column:

@@ -24,7 +24,7 @@ class Report:
         whole: everything.
         windows: everything, by window, in order; windows without records are left out.
         methods: by exchange, topic, method; those with the most total time first.
-        method_windows: the same by window, of the methods that the page shows in detail.
+        method_windows: the same by window, of the methods that the page shows in detail; the total durations only.
         servers: by exchange, topic, method and server.
         callers: by client.
         routers: by router.

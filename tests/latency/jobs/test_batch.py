@@ -6,6 +6,7 @@ import json
 import signal
 from collections import Counter
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,6 +23,7 @@ from rpcmq.cli.latency_report import report_command
 from rpcmq.cli.options import State
 from rpcmq.client import Client, Service
 from rpcmq.errors import CallTimeout, UsageError
+from rpcmq.histogram import Histogram
 from rpcmq.latency.analysis.errors import attach
 from rpcmq.latency.analysis.series import MEASURES, METHOD, Key, Series, merged
 from rpcmq.latency.analysis.slow import findings
@@ -144,8 +146,11 @@ def test_a_report_has_what_the_records_say(log: Path, made_of_log: Made) -> None
     assert [(each.window, each.records) for each in made.windows] == sorted(windows.items())
     # Coarser figures are the finer ones together.
     whole = plain([made.whole])
-    for finer in (made.windows, made.methods, made.method_windows, made.servers, made.callers):
+    for finer in (made.windows, made.methods, made.servers, made.callers):
         assert plain(merged(finer, ())) == whole
+    # Of these the total is enough.
+    of_methods, empty = merged(made.method_windows, ()), Histogram()
+    assert plain(of_methods) == plain([replace(made.whole, queue=empty, service=empty)])
     assert [each.total.sum for each in made.methods] == sorted((each.total.sum for each in made.methods), reverse=True)
     check_single_calls(made, expected)
     raised = Counter((row["outcome"], row["error_class"]) for row in expected if row["error_class"])
