@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, NamedTuple
 
 import click
 
@@ -27,7 +28,38 @@ def _arguments(pairs: Sequence[str], given: dict[str, Any] | None) -> dict[str, 
     return arguments
 
 
-def _request(command: Any) -> Any:
+class _Request(NamedTuple):
+    """What all three send, and to whom."""
+
+    context: dict[str, Any] | None
+    topic: str
+    message: dict[str, Any]
+    timeout: float
+
+
+_confirm_option = click.option(
+    "--confirm/--no-confirm", default=True, show_default=True, help="Wait until the router has it."
+)
+
+
+def _request(command: Callable[..., None]) -> Callable[..., None]:
+    """Give ``command`` the arguments and options that all three have; it is called with the state and a request."""
+
+    @wraps(command)
+    def run(
+        state: State,
+        topic: str,
+        method: str,
+        pairs: tuple[str, ...],
+        given: dict[str, Any] | None,
+        context: dict[str, Any] | None,
+        timeout: float,
+        **options: Any,
+    ) -> None:
+        message = {"method": method, "args": _arguments(pairs, given)}
+        command(state, _Request(context, topic, message, timeout), **options)
+
+    decorated: Callable[..., None] = run
     for decorate in (
         click.argument("pairs", nargs=-1, metavar="[NAME=VALUE]..."),
         click.argument("method"),
@@ -39,8 +71,8 @@ def _request(command: Any) -> Any:
         connects,
         click.pass_obj,
     ):
-        command = decorate(command)
-    return command
+        decorated = decorate(decorated)
+    return decorated
 
 
 @click.command("call")
@@ -49,17 +81,7 @@ def _request(command: Any) -> Any:
     "--mandatory", is_flag=True, help="Fail at once if nobody consumes the topic; 2.5 s after a start at the latest."
 )
 @_request
-def call_command(
-    state: State,
-    topic: str,
-    method: str,
-    pairs: tuple[str, ...],
-    given: dict[str, Any] | None,
-    context: dict[str, Any] | None,
-    timeout: float,
-    multi: bool,
-    mandatory: bool,
-) -> None:
+def call_command(state: State, request: _Request, multi: bool, mandatory: bool) -> None:
     """Call METHOD on one consumer of TOPIC and print what it returns, as JSON.
 
     A VALUE is JSON where it can be read as that, otherwise text: count=3, name=web, tags='["a"]'.
@@ -69,39 +91,27 @@ def call_command(
         raise click.UsageError("--multi and --mandatory do not go together")
     from rpcmq.cli.output import print_result
 
-    message = {"method": method, "args": _arguments(pairs, given)}
-    with make_client(state, timeout) as client:
+    with make_client(state, request.timeout) as client:
         if not multi:
-            print_result(client.call(context, topic, message, timeout, mandatory=mandatory), state.json)
+            print_result(client.call(*request, mandatory=mandatory), state.json)
             return
-        for item in client.multicall(context, topic, message, timeout):
+        for item in client.multicall(*request):
             print_result(item, compact=True)
 
 
 @click.command("cast")
-@click.option("--confirm/--no-confirm", default=True, show_default=True, help="Wait until the router has it.")
+@_confirm_option
 @click.option("--mandatory", is_flag=True, help="Fail if nobody consumes the topic.")
 @click.option("--ttl", type=positive, help="Seconds after which it is not worth delivering any more.")
 @_request
-def cast_command(
-    state: State,
-    topic: str,
-    method: str,
-    pairs: tuple[str, ...],
-    given: dict[str, Any] | None,
-    context: dict[str, Any] | None,
-    timeout: float,
-    confirm: bool,
-    mandatory: bool,
-    ttl: float | None,
-) -> None:
+def cast_command(state: State, request: _Request, confirm: bool, mandatory: bool, ttl: float | None) -> None:
     """Have METHOD run by one consumer of TOPIC, now or when there is one; no answer.
 
     A VALUE is JSON where it can be read as that, otherwise text.
     """
     if mandatory and not confirm:
         raise click.UsageError("--mandatory needs --confirm: without it nobody waits for the refusal")
-    message = {"method": method, "args": _arguments(pairs, given)}
+    context, topic, message, timeout = request
     with make_client(state, timeout) as client:
         client.cast(context, topic, message, confirm=confirm, mandatory=mandatory, ttl=ttl, timeout=timeout)
     if state.json:
@@ -109,23 +119,14 @@ def cast_command(
 
 
 @click.command("fanout")
-@click.option("--confirm/--no-confirm", default=True, show_default=True, help="Wait until the router has it.")
+@_confirm_option
 @_request
-def fanout_command(
-    state: State,
-    topic: str,
-    method: str,
-    pairs: tuple[str, ...],
-    given: dict[str, Any] | None,
-    context: dict[str, Any] | None,
-    timeout: float,
-    confirm: bool,
-) -> None:
+def fanout_command(state: State, request: _Request, confirm: bool) -> None:
     """Have METHOD run by all consumers of TOPIC; no answer. Prints how many there are.
 
     A VALUE is JSON where it can be read as that, otherwise text.
     """
-    message = {"method": method, "args": _arguments(pairs, given)}
+    context, topic, message, timeout = request
     with make_client(state, timeout) as client:
         consumers = client.fanout_cast(context, topic, message, confirm=confirm, timeout=timeout)
     if state.json:

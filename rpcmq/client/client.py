@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from time import monotonic, time
-from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 from weakref import finalize
@@ -189,9 +188,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     # --- verbs -------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from rpcmq.core.process.tasks import Registration, Task
 from rpcmq.errors import PayloadRefused, RemoteError
 from rpcmq.payload import ALL, Codec, Format
 from rpcmq.payload.audit import Audit
-from rpcmq.payload.format import accept_names
+from rpcmq.payload.format import accept_names, format_name
 from rpcmq.payload.remote_exception import UNDECODABLE
 from rpcmq.payload.seal import OVERHEAD, MacKeys, NotTrusted, Opened, Replays, Sealer, split_seal
 from rpcmq.payload.trust import Policy, Rule
@@ -367,9 +367,8 @@ class TrustedPayloads(Payloads):
                 self._refuse(where, NotTrusted(f"{who} is not among the keys of this topic", "key not allowed"))
             mask = codec.accepted if rule.keys is None else codec.accepted & rule.keys[opened.key_id]
         if not mask >> format & 1:
-            names = {int(member): member.label for member in Format}
-            name, accepted = names.get(format, f"of format {format}"), ", ".join(accept_names(mask))
-            text = f"it is {name}; accepted here from {who}: {accepted}"
+            accepted = ", ".join(accept_names(mask))
+            text = f"it is {format_name(format)}; accepted here from {who}: {accepted}"
             self._refuse(where, NotTrusted(text, "format"))
         return codec
 

@@ -16,6 +16,7 @@ from gevent.lock import BoundedSemaphore
 from rpcmq.core.process.calls import Call
 from rpcmq.core.process.direct_links import PeerLink, Peers
 from rpcmq.errors import CallError, CallTimeout, RouterUnreachable
+from rpcmq.payload.format import Format
 from rpcmq.transport.key_files import curve_for
 from rpcmq.transport.peer_socket import PeerSocket, local_host_towards
 from rpcmq.wire import KEY, Kind, body_of
@@ -110,7 +111,7 @@ class DirectLinks:
 
     def accepts(self, link: PeerLink) -> int:
         """Mask of the formats that the process behind ``link`` decodes."""
-        return self._accepts.get(link, 1 << 1)
+        return self._accepts.get(link, Format.JSON.bit)
 
     def call(
         self,
@@ -169,7 +170,7 @@ class DirectLinks:
             raise RouterUnreachable(f"{link.identity} at {url}: {reason}")
         accepts = body.get("accepts")
         self._accepts = {known: mask for known, mask in self._accepts.items() if not known.closed}
-        self._accepts[link] = accepts if type(accepts) is int else 1 << 1
+        self._accepts[link] = accepts if type(accepts) is int else Format.JSON.bit
         return link
 
     def _introduction(self, now: float, part: bytes) -> None:

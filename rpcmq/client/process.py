@@ -32,7 +32,7 @@ from rpcmq.transport.connection import Connection
 from rpcmq.transport.key_files import KeyFile, curve_for, read_key_file
 from rpcmq.wire import NO_TTL, Address, Flag, address_of, parse, with_payload
 
-__all__ = ["Process", "default_identity", "keys_for"]
+__all__ = ["Process", "codec_for", "default_identity", "hello_of", "keys_for"]
 
 log = logging.getLogger("rpcmq.client")
 
@@ -66,6 +66,24 @@ def default_identity(key_name: str = "") -> str:
     return f"{host}:{program}:{os.getpid()}:{secrets.token_hex(3)}"
 
 
+def hello_of(identity: str, queue_type: str, accepted: int) -> dict[str, Any]:
+    """The body of this process's HELLO.
+
+    Args:
+        accepted: mask of the payload formats that it decodes.
+    """
+    return {
+        "identity": identity,
+        "queue_type": queue_type,
+        "role": "process",
+        "accepts": list(accept_names(accepted)),
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "program": os.path.basename(sys.argv[0] or "python"),
+        "library": f"rpcmq {__version__}",
+    }
+
+
 def codec_for(config: ClientConfig, exceptions: ExceptionRegistry | None = None) -> Codec:
     """The codec that ``config`` describes."""
     accepted = Format.JSON.bit | Format.PICKLE.bit | (Format.DILL.bit if config.accept_dill else 0)
@@ -92,18 +110,7 @@ class Process:
         self.identity = config.identity or default_identity(self.keys.name if self.keys is not None else "")
         self.payloads, self._audit = payloads_for(config, codec, self.identity)
         self.pid = os.getpid()
-        hello = {
-            "identity": self.identity,
-            "queue_type": "roundrobin",
-            "role": "process",
-            "accepts": list(accept_names(codec.accepted)),
-            "host": socket.gethostname(),
-            "pid": self.pid,
-            "program": os.path.basename(sys.argv[0] or "python"),
-            "library": f"rpcmq {__version__}",
-            "keeps": True,
-            "wants_drops": True,
-        }
+        hello = hello_of(self.identity, "roundrobin", codec.accepted) | {"keeps": True, "wants_drops": True}
         self.uplink = Uplink(hello, self._welcomed, self._refused)
         self.caller = Caller(self.uplink, self._cast_refused, config.cast_kept, config.cast_kept_bytes)
         self._limited_log = LimitedLog(log)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import socket
-import sys
 from collections import deque
 from collections.abc import Callable
 from time import monotonic
@@ -14,19 +11,17 @@ from typing import Any
 import gevent
 from gevent.event import Event
 
-from rpcmq import __version__
 from rpcmq.client.handler_threads import HandlerThreads
 from rpcmq.client.interrupts import is_interrupt
 from rpcmq.client.limited_log import LimitedLog
 from rpcmq.client.methods import check_handler
-from rpcmq.client.process import Process
+from rpcmq.client.process import Process, hello_of
 from rpcmq.config import ClientConfig
 from rpcmq.core.common.topic_patterns import PatternTrie, split_words
 from rpcmq.core.process.calls import Call, Caller
 from rpcmq.core.process.uplink import Uplink, Welcome
 from rpcmq.errors import CallError, LinkLost, Overloaded, PayloadRefused, ProtocolError, UsageError
 from rpcmq.payload.bounded_text import brief, printable_exception
-from rpcmq.payload.format import accept_names
 from rpcmq.payload.seal import NotTrusted
 from rpcmq.transport.connection import Connection
 from rpcmq.transport.curve import Curve
@@ -149,16 +144,7 @@ class Subscriptions:
         self._process = process
         self._payloads = payloads = process.payloads
         self._codec = codec = payloads.codec
-        hello = {
-            "identity": process.identity,
-            "queue_type": "pubsub",
-            "role": "process",
-            "accepts": list(accept_names(codec.accepted)),
-            "host": socket.gethostname(),
-            "pid": os.getpid(),
-            "program": os.path.basename(sys.argv[0] or "python"),
-            "library": f"rpcmq {__version__}",
-        }
+        hello = hello_of(process.identity, "pubsub", codec.accepted)
         self._trie: PatternTrie[Subscription] = PatternTrie()
         self._all: dict[Subscription, int] = {}
         self._taken = 0

@@ -22,6 +22,7 @@ from rpcmq.log_format import (
     Problem,
     SpoolError,
 )
+from rpcmq.payload.format import format_name
 from rpcmq.wire import Flag, Kind
 
 __all__ = ["ARROW", "from_rows", "table_of", "to_rows"]
@@ -81,7 +82,7 @@ def table_of(head: Head, names: dict[int, Name], pieces: Sequence[memoryview]) -
         "server": _named(packed["server"], names, NameKind.SERVER, 0, nobody=None),
         "server_process": _named(packed["server"], names, NameKind.SERVER, 1, nobody=None),
         "outcome": _spelt(packed["outcome"], schema.outcome_name),
-        "format": _spelt(packed["format"], schema.payload_format),
+        "format": _spelt(packed["format"], format_name),
         "req_bytes": np.where(packed["request_bytes"] == 0, packed["length"], packed["request_bytes"]),
         "rep_bytes": packed["reply_bytes"],
         "attempt": packed["attempt"],

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from rpcmq.errors import Outcome
 from rpcmq.latency.ways import replies
 from rpcmq.log_format import Head, Record
+from rpcmq.payload.format import format_name
 
 __all__ = [
     "ADDED",
@@ -25,7 +26,6 @@ __all__ = [
     "as_json",
     "in_flight",
     "outcome_name",
-    "payload_format",
     "rows_of",
 ]
 
@@ -102,17 +102,11 @@ ADDED = ("error_class", "reply_us")
 
 _DURATIONS = ("queue_us", "service_us", "handler_us", "total_us", "reply_us")
 _OUTCOMES = {int(outcome): outcome.name.lower() for outcome in Outcome}
-_FORMATS = {1: "json", 2: "pickle", 3: "dill"}
 
 
 def outcome_name(outcome: int) -> str:
     """The outcome as views and metrics write it."""
     return _OUTCOMES.get(outcome, f"outcome {outcome}")
-
-
-def payload_format(number: int) -> str:
-    """Name of a payload's format."""
-    return _FORMATS.get(number, f"format {number}")
 
 
 def rows_of(head: Head, records: Sequence[Record]) -> list[dict[str, Any]]:
@@ -144,7 +138,7 @@ def _row_of(head: Head, record: Record, reply_us: int | None) -> dict[str, Any]:
         "server": record.server,
         "server_process": record.server_identity,
         "outcome": outcome_name(record.outcome or 0),
-        "format": payload_format(record.format),
+        "format": format_name(record.format),
         "req_bytes": record.request_bytes,
         "rep_bytes": record.reply_bytes,
         "attempt": record.attempt,

@@ -15,7 +15,7 @@ from rpcmq.errors import PayloadError, PayloadRefused, UsageError
 from rpcmq.payload.allow_list import AllowList
 from rpcmq.payload.default_allow_list import DEFAULT_ALLOW_LIST
 from rpcmq.payload.exception_registry import ExceptionRegistry
-from rpcmq.payload.format import ALL, Format, accept_names
+from rpcmq.payload.format import ALL, Format, accept_names, format_name
 from rpcmq.payload.printed_size import is_printable
 from rpcmq.payload.remote_exception import (
     MAX_RECORD,
@@ -237,8 +237,7 @@ class Codec:
         )
 
     def _not_accepted(self, format: int) -> str:
-        known = {int(member): member.label for member in Format}
-        name = known.get(format, f"number {format}")
+        name = format_name(format).removeprefix("format ")
         text = f"payload format {name} is not accepted here; accepted: {', '.join(accept_names(self.accepted))}"
         if format == _DILL:
             text += " (dill runs code of the sender's choice; both ends must switch it on)"

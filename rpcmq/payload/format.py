@@ -12,7 +12,7 @@ from enum import IntEnum
 
 from rpcmq.errors import UsageError
 
-__all__ = ["ALL", "Format", "accept_mask", "accept_names"]
+__all__ = ["ALL", "Format", "accept_mask", "accept_names", "format_name", "known_mask"]
 
 
 class Format(IntEnum):
@@ -72,3 +72,14 @@ def accept_mask(formats: Iterable[Format | str]) -> int:
 def accept_names(mask: int) -> tuple[str, ...]:
     """The names of the formats in ``mask``; bits of formats not known here are left out."""
     return tuple(member.label for member in Format if mask & member.bit)
+
+
+def known_mask(names: object) -> int:
+    """The mask of the formats that a peer names, of whatever it has sent: all else is left out. Everybody has JSON."""
+    known = {entry for entry in names if isinstance(entry, str)} if isinstance(names, list) else ()
+    return Format.JSON.bit | sum(member.bit for member in Format if member.label in known and member is not Format.JSON)
+
+
+def format_name(number: int) -> str:
+    """The name of a format, for output; of one that is not known here, ``format 7``."""
+    return next((member.label for member in Format if member == number), f"format {number}")

@@ -105,7 +105,7 @@ def test_formats_that_are_not_accepted() -> None:
     with pytest.raises(PayloadRefused, match=r"format dill is not accepted.*both ends must switch it on"):
         plain.decode(*with_dill.encode(function()))
     for number in (0, 4, 200, -1):
-        with pytest.raises(PayloadRefused, match=f"format number {number} is not accepted"):
+        with pytest.raises(PayloadRefused, match=f"payload format {number} is not accepted"):
             with_dill.decode(number, b"")
 
 

@@ -9,6 +9,7 @@ from gevent import subprocess
 import rpcmq.payload
 from rpcmq.errors import UsageError
 from rpcmq.payload import ALL, Format, accept_mask, accept_names
+from rpcmq.payload.format import format_name, known_mask
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,6 +32,15 @@ def test_names_to_mask_and_back() -> None:
 
 def test_bits_of_unknown_formats_are_left_out() -> None:
     assert accept_names(0xFF) == ("json", "pickle", "dill")
+
+
+def test_the_mask_of_what_a_peer_names_has_json_and_nothing_unknown() -> None:
+    assert known_mask(["dill", "xml", 7, None, "dill"]) == known_mask(["json", "dill"]) == 10
+    assert known_mask("pickle") == known_mask(None) == 2
+
+
+def test_names_for_output() -> None:
+    assert [format_name(number) for number in (1, 2, 3, 7)] == ["json", "pickle", "dill", "format 7"]
 
 
 def test_unknown_name_says_what_is_expected() -> None:

@@ -16,6 +16,7 @@ from rpcmq.core.common.text import shortened
 from rpcmq.core.process.calls import Call
 from rpcmq.core.process.tasks import Registration, Serving
 from rpcmq.errors import LinkLost, Outcome, ProtocolError, error_for
+from rpcmq.payload.format import Format
 from rpcmq.wire import (
     KEY,
     KIND_AT,
@@ -73,7 +74,7 @@ class PeerLink:
         self.outbox: list[bytes] = []
         self.origin = b""
         self.welcomed = False
-        self.accepts = 1 << 1
+        self.accepts = Format.JSON.bit
         #: Why it cannot be used; empty while it can.
         self.closed = ""
         #: Whether the other side came to us, and for which topic.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rpcmq.core.router.links import Handler, Link
-from rpcmq.payload.format import Format
+from rpcmq.payload.format import Format, format_name
 from rpcmq.wire import ATTEMPT_AT, CONSUMER_AT, FORMAT_AT, KEY, Address, Kind, address_of, json_bytes, message, parse
 
 __all__ = ["within_formats"]
@@ -38,17 +38,13 @@ def within_formats(handlers: list[Handler], mask: int, refuse: Refuse) -> list[H
     return table
 
 
-def _name(form: int) -> str:
-    return next((member.label for member in Format if member == form), f"format {form}")
-
-
 def _request(accept: Handler, mask: int, refuse: Refuse) -> Handler:
     def request(now: float, link: Link, part: bytes) -> None:
         if mask >> part[FORMAT_AT] & 1:
             accept(now, link, part)
             return
         parse(part)
-        name = _name(part[FORMAT_AT])
+        name = format_name(part[FORMAT_AT])
         refuse(link, part, name, f"may not send {name} to {str(Address.decode(address_of(part)))!r}")
 
     return request
@@ -59,7 +55,7 @@ def _answer(accept: Handler, fail: Handler, mask: int, refuse: Refuse) -> Handle
         if mask >> part[FORMAT_AT] & 1:
             accept(now, link, part)
             return
-        text = refuse(link, part, _name(part[FORMAT_AT]), f"may not answer in {_name(part[FORMAT_AT])}")
+        text = refuse(link, part, format_name(part[FORMAT_AT]), f"may not answer in {format_name(part[FORMAT_AT])}")
         # The caller is told, and waits no longer.
         record = json_bytes({"type": "rpcmq.errors:AccessDenied", "text": text})
         fault = message(
@@ -82,6 +78,6 @@ def _progress(accept: Handler, mask: int, refuse: Refuse) -> Handler:
         if mask >> part[FORMAT_AT] & 1 or not part[FORMAT_AT]:
             accept(now, link, part)
         else:
-            refuse(link, part, _name(part[FORMAT_AT]), f"may not answer in {_name(part[FORMAT_AT])}")
+            refuse(link, part, format_name(part[FORMAT_AT]), f"may not answer in {format_name(part[FORMAT_AT])}")
 
     return progress

@@ -29,6 +29,7 @@ from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.topics import Consumer, Destination, Pending, Queue
 from rpcmq.core.router.usage import Usage
 from rpcmq.errors import ProtocolError
+from rpcmq.payload.format import Format, known_mask
 from rpcmq.wire import VERSION, Flag, Kind, body_of, control, message, size_of
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ __all__ = ["QUEUE_TYPES", "Handler", "Link", "LinkState", "LinkTable", "outgoing
 
 QUEUE_TYPES = ("roundrobin", "pubsub")
 _MAX_IDENTITY_BYTES = 255
-_FORMATS = {"json": 1, "pickle": 2, "dill": 3}
 #: Looking at 100,000 links in one go would be felt by the calls that wait meanwhile.
 _SEEN_AT_ONCE = 500
 #: Links that are away, of which one makes room for another when there are too many.
@@ -76,7 +76,7 @@ class Link(Session):
         self.role = ""
         self.description: dict[str, Any] = {}
         #: Bit mask of payload formats that the process can decode.
-        self.accepts = 1 << 1
+        self.accepts = Format.JSON.bit
         #: The shell's name of the connection; None while away.
         self.route: bytes | None = None
         self.state = LinkState.AWAY
@@ -363,9 +363,7 @@ class LinkTable:
         former = self.routes.get(route)
         if former is not None:
             self.end(now, former, "its connection has said HELLO as another")
-        formats = body.get("accepts")
-        names = formats if isinstance(formats, list) else []
-        link.accepts = 1 << 1 | sum({1 << _FORMATS[n] for n in names if isinstance(n, str) and n in _FORMATS})
+        link.accepts = known_mask(body.get("accepts"))
         link.role = str(body.get("role", ""))[:64]
         link.keeps = body.get("keeps") is True
         link.answers_drain = body.get("answers_drain") is True

@@ -15,6 +15,7 @@ from rpcmq.core.router.steps import Steps, finish
 from rpcmq.core.router.stuck import count_stuck, stuck_rows
 from rpcmq.core.router.topics import Consumer, Pending, Queue, Statistics, Topic
 from rpcmq.errors import Outcome, ProtocolError
+from rpcmq.payload.format import accept_names
 
 if TYPE_CHECKING:
     from rpcmq.core.router.router import Router
@@ -29,7 +30,6 @@ MAX_ROWS = 2000
 #: Rows, or smaller things, that are made or looked at in one step.
 _ROWS_IN_ONE_STEP, _SMALL = 5, 50
 QUANTILES = (0.5, 0.9, 0.99)
-_FORMATS = {"json": 1, "pickle": 2, "dill": 3}
 _OUTCOMES = {int(outcome): outcome.name.lower() for outcome in Outcome}
 
 
@@ -162,7 +162,7 @@ def _process(link: Link, now: float) -> dict[str, Any]:
         "queue_type": link.queue_type,
         "role": link.role,
         "key": link.permits.account.key.name if link.permits is not None else None,
-        "accepts": [name for name, number in _FORMATS.items() if link.accepts >> number & 1],
+        "accepts": list(accept_names(link.accepts)),
         "state": link.state.value,
         "connected_seconds": round(now - link.since, 3),
         "silent_seconds": round(now - link.heard, 3),

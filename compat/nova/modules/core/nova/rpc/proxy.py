@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from nova import rpc
@@ -30,6 +31,22 @@ class RpcProxy:
     def _get_topic(self, topic: str | None) -> str:
         return topic or self.topic
 
+    def _prepared(self, context: Any, msg: dict[str, Any], version: str | None) -> dict[str, Any]:
+        """``msg`` itself, as it is sent."""
+        self._set_version(msg, version)
+        return msg
+
+    def _ask(
+        self,
+        ask: Callable[..., Any],
+        context: Any,
+        msg: dict[str, Any],
+        topic: str | None,
+        version: str | None,
+        timeout: float | None,
+    ) -> Any:
+        return ask(context, self._get_topic(topic), self._prepared(context, msg, version), timeout)
+
     @staticmethod
     def make_msg(method: str, **kwargs: Any) -> dict[str, Any]:
         """The request to run ``method(**kwargs)``."""
@@ -44,8 +61,7 @@ class RpcProxy:
         timeout: float | None = None,
     ) -> Any:
         """``rpc.call``; ``timeout`` in seconds."""
-        self._set_version(msg, version)
-        return rpc.call(context, self._get_topic(topic), msg, timeout)
+        return self._ask(rpc.call, context, msg, topic, version, timeout)
 
     def multicall(
         self,
@@ -56,20 +72,17 @@ class RpcProxy:
         timeout: float | None = None,
     ) -> Any:
         """``rpc.multicall``; ``timeout`` in seconds for each reply."""
-        self._set_version(msg, version)
-        return rpc.multicall(context, self._get_topic(topic), msg, timeout)
+        return self._ask(rpc.multicall, context, msg, topic, version, timeout)
 
     def cast(self, context: Any, msg: dict[str, Any], topic: str | None = None, version: str | None = None) -> None:
         """``rpc.cast``."""
-        self._set_version(msg, version)
-        rpc.cast(context, self._get_topic(topic), msg)
+        rpc.cast(context, self._get_topic(topic), self._prepared(context, msg, version))
 
     def fanout_cast(
         self, context: Any, msg: dict[str, Any], topic: str | None = None, version: str | None = None
     ) -> None:
         """``rpc.fanout_cast``."""
-        self._set_version(msg, version)
-        rpc.fanout_cast(context, self._get_topic(topic), msg)
+        rpc.fanout_cast(context, self._get_topic(topic), self._prepared(context, msg, version))
 
     def cast_to_server(
         self,
@@ -80,8 +93,7 @@ class RpcProxy:
         version: str | None = None,
     ) -> None:
         """``rpc.cast_to_server``."""
-        self._set_version(msg, version)
-        rpc.cast_to_server(context, server_params, self._get_topic(topic), msg)
+        rpc.cast_to_server(context, server_params, self._get_topic(topic), self._prepared(context, msg, version))
 
     def fanout_cast_to_server(
         self,
@@ -92,5 +104,4 @@ class RpcProxy:
         version: str | None = None,
     ) -> None:
         """``rpc.fanout_cast_to_server``."""
-        self._set_version(msg, version)
-        rpc.fanout_cast_to_server(context, server_params, self._get_topic(topic), msg)
+        rpc.fanout_cast_to_server(context, server_params, self._get_topic(topic), self._prepared(context, msg, version))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from nova import rpc
 from nova.rpc import common as rpc_common
 from nova.rpc import proxy
 from nova.rpc.serializer import NoOpSerializer, Serializer
@@ -70,67 +69,12 @@ class RpcProxy(proxy.RpcProxy):
         """The request to run ``method(**kwargs)`` of this interface."""
         return self.make_namespaced_msg(method, self.RPC_API_NAMESPACE, **kwargs)
 
-    def call(
-        self,
-        context: Any,
-        msg: dict[str, Any],
-        topic: str | None = None,
-        version: str | None = None,
-        timeout: float | None = None,
-    ) -> Any:
-        """``rpc.call``; ``timeout`` in seconds.
-
-        Raises:
-            Timeout: no reply came; names topic and method.
-            RpcVersionCapError: it needs a version that may not be sent.
-        """
-        result = self._ask(rpc.call, context, msg, topic, version, timeout)
-        return self.serializer.deserialize_entity(context, result)
-
-    def multicall(
-        self,
-        context: Any,
-        msg: dict[str, Any],
-        topic: str | None = None,
-        version: str | None = None,
-        timeout: float | None = None,
-    ) -> Any:
-        """``rpc.multicall``; ``timeout`` in seconds for each reply. Raises as ``call`` does."""
-        results = self._ask(rpc.multicall, context, msg, topic, version, timeout)
-        return self.serializer.deserialize_entity(context, results)
-
-    def cast(self, context: Any, msg: dict[str, Any], topic: str | None = None, version: str | None = None) -> None:
-        """``rpc.cast``."""
-        super().cast(context, self._serialized(context, msg), topic, version)
-
-    def fanout_cast(
-        self, context: Any, msg: dict[str, Any], topic: str | None = None, version: str | None = None
-    ) -> None:
-        """``rpc.fanout_cast``."""
-        super().fanout_cast(context, self._serialized(context, msg), topic, version)
-
-    def cast_to_server(
-        self,
-        context: Any,
-        server_params: dict[str, Any],
-        msg: dict[str, Any],
-        topic: str | None = None,
-        version: str | None = None,
-    ) -> None:
-        """``rpc.cast_to_server``."""
-        super().cast_to_server(context, server_params, self._serialized(context, msg), topic, version)
-
-    def fanout_cast_to_server(
-        self,
-        context: Any,
-        server_params: dict[str, Any],
-        msg: dict[str, Any],
-        topic: str | None = None,
-        version: str | None = None,
-    ) -> None:
-        """``rpc.fanout_cast_to_server``."""
-        msg = self._serialized(context, msg)
-        super().fanout_cast_to_server(context, server_params, msg, topic, version)
+    def _prepared(self, context: Any, msg: dict[str, Any], version: str | None) -> dict[str, Any]:
+        """``msg`` itself, its arguments made plain."""
+        msg = super()._prepared(context, msg, version)
+        args = msg.get("args") or {}
+        msg["args"] = {key: self.serializer.serialize_entity(context, value) for key, value in args.items()}
+        return msg
 
     def _ask(
         self,
@@ -141,15 +85,14 @@ class RpcProxy(proxy.RpcProxy):
         version: str | None,
         timeout: float | None,
     ) -> Any:
-        self._set_version(msg, version)
-        topic = self._get_topic(topic)
-        try:
-            return ask(context, topic, self._serialized(context, msg), timeout)
-        except rpc_common.Timeout as error:
-            raise rpc_common.Timeout(error.info, topic, msg.get("method")) from error
+        """The result of ``ask``, as the program's own object.
 
-    def _serialized(self, context: Any, msg: dict[str, Any]) -> dict[str, Any]:
-        """``msg`` itself, its arguments made plain."""
-        args = msg.get("args") or {}
-        msg["args"] = {key: self.serializer.serialize_entity(context, value) for key, value in args.items()}
-        return msg
+        Raises:
+            Timeout: no reply came; names topic and method.
+            RpcVersionCapError: it needs a version that may not be sent.
+        """
+        try:
+            result = super()._ask(ask, context, msg, topic, version, timeout)
+        except rpc_common.Timeout as error:
+            raise rpc_common.Timeout(error.info, self._get_topic(topic), msg.get("method")) from error
+        return self.serializer.deserialize_entity(context, result)
