@@ -158,7 +158,7 @@ class _Engine:
             dirty.clear()
         used = process_time() - began
         gc.enable()
-        if self._router.dispatch.calls_in_flight or self._router.refused:
+        if self._router.dispatch.requests.calls_in_flight or self._router.refused:
             raise RuntimeError(f"calls were refused: {dict(self._router.refused)}")
         return used / (_BATCH * _BATCHES) * 1e6
 

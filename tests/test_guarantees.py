@@ -26,7 +26,7 @@ from rpcmq.core.common.drops import DropNotices
 from rpcmq.core.process import calls as caller
 from rpcmq.core.process import tasks as serving
 from rpcmq.core.router import acknowledgements as receipts
-from rpcmq.core.router import dispatch
+from rpcmq.core.router import departures
 from rpcmq.core.router.settings import Settings
 from rpcmq.server.settings import settings_for
 
@@ -184,7 +184,7 @@ def test_numbers_without_a_setting_are_those_of_the_engines() -> None:
     ]
     text = " ".join(PAGE.split())
     assert [phrase for phrase in phrases if phrase not in text] == []
-    assert (dispatch.MAX_ATTEMPTS, caller._GRACE, caller._ASK_EVERY) == (5, 0.5, 0.25), (
+    assert (departures.MAX_ATTEMPTS, caller._GRACE, caller._ASK_EVERY) == (5, 0.5, 0.25), (
         "five, half a second, four times"
     )
     assert (DropNotices.GATHER, defaults["linger_seconds"]) == (1.0, 1.0), "a second"

@@ -18,7 +18,7 @@ from rpcmq.core.process import calls as caller
 from rpcmq.core.process import direct_links as peers
 from rpcmq.core.process import tasks as serving
 from rpcmq.core.process.uplink import TRANSITIONS, Uplink, UplinkState
-from rpcmq.core.router import dispatch, statistics
+from rpcmq.core.router import departures, statistics
 from rpcmq.core.router.router import Router
 from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.statistics import VIEWS
@@ -319,7 +319,7 @@ def test_limits_without_a_setting_are_those_of_the_code() -> None:
     assert stated["items of a stream before a GRANT"] == str(caller.STREAM_WINDOW)
     assert stated["a topic or pattern of PubSub"] == f"{MAX_TOPIC_BYTES} bytes, {MAX_TOPIC_WORDS} words"
     assert stated["name of the class in a FAULT"] == f"{MAX_ERROR_BYTES} bytes"
-    assert stated["consumers that are lost with one idempotent message"] == str(dispatch.MAX_ATTEMPTS)
+    assert stated["consumers that are lost with one idempotent message"] == str(departures.MAX_ATTEMPTS)
     assert stated["rows of a view"] == str(statistics.MAX_ROWS)
     assert stated["nesting of typed JSON"] == str(DEFAULT_MAX_DEPTH)
     assert f"this implementation remembers {serving._RECENT_CASTS}" in TEXT

@@ -489,7 +489,7 @@ class Simulation:
     def _end(self) -> None:
         """Everything is well again for so long that all must have ended; then everyone leaves."""
         router = self.net.router
-        counters = router.dispatch.counters
+        counters = router.dispatch.requests.counters
         late = sum(counters[name] for name in counters if name.startswith(LATE))
         for peer in self._everyone:
             late += peer.caller.counters["late replies"] + peer.serving.counters["late answers"]

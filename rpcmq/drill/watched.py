@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from rpcmq.core.router.deliveries import Deliveries
 from rpcmq.core.router.dispatch import Dispatch
 from rpcmq.core.router.links import Link
+from rpcmq.core.router.request import Request
+from rpcmq.core.router.request_table import RequestTable
 from rpcmq.core.router.router import Router
-from rpcmq.core.router.topics import Consumer, Pending
+from rpcmq.core.router.topics import Consumer
 from rpcmq.wire import KEY, KIND_AT, NO_TTL, Kind
 
 __all__ = ["Watch", "WatchedRouter"]
@@ -30,41 +33,66 @@ class Watch(Protocol):
         """The process of ``link`` has another ``state``."""
 
 
+class _Requests(RequestTable):
+    """Tells its watch of casts that have ended."""
+
+    __slots__ = ("watch",)
+    watch: Watch
+
+    def record(self, now: float, request: Request, outcome: int, handler_us: int = NO_TTL) -> None:
+        super().record(now, request, outcome, handler_us)
+        if request.message[KIND_AT] == Kind.CAST:
+            self.watch.settled(request.message, outcome)
+
+
+class _Deliveries(Deliveries):
+    """Tells its watch what is dispatched, or keeps it to be told."""
+
+    __slots__ = ("at_once", "watch")
+    watch: Watch
+    #: What is dispatched while it is being accepted, which is told first.
+    at_once: list[Callable[[], None]] | None
+
+    def deliver(self, now: float, request: Request, consumer: Consumer, caster: Link | None = None) -> bool:
+        attempt = request.attempts
+        if not super().deliver(now, request, consumer, caster):
+            return False
+        part, link = request.message, consumer.link
+        if self.at_once is None:
+            self.watch.dispatched(part, link, attempt)
+        else:
+            self.at_once.append(lambda: self.watch.dispatched(part, link, attempt))
+        return True
+
+
 class _Dispatch(Dispatch):
     """Tells its watch, first what it has taken, then what came of that at once."""
 
+    __slots__ = ("watch",)
     watch: Watch
-    #: What is dispatched while it is being accepted, which is told first.
-    _at_once: list[Callable[[], None]] | None = None
+    requests_type = _Requests
+    deliveries_type = _Deliveries
+    requests: _Requests
+    deliveries: _Deliveries
+
+    def watched_by(self, watch: Watch) -> None:
+        """Tell ``watch``."""
+        self.watch = self.requests.watch = self.deliveries.watch = watch
+        self.deliveries.at_once = None
 
     def accept(self, now: float, link: Link, part: bytes) -> None:
-        number, said, key = self.last_number, len(link.outbox), part[KEY]
+        number, said, key = self.requests.last_number, len(link.outbox), part[KEY]
         at_once: list[Callable[[], None]] = []
-        self._at_once = at_once
+        self.deliveries.at_once = at_once
         try:
             super().accept(now, link, part)
         finally:
-            self._at_once = None
-            refused = any(m[5] == Kind.ERROR and m[16:36] == key for m in link.outbox[said:])
-            if self.last_number > number and not refused:
+            self.deliveries.at_once = None
+            refused = any(m[KIND_AT] == Kind.ERROR and m[KEY] == key for m in link.outbox[said:])
+            if self.requests.last_number > number and not refused:
                 self.watch.accepted(part)
             for tell in at_once:
                 tell()
-
-    def _deliver(self, now: float, pending: Pending, consumer: Consumer, caster: Link | None = None) -> bool:
-        if not super()._deliver(now, pending, consumer, caster):
-            return False
-        part, link, attempt = pending.message, consumer.link, pending.attempt
-        if self._at_once is None:
-            self.watch.dispatched(part, link, attempt)
-        else:
-            self._at_once.append(lambda: self.watch.dispatched(part, link, attempt))
-        return True
-
-    def record(self, now: float, pending: Pending, outcome: int, handler_us: int = NO_TTL) -> None:
-        super().record(now, pending, outcome, handler_us)
-        if pending.message[KIND_AT] == Kind.CAST:
-            self.watch.settled(pending.message, outcome)
 
 
 class WatchedRouter(Router):
@@ -80,7 +108,7 @@ class WatchedRouter(Router):
 
     def __init__(self, watch: Watch, *rest: Any) -> None:
         super().__init__(*rest)
-        self.dispatch.watch = watch
+        self.dispatch.watched_by(watch)
 
     def _link_changed(self, now: float, link: Link) -> None:
         self.dispatch.watch.declared(link)

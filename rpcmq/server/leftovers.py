@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from rpcmq.core.router.queue import Queue
 from rpcmq.core.router.router import Router
-from rpcmq.core.router.topics import Queue, Topic
-from rpcmq.wire import size_of
+from rpcmq.core.router.topics import Topic
+from rpcmq.wire import ORIGIN_OF_KEY, size_of
 
 __all__ = ["Leftovers", "leftovers", "under_way"]
 
@@ -56,9 +57,9 @@ def leftovers(router: Router) -> Leftovers:
     left = Leftovers(calls=router.in_flight, events=router.pubsub.held)
     for topic in router.directory:
         for queue, _ in _queues(topic):
-            casts = [pending for pending in queue if pending.link is None]
+            casts = [each for each in queue if not each.is_call]
             if casts:
-                kept = sum(each.kept and router.links.by_origin(each.key[:12]) is not None for each in casts)
+                kept = sum(each.kept and router.links.by_origin(each.key[ORIGIN_OF_KEY]) is not None for each in casts)
                 left.casts.append((queue.name, len(casts), sum(size_of(each.message) for each in casts), kept))
     for link in router.links:
         left.unsent += len(link.outbox)

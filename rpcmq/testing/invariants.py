@@ -36,11 +36,11 @@ def check_router(router: Router) -> None:
         queues = [topic.queue, *(s.queue for s in topic.servers.values()), *(c.backlog for c in consumers)]
         for queue in queues:
             assert queue.size_bytes == sum(p.size for p in queue), "a queue's books are wrong"
-            for pending in queue:
-                assert pending.queue is queue and pending.consumer is None
-                assert pending.slot is not None, "waits without a limit"
+            for request in queue:
+                assert request.queue is queue and request.delivery is None
+                assert request.slot is not None, "waits without a limit"
         waiting = [id(p) for queue in queues for p in queue]
-        running = [id(p) for c in consumers for p in c.in_flight.values()]
+        running = [id(d) for c in consumers for d in c.in_flight.values()]
         assert len(set(waiting + running)) == len(waiting + running), "in two places"
         assert seen.isdisjoint(waiting + running), "in two places"
         seen.update(waiting + running)
@@ -52,12 +52,12 @@ def _check_usage(router: Router) -> None:
     """What is charged to each link is what its messages that have not ended take."""
     charged: Counter[Usage] = Counter()
     shared: dict[SharedUsage, int] = {}
-    pendings = {id(p): p for p in router.dispatch.unsettled()}
-    for pending in pendings.values():
-        if isinstance(pending.usage, SharedUsage):
-            shared[pending.usage] = shared.get(pending.usage, 0) + pending.charge
+    requests = {id(p): p for p in router.dispatch.unsettled()}
+    for request in requests.values():
+        if isinstance(request.usage, SharedUsage):
+            shared[request.usage] = shared.get(request.usage, 0) + request.charge
         else:
-            charged[pending.usage] += pending.charge
+            charged[request.usage] += request.charge
     for usage, copies in shared.items():
         assert usage.size_bytes == copies
         charged[usage.of] += usage.charged

@@ -20,13 +20,16 @@ __all__ = [
     "HEADER",
     "HEADER_BYTES",
     "KEY",
+    "KEY_BYTES",
     "KIND_AT",
     "LOW_FLAGS_AT",
     "MAX_ERROR_BYTES",
     "MAX_TTL_MS",
     "NO_TTL",
     "ORIGIN",
+    "ORIGIN_OF_KEY",
     "SEQUENCE",
+    "SEQUENCE_OF_KEY",
     "TRACE_LENGTH_AT",
     "Detached",
     "Header",
@@ -34,6 +37,10 @@ __all__ = [
     "address_of",
     "error_name",
     "flags_of",
+    "for_consumer",
+    "for_next_attempt",
+    "has_error_name",
+    "has_names",
     "key_of",
     "message",
     "method_of",
@@ -41,9 +48,13 @@ __all__ = [
     "payload_of",
     "remade",
     "sequence_of",
+    "sequence_of_key",
     "size_of",
     "trace_of",
+    "unpack_reply",
+    "unpack_request",
     "with_flag",
+    "with_kind",
     "with_payload",
     "without_error",
     "without_flag",
@@ -61,6 +72,16 @@ HEADER_BYTES = 40
 KIND_AT, LOW_FLAGS_AT, ATTEMPT_AT, FORMAT_AT, CONSUMER_AT, TRACE_LENGTH_AT = 5, 7, 9, 10, 11, 39
 #: The key (router, handle and sequence), which names a message in the whole system, and its halves.
 KEY, ORIGIN, SEQUENCE = slice(16, 36), slice(16, 28), slice(28, 36)
+KEY_BYTES = 20
+ORIGIN_OF_KEY, SEQUENCE_OF_KEY = slice(0, 12), slice(12, 20)
+#: Lengths of address, method and trace.
+_NAMES = slice(36, 40)
+_NO_NAMES = bytes(4)
+#: For a router's hot path, of a REQUEST or CAST: length, kind, flags, attempt and format as one, consumer, ttl, key,
+#: and the lengths of address, method and trace.
+unpack_request = Struct(">IxBHxHBI20sHBB").unpack_from
+#: For the same, of an answer: kind, attempt, consumer, ttl (what the handler took), key, and all lengths as one.
+unpack_reply = Struct(">5xB3xBxBI20sI").unpack_from
 
 
 class Header(NamedTuple):
@@ -164,6 +185,21 @@ def sequence_of(part: bytes) -> int:
     return int.from_bytes(part[SEQUENCE])
 
 
+def sequence_of_key(key: bytes) -> int:
+    """The number at its sender of the message with ``key``."""
+    return int.from_bytes(key[SEQUENCE_OF_KEY])
+
+
+def has_names(part: bytes) -> bool:
+    """Whether there is an address, a method or a trace."""
+    return part[_NAMES] != _NO_NAMES
+
+
+def has_error_name(part: bytes) -> bool:
+    """Whether a FAULT names a class, in the place of the method, and has neither address nor trace."""
+    return part[36:38] == b"\0\0" and not part[39] and 0 < part[38] <= len(part) - 40
+
+
 def flags_of(part: bytes) -> int:
     """All flags of the message."""
     return part[6] << 8 | part[7]
@@ -202,6 +238,21 @@ def method_of(part: bytes) -> str:
 def remade(part: bytes, head: bytes) -> bytes:
     """``head`` in place of ``part``, with the payload of ``part`` if that is detached."""
     return Detached.of(head, part.payload) if part[7] & 1 else head  # type: ignore[attr-defined]
+
+
+def with_kind(part: bytes, kind: int) -> bytes:
+    """``part`` as a message of another kind."""
+    return remade(part, part[:5] + bytes((kind,)) + part[6:])
+
+
+def for_consumer(part: bytes, tag: int) -> bytes:
+    """``part`` for the consumer ``tag`` of a link."""
+    return remade(part, part[:11] + tag.to_bytes() + part[12:])
+
+
+def for_next_attempt(part: bytes, attempt: int, tag: int, ttl: int) -> bytes:
+    """``part`` for the consumer ``tag`` of a link, after ``attempt`` others, with ``ttl`` milliseconds left."""
+    return remade(part, part[:9] + bytes((attempt, part[10], tag)) + ttl.to_bytes(4) + part[16:])
 
 
 def with_flag(part: bytes, flag: int) -> bytes:

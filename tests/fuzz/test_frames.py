@@ -100,7 +100,7 @@ def test_the_frames_do_get_deep():
         "body", "tag", "batch", "ack", "query", "too many topics", "patterns", "bad_pattern",
     }  # fmt: skip
     assert reasons - set(driver.router.refused) == set()
-    counters = driver.router.dispatch.counters + driver.router.links.counters
+    counters = driver.router.dispatch.requests.counters + driver.router.links.counters
     assert {
         "reply for an unknown call", "settlement of an unknown cast", "item of an unknown call", "malformed reply",
         "late replies", "links ended", "stranger", "refused identity-taken", "refused too-many-links",

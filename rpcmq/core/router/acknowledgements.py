@@ -7,8 +7,8 @@ router's next life. So a router that is killed loses no cast whose sender lives,
 from __future__ import annotations
 
 from rpcmq.core.router.links import LinkTable
-from rpcmq.core.router.topics import Pending
-from rpcmq.wire import Kind, message
+from rpcmq.core.router.request import Request
+from rpcmq.wire import ORIGIN_OF_KEY, SEQUENCE_OF_KEY, Kind, message
 
 __all__ = ["RECEIPTS", "Receipts"]
 
@@ -27,18 +27,18 @@ class Receipts:
         self._due: dict[bytes, list[bytes]] = {}
         self._tell_at = 0.0
 
-    def note(self, now: float, pending: Pending) -> None:
-        """The sender of ``pending`` need not keep it."""
-        pending.kept = False
+    def note(self, now: float, request: Request) -> None:
+        """The sender of ``request`` need not keep it."""
+        request.kept = False
         if not self._due:
             self._tell_at = now + _SECONDS
-        key = pending.key
-        origin = key[:12]
+        key = request.key
+        origin = key[ORIGIN_OF_KEY]
         sequences = self._due.get(origin)
         if sequences is None:
-            self._due[origin] = [key[12:]]
+            self._due[origin] = [key[SEQUENCE_OF_KEY]]
             return
-        sequences.append(key[12:])
+        sequences.append(key[SEQUENCE_OF_KEY])
         if len(sequences) == RECEIPTS:
             del self._due[origin]
             self._tell(origin, sequences)

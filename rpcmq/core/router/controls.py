@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from rpcmq.core.common.text import shortened
 from rpcmq.core.router.actions import Answer, Note
 from rpcmq.core.router.links import Link
-from rpcmq.core.router.topics import Queue, Server, Topic
+from rpcmq.core.router.queue import Queue
+from rpcmq.core.router.topics import Server, Topic
 from rpcmq.errors import ProtocolError
-from rpcmq.wire import Kind, control
+from rpcmq.wire import ORIGIN_OF_KEY, Kind, control
 
 if TYPE_CHECKING:
     from rpcmq.core.router.router import Router
@@ -56,9 +57,9 @@ def _purge(router: Router, now: float, link: Link, body: Mapping[str, Any]) -> d
     queues = list(_queues(topic, server))
     left = _PURGED_AT_ONCE
     for queue in queues:
-        for pending in list(islice(queue, left)):
-            answer["casts" if pending.link is None else "calls"] += 1
-            router.dispatch.purge(now, pending, link.identity)
+        for request in list(islice(queue, left)):
+            answer["calls" if request.is_call else "casts"] += 1
+            router.dispatch.requests.purge(now, request, link.identity)
             left -= 1
     answer["remaining"] = sum(map(len, queues))
     if body.get("forget") is True and server is None and not answer["remaining"]:
@@ -92,7 +93,7 @@ def _caller(router: Router, now: float, link: Link, body: Mapping[str, Any]) -> 
     except ValueError:
         raise ProtocolError(f"key {body['key']!r:.100} is not hexadecimal", "query") from None
     has_it = any(key in consumer.in_flight for consumer in link.consumers.values())
-    sender = router.links.by_origin(key[:12]) if has_it else None
+    sender = router.links.by_origin(key[ORIGIN_OF_KEY]) if has_it else None
     return {"identity": sender.identity if sender is not None else ""}
 
 

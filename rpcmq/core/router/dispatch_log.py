@@ -19,8 +19,9 @@ from struct import Struct
 from typing import Any, NamedTuple, Protocol
 
 from rpcmq.core.router.links import Link, LinkTable
+from rpcmq.core.router.request import Delivery, Request
 from rpcmq.core.router.settings import Settings
-from rpcmq.core.router.topics import Pending
+from rpcmq.core.router.topics import Consumer
 from rpcmq.errors import Outcome
 from rpcmq.log_format import (
     LAYOUT,
@@ -57,7 +58,7 @@ _PAUSE = 0.01
 _MAX_GONE = 10_000
 #: A traceparent's trace id is the 32 hexadecimal digits after ``00-``.
 _TRACE_AT, _TRACE_END = 3, 35
-_received_at: Callable[[Pending], float] = attrgetter("received_at")
+_received_at: Callable[[Request], float] = attrgetter("received_at")
 
 
 class Chunk(NamedTuple):
@@ -138,7 +139,7 @@ class DispatchLog:
         #: The look at calls in flight: links not yet seen in this turn, and calls found that are older
         #: than ``_LOOK``. Each turn finds those that were received in (_looked_until, _looking_until].
         self._unseen: list[Link] = []
-        self._hanging: deque[Pending] = deque()
+        self._hanging: deque[Request] = deque()
         self._looked_until = self._looking_until = now - _LOOK
         self._next_look = self._due = now + _LOOK
         self._segment = 0
@@ -162,44 +163,54 @@ class DispatchLog:
     # --- records -----------------------------------------------------------------------------
 
     def ended(
-        self, now: float, pending: Pending, outcome: int, reply_bytes: int = 0, handler_us: int = NOT_REPORTED
+        self,
+        now: float,
+        request: Request,
+        delivery: Delivery | None,
+        outcome: int,
+        reply_bytes: int = 0,
+        handler_us: int = NOT_REPORTED,
     ) -> None:
-        """``pending`` has ended. To be said once of each."""
-        part = pending.message
-        link = pending.link
-        consumer = pending.consumer
+        """``request`` has ended, with ``delivery`` if anybody had it. To be said once of each."""
+        part = request.message
+        caller_link = request.reply_to
+        if delivery is None:
+            consumer, attempt, dispatched_at, sent_us = None, request.attempts, request.received_at, 0
+        else:
+            consumer, attempt, dispatched_at = delivery.consumer, delivery.attempt, delivery.dispatched_at
+            sent_us = consumer.link.sent_us
         numbers = self._numbers
         try:
-            target = numbers[pending.destination]
-            caller = numbers[link if link is not None else part[ORIGIN]]
+            target = numbers[request.destination]
+            caller = numbers[caller_link if caller_link is not None else part[ORIGIN]]
             server = numbers[consumer]
         except KeyError:
-            target, caller, server = self._define(pending)
-        end, sent_us = self._end, consumer.link.sent_us if consumer is not None else 0
+            target, caller, server = self._define(request, consumer)
+        end = self._end
         if part[TRACE_LENGTH_AT] or type(part) is not bytes:
             _pack_into(
                 self._records, end,
-                part, pending.number, pending.received_at, pending.dispatched_at, now, target, caller, server,
-                size_of(part), reply_bytes, handler_us, outcome, pending.attempt, 0, _trace_id(part), sent_us,
+                part, request.number, request.received_at, dispatched_at, now, target, caller, server,
+                size_of(part), reply_bytes, handler_us, outcome, attempt, 0, _trace_id(part), sent_us,
             )  # fmt: skip
         else:
             # Most have neither a trace nor a detached payload: zeros then, which cost nothing.
             _pack_short_into(
                 self._records, end,
-                part, pending.number, pending.received_at, pending.dispatched_at, now, target, caller, server,
-                reply_bytes, handler_us, outcome, pending.attempt, sent_us,
+                part, request.number, request.received_at, dispatched_at, now, target, caller, server,
+                reply_bytes, handler_us, outcome, attempt, sent_us,
             )  # fmt: skip
         self._end = end = end + _SIZE
         if end == _FULL:
             self._flush(now)
 
-    def _define(self, pending: Pending) -> tuple[int, int, int]:
-        destination, link, consumer = pending.destination, pending.link, pending.consumer
+    def _define(self, request: Request, consumer: Consumer | None) -> tuple[int, int, int]:
+        destination, link = request.destination, request.reply_to
         address = destination.topic.address
         server = destination.server.name if destination.server else ""
         texts = (address.exchange, address.topic, destination.topic.group, server, destination.method)
         target = self._number(destination, NameKind.TARGET, *texts)
-        origin = pending.message[ORIGIN]
+        origin = request.message[ORIGIN]
         known = link or self._links.by_origin(origin)
         identity = known.identity if known is not None else self._gone.get(origin, "")
         caller = self._number(link or origin, NameKind.CALLER, identity) if identity else 0
@@ -217,12 +228,21 @@ class DispatchLog:
         numbers[thing] = number
         return number
 
-    def failed(self, now: float, pending: Pending, outcome: int, reply_bytes: int, handler_us: int, error: str) -> None:
-        """``pending`` has ended, because its method raised ``error``."""
+    def failed(
+        self,
+        now: float,
+        request: Request,
+        delivery: Delivery,
+        outcome: int,
+        reply_bytes: int,
+        handler_us: int,
+        error: str,
+    ) -> None:
+        """``request`` has ended, because its method raised ``error``."""
         if self._end + _SIZE == _FULL:  # before the record is there, which is complete only after this
             self._flush(now)
         place = self._end
-        self.ended(now, pending, outcome, reply_bytes, handler_us)
+        self.ended(now, request, delivery, outcome, reply_bytes, handler_us)
         _ERROR.pack_into(self._records, place + _ERROR_AT, self._error(error))
 
     def _error(self, error: str) -> int:
@@ -299,19 +319,20 @@ class DispatchLog:
         if next(reversed(calls.values())).received_at <= self._looked_until:
             return
         # They stand in the order in which they came.
-        pendings = list(calls.values())
-        begin = bisect_right(pendings, self._looked_until, key=_received_at)
-        end = bisect_right(pendings, self._looking_until, key=_received_at)
-        self._hanging.extend(pendings[begin:end])
+        requests = list(calls.values())
+        begin = bisect_right(requests, self._looked_until, key=_received_at)
+        end = bisect_right(requests, self._looking_until, key=_received_at)
+        self._hanging.extend(requests[begin:end])
 
-    def _note_hanging(self, now: float, pending: Pending) -> None:
-        if pending.abandoned:
+    def _note_hanging(self, now: float, request: Request) -> None:
+        if request.has_ended:
             return
-        part = pending.message
+        part = request.message
         self._in_flight.append(
             RECORD.pack(
-                part, pending.number, pending.received_at, pending.dispatched_at, now, *self._define(pending),
-                size_of(part), 0, NOT_REPORTED, 0, pending.attempt, 0, _trace_id(part), 0,
+                part, request.number, request.received_at, request.dispatched_at, now,
+                *self._define(request, request.consumer), size_of(part), 0, NOT_REPORTED, 0, request.attempts, 0,
+                _trace_id(part), 0,
             )
         )  # fmt: skip
         if len(self._in_flight) >= CHUNK_RECORDS:
@@ -321,11 +342,11 @@ class DispatchLog:
         """When :meth:`tick` wants to be called."""
         return self._due
 
-    def close(self, now: float, unsettled: Iterable[Pending]) -> None:
+    def close(self, now: float, unsettled: Iterable[Request]) -> None:
         """The router ends and leaves ``unsettled`` behind: write all there is."""
-        for pending in unsettled:
-            is_waiting = pending.link is None and pending.consumer is None
-            self.ended(now, pending, Outcome.DRAINING if is_waiting else Outcome.LINK_LOST)
+        for request in unsettled:
+            is_waiting = not request.is_call and request.delivery is None
+            self.ended(now, request, request.delivery, Outcome.DRAINING if is_waiting else Outcome.LINK_LOST)
         if self._progress()[0] or self._is_begun:
             self._flush(now, is_final=True)
 

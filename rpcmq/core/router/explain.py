@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rpcmq.core.router.request import Delivery, Request
     from rpcmq.core.router.settings import Settings
-    from rpcmq.core.router.topics import Consumer, Destination, Pending
+    from rpcmq.core.router.topics import Destination
 
 __all__ = ["consumer_lost", "no_consumer", "not_waited_for", "overloaded", "timed_out"]
 
@@ -40,20 +41,20 @@ def _queued_because(now: float, destination: Destination) -> str:
     return f"all {len(consumers)} consumers of {destination.name!r} are busy ({in_flight} of {credit} in flight)"
 
 
-def timed_out(now: float, pending: Pending) -> Explanation:
+def timed_out(now: float, request: Request) -> Explanation:
     """Why a call's deadline passed."""
-    destination, consumer = pending.destination, pending.consumer
-    waited = (pending.dispatched_at if consumer else now) - pending.received_at
+    destination, consumer = request.destination, request.consumer
+    waited = (request.dispatched_at if consumer else now) - request.received_at
     details: dict[str, Any] = {
         "topic": destination.name,
         "method": destination.method,
         "queued_seconds": round(waited, 3),
-        "attempt": pending.attempt,
+        "attempt": request.attempts,
     }
     if consumer is None:
         details |= {"state": "queued", "consumers": len(destination.consumers)}
         return f"queued {waited:.1f} s: {_queued_because(now, destination)}", details
-    held = now - pending.dispatched_at
+    held = now - request.dispatched_at
     silent = now - consumer.link.heard
     details |= {"server": consumer.link.identity, "server_seconds": round(held, 3)}
     if consumer.link.answering:
@@ -81,30 +82,27 @@ def overloaded(destination: Destination, settings: Settings, is_behind: bool = F
     return text, details | {"limit": limit, "limit_value": most}
 
 
-def consumer_lost(now: float, pending: Pending, reason: str) -> Explanation:
+def consumer_lost(now: float, delivery: Delivery, reason: str) -> Explanation:
     """The consumer that had the call is gone."""
-    consumer = pending.consumer
-    assert consumer is not None
-    text = f"{consumer.link.identity} went away ({reason}) after {now - pending.dispatched_at:.1f} s with the call"
-    return _started(now, pending, consumer, text)
+    held = now - delivery.dispatched_at
+    return _started(
+        delivery, held, f"{delivery.consumer.link.identity} went away ({reason}) after {held:.1f} s with the call"
+    )
 
 
-def not_waited_for(now: float, pending: Pending) -> Explanation:
+def not_waited_for(now: float, delivery: Delivery) -> Explanation:
     """The router leaves before the consumer that has the call has answered."""
-    consumer = pending.consumer
-    assert consumer is not None
-    held = now - pending.dispatched_at
+    held = now - delivery.dispatched_at
     text = "the router was stopped, and waited no longer (router.drain_seconds): "
-    text += f"{consumer.link.identity} had it for {held:.1f} s"
-    return _started(now, pending, consumer, text)
+    return _started(delivery, held, f"{text}{delivery.consumer.link.identity} had it for {held:.1f} s")
 
 
-def _started(now: float, pending: Pending, consumer: Consumer, text: str) -> Explanation:
-    held = now - pending.dispatched_at
+def _started(delivery: Delivery, held: float, text: str) -> Explanation:
+    destination = delivery.request.destination
     return f"{text}; it may have run", {
-        "topic": pending.destination.name,
-        "method": pending.destination.method,
-        "server": consumer.link.identity,
+        "topic": destination.name,
+        "method": destination.method,
+        "server": delivery.consumer.link.identity,
         "server_seconds": round(held, 3),
         "started": "unknown",
     }

@@ -25,8 +25,10 @@ from typing import TYPE_CHECKING, Any
 from rpcmq.core.common.session import GIVE_UP_AFTER, WINDOW_BYTES, Session
 from rpcmq.core.common.text import shortened
 from rpcmq.core.router.faults import reraise
+from rpcmq.core.router.queue import Queue
+from rpcmq.core.router.request import Request
 from rpcmq.core.router.settings import Settings
-from rpcmq.core.router.topics import Consumer, Destination, Pending, Queue
+from rpcmq.core.router.topics import Consumer, Destination
 from rpcmq.core.router.usage import Usage
 from rpcmq.errors import ProtocolError
 from rpcmq.payload.format import Format, known_mask
@@ -100,7 +102,7 @@ class Link(Session):
         self.returning = False
         self.heard = 0.0
         self.since = 0.0
-        self.calls: dict[bytes, Pending] = {}
+        self.calls: dict[bytes, Request] = {}
         self.consumers: dict[int, Consumer] = {}
         #: Consumers given up while the link was away; they come back with it.
         self.lapsed: list[Consumer] = []

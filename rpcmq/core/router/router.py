@@ -103,16 +103,16 @@ class Router:
         self.dispatch = self.dispatch_type(settings, self.links, self.directory, now)
         self.log: DispatchLog | None = None
         if sink is not None:
-            self.log = self.dispatch.log = DispatchLog(settings, sink, self.links, now, self._progress)
+            self.log = self.dispatch.requests.log = DispatchLog(settings, sink, self.links, now, self._progress)
             self.links.stamps = True
-        self.turns = self.dispatch.turns = Turns()
-        self.pubsub = PubSub(settings, self.dispatch.drops, self.turns, self.links, now)
+        self.turns = self.dispatch.requests.turns = Turns()
+        self.pubsub = PubSub(settings, self.dispatch.requests.drops, self.turns, self.links, now)
         self.actions: list[Action] = []
         #: Messages not used because their sender broke the protocol, by reason.
         self.refused: Counter[str] = Counter()
         self.memory = Memory(settings, self.links, now)
         self.faults = Faults(self.refused, self._act, now)
-        self.links.on_fault = self.dispatch.on_fault = self.faults.report
+        self.links.on_fault = self.dispatch.requests.on_fault = self.faults.report
         #: Who may connect and do what; None: everybody anything.
         self.guard: Guard | None = None
         #: What an operator must know of how it is set up.
@@ -127,9 +127,9 @@ class Router:
             Kind.REPLY: dispatch.reply,
             Kind.FAULT: dispatch.reply,
             Kind.END: dispatch.reply,
-            Kind.ITEM: dispatch.item,
-            Kind.ALIVE: dispatch.item,
-            Kind.GRANT: dispatch.grant,
+            Kind.ITEM: dispatch.streams.item,
+            Kind.ALIVE: dispatch.streams.item,
+            Kind.GRANT: dispatch.streams.grant,
             Kind.CANCEL: dispatch.cancel,
             Kind.SETTLE: dispatch.settle,
             Kind.SENT: _note_sent,
@@ -148,7 +148,7 @@ class Router:
         self.links.handlers = self._handlers
         self.links.on_taken = dispatch.taken
         self.links.on_room = self._has_room
-        dispatch.on_offence = self._offence_of
+        dispatch.deliveries.on_offence = self._offence_of
         self.links.on_left = lambda route: self._act(Left(route))
 
     @property
@@ -353,15 +353,15 @@ class Router:
 
     def _release_held(self, now: float) -> None:
         try:
-            for link, held in self.dispatch.let_go(now):
+            for link, held in self.dispatch.recovery.release_held(now):
                 # Looked at when they came, and acknowledged.
                 while held := held[self._handle(now, link, held, self._handlers) :]:
                     self.turns.spent = 0
         finally:
-            self.dispatch.let_gone()
+            self.dispatch.recovery.released()
 
     def _log_drops(self, now: float) -> None:
-        for drop, count in self.dispatch.drops.due(now):
+        for drop, count in self.dispatch.requests.drops.due(now):
             fields = {**drop._asdict(), "count": count} if drop is not None else {"count": count}
             self.actions.append(Note("dropped", drop_text(drop, count), "", fields))
 
@@ -391,25 +391,25 @@ class Router:
         Nothing may be received after this.
         """
         self.dispatch.give_up(now)
-        self.dispatch.receipts.tell_all()
+        self.dispatch.requests.receipts.tell_all()
         self.links.dismiss()
 
     def close(self, now: float) -> None:
         """The end: write down in the dispatch log what is left."""
         if self.log is not None:
             self.log.close(now, self.dispatch.unsettled())
-            self.log = self.dispatch.log = None
+            self.log = self.dispatch.requests.log = None
 
     def _act(self, action: Action) -> None:
         self.actions.append(action)
 
     def _progress(self) -> tuple[int, int]:
-        return self.dispatch.last_number, self.dispatch.calls_in_flight
+        return self.dispatch.requests.last_number, self.dispatch.requests.calls_in_flight
 
     @property
     def in_flight(self) -> int:
         """Calls that have not ended."""
-        return self.dispatch.calls_in_flight
+        return self.dispatch.requests.calls_in_flight
 
     # --- links -------------------------------------------------------------------------------
 
@@ -460,7 +460,7 @@ class Router:
     def _link_ended(self, now: float, link: Link, reason: str) -> None:
         for consumer in list(link.consumers.values()):
             self._guarded(now, self._consumer_gone, consumer, reason)
-        self._guarded(now, self.dispatch.caller_gone, link)
+        self._guarded(now, self.dispatch.departures.caller_gone, link)
         self._guarded(now, self.pubsub.forget, link)
         self.queries.forget(link)
         if self.log is not None:
@@ -475,7 +475,7 @@ class Router:
             text = f"{link.identity} ({link.queue_type}) is {link.state.value}"
             self.actions.append(Note(f"link {link.state.value}", text, link.identity))
         for consumer in link.consumers.values():
-            self.dispatch.feed(now, consumer)
+            self.dispatch.deliveries.feed(now, consumer)
         self.pubsub.changed(link)
 
     def _has_room(self, now: float, link: Link) -> None:
@@ -514,13 +514,13 @@ class Router:
         if not isinstance(recent, str):
             raise ProtocolError("recent must be hexadecimal text", "body")
         try:
-            self.dispatch.seen_before(now, address, group, bytes.fromhex(recent))
+            self.dispatch.recovery.note_had(now, address, group, bytes.fromhex(recent))
         except ValueError:
             raise ProtocolError("recent must be hexadecimal text", "body") from None
         consumer = self.directory.register(now, link, header.consumer, address, credit, group)
         consumer.peer_url = str(body.get("peer_url", ""))[:255]
         link.send(control(Kind.REGISTERED, {"topic": str(address)}, key=part[16:36], consumer=header.consumer))
-        self.dispatch.feed(now, consumer)
+        self.dispatch.deliveries.feed(now, consumer)
 
     def _declare(self, now: float, link: Link, part: bytes) -> None:
         body = body_of(part)
@@ -542,7 +542,7 @@ class Router:
         if not consumer.stopping:
             self.directory.unregister(now, consumer)
         consumer.link.consumers.pop(consumer.tag, None)
-        self.dispatch.consumer_gone(now, consumer, reason)
+        self.dispatch.departures.consumer_gone(now, consumer, reason)
 
     # --- the rest ----------------------------------------------------------------------------
 

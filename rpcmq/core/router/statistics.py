@@ -13,7 +13,10 @@ from rpcmq.core.router.access_control import account_row
 from rpcmq.core.router.links import Link
 from rpcmq.core.router.steps import Steps, finish
 from rpcmq.core.router.stuck import count_stuck, stuck_rows
-from rpcmq.core.router.topics import Consumer, Pending, Queue, Statistics, Topic
+from rpcmq.core.router.method_statistics import Statistics
+from rpcmq.core.router.queue import Queue
+from rpcmq.core.router.request import Request
+from rpcmq.core.router.topics import Consumer, Topic
 from rpcmq.errors import Outcome, ProtocolError
 from rpcmq.payload.format import accept_names
 
@@ -63,16 +66,16 @@ def _summary(router: Router, now: float) -> View:
         "router_id": settings.router_id,
         "boot": router.boot,
         "uptime_seconds": round(now - router.started, 3),
-        "draining": dispatch.draining,
+        "draining": dispatch.requests.draining,
         "links": len(router.links),
         "topics": len(router.directory),
-        "calls_in_flight": dispatch.calls_in_flight,
+        "calls_in_flight": dispatch.requests.calls_in_flight,
         "stuck": stuck,
         "memory": _memory(router),
-        "dropped": dispatch.drops.totals,
+        "dropped": dispatch.requests.drops.totals,
         "published": dict(router.pubsub.published),
         "refused": dict(router.refused),
-        "counters": dict(dispatch.counters + router.links.counters),
+        "counters": dict(dispatch.requests.counters + router.links.counters),
         "warnings": list(router.warnings),
         "security": security,
         "dispatch_log": router.log.sink.statistics() if router.log is not None else None,
@@ -115,7 +118,7 @@ def _stuck(router: Router, now: float) -> View:
 
 def _dropped(router: Router, now: float) -> View:
     yield
-    drops = router.dispatch.drops
+    drops = router.dispatch.requests.drops
     rows = _rows("dropped", drops.rows(now))
     rows["truncated"] += drops.rows_forgotten
     return rows | {"totals": drops.totals}
@@ -128,10 +131,10 @@ def _stats(router: Router, now: float) -> View:
         "uptime_seconds": round(now - router.started, 3),
         **totals,
         "outcomes": _named(totals["outcomes"]),
-        "dropped": router.dispatch.drops.totals,
+        "dropped": router.dispatch.requests.drops.totals,
         "published": dict(router.pubsub.published),
         "refused": dict(router.refused),
-        "counters": dict(router.dispatch.counters + router.links.counters),
+        "counters": dict(router.dispatch.requests.counters + router.links.counters),
     }
 
 
@@ -251,34 +254,34 @@ def _consumer(consumer: Consumer, now: float) -> dict[str, Any]:
 
 def _calls(router: Router, now: float) -> View:
     #: Of the oldest: when it came (negative: the youngest of these is the smallest), and which it was of all.
-    oldest: list[tuple[float, int, Link, Pending]] = []
+    oldest: list[tuple[float, int, Link, Request]] = []
     total = seen = 0
     for number, link in enumerate(list(router.links), 1):
         total += len(link.calls)
         # The first of a link are its oldest.
-        for pending in islice(link.calls.values(), MAX_ROWS):
+        for request in islice(link.calls.values(), MAX_ROWS):
             seen += 1
             if len(oldest) < MAX_ROWS:
-                heappush(oldest, (-pending.received_at, -seen, link, pending))
-            elif -pending.received_at > oldest[0][0]:
-                heappushpop(oldest, (-pending.received_at, -seen, link, pending))
+                heappush(oldest, (-request.received_at, -seen, link, request))
+            elif -request.received_at > oldest[0][0]:
+                heappushpop(oldest, (-request.received_at, -seen, link, request))
             else:
                 break
         if link.calls or not number % _SMALL:
             yield
     oldest.sort(key=itemgetter(0, 1), reverse=True)
-    return (yield from _made("calls", (_call(link, pending, now) for _, _, link, pending in oldest), total, _SMALL))
+    return (yield from _made("calls", (_call(link, request, now) for _, _, link, request in oldest), total, _SMALL))
 
 
-def _call(link: Link, pending: Pending, now: float) -> dict[str, Any]:
+def _call(link: Link, request: Request, now: float) -> dict[str, Any]:
     return {
         "caller": link.identity,
-        "topic": pending.destination.name,
-        "method": pending.destination.method,
-        "seconds": round(now - pending.received_at, 3),
-        "server": pending.consumer.link.identity if pending.consumer else None,
-        "state": "queued" if pending.consumer is None else "in flight",
-        "attempt": pending.attempt,
+        "topic": request.destination.name,
+        "method": request.destination.method,
+        "seconds": round(now - request.received_at, 3),
+        "server": request.consumer.link.identity if request.consumer else None,
+        "state": "queued" if request.consumer is None else "in flight",
+        "attempt": request.attempts,
     }
 
 

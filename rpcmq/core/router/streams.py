@@ -1,26 +1,127 @@
-"""How many items of a stream may come: its caller grants them, and a consumer that sends more breaks the protocol."""
+"""Items of streams, signs of life and progress on their way to callers.
+
+A caller grants items, and a consumer that sends more breaks the protocol.
+"""
 
 from __future__ import annotations
 
-from rpcmq.core.router.topics import Pending
-from rpcmq.wire import LOW_FLAGS_AT, Flag
+from rpcmq.core.router.links import Link, outgoing_bytes
+from rpcmq.core.router.request import Delivery, Request
+from rpcmq.core.router.request_table import RequestTable
+from rpcmq.core.router.settings import Settings
+from rpcmq.errors import Outcome, ProtocolError
+from rpcmq.wire import (
+    ATTEMPT_AT,
+    CONSUMER_AT,
+    KEY,
+    KIND_AT,
+    LOW_FLAGS_AT,
+    Flag,
+    Kind,
+    has_names,
+    payload_of,
+    size_of,
+)
 
-__all__ = ["ITEMS_UNASKED", "MAX_ITEMS_GRANTED", "is_stream", "items_left"]
+__all__ = ["ITEMS_UNASKED", "MAX_ITEMS_GRANTED", "Streams"]
 
 #: Items that may come before anything was granted.
 ITEMS_UNASKED = 16
 #: Items that were granted and not sent, at most.
 MAX_ITEMS_GRANTED = 1024
+#: Messages, and bytes, that wait for a caller before a sign of life of its call: more, and it is let go.
+_MAX_BEFORE_ALIVE = 1000
+_MAX_BYTES_BEFORE_ALIVE = 8 << 20
 
 
-def is_stream(pending: Pending) -> bool:
-    """Whether each item starts the call's deadline anew."""
-    return bool(pending.message[LOW_FLAGS_AT] & Flag.STREAM)
+class Streams:
+    """Passes on what comes of a call before its answer."""
+
+    __slots__ = ("_requests", "_settings")
+
+    def __init__(self, settings: Settings, requests: RequestTable) -> None:
+        self._settings = settings
+        self._requests = requests
+
+    def grant(self, now: float, link: Link, part: bytes) -> None:
+        """The caller takes more items of a stream: it was busy with those it has, and the time starts again.
+
+        Raises:
+            ProtocolError: there is no count.
+        """
+        payload = payload_of(part)
+        if has_names(part) or len(payload) != 4:
+            raise ProtocolError("GRANT needs a count of 4 bytes and nothing else", "length")
+        request = link.calls.get(part[KEY])
+        if request is None or request.delivery is None:
+            return
+        self._restart(now, request)
+        items = int.from_bytes(payload)
+        if not items:
+            return  # all that it says is said to us
+        delivery = request.delivery
+        left = _items_left(delivery) + items
+        if left > MAX_ITEMS_GRANTED:
+            text = f"{left} items of the stream were granted and not sent; {MAX_ITEMS_GRANTED} may be"
+            self._requests.break_off(now, request, Outcome.PROTOCOL, text)
+            return
+        delivery.items_left = left
+        delivery.consumer.link.send(part)
+
+    def item(self, now: float, link: Link, part: bytes) -> None:
+        """ITEM of a stream, or ALIVE (a sign of life, perhaps with progress)."""
+        consumer = link.consumers.get(part[CONSUMER_AT])
+        delivery = consumer.in_flight.get(part[KEY]) if consumer is not None else None
+        if delivery is None or delivery.attempt != part[ATTEMPT_AT] or has_names(part):
+            self._requests.count_unknown(link, "item of an unknown call")
+            return
+        delivery.consumer.progressed_at = now
+        request = delivery.request
+        caller = request.reply_to
+        if caller is None or request.slot is None:
+            return
+        if part[KIND_AT] == Kind.ITEM:
+            self._pass_item(now, link, caller, delivery, part)
+        elif _has_time_for(caller, part):
+            caller.send(part)
+        else:
+            self._requests.counters["signs of life not passed on"] += 1
+
+    def _pass_item(self, now: float, link: Link, caller: Link, delivery: Delivery, part: bytes) -> None:
+        request, left = delivery.request, _items_left(delivery)
+        most = self._settings.outbox_max_bytes
+        waiting = outgoing_bytes(caller) if part[LOW_FLAGS_AT] & Flag.DETACHED else 0
+        if not left:
+            text = f"{link.identity} sent more items than were granted"
+            self._requests.break_off(now, request, Outcome.PROTOCOL, text)
+        elif waiting + size_of(part) > most:
+            text = (
+                f"an item was not kept: {waiting} bytes wait for this caller already (link.outbox_max_bytes = {most})"
+            )
+            self._requests.break_off(now, request, Outcome.LINK_LOST, text)
+        else:
+            delivery.items_left = left - 1
+            caller.send(part)
+            self._restart(now, request)
+
+    def _restart(self, now: float, request: Request) -> None:
+        """Each item, and each that is asked for, starts the deadline of a stream anew."""
+        if request.message[LOW_FLAGS_AT] & Flag.STREAM:
+            deadlines = self._requests.deadlines
+            deadlines.disarm(request)
+            deadlines.arm_call(now, request)
 
 
-def items_left(pending: Pending) -> int:
+def _items_left(delivery: Delivery) -> int:
     """How many items its consumer may still send."""
     try:
-        return pending.items_left
+        return delivery.items_left
     except AttributeError:
         return ITEMS_UNASKED
+
+
+def _has_time_for(caller: Link, part: bytes) -> bool:
+    """Whether a sign of life is passed on: nothing is lost by one that is not, but much by piling them up."""
+    if caller.is_full or len(caller.outbox) > _MAX_BEFORE_ALIVE:
+        return False
+    return not part[LOW_FLAGS_AT] & Flag.DETACHED or outgoing_bytes(caller) < _MAX_BYTES_BEFORE_ALIVE

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from rpcmq.core.router.links import LinkTable
 from rpcmq.core.router.steps import Steps
-from rpcmq.core.router.topics import Consumer, Pending, Queue, Topic
-from rpcmq.wire import KIND_AT, Kind
+from rpcmq.core.router.queue import Queue
+from rpcmq.core.router.request import Request
+from rpcmq.core.router.topics import Consumer, Topic
+from rpcmq.wire import ORIGIN_OF_KEY
 
 if TYPE_CHECKING:
     from rpcmq.core.router.directory import Directory
@@ -27,14 +29,14 @@ _TOPICS, _MESSAGES = 50, 500
 #: Rows, and how many there would be without a bound.
 _Rows = tuple[list[dict[str, Any]], int]
 #: Gets each message that is stuck, with the time of its last progress.
-_Found = Callable[[Pending, float], None]
+_Found = Callable[[Request, float], None]
 
 
 def count_stuck(directory: Directory, now: float) -> Steps[int]:
     """How many calls and deliveries have made no progress for :data:`STUCK_SECONDS`."""
     count = 0
 
-    def found(pending: Pending, since: float) -> None:
+    def found(request: Request, since: float) -> None:
         nonlocal count
         count += 1
 
@@ -54,22 +56,22 @@ def stuck_rows(
         The rows, and how many there would be without ``most``.
     """
     count = 0
-    oldest: list[tuple[float, int, Pending]] = []
+    oldest: list[tuple[float, int, Request]] = []
 
-    def found(pending: Pending, since: float) -> None:
+    def found(request: Request, since: float) -> None:
         nonlocal count
         count += 1
         # The smallest of the heap is the youngest.
         if len(oldest) < most:
-            heappush(oldest, (-since, -count, pending))
+            heappush(oldest, (-since, -count, request))
         else:
-            heappushpop(oldest, (-since, -count, pending))
+            heappushpop(oldest, (-since, -count, request))
 
     yield from _find(directory, now, found)
     oldest.sort(key=lambda each: each[:2], reverse=True)
     rows: list[dict[str, Any]] = []
-    for since, _, pending in oldest:
-        rows.append(_row(links, pending, -since, now))
+    for since, _, request in oldest:
+        rows.append(_row(links, request, -since, now))
         if not len(rows) % _TOPICS:
             yield
     return rows, count
@@ -88,11 +90,11 @@ def _find(directory: Directory, now: float, found: _Found) -> Steps[None]:
 def _with(consumer: Consumer, limit: float, found: _Found) -> Steps[None]:
     if consumer.progressed_at > limit or not consumer.in_flight:
         return
-    for number, pending in enumerate(list(consumer.in_flight.values()), 1):
+    for number, delivery in enumerate(list(consumer.in_flight.values()), 1):
         # In the order in which they were dispatched, so the rest is younger.
-        if pending.dispatched_at > limit:
+        if delivery.dispatched_at > limit:
             return
-        found(pending, max(pending.dispatched_at, consumer.progressed_at))
+        found(delivery.request, max(delivery.dispatched_at, consumer.progressed_at))
         if not number % _MESSAGES:
             yield
 
@@ -106,25 +108,25 @@ def _waiting(topic: Topic, limit: float, found: _Found) -> Steps[None]:
     queues += [(consumer.backlog, [consumer]) for consumer in topic.consumers]
     for number, (queue, consumers) in enumerate(queues, 1):
         if queue and any(consumer.ready for consumer in consumers):
-            for count, pending in enumerate(list(queue), 1):
-                if pending.received_at <= limit:
-                    found(pending, pending.received_at)
+            for count, request in enumerate(list(queue), 1):
+                if request.received_at <= limit:
+                    found(request, request.received_at)
                 if not count % _MESSAGES:
                     yield
         if not number % _MESSAGES:
             yield
 
 
-def _row(links: LinkTable, pending: Pending, since: float, now: float) -> dict[str, Any]:
-    caller, consumer = links.by_origin(pending.key[:12]), pending.consumer
+def _row(links: LinkTable, request: Request, since: float, now: float) -> dict[str, Any]:
+    caller, consumer = links.by_origin(request.key[ORIGIN_OF_KEY]), request.consumer
     return {
-        "kind": "call" if pending.message[KIND_AT] == Kind.REQUEST else "cast",
+        "kind": "call" if request.is_call else "cast",
         "caller": caller.identity if caller is not None else None,
-        "topic": pending.destination.name,
-        "method": pending.destination.method,
+        "topic": request.destination.name,
+        "method": request.destination.method,
         "state": "queued" if consumer is None else "in flight",
         "server": consumer.link.identity if consumer is not None else None,
         "server_state": consumer.link.state.value if consumer is not None else None,
         "seconds": round(now - since, 3),
-        "attempt": pending.attempt,
+        "attempt": request.attempts,
     }

@@ -6,7 +6,8 @@ import gc
 from collections import Counter
 
 from rpcmq.core.router.links import Link
-from rpcmq.core.router.topics import Consumer, Pending, Server, Topic
+from rpcmq.core.router.request import Delivery, Request
+from rpcmq.core.router.topics import Consumer, Server, Topic
 from rpcmq.testing.invariants import left_behind
 
 __all__ = ["alive", "left_behind"]
@@ -15,5 +16,5 @@ __all__ = ["alive", "left_behind"]
 def alive() -> Counter[str]:
     """How many objects there are of what a router makes for its peers. Takes some 50 ms."""
     gc.collect()
-    classes = (Link, Consumer, Pending, Topic, Server)
+    classes = (Link, Consumer, Request, Delivery, Topic, Server)
     return Counter(type(o).__name__ for o in gc.get_objects() if isinstance(o, classes))

@@ -57,10 +57,10 @@ def test_a_sender_is_told_at_once_when_the_router_ends(net: Network):
     cast = api.cast("compute")
     node.settle(node.take(Kind.CAST))
     assert told(api) == []
-    net.router.dispatch.receipts.tell_all()
+    net.router.dispatch.requests.receipts.tell_all()
     net.run()
     assert told(api) == keys_of(cast)
-    net.router.dispatch.receipts.tell_all()
+    net.router.dispatch.requests.receipts.tell_all()
     net.advance(1)
     assert told(api) == keys_of(cast), "and not again"
 
@@ -158,7 +158,7 @@ def test_after_a_restart_a_sender_is_told_of_what_a_consumer_had(net: Network):
     api.cast("compute", key=cast.key, flags=Flag.RESENT)
     net.advance(1.2)
     assert told(api) == keys_of(cast)
-    assert net.router.dispatch.counters["duplicate casts dropped"] == 1
+    assert net.router.dispatch.requests.counters["duplicate casts dropped"] == 1
 
 
 def test_a_sender_that_has_gone_is_told_nothing_and_nothing_is_left(net: Network):
@@ -169,7 +169,7 @@ def test_a_sender_that_has_gone_is_told_nothing_and_nothing_is_left(net: Network
     api.uplink.close()
     net.run()
     net.advance(0.2)
-    assert net.router.dispatch.receipts.next_deadline() is None
+    assert net.router.dispatch.requests.receipts.next_deadline() is None
 
 
 def test_a_sender_that_is_away_is_told_when_it_is_back(net: Network):

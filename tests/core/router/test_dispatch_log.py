@@ -84,7 +84,7 @@ def make_logged(sink: Memory) -> Iterator[Callable[..., Network]]:
             if network.settings.unclaimed_seconds >= LONG:
                 check_live(view, [r for r in sink.entries() if r.outcome is not None and r.seq not in unsettled])
             numbers = sorted(r.seq for r in sink.entries() if r.outcome is not None)
-            assert numbers == list(range(1, network.router.dispatch.last_number + 1))
+            assert numbers == list(range(1, network.router.dispatch.requests.last_number + 1))
 
 
 def check_live(view: list[dict[str, Any]], records: list[Record]) -> None:
@@ -734,4 +734,4 @@ def test_whatever_happens_each_number_has_one_record(
                     people.remove(who)
                     who.stop()
                     people.append(net.process(f"p{next(names)}"))
-    assert net.router.dispatch.last_number > 300
+    assert net.router.dispatch.requests.last_number > 300

@@ -277,7 +277,7 @@ def test_what_one_link_holds_is_bounded_whatever_the_topics():
     call = api.request("compute")
     node.reply(node.take(Kind.REQUEST), b"honest ones go on")
     assert call.end.payload == b"honest ones go on"
-    assert net.router.dispatch.counters["refused: link.max_bytes"] > 0
+    assert net.router.dispatch.requests.counters["refused: link.max_bytes"] > 0
     check_router(net.router)
 
 
@@ -303,8 +303,9 @@ def test_a_cancelled_call_that_its_consumer_still_has_does_not_keep_its_payload(
     call = mallory.request("compute", payload=bytes(MIB), ttl=600)
     mallory.cancel(call)
     (consumer,) = net.link(node).consumers.values()
-    (pending,) = consumer.in_flight.values()
-    assert pending.abandoned and pending.size < KIB and net.link(mallory).usage.size_bytes == 0
+    (delivery,) = consumer.in_flight.values()
+    request = delivery.request
+    assert request.has_ended and request.size < KIB and net.link(mallory).usage.size_bytes == 0
     check_router(net.router)
     node.reply(node.take(Kind.REQUEST))
     assert not consumer.in_flight

@@ -80,7 +80,7 @@ def test_a_second_reply_is_counted_and_goes_nowhere(net: Network, api: Process, 
     node.reply(request)
     node.reply(request)
     assert len(call.ends) == 1
-    assert net.router.dispatch.counters["reply for an unknown call"] == 1
+    assert net.router.dispatch.requests.counters["reply for an unknown call"] == 1
     assert net.link(node).counters["reply for an unknown call"] == 1
 
 
@@ -222,7 +222,7 @@ def test_a_running_call_that_timed_out_is_cancelled_and_its_late_reply_ignored(
     assert node.take(Kind.CANCEL).key == request.key
     node.reply(request, b"too late")
     assert call.end.outcome is Outcome.TIMEOUT
-    assert net.router.dispatch.counters["late replies"] == 1
+    assert net.router.dispatch.requests.counters["late replies"] == 1
 
 
 def test_the_ttl_that_a_consumer_sees_is_what_remains(net: Network, api: Process, node: Process):
@@ -443,7 +443,7 @@ def test_the_reply_of_an_earlier_attempt_is_ignored(net: Network, api: Process, 
     assert second.key == first.key and second.header.attempt == 1
     node.reply(first, b"of the first attempt")
     assert call.ends == []
-    assert net.router.dispatch.counters["reply of an earlier attempt"] == 1
+    assert net.router.dispatch.requests.counters["reply of an earlier attempt"] == 1
     node.reply(second, b"of the second attempt")
     assert call.end.payload == b"of the second attempt"
 
@@ -625,7 +625,7 @@ def test_items_after_the_end_go_nowhere(net: Network, api: Process, node: Proces
     node.end(request)
     node.item(request, b"late")
     assert [m.kind for m in call.answers] == [Kind.END]
-    assert net.router.dispatch.counters["item of an unknown call"] == 1
+    assert net.router.dispatch.requests.counters["item of an unknown call"] == 1
 
 
 def test_items_of_a_cancelled_stream_go_nowhere(api: Process, node: Process):

@@ -524,7 +524,7 @@ def test_what_a_stopping_consumer_leaves_behind_does_not_stay(make_net):
     node.settle(running)
     other.settle(*other.got(Kind.CAST))
     net.advance(60)
-    assert len(net.router.dispatch.wheel) == 0
+    assert len(net.router.dispatch.requests.deadlines.wheel) == 0
 
 
 # --- unregistering ---------------------------------------------------------------------------

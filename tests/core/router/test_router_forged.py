@@ -37,7 +37,7 @@ def settlements(process: Process, *records: tuple[bytes, int, int, int], tag: in
 
 
 def counted(net: Network) -> dict[str, int]:
-    return dict(net.router.dispatch.counters)
+    return dict(net.router.dispatch.requests.counters)
 
 
 # --- SETTLE --------------------------------------------------------------------------------------
@@ -48,8 +48,8 @@ def test_nobody_settles_what_another_has(net: Network, api: Process, node: Proce
     cast = node.take(Kind.CAST)
     for tag in (0, 1, 200):
         settlements(mallory, (cast.key, 0, 0, 1), tag=tag)
-    assert net.router.dispatch.counters["settlement of an unknown cast"] == 1
-    assert net.router.dispatch.counters["settlement of an unknown consumer"] == 2
+    assert net.router.dispatch.requests.counters["settlement of an unknown cast"] == 1
+    assert net.router.dispatch.requests.counters["settlement of an unknown consumer"] == 2
     (consumer,) = net.link(node).consumers.values()
     assert len(consumer.in_flight) == 1
     node.settle(cast)

@@ -87,7 +87,7 @@ def test_a_call_with_the_sequence_of_a_cast_in_flight(net: Network, mallory: Pro
     assert call.end.outcome is Outcome.PROTOCOL
     assert delivered(node) == 1
     node.settle(*deliveries(node))
-    assert net.router.dispatch.counters["settlement of an unknown cast"] == 0
+    assert net.router.dispatch.requests.counters["settlement of an unknown cast"] == 0
 
 
 def test_a_cast_with_the_sequence_of_a_call_that_waits(net: Network, mallory: Process):
@@ -145,7 +145,7 @@ def test_a_cast_that_is_offered_again_while_the_first_is_in_flight_is_confirmed_
     call = send(net, mallory, Kind.CAST, key, Flag.CONFIRM | Flag.RESENT)
     assert [m.kind for m in call.answers] == [Kind.CONFIRM, Kind.CONFIRM]
     assert delivered(node) == 1
-    assert net.router.refused == {} and net.router.dispatch.counters["duplicate casts dropped"] == 1
+    assert net.router.refused == {} and net.router.dispatch.requests.counters["duplicate casts dropped"] == 1
 
 
 def test_a_caller_that_comes_back_may_ask_again_while_the_consumer_still_has_the_first(net: Network, node: Process):

@@ -105,7 +105,7 @@ def test_casts_that_a_consumer_had_are_dropped_and_the_others_delivered(net: Net
     node.register("compute", credit=10, recent=recent(had))
     net.advance(1.1)
     assert payloads(node) == [b"2", b"3"]
-    assert net.router.dispatch.counters["duplicate casts dropped"] == 2
+    assert net.router.dispatch.requests.counters["duplicate casts dropped"] == 2
     assert [c.answers for c in casts] == [[]] * 4
 
 
@@ -190,7 +190,7 @@ def test_what_consumers_report_is_bounded_however_often_they_register(net: Netwo
         keys = b"".join((100 * number + i).to_bytes(20) for i in range(100))
         node.unregister(node.register("compute", recent=keys.hex(), tag=number))
         net.advance(net.settings.mailbox_max_seconds / 10)
-    assert sum(map(len, net.router.dispatch._recent.values())) <= 100 * 30
+    assert sum(map(len, net.router.dispatch.recovery._recent.values())) <= 100 * 30
 
 
 def test_who_claims_casts_of_a_topic_that_he_does_not_consume_has_no_effect(net: Network):
@@ -210,17 +210,17 @@ def test_who_claims_casts_of_a_topic_that_he_does_not_consume_has_no_effect(net:
 def test_one_registration_claims_so_many_casts_at_most(net: Network):
     node = net.process("node")
     node.register("compute", recent=bytes(20 * 10_001).hex())
-    assert not net.router.dispatch._recent and net.router.refused["length"] == 1
+    assert not net.router.dispatch.recovery._recent and net.router.refused["length"] == 1
 
 
 def test_claims_of_all_are_bounded(net: Network, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("rpcmq.core.router.dispatch._MAX_RECENT_OF_ALL", 100)
+    monkeypatch.setattr("rpcmq.core.router.recovery._MAX_RECENT_OF_ALL", 100)
     node = net.process("node")
     for number in range(5):
         keys = b"".join((100 * number + i).to_bytes(20) for i in range(100))
         node.register(f"topic-{number}", recent=keys.hex())
-    assert sum(map(len, net.router.dispatch._recent.values())) == 100
-    assert net.router.dispatch.counters["recent casts beyond the bound"] == 400
+    assert sum(map(len, net.router.dispatch.recovery._recent.values())) == 100
+    assert net.router.dispatch.requests.counters["recent casts beyond the bound"] == 400
 
 
 def test_nothing_is_held_for_a_caller_that_leaves(net: Network):
@@ -316,7 +316,7 @@ def test_what_waits_behind_a_refused_cast_may_go_on_though_a_consumer_had_that_o
     later = api.cast("compute", payload=b"later")
     assert later.ends == []
     assert payloads(node) == [b"fills the queue", b"later"]
-    assert net.router.dispatch.counters["duplicate casts dropped"] == 1
+    assert net.router.dispatch.requests.counters["duplicate casts dropped"] == 1
 
 
 # --- events -----------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rpcmq.core.router.actions import Answer, Disconnect, Note
+from rpcmq.core.router.request_table import RequestTable
 from rpcmq.core.router.rights import EVERYTHING, Key, Right
 from rpcmq.testing.network import Network
 from rpcmq.wire import Kind, body_of, message
@@ -183,15 +184,14 @@ def test_one_deadline_that_raises_keeps_no_other_from_passing(faulty: tuple[Netw
     net, bystanders = faulty
     first = bystanders.api.request("nobody", ttl=1)
     second = bystanders.api.request("nobody", ttl=1)
-    dispatch = net.router.dispatch
-    whole = dispatch._time_out
+    whole = RequestTable._time_out
 
-    def time_out(dispatch: Any, now: float, pending: Any, link: Any) -> None:
-        if pending.key == first.key:
+    def time_out(table: RequestTable, now: float, request: Any, link: Any) -> None:
+        if request.key == first.key:
             raise ZeroDivisionError("a bug")
-        whole(now, pending, link)
+        whole(table, now, request, link)
 
-    monkeypatch.setattr(type(dispatch), "_time_out", time_out)
+    monkeypatch.setattr(RequestTable, "_time_out", time_out)
     net.advance(1.5)
     assert second.end.kind is Kind.ERROR and not first.ends
 

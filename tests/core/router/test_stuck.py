@@ -103,8 +103,8 @@ def test_what_waits_though_somebody_has_credit_is_stuck(net: Network):
     api.cast("compute", "first")
     api.cast("compute", "second")
     (of,) = net.link(node).consumers.values()
-    pending = of.in_flight.popitem()[1]
+    key, delivery = of.in_flight.popitem()
     net.advance(11)
     (row,) = stuck(net)
     assert (row["method"], row["state"], row["server"]) == ("second", "queued", None)
-    of.in_flight[pending.key] = pending
+    of.in_flight[key] = delivery

@@ -6,7 +6,9 @@ import random
 
 import pytest
 
-from rpcmq.core.router.topics import Pending, Queue, Statistics
+from rpcmq.core.router.method_statistics import Statistics
+from rpcmq.core.router.queue import Queue
+from rpcmq.core.router.request import Request
 from rpcmq.errors import Outcome
 from rpcmq.histogram import Histogram, microseconds
 
@@ -49,8 +51,8 @@ def test_latencies_that_wait_to_be_counted_are_bounded():
         assert len(statistics._answered) <= 64
 
 
-def pending(number: int) -> Pending:
-    made = Pending()
+def pending(number: int) -> Request:
+    made = Request()
     made.key, made.message, made.number = b"k" * 20, bytes(40), number
     return made
 

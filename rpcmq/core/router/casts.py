@@ -1,0 +1,187 @@
+"""Casts as they come: held, refused, copied to groups, fanned out, or delivered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from rpcmq.core.router import explain
+from rpcmq.core.router.deliveries import Deliveries
+from rpcmq.core.router.directory import Directory
+from rpcmq.core.router.links import Link
+from rpcmq.core.router.recovery import Recovery
+from rpcmq.core.router.request import Request
+from rpcmq.core.router.request_table import RequestTable
+from rpcmq.core.router.settings import Settings
+from rpcmq.core.router.topics import Destination, Topic
+from rpcmq.core.router.usage import SharedUsage
+from rpcmq.errors import Outcome
+from rpcmq.wire import FORMAT_AT, KIND_AT, Flag, Kind, size_of, with_kind
+
+__all__ = ["Casts", "resolve_group"]
+
+
+class Casts:
+    """Takes casts, and makes the copies of messages that go to several."""
+
+    __slots__ = ("_deliveries", "_directory", "_goes_on", "_recovery", "_requests", "_settings")
+
+    def __init__(
+        self,
+        settings: Settings,
+        directory: Directory,
+        requests: RequestTable,
+        recovery: Recovery,
+        deliveries: Deliveries,
+        goes_on: Callable[[int], bool],
+    ) -> None:
+        self._settings = settings
+        self._directory = directory
+        self._requests = requests
+        self._recovery = recovery
+        self._deliveries = deliveries
+        self._goes_on = goes_on
+
+    def accept(self, now: float, link: Link, request: Request, flags: int) -> None:
+        """The cast ``request``, which ``link`` has sent and may send."""
+        requests, deliveries = self._requests, self._deliveries
+        if (link.held or flags) and self._recovery.holds(now, link, request, flags):
+            return
+        groups = request.destination.groups
+        if groups and not flags & Flag.FANOUT:
+            # Resolve the group first: refusals must name the queue that the cast waits in.
+            resolve_group(self._directory, request)
+        if flags & Flag.RESENT and self._recovery.was_had(request.key, request.destination.topic):
+            self._skip(now, link, request, groups)
+            return
+        if requests.draining and not (flags & Flag.CONFIRM and self._goes_on(flags)):
+            requests.refuse_new(link, request.key)
+            return
+        if link.stalled and self._stays_stalled(link, request):
+            return
+        if flags & Flag.FANOUT:
+            self._fan_out(now, link, request)
+            return
+        request.kept = link.keeps
+        link.usage.size_bytes += request.charge
+        requests.last_number = request.number = requests.last_number + 1
+        destination = request.destination
+        consumer = destination.pick()
+        if consumer is not None and consumer.accepts >> request.message[FORMAT_AT] & 1:
+            if not deliveries.deliver(now, request, consumer, link):
+                return
+        elif not deliveries.route(now, request, link):
+            return
+        destination.statistics.casts += 1
+        if groups:
+            self.copy_to_groups(now, request, groups.values())
+        if flags & Flag.CONFIRM:
+            deliveries.confirm(link, request)
+
+    def _skip(self, now: float, link: Link, request: Request, groups: dict[str, Topic]) -> None:
+        """A consumer had the cast from the router's previous life: confirm it, and do not deliver it."""
+        self._requests.counters["duplicate casts dropped"] += 1
+        # If others wait behind it, it has had its turn.
+        self._deliveries.unstall(link, request)
+        self._deliveries.confirm(link, request)
+        if link.keeps:
+            self._requests.receipts.note(now, request)
+        if groups and not request.flags & Flag.FANOUT and not self._requests.draining:
+            self.copy_to_groups(now, request, groups.values())
+
+    def _stays_stalled(self, link: Link, request: Request) -> bool:
+        """Whether a cast of ``link`` that was refused before must come to that queue first; the sender is told."""
+        if request.destination.queue not in link.stalled or request.flags & Flag.CONFIRM:
+            return False
+        if self._deliveries.unstall(link, request):
+            return False
+        text, details = explain.overloaded(request.destination, self._settings, is_behind=True)
+        self._requests.tell(link, request.key, Outcome.OVERLOADED, text, details)
+        return True
+
+    # --- copies ------------------------------------------------------------------------------
+
+    def copy_to_groups(self, now: float, request: Request, groups: Iterable[Topic]) -> None:
+        """Copy ``request`` to each group but its own. Copies of a call are casts: it has one answer."""
+        requests, deliveries = self._requests, self._deliveries
+        part = request.message
+        if part[KIND_AT] != Kind.CAST:
+            part = with_kind(part, Kind.CAST)
+        shared = SharedUsage(request.usage, size_of(part))
+        # One for the loop, which may come to the end of a copy before it makes the next.
+        shared.size_bytes += 1
+        for group in groups:
+            if group is request.destination.topic:
+                continue
+            to = self._directory.in_group(group, request.destination.method)
+            consumer = to.pick()
+            is_there = request.key in to.queue or (consumer is not None and request.key in consumer.in_flight)
+            if is_there or (request.flags & Flag.RESENT and self._recovery.was_had(request.key, group)):
+                requests.counters["duplicate casts dropped"] += 1
+                continue
+            copy = requests.copy(request)
+            copy.message, copy.is_call, copy.reply_to, copy.destination = part, False, None, to
+            copy.delivery = None
+            to.statistics.casts += 1
+            _charge_copy(copy, shared)
+            if consumer is not None and consumer.accepts >> part[FORMAT_AT] & 1:
+                deliveries.deliver(now, copy, consumer)
+            else:
+                deliveries.route(now, copy)
+        shared.size_bytes -= 1
+
+    def _fan_out(self, now: float, link: Link, request: Request) -> None:
+        requests, deliveries, settings = self._requests, self._deliveries, self._settings
+        destination = request.destination
+        destination.statistics.casts += 1
+        flags, size = request.flags, request.size
+        if not destination.consumers and flags & Flag.MANDATORY:
+            refused = explain.no_consumer(now, destination)
+            requests.refuse(now, requests.copy(request), link, Outcome.NO_CONSUMER, refused)
+            return
+        reached = repeated = 0
+        shared = SharedUsage(link.usage, size)
+        shared.size_bytes += 1
+        requests.turns.spent += 4 * len(destination.consumers)
+        for consumer in list(destination.consumers):
+            if request.key in consumer.in_flight or request.key in consumer.backlog:
+                repeated += 1
+                continue
+            copy = requests.copy(request)
+            if not consumer.accepts >> request.message[FORMAT_AT] & 1:
+                requests.drop(now, copy, consumer.backlog, "format not accepted")
+                requests.record(now, copy, Outcome.PROTOCOL)
+            elif consumer.ready:
+                _charge_copy(copy, shared)
+                deliveries.deliver(now, copy, consumer)
+                reached += 1
+            elif consumer.backlog.has_room(size, settings.queue_max_messages, settings.queue_max_bytes):
+                _charge_copy(copy, shared)
+                requests.deadlines.arm_cast(now, copy)
+                consumer.backlog.append(copy)
+                reached += 1
+            else:
+                requests.drop(now, copy, consumer.backlog, "queue full")
+                requests.record(now, copy, Outcome.OVERLOADED)
+        shared.size_bytes -= 1
+        if not destination.consumers:
+            copy = requests.copy(request)
+            requests.drop(now, copy, destination.queue, "no consumer")
+            requests.record(now, copy, Outcome.NO_CONSUMER)
+        if repeated:
+            deliveries.note_repeated(now, link, request)
+        if flags & Flag.CONFIRM:
+            deliveries.confirm(link, request, reached)
+
+
+def resolve_group(directory: Directory, request: Request) -> Destination:
+    """Where a message to a topic with groups goes itself: to the topic, unless only groups use it."""
+    destination = request.destination
+    if not destination.registered:
+        first = next(iter(destination.groups.values()))
+        request.destination = destination = directory.in_group(first, destination.method)
+    return destination
+
+
+def _charge_copy(copy: Request, shared: SharedUsage) -> None:
+    copy.usage, copy.charge = shared, 1
+    shared.size_bytes += 1

@@ -1,0 +1,87 @@
+"""The deadlines of requests: when each of them expires."""
+
+from __future__ import annotations
+
+from rpcmq.core.common.timing_wheel import DeadlineWheel
+from rpcmq.core.router.request import Request
+from rpcmq.core.router.settings import Settings
+from rpcmq.wire import NO_TTL
+
+__all__ = ["ENDED_AT_ONCE", "Deadlines"]
+
+#: Requests that expire, or lose their caller, in one go: each takes some 25 us, and all others wait meanwhile.
+ENDED_AT_ONCE = 250
+#: Calls that came within so long have come together (seconds).
+_TOGETHER = 0.0005
+
+
+class Deadlines:
+    """A wheel of requests.
+
+    Calls that came together and may take equally long share a slot of it: ``slot`` is for those that come until
+    ``slot_until`` with ``slot_ttl``. It is kept here until the wheel is used for anything else, which might forget a
+    slot that has become empty.
+    """
+
+    __slots__ = ("_more_at", "_settings", "slot", "slot_ttl", "slot_until", "wheel")
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.wheel: DeadlineWheel[Request] = DeadlineWheel()
+        self.slot: dict[Request, Request] = {}
+        self.slot_until = -1.0
+        self.slot_ttl = 0
+        #: When more had expired than was ended.
+        self._more_at: float | None = None
+
+    def slot_of(self, now: float, ttl: int) -> dict[Request, Request]:
+        """The slot of calls that come now, or soon, and may take ``ttl`` milliseconds."""
+        self.slot_until = until = now + _TOGETHER
+        self.slot_ttl = ttl
+        self.slot = self.wheel.slot(until + self._seconds(ttl))
+        return self.slot
+
+    def arm(self, request: Request, deadline: float) -> None:
+        """``request`` expires at ``deadline``."""
+        self.slot_until = -1.0
+        request.slot = slot = self.wheel.slot(deadline)
+        slot[request] = request
+
+    def arm_call(self, now: float, request: Request) -> None:
+        """A call expires when its caller says, within the router's own bound."""
+        self.arm(request, now + self._seconds(request.ttl))
+
+    def arm_cast(self, now: float, request: Request) -> None:
+        """A cast that has to wait expires at its own deadline, or when its mailbox lets it go."""
+        settings = self._settings
+        age = settings.mailbox_max_seconds if request.destination.registered else settings.unclaimed_seconds
+        left = request.ttl / 1000 - (now - request.received_at) if request.ttl != NO_TTL else age
+        self.arm(request, now + max(0.0, min(left, age)))
+
+    def disarm(self, request: Request) -> None:
+        """``request`` expires no more."""
+        if request.slot is not None:
+            del request.slot[request]
+            request.slot = None
+
+    def _seconds(self, ttl: int) -> float:
+        settings = self._settings
+        seconds = settings.default_timeout_seconds if ttl == NO_TTL else ttl / 1000
+        return min(seconds, settings.max_ttl_seconds)
+
+    def next_deadline(self) -> float | None:
+        """When :meth:`expire` wants to be called."""
+        self.slot_until = -1.0
+        if self._more_at is not None:
+            # More was due already then: not the deadline that has passed, or the shell would think itself late.
+            return self._more_at
+        return self.wheel.next_deadline()
+
+    def expire(self, now: float) -> list[Request]:
+        """What has expired, which is not in the wheel any more: at most :data:`ENDED_AT_ONCE`."""
+        self.slot_until = -1.0
+        expired = self.wheel.expire(now, ENDED_AT_ONCE)
+        self._more_at = now if len(expired) == ENDED_AT_ONCE else None
+        for request in expired:
+            request.slot = None
+        return expired

@@ -1,0 +1,243 @@
+"""Requests go to consumers, or wait for one: the oldest first, to the least busy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+
+from rpcmq.core.common.session import WINDOW_BYTES
+from rpcmq.core.router import explain
+from rpcmq.core.router.least_busy import ALONE
+from rpcmq.core.router.links import Link, LinkState, LinkTable
+from rpcmq.core.router.queue import Queue
+from rpcmq.core.router.recovery import Recovery
+from rpcmq.core.router.request import Delivery, Request
+from rpcmq.core.router.request_table import RequestTable
+from rpcmq.core.router.settings import Settings
+from rpcmq.core.router.topics import Consumer
+from rpcmq.errors import Outcome, ProtocolError
+from rpcmq.wire import (
+    FORMAT_AT,
+    NO_TTL,
+    ORIGIN_OF_KEY,
+    Flag,
+    Kind,
+    for_consumer,
+    for_next_attempt,
+    message,
+    sequence_of_key,
+)
+
+__all__ = ["Deliveries"]
+
+#: A message that waited for less is not given a new header: its ttl is as good as right (seconds).
+_NO_TIME = 0.001
+
+
+class Deliveries:
+    """Hands requests to consumers."""
+
+    __slots__ = ("_links", "_recovery", "_requests", "_settings", "on_offence")
+
+    def __init__(self, settings: Settings, links: LinkTable, requests: RequestTable, recovery: Recovery) -> None:
+        self._settings = settings
+        self._links = links
+        self._requests = requests
+        self._recovery = recovery
+        #: Called with (now, link, message, error) where a message is refused after it was taken in.
+        self.on_offence: Callable[[float, Link, bytes, ProtocolError], None] = lambda now, link, part, error: None
+
+    def deliver(self, now: float, request: Request, consumer: Consumer, caster: Link | None = None) -> bool:
+        """Give ``request`` to ``consumer``.
+
+        Args:
+            caster: the link of the sender if it is a cast that has just come.
+
+        Returns:
+            Whether ``consumer`` got it; if not it has a message with that key already, and ``request`` has ended.
+        """
+        key, in_flight = request.key, consumer.in_flight
+        if key in in_flight and not self._takes_over(now, request, in_flight[key].request):
+            self.end_repeated(now, request, in_flight[key].request, caster)
+            return False
+        delivery = Delivery()
+        delivery.request = request
+        delivery.consumer = consumer
+        delivery.attempt = attempt = request.attempts
+        delivery.dispatched_at = now
+        delivery.earlier = request.delivery
+        request.delivery = in_flight[key] = delivery
+        if consumer.level != ALONE:
+            consumer.topic.ready.move(consumer)
+        part = request.message
+        waited = now - request.received_at
+        if attempt or waited >= _NO_TIME:
+            ttl = request.ttl
+            if ttl != NO_TTL:
+                ttl = max(0, ttl - int(waited * 1000))
+            part = for_next_attempt(part, attempt, consumer.tag, ttl)
+        elif consumer.tag:
+            part = for_consumer(part, consumer.tag)
+        link = consumer.link
+        link.outbox.append(part)
+        if not link.marked:
+            link.mark()
+        return True
+
+    def route(self, now: float, request: Request, caster: Link | None = None) -> bool:
+        """Not straight to a consumer: ``request`` waits, goes to one that accepts its format, or is refused.
+
+        Returns:
+            Whether it was taken; if not it has ended.
+        """
+        destination = request.destination
+        consumers = destination.consumers
+        form = request.message[FORMAT_AT]
+        requests = self._requests
+        requests.turns.spent += len(consumers) >> 4
+        if consumers and not all(c.accepts >> form & 1 for c in consumers):
+            accepts = 0xFF
+            for consumer in consumers:
+                accepts &= consumer.accepts
+                if consumer.ready and consumer.accepts >> form & 1:
+                    return self.deliver(now, request, consumer, caster)
+            text = f"{destination.name!r} has no free consumer that accepts payload format {form}"
+            requests.refuse(now, request, caster, Outcome.PROTOCOL, (text, {"accepts": accepts}))
+            return False
+        finds_nobody = request.flags & Flag.MANDATORY and not any(c.link.route is not None for c in consumers)
+        if finds_nobody and not self._recovery.hopes_for(now, request):
+            requests.refuse(now, request, caster, Outcome.NO_CONSUMER, explain.no_consumer(now, destination))
+            return False
+        return self._let_wait(now, request, caster)
+
+    def _let_wait(self, now: float, request: Request, caster: Link | None) -> bool:
+        settings, destination, requests = self._settings, request.destination, self._requests
+        queue = destination.queue
+        first = queue.get(request.key)
+        if first is not None and _is_deserted(first, request):
+            requests.cancel(now, first)
+        elif first is not None:
+            self.end_repeated(now, request, first, caster)
+            return False
+        has_room = queue.has_room(request.size, settings.queue_max_messages, settings.queue_max_bytes)
+        if not has_room and not self._recovery.is_releasing:
+            queue.count_dropped("refused: full")
+            requests.refuse(now, request, caster, Outcome.OVERLOADED, explain.overloaded(destination, settings))
+            return False
+        if not request.is_call:
+            requests.deadlines.arm_cast(now, request)
+        queue.append(request)
+        return True
+
+    # --- consumers that become free ----------------------------------------------------------
+
+    def feed(self, now: float, consumer: Consumer) -> None:
+        """Give ``consumer`` what waits for it, oldest first, while it is ready."""
+        consumer.topic.ready.place(consumer)
+        requests = self._requests
+        fed_bytes = 0
+        while consumer.ready:
+            oldest: Queue | None = None
+            least: float = inf
+            for queue in consumer.queues:
+                number = queue.head_number()
+                if number is not None and number < least:
+                    oldest, least = queue, number
+            if oldest is None:
+                return
+            request = oldest.popleft()
+            if request.reply_to is None:
+                requests.deadlines.disarm(request)
+            elif request.reply_to.state is LinkState.ENDED:
+                requests.cancel(now, request)
+                continue
+            if consumer.accepts >> request.message[FORMAT_AT] & 1:
+                self.deliver(now, request, consumer)
+                fed_bytes += request.size
+                if fed_bytes >= WINDOW_BYTES:
+                    consumer.link.window_full()
+            else:
+                self._not_accepted(now, request, consumer, oldest)
+
+    def _not_accepted(self, now: float, request: Request, consumer: Consumer, queue: Queue) -> None:
+        text = f"{consumer.link.identity} does not accept payload format {request.message[FORMAT_AT]}"
+        caster = self._links.by_origin(request.key[ORIGIN_OF_KEY])
+        if not request.is_call:
+            queue.count_dropped("format not accepted")
+        self._requests.refuse(now, request, caster, Outcome.PROTOCOL, (text, {"accepts": consumer.accepts}))
+
+    def deliver_again(self, now: float, requests: list[Request]) -> None:
+        """Requests whose consumers are lost, the oldest first: to others, or back to the heads of their queues."""
+        waiting: list[Request] = []
+        for request in requests:
+            other = request.destination.pick()
+            if other is None:
+                waiting.append(request)
+            elif other.accepts >> request.message[FORMAT_AT] & 1:
+                self.deliver(now, request, other)
+            else:
+                self.route(now, request, self._links.by_origin(request.key[ORIGIN_OF_KEY]))
+        for request in reversed(waiting):
+            queue = request.destination.queue
+            first = queue.get(request.key)
+            if first is not None:
+                self.end_repeated(now, request, first, None)
+                continue
+            if not request.is_call:
+                self._requests.deadlines.arm_cast(now, request)
+            queue.append_left(request)
+
+    # --- keys that are used twice ------------------------------------------------------------
+
+    def _takes_over(self, now: float, request: Request, old: Request) -> bool:
+        """Whether ``request`` replaces ``old``: a caller whose link had ended has come back and asks again."""
+        if not _is_deserted(old, request):
+            return False
+        # What the consumer still says of the earlier one is not about this one.
+        request.attempts = (old.attempts + 1) % 256
+        if not old.has_ended:
+            self._requests.cancel(now, old)
+        return True
+
+    def end_repeated(self, now: float, request: Request, first: Request, caster: Link | None) -> None:
+        """End ``request``, which has the key of ``first`` in the same place."""
+        if request.reply_to is not None:
+            self._requests.finish(now, request, Outcome.PROTOCOL)
+            self.note_repeated(now, request.reply_to, request)
+            return
+        if request.kept and not first.kept and first.delivery is not None:
+            self._requests.receipts.note(now, request)
+        first.kept, request.kept = first.kept or request.kept, False
+        self._requests.record(now, request, Outcome.PROTOCOL)
+        if caster is not None:
+            self.unstall(caster, request)
+            self.note_repeated(now, caster, request)
+        else:
+            self._requests.counters["duplicate casts dropped"] += 1
+
+    def note_repeated(self, now: float, link: Link, request: Request) -> None:
+        """Tell ``link`` that it has used a sequence twice; where it came back, it may not know better."""
+        if not request.is_call and request.flags & Flag.RESENT:
+            self._requests.counters["duplicate casts dropped"] += 1
+            if not request.flags & Flag.FANOUT:
+                self.confirm(link, request)
+            return
+        self.on_offence(now, link, request.message, ProtocolError("sequence of a message in flight", "duplicate"))
+
+    def unstall(self, link: Link, request: Request) -> bool:
+        """Let later casts to its queue come if ``request`` is the refused one that they wait for."""
+        queue = request.destination.queue
+        is_first = link.stalled.get(queue) == sequence_of_key(request.key) and bool(request.flags & Flag.RESENT)
+        if is_first:
+            del link.stalled[queue]
+        return is_first
+
+    def confirm(self, link: Link, request: Request, reached: int = 1) -> None:
+        """Tell the sender of a cast, if it wants to know, how many consumers it will reach."""
+        if request.flags & Flag.CONFIRM:
+            link.send(message(Kind.CONFIRM, reached.to_bytes(4), key=request.key))
+
+
+def _is_deserted(old: Request, request: Request) -> bool:
+    """Whether ``old`` is a call of an earlier link of the caller of ``request``, with the same handle."""
+    return old.is_call and request.is_call and old.reply_to is not request.reply_to

@@ -1,0 +1,103 @@
+"""Consumers and callers that go, and what becomes of their requests."""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import islice
+
+from rpcmq.core.router import explain
+from rpcmq.core.router.deadlines import ENDED_AT_ONCE
+from rpcmq.core.router.deliveries import Deliveries
+from rpcmq.core.router.links import Link
+from rpcmq.core.router.request import Delivery, Request
+from rpcmq.core.router.request_table import RequestTable
+from rpcmq.core.router.topics import Consumer
+from rpcmq.errors import Outcome
+from rpcmq.wire import KEY, KIND_AT, Flag, Kind
+
+__all__ = ["MAX_ATTEMPTS", "Departures"]
+
+#: An idempotent message whose consumers die is given to at most so many of them.
+MAX_ATTEMPTS = 5
+_DELIVERIES = (int(Kind.REQUEST), int(Kind.CAST))
+_ANSWERS = (int(Kind.REPLY), int(Kind.FAULT), int(Kind.END))
+
+
+class Departures:
+    """Ends, or delivers again, what those who go leave behind."""
+
+    __slots__ = ("_deliveries", "_end_more_at", "_requests", "deserted")
+
+    def __init__(self, requests: RequestTable, deliveries: Deliveries) -> None:
+        self._requests = requests
+        self._deliveries = deliveries
+        #: Links that have ended and left calls, of which only so many are ended at a time.
+        self.deserted: deque[Link] = deque()
+        self._end_more_at = 0.0
+
+    def consumer_gone(self, now: float, consumer: Consumer, reason: str) -> None:
+        """What ``consumer`` had goes on elsewhere where it may, and ends with LinkLost where not."""
+        unsent = {m[KEY] for m in consumer.link.outbox if m[KIND_AT] in _DELIVERIES}
+        deliveries = sorted(consumer.in_flight.values(), key=lambda each: each.request.number)
+        consumer.in_flight.clear()
+        again: list[Request] = []
+        for delivery in deliveries:
+            request = delivery.request
+            if request.has_ended:
+                continue
+            is_unsent = request.key in unsent
+            if delivery.earlier is not None or request.delivery is not delivery:
+                request.take_back(delivery)  # others have it
+            elif (is_unsent or _may_run_again(request)) and not request.flags & Flag.FANOUT:
+                request.take_back(delivery)
+                request.attempts += not is_unsent
+                again.append(request)
+            else:
+                self._end(now, delivery, reason)
+        self._end_backlog(now, consumer)
+        self._deliveries.deliver_again(now, again)
+
+    def _end(self, now: float, delivery: Delivery, reason: str) -> None:
+        requests, request = self._requests, delivery.request
+        if request.reply_to is not None:
+            text, details = explain.consumer_lost(now, delivery, reason)
+            requests.count_drop(now, request, "consumer lost")
+            requests.finish(now, request, Outcome.LINK_LOST)
+            requests.tell(request.reply_to, request.key, Outcome.LINK_LOST, text, details)
+        else:
+            requests.drop(now, request, request.destination.queue, "consumer lost")
+            requests.record(now, request, Outcome.LINK_LOST)
+
+    def _end_backlog(self, now: float, consumer: Consumer) -> None:
+        requests = self._requests
+        for request in list(consumer.backlog):
+            consumer.backlog.remove(request)
+            requests.deadlines.disarm(request)
+            requests.drop(now, request, request.destination.queue, "consumer left")
+            requests.record(now, request, Outcome.NO_CONSUMER)
+
+    def caller_gone(self, now: float, link: Link) -> None:
+        """Nobody waits for the calls of ``link`` any more. Its casts go on, also those that are held."""
+        if undelivered := link.unacknowledged_of(_ANSWERS):
+            self._requests.counters["answers to a caller that has gone"] += undelivered
+        self.deserted.append(link)
+        self.end_deserted(now)
+
+    def end_deserted(self, now: float) -> None:
+        """End calls whose callers have gone: so many now, the others with the next ticks."""
+        room, self._end_more_at = ENDED_AT_ONCE, now
+        while self.deserted and room:
+            link = self.deserted[0]
+            for request in list(islice(link.calls.values(), room)):
+                self._requests.cancel(now, request)
+                room -= 1
+            if not link.calls:
+                self.deserted.popleft()
+
+    def next_deadline(self) -> float | None:
+        """When :meth:`end_deserted` wants to be called."""
+        return self._end_more_at if self.deserted else None
+
+
+def _may_run_again(request: Request) -> bool:
+    return bool(request.flags & Flag.IDEMPOTENT) and request.attempts < MAX_ATTEMPTS - 1

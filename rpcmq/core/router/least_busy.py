@@ -1,0 +1,96 @@
+"""The choice of the least busy consumer of a topic."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rpcmq.core.router.topics import Consumer
+
+__all__ = ["ALONE", "NOWHERE", "LeastInFlight"]
+
+#: The ``level`` of a consumer that stands in no level: it takes no work now, or has all it may have.
+NOWHERE = -1
+#: The ``level`` of the only consumer of a topic that takes work: there is nobody to compare it with.
+ALONE = -2
+
+
+class LeastInFlight:
+    """The consumers that take work, by how much they have in flight; equals take turns.
+
+    All operations are O(1) amortised, whatever the number of consumers. One that is alone (most
+    topics have one consumer) stands in no level and costs nothing to move.
+    """
+
+    __slots__ = ("_alone", "_levels", "_lowest", "_members")
+
+    def __init__(self) -> None:
+        self._members: dict[Consumer, None] = {}
+        self._alone: Consumer | None = None
+        self._levels: list[OrderedDict[Consumer, None]] = []
+        self._lowest = 0
+
+    def place(self, consumer: Consumer) -> None:
+        """Take ``consumer`` in, or leave it out, as it takes work or not; then :meth:`move` it."""
+        members = self._members
+        if (consumer in members) != (consumer.link.answering and not consumer.stopping):
+            if consumer in members:
+                del members[consumer]
+            else:
+                members[consumer] = None
+            before, self._alone = self._alone, next(iter(members)) if len(members) == 1 else None
+            for one in (before, self._alone):
+                if one is not None:
+                    self.move(one)
+        self.move(consumer)
+
+    def move(self, consumer: Consumer) -> None:
+        """Put ``consumer`` where its load says; not needed while it is ``ALONE``."""
+        if consumer is self._alone:
+            level = ALONE
+        else:
+            level = len(consumer.in_flight)
+            if level >= consumer.credit or consumer.stopping or not consumer.link.answering:
+                level = NOWHERE
+        old = consumer.level
+        if level == old:
+            return
+        levels = self._levels
+        if old >= 0:
+            del levels[old][consumer]
+        consumer.level = level
+        if level < 0:
+            return
+        while len(levels) <= level:
+            levels.append(OrderedDict())
+        levels[level][consumer] = None
+        if level < self._lowest:
+            self._lowest = level
+
+    def pick(self) -> Consumer | None:
+        """The consumer with the least in flight; of equals the one that has waited longest."""
+        alone = self._alone
+        if alone is not None:
+            return alone if len(alone.in_flight) < alone.credit else None
+        levels = self._levels
+        for level in range(self._lowest, len(levels)):
+            if levels[level]:
+                self._lowest = level
+                return next(iter(levels[level]))
+        self._lowest = len(levels)
+        return None
+
+    def check(self) -> None:
+        """Assert that everyone stands where it should. For tests: it looks at everything."""
+        assert (self._alone is not None) == (len(self._members) == 1)
+        filed = {consumer: level for level, row in enumerate(self._levels) for consumer in row}
+        for consumer in self._members:
+            assert consumer.link.answering and not consumer.stopping
+            if consumer is self._alone:
+                assert consumer.level == ALONE and consumer not in filed
+            elif consumer.ready:
+                assert consumer.level == filed.pop(consumer) == len(consumer.in_flight) >= self._lowest
+            else:
+                assert consumer.level == NOWHERE
+        assert not filed

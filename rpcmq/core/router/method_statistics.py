@@ -1,0 +1,64 @@
+"""Counts and latencies of each method of each topic."""
+
+from __future__ import annotations
+
+from rpcmq.errors import Outcome
+from rpcmq.histogram import Histogram, microseconds
+
+__all__ = ["Statistics"]
+
+_OK = int(Outcome.OK)
+#: Statistics count at the latest when so many different latencies have come together.
+_MAX_UNCOUNTED = 64
+
+
+class Statistics:
+    """What became of the messages of one (topic, server, fanout-less) address and method.
+
+    Each message, and each copy of one, counts once, when it ends: just as the dispatch log has one record of it, so
+    the outcomes are those of its records, and the latency is the histogram of their ``total_us``.
+    """
+
+    __slots__ = ("_answered", "_latency", "_outcomes", "calls", "casts", "method", "name")
+
+    def __init__(self, name: str, method: str) -> None:
+        self.name = name
+        self.method = method
+        self.calls = 0
+        self.casts = 0
+        #: Seconds -> how many of OK took so long, until they are counted. All that is answered in one
+        #: wake-up and came in one took the same time, so a busy router counts many at a time.
+        self._answered: dict[float, int] = {}
+        self._outcomes: dict[int, int] = {}
+        self._latency = Histogram()
+
+    def answered(self, seconds: float) -> None:
+        """A message ended with OK, ``seconds`` after it came."""
+        answered = self._answered
+        answered[seconds] = answered.get(seconds, 0) + 1
+        if len(answered) >= _MAX_UNCOUNTED:
+            self._count()
+
+    def ended(self, outcome: int, seconds: float) -> None:
+        """A message ended with ``outcome``, ``seconds`` after it came."""
+        self._outcomes[outcome] = self._outcomes.get(outcome, 0) + 1
+        self._latency.record(microseconds(seconds))
+
+    @property
+    def outcomes(self) -> dict[int, int]:
+        """How many ended with each outcome."""
+        self._count()
+        return self._outcomes
+
+    @property
+    def latency(self) -> Histogram:
+        """Whole microseconds from receipt in the router to the end, however that came."""
+        self._count()
+        return self._latency
+
+    def _count(self) -> None:
+        answered, self._answered = self._answered, {}
+        for seconds, count in answered.items():
+            self._latency.record(microseconds(seconds), count)
+        if answered:
+            self._outcomes[_OK] = self._outcomes.get(_OK, 0) + sum(answered.values())

@@ -1,0 +1,81 @@
+"""Messages that wait for a consumer."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+
+from rpcmq.core.router.request import Request
+
+__all__ = ["Queue"]
+
+
+class Queue:
+    """Messages that wait, oldest first, bounded in number and bytes."""
+
+    __slots__ = ("_waiting", "dropped", "name", "size_bytes")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        #: Of all that wait; 0 only if nothing does, since no message is empty.
+        self.size_bytes = 0
+        self.dropped: dict[str, int] = {}
+        # By key; by itself where that is taken: two queues may become one.
+        self._waiting: OrderedDict[bytes | Request, Request] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __iter__(self) -> Iterator[Request]:
+        return iter(self._waiting.values())
+
+    def __contains__(self, key: bytes) -> bool:
+        """Whether a message with ``key`` waits here."""
+        return key in self._waiting
+
+    def get(self, key: bytes) -> Request | None:
+        """The message with ``key`` that waits here."""
+        return self._waiting.get(key)
+
+    def has_room(self, size: int, max_messages: int, max_bytes: int) -> bool:
+        """Whether a message of ``size`` bytes fits under both bounds."""
+        return len(self._waiting) < max_messages and self.size_bytes + size <= max_bytes
+
+    def append(self, request: Request) -> None:
+        """Let ``request`` wait at the end."""
+        request.queue = self
+        self._waiting[request if request.key in self._waiting else request.key] = request
+        self.size_bytes += request.size
+
+    def append_left(self, request: Request) -> None:
+        """Put ``request`` back to the front: it had its turn and could not be delivered."""
+        self.append(request)
+        self._waiting.move_to_end(self._name(request), last=False)
+
+    def head_number(self) -> int | None:
+        """Arrival number of the oldest, None when empty."""
+        for request in self._waiting.values():
+            return request.number
+        return None
+
+    def popleft(self) -> Request:
+        """Remove and return the oldest."""
+        _, request = self._waiting.popitem(last=False)
+        self._taken(request)
+        return request
+
+    def remove(self, request: Request) -> None:
+        """Remove ``request``, wherever it stands."""
+        del self._waiting[self._name(request)]
+        self._taken(request)
+
+    def count_dropped(self, reason: str) -> None:
+        """Remember that a message was lost here, and why."""
+        self.dropped[reason] = self.dropped.get(reason, 0) + 1
+
+    def _name(self, request: Request) -> bytes | Request:
+        return request.key if self._waiting.get(request.key) is request else request
+
+    def _taken(self, request: Request) -> None:
+        request.queue = None
+        self.size_bytes -= request.size

@@ -1,0 +1,143 @@
+"""The time after a start in which processes come back: casts that may have run are held until it is known whether."""
+
+from __future__ import annotations
+
+from rpcmq.core.router import explain
+from rpcmq.core.router.links import Link, LinkTable
+from rpcmq.core.router.request import Request
+from rpcmq.core.router.request_table import RequestTable
+from rpcmq.core.router.settings import Settings
+from rpcmq.core.router.topics import Destination, Topic
+from rpcmq.core.router.usage import MESSAGE_OVERHEAD
+from rpcmq.errors import Outcome, ProtocolError
+from rpcmq.wire import KEY_BYTES, Address, Flag, size_of
+
+__all__ = ["Recovery"]
+
+#: A cast with one of these waits for the consumers of the router's previous life to come back.
+_HELD = Flag.RESENT | Flag.MANDATORY
+#: Casts that one registration may say it had before, of which processes remember 4096; and all together.
+_MAX_RECENT = 10_000
+_MAX_RECENT_OF_ALL = 4_000_000
+
+
+def _is_consumed(destination: Destination) -> bool:
+    """Whether somebody who is connected consumes it, or a group of it."""
+    topics: tuple[Destination | Topic, ...] = (destination, *destination.groups.values())
+    return any(consumer.link.route is not None for each in topics for consumer in each.consumers)
+
+
+class Recovery:
+    """Holds casts, and mandatory calls, until ``router.recovery_seconds`` after the start."""
+
+    __slots__ = (
+        "_held_by", "_hoping", "_links", "_recent", "_recent_until", "_requests", "_until", "is_releasing",
+    )  # fmt: skip
+
+    def __init__(self, settings: Settings, links: LinkTable, requests: RequestTable, now: float) -> None:
+        self._links = links
+        self._requests = requests
+        self._until = now + settings.recovery_seconds
+        #: Links that have sent casts that are held.
+        self._held_by: list[Link] = []
+        #: Mandatory calls that wait for consumers to come back.
+        self._hoping: list[Request] = []
+        #: What was held is being taken now. It was acknowledged to its sender, and is not refused any more.
+        self.is_releasing = False
+        #: Casts that consumers had from the router's previous life, by the topic and group that they consume.
+        self._recent: dict[tuple[Address, str], set[bytes]] = {}
+        self._recent_until = now + settings.mailbox_max_seconds
+
+    def holds(self, now: float, link: Link, request: Request, flags: int) -> bool:
+        """Whether the cast ``request`` is held, as it is now, and everything that ``link`` casts after it."""
+        if not link.held:
+            if not flags & _HELD or now >= self._until or not self._is_early(link, request, flags):
+                return False
+            self._held_by.append(link)
+        link.held.append(request.message)
+        link.usage.size_bytes += request.charge
+        return True
+
+    def _is_early(self, link: Link, request: Request, flags: int) -> bool:
+        """Whether consumers that are on their way back after a restart matter to this cast."""
+        # A process that is new has nothing that an earlier life of the router may have delivered.
+        if link.returning or not flags & Flag.MANDATORY:
+            return link.returning
+        return self._links.has_returned or not _is_consumed(request.destination)
+
+    def hopes_for(self, now: float, request: Request) -> bool:
+        """Whether ``request``, which is mandatory and finds nobody, waits for a consumer to come back."""
+        # A router does not know whom it had in an earlier life, nor whether there was one.
+        if not request.is_call or now >= self._until:
+            return False
+        self._hoping.append(request)
+        return True
+
+    # --- what consumers had before -----------------------------------------------------------
+
+    def was_had(self, key: bytes, topic: Topic) -> bool:
+        """Whether a consumer of ``topic``, or of the group that it is, had the cast in the router's previous life."""
+        return bool(self._recent) and key in self._recent.get((topic.address, topic.group), ())
+
+    def note_had(self, now: float, address: Address, group: str, keys: bytes) -> None:
+        """A consumer of ``address`` says which casts it had in the router's previous life.
+
+        Args:
+            group: that it consumes; empty for the topic itself.
+            keys: of these casts, back to back.
+
+        Raises:
+            ProtocolError: there is half a key, or there are too many.
+        """
+        count, rest = divmod(len(keys), KEY_BYTES)
+        if rest or count > _MAX_RECENT:
+            text = (
+                f"{len(keys)} bytes of recent casts are no multiple of {KEY_BYTES}, or more than {_MAX_RECENT} of them"
+            )
+            raise ProtocolError(text, "length")
+        # Who has not come back with its casts until then does not come back, and what is reported later
+        # is of this life of the router.
+        if now < self._recent_until and keys:
+            if sum(map(len, self._recent.values())) >= _MAX_RECENT_OF_ALL:
+                self._requests.counters["recent casts beyond the bound"] += count
+                return
+            known = self._recent.setdefault((address._replace(server=""), group), set())
+            known.update(keys[i : i + KEY_BYTES] for i in range(0, len(keys), KEY_BYTES))
+
+    # --- its end -----------------------------------------------------------------------------
+
+    def release_held(self, now: float) -> list[tuple[Link, list[bytes]]]:
+        """What was held, if the time is over now: to be taken as if it had just come.
+
+        Say :meth:`released` when that is done.
+        """
+        if self._recent and now >= self._recent_until:
+            self._recent.clear()
+        if now < self._until or not (self._held_by or self._hoping):
+            return []
+        self._give_up_hope(now)
+        held_by, self._held_by = self._held_by, []
+        held = [(link, link.held) for link in held_by]
+        for link in held_by:
+            # They are counted again as they are accepted.
+            link.usage.size_bytes -= sum(size_of(part) + MESSAGE_OVERHEAD for part in link.held)
+            link.held = []
+        self.is_releasing = True
+        return held
+
+    def _give_up_hope(self, now: float) -> None:
+        hoping, self._hoping = self._hoping, []
+        for request in hoping:
+            destination = request.destination
+            if request.queue is not None and not any(c.link.route is not None for c in destination.consumers):
+                request.queue.remove(request)
+                why = explain.no_consumer(now, destination)
+                self._requests.refuse(now, request, None, Outcome.NO_CONSUMER, why)
+
+    def released(self) -> None:
+        """What :meth:`release_held` gave was taken."""
+        self.is_releasing = False
+
+    def next_deadline(self) -> float | None:
+        """When :meth:`release_held` wants to be called."""
+        return self._until if self._held_by or self._hoping else None

@@ -1,0 +1,138 @@
+"""What was asked, and to whom it was given: a request, and each delivery of it to a consumer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rpcmq.core.router.usage import Usage
+from rpcmq.wire import flags_of, size_of, without_payload
+
+if TYPE_CHECKING:
+    from rpcmq.core.router.links import Link
+    from rpcmq.core.router.queue import Queue
+    from rpcmq.core.router.topics import Consumer, Destination
+
+__all__ = ["Delivery", "Request"]
+
+
+class Request:
+    """A call or cast that the router tracks until it has ended.
+
+    It waits in a queue, or is with the consumers of its deliveries: one, but for a request that was given to several.
+    """
+
+    __slots__ = (
+        "attempts",
+        "charge",
+        "delivery",
+        "destination",
+        "is_call",
+        "kept",
+        "key",
+        "message",
+        "number",
+        "queue",
+        "received_at",
+        "reply_to",
+        "slot",
+        "ttl",
+        "usage",
+    )  # fmt: skip
+
+    key: bytes
+    message: bytes
+    #: Whether somebody waits for an answer.
+    is_call: bool
+    #: Where the answer goes; None for a cast.
+    reply_to: Link | None
+    destination: Destination
+    #: Where it waits; None while it is delivered.
+    queue: Queue | None
+    #: The latest, which is with its consumer; None while there is none. See :meth:`deliveries`.
+    delivery: Delivery | None
+    #: The deadline wheel's slot that holds it; None without a deadline. A call has one until it ends.
+    slot: dict[Request, Request] | None
+    #: How many consumers had it before and may have run it, modulo 256.
+    attempts: int
+    #: Whether its sender keeps it until it is told that it need not.
+    kept: bool
+    #: Counts arrivals in the router, and the copies made there: the smaller is the older.
+    number: int
+    #: Milliseconds that it had left when it came; NO_TTL for no limit.
+    ttl: int
+    received_at: float
+    #: Where its bytes are counted, and how many; 0 before it is accepted and once it has ended.
+    usage: Usage
+    charge: int
+
+    @property
+    def flags(self) -> int:
+        """The flags that it came with."""
+        return flags_of(self.message)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the message with its payload."""
+        return size_of(self.message)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the call has ended for its caller, although a consumer may not have settled it."""
+        return self.slot is None and self.is_call
+
+    @property
+    def consumer(self) -> Consumer | None:
+        """Who has it, of several the latest; None: nobody."""
+        return self.delivery.consumer if self.delivery is not None else None
+
+    @property
+    def dispatched_at(self) -> float:
+        """When its consumer got it; as long as nobody has it, when it came."""
+        return self.delivery.dispatched_at if self.delivery is not None else self.received_at
+
+    def deliveries(self) -> Iterator[Delivery]:
+        """Those that are with their consumers, the latest first."""
+        delivery = self.delivery
+        while delivery is not None:
+            yield delivery
+            delivery = delivery.earlier
+
+    def take_back(self, delivery: Delivery) -> None:
+        """``delivery`` is with its consumer no more."""
+        if self.delivery is delivery:
+            self.delivery = delivery.earlier
+            return
+        later = next(each for each in self.deliveries() if each.earlier is delivery)
+        later.earlier = delivery.earlier
+
+    def copy(self, number: int) -> Request:
+        """The same message as a request in its own right, for one more group or consumer."""
+        copy = Request()
+        copy.key, copy.message, copy.number = self.key, self.message, number
+        copy.is_call, copy.reply_to, copy.destination = self.is_call, self.reply_to, self.destination
+        copy.attempts, copy.ttl, copy.kept = self.attempts, self.ttl, False
+        copy.received_at = self.received_at
+        copy.queue = copy.delivery = copy.slot = None
+        copy.usage, copy.charge = self.usage, 0
+        return copy
+
+    def drop_payload(self) -> None:
+        """Nobody is to get it any more, but it is still counted where it is."""
+        self.message = without_payload(self.message)
+
+
+class Delivery:
+    """A request that was given to one consumer, and what that has said of it since."""
+
+    __slots__ = ("attempt", "consumer", "dispatched_at", "earlier", "items_left", "request")
+
+    request: Request
+    consumer: Consumer
+    #: How many consumers had the request before and may have run it, modulo 256.
+    attempt: int
+    dispatched_at: float
+    #: The delivery of the same request before this one that is still with its consumer.
+    earlier: Delivery | None
+    #: Items of a stream that may still be sent; not set before the first was, or was granted.
+    items_left: int
