@@ -19,6 +19,8 @@ from rpcmq.wire import FORMAT_AT, KIND_AT, Flag, Kind, size_of, with_kind
 
 __all__ = ["Casts", "resolve_group"]
 
+_CONFIRM, _FANOUT, _RESENT = Flag.CONFIRM, Flag.FANOUT, Flag.RESENT
+
 
 class Casts:
     """Takes casts, and makes the copies of messages that go to several."""
@@ -41,24 +43,24 @@ class Casts:
         self._deliveries = deliveries
         self._goes_on = goes_on
 
-    def accept(self, now: float, link: Link, request: Request, flags: int) -> None:
-        """The cast ``request``, which ``link`` has sent and may send."""
+    def accept(self, now: float, link: Link, request: Request, flags: int, form: int) -> None:
+        """The cast ``request``, of the payload format ``form``, which ``link`` has sent and may send."""
         requests, deliveries = self._requests, self._deliveries
         if (link.held or flags) and self._recovery.holds(now, link, request, flags):
             return
         groups = request.destination.groups
-        if groups and not flags & Flag.FANOUT:
+        if groups and not flags & _FANOUT:
             # Resolve the group first: refusals must name the queue that the cast waits in.
             resolve_group(self._directory, request)
-        if flags & Flag.RESENT and self._recovery.was_had(request.key, request.destination.topic):
+        if flags & _RESENT and self._recovery.was_had(request.key, request.destination.topic):
             self._skip(now, link, request, groups)
             return
-        if requests.draining and not (flags & Flag.CONFIRM and self._goes_on(flags)):
+        if requests.draining and not (flags & _CONFIRM and self._goes_on(flags)):
             requests.refuse_new(link, request.key)
             return
         if link.stalled and self._stays_stalled(link, request):
             return
-        if flags & Flag.FANOUT:
+        if flags & _FANOUT:
             self._fan_out(now, link, request)
             return
         request.kept = link.keeps
@@ -66,7 +68,7 @@ class Casts:
         requests.last_number = request.number = requests.last_number + 1
         destination = request.destination
         consumer = destination.pick()
-        if consumer is not None and consumer.accepts >> request.message[FORMAT_AT] & 1:
+        if consumer is not None and consumer.accepts >> form & 1:
             if not deliveries.deliver(now, request, consumer, link):
                 return
         elif not deliveries.route(now, request, link):
@@ -74,7 +76,7 @@ class Casts:
         destination.statistics.casts += 1
         if groups:
             self.copy_to_groups(now, request, groups.values())
-        if flags & Flag.CONFIRM:
+        if flags & _CONFIRM:
             deliveries.confirm(link, request)
 
     def _skip(self, now: float, link: Link, request: Request, groups: dict[str, Topic]) -> None:

@@ -59,7 +59,7 @@ __all__ = ["Dispatch"]
 
 # Looking up and comparing a member of an enum costs more than a step of the hot path.
 _CAST, _FAULT = int(Kind.CAST), int(Kind.FAULT)
-_IDEMPOTENT = Flag.IDEMPOTENT
+_FANOUT, _IDEMPOTENT = Flag.FANOUT, Flag.IDEMPOTENT
 _OK, _REMOTE_ERROR, _PROTOCOL = int(Outcome.OK), int(Outcome.REMOTE_ERROR), int(Outcome.PROTOCOL)
 
 
@@ -130,13 +130,13 @@ class Dispatch:
         request.kept = False
         request.received_at = now
         request.usage = usage = link.usage
-        request.charge = charge = (length if not flags & 1 else size_of(part)) + MESSAGE_OVERHEAD
+        request.charge = charge = (length if not flags or not flags & 1 else size_of(part)) + MESSAGE_OVERHEAD
         granted = link.granted
         if not is_call:
             granted = link.granted_casts
-            is_known = granted is None or (destination in granted and not flags & Flag.FANOUT)
+            is_known = granted is None or (destination in granted and not flags & _FANOUT)
             if is_known or self.allows(link, part, destination):
-                self.casts.accept(now, link, request, flags)
+                self.casts.accept(now, link, request, flags, form)
             return
         if granted is not None and destination not in granted and not self.allows(link, part, destination):
             return
@@ -263,10 +263,13 @@ class Dispatch:
             del caller.calls[key]
             del slot[request]
             requests.calls_in_flight -= 1
-            if outcome == _OK:
-                request.destination.statistics.answered(now - request.received_at)
+            statistics, seconds = request.destination.statistics, now - request.received_at
+            if outcome != _OK:
+                statistics.ended(outcome, seconds)
+            elif seconds == statistics.run_seconds:
+                statistics.run += 1
             else:
-                request.destination.statistics.ended(outcome, now - request.received_at)
+                statistics.answered(seconds)
             log = requests.log
             if log is not None:
                 size = len(part) if type(part) is bytes else size_of(part)
@@ -326,11 +329,12 @@ class Dispatch:
             return
         in_flight = consumer.in_flight
         for key, attempt, outcome, handler_us in SETTLEMENT.iter_unpack(payload):
-            delivery = in_flight.get(key)
+            delivery = in_flight.pop(key, None)
             if delivery is None or delivery.attempt != attempt or delivery.request.is_call:
+                if delivery is not None:
+                    in_flight[key] = delivery
                 requests.count_unknown(link, "settlement of an unknown cast")
                 continue
-            del in_flight[key]
             requests.record(now, delivery.request, outcome, handler_us)
             consumer.settled += 1
         consumer.progressed_at = now
@@ -354,8 +358,11 @@ class Dispatch:
 
     def next_deadline(self) -> float | None:
         """When :meth:`tick`, or ``recovery``, wants to be called."""
-        due = self.requests.next_deadline(), self.departures.next_deadline(), self.recovery.next_deadline()
-        return min((d for d in due if d is not None), default=None)
+        due = self.requests.next_deadline()
+        for other in (self.departures.next_deadline(), self.recovery.next_deadline()):
+            if other is not None and (due is None or other < due):
+                due = other
+        return due
 
     def tick(self, now: float) -> None:
         """Do what is due."""

@@ -19,7 +19,7 @@ class Statistics:
     the outcomes are those of its records, and the latency is the histogram of their ``total_us``.
     """
 
-    __slots__ = ("_answered", "_latency", "_outcomes", "calls", "casts", "method", "name")
+    __slots__ = ("_answered", "_latency", "_outcomes", "calls", "casts", "method", "name", "run", "run_seconds")
 
     def __init__(self, name: str, method: str) -> None:
         self.name = name
@@ -29,15 +29,25 @@ class Statistics:
         #: Seconds -> how many of OK took so long, until they are counted. All that is answered in one
         #: wake-up and came in one took the same time, so a busy router counts many at a time.
         self._answered: dict[float, int] = {}
+        #: How many of OK in a row have taken so long, which are not among those yet.
+        self.run = 0
+        self.run_seconds = -1.0
         self._outcomes: dict[int, int] = {}
         self._latency = Histogram()
 
     def answered(self, seconds: float) -> None:
         """A message ended with OK, ``seconds`` after it came."""
-        answered = self._answered
-        answered[seconds] = answered.get(seconds, 0) + 1
-        if len(answered) >= _MAX_UNCOUNTED:
-            self._count()
+        if seconds != self.run_seconds:
+            self._end_run()
+            self.run_seconds = seconds
+            if len(self._answered) >= _MAX_UNCOUNTED:
+                self._count()
+        self.run += 1
+
+    def _end_run(self) -> None:
+        if self.run:
+            self._answered[self.run_seconds] = self._answered.get(self.run_seconds, 0) + self.run
+            self.run = 0
 
     def ended(self, outcome: int, seconds: float) -> None:
         """A message ended with ``outcome``, ``seconds`` after it came."""
@@ -57,6 +67,7 @@ class Statistics:
         return self._latency
 
     def _count(self) -> None:
+        self._end_run()
         answered, self._answered = self._answered, {}
         for seconds, count in answered.items():
             self._latency.record(microseconds(seconds), count)

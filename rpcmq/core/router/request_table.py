@@ -74,11 +74,12 @@ class RequestTable:
 
     def next_deadline(self) -> float | None:
         """When :meth:`tick` wants to be called."""
-        due = (
-            self.deadlines.next_deadline(), self.receipts.next_deadline(), self.drops.next_deadline(),
-            self._notices.next_deadline(),
-        )  # fmt: skip
-        return min((d for d in due if d is not None), default=None)
+        due = self.deadlines.next_deadline()
+        # Asked at the end of each wake-up.
+        for other in (self.receipts.next_deadline(), self.drops.next_deadline(), self._notices.next_deadline()):
+            if other is not None and (due is None or other < due):
+                due = other
+        return due
 
     def tick(self, now: float) -> None:
         """End what has expired."""
@@ -197,14 +198,15 @@ class RequestTable:
         """Count and log how ``request`` ended."""
         if request.kept:
             self.receipts.note(now, request)
-        if request.charge:
-            request.usage.size_bytes -= request.charge
-            request.charge = 0
-        statistics = request.destination.statistics
-        if outcome == _OK:
-            statistics.answered(now - request.received_at)
+        request.usage.size_bytes -= request.charge
+        request.charge = 0
+        statistics, seconds = request.destination.statistics, now - request.received_at
+        if outcome != _OK:
+            statistics.ended(outcome, seconds)
+        elif seconds == statistics.run_seconds:
+            statistics.run += 1
         else:
-            statistics.ended(outcome, now - request.received_at)
+            statistics.answered(seconds)
         if self.log is not None:
             self.log.ended(now, request, request.delivery, outcome, handler_us=handler_us)
 
