@@ -54,10 +54,9 @@ class _Deliveries(Deliveries):
     at_once: list[Callable[[], None]] | None
 
     def deliver(self, now: float, request: Request, consumer: Consumer, caster: Link | None = None) -> bool:
-        attempt = request.attempts
         if not super().deliver(now, request, consumer, caster):
             return False
-        part, link = request.message, consumer.link
+        part, link, attempt = request.message, consumer.link, consumer.in_flight[request.key].attempt
         if self.at_once is None:
             self.watch.dispatched(part, link, attempt)
         else:

@@ -261,12 +261,12 @@ class Directory:
             for key, old in targets.items():
                 if not old.server:
                     self._remember(topic, key, Destination(topic, server, old.method, old.statistics))
-            for pending in list(literal.queue):
-                literal.queue.remove(pending)
-                pending.destination = Destination(
-                    topic, server, pending.destination.method, pending.destination.statistics
+            for request in list(literal.queue):
+                literal.queue.remove(request)
+                request.destination = Destination(
+                    topic, server, request.destination.method, request.destination.statistics
                 )
-                server.queue.append(pending)
+                server.queue.append(request)
         self._aliases.setdefault((exchange, name), server)
 
     def unregister(self, now: float, consumer: Consumer) -> None:

@@ -226,7 +226,7 @@ class Dispatch:
                 if delivery is not None and delivery.request.kept and not part[LOW_FLAGS_AT] & _IDEMPOTENT:
                     self.requests.receipts.note(now, delivery.request)
 
-    def reply(self, now: float, link: Link, part: bytes) -> None:
+    def reply(self, now: float, link: Link, part: bytes) -> None:  # noqa: C901 - the hot path
         """REPLY, FAULT or END: a call is done."""
         kind, attempt, tag, handler_us, key, lengths = unpack_reply(part)
         consumer = link.consumers.get(tag)

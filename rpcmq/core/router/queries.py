@@ -175,4 +175,4 @@ class Queries:
 
     def _refuse(self, link: Link, key: bytes, text: str) -> None:
         if link.state is not LinkState.ENDED:
-            self._router.dispatch.tell(link, key, Outcome.OVERLOADED, text, {"limit": "views"})
+            self._router.dispatch.requests.tell(link, key, Outcome.OVERLOADED, text, {"limit": "views"})

@@ -10,9 +10,9 @@ from heapq import heappush, heappushpop
 from typing import TYPE_CHECKING, Any
 
 from rpcmq.core.router.links import LinkTable
-from rpcmq.core.router.steps import Steps
 from rpcmq.core.router.queue import Queue
 from rpcmq.core.router.request import Request
+from rpcmq.core.router.steps import Steps
 from rpcmq.core.router.topics import Consumer, Topic
 from rpcmq.wire import ORIGIN_OF_KEY
 
