@@ -148,6 +148,7 @@ class Subscriptions:
         self._trie: PatternTrie[Subscription] = PatternTrie()
         self._all: dict[Subscription, int] = {}
         self._taken = 0
+        self._lost_in_all = 0
         self._recent: deque[bytes] = deque(maxlen=_RECENT_EVENTS)
         self._room = Event()
         self._uplink = Uplink(hello, self._welcomed, self._refused)
@@ -285,7 +286,9 @@ class Subscriptions:
         count = int.from_bytes(payload_of(part))
         for subscription in self._all:
             subscription.lost += count
-        log.warning("%d events lost: this process takes them too slowly", count)
+        self._lost_in_all += count
+        text = f"{count} events lost, {self._lost_in_all} in all: this process takes them too slowly"
+        self._limited_log.warning("lost", text)
 
     def _welcomed(self, now: float, welcome: Welcome) -> None:
         self._caller.welcome(now, welcome)

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import gevent
+import gevent.lock
 import pytest
 from gevent.event import Event
 
@@ -148,6 +149,25 @@ def test_a_slow_subscriber_loses_its_own_events_and_is_told(caplog):
         assert slow.payloads == [0, 1, 2, 3, 4, *range(90, 100)]
         assert subscription.lost == 85
         assert "85 events lost" in caplog.text
+
+
+def test_losses_without_end_are_some_lines_in_the_log(caplog):
+    caplog.set_level(logging.WARNING)
+    turns = gevent.lock.Semaphore(0)
+
+    def handler(ctx: Any, topic: str, payload: Any) -> None:
+        turns.acquire()
+
+    with rpcmq.testing.router(pubsub_max_messages=1) as router, Client(router.url) as client:
+        subscription = client.subscribe("a", handler, window=1)
+        for n in range(1, 13):
+            for _ in range(4):
+                client.publish(None, "a", n, confirm=True)
+            turns.release()
+            eventually(partial(lambda least: subscription.lost >= least, 2 * n))
+        for _ in range(50):
+            turns.release()
+    assert 1 <= caplog.text.count("events lost") <= 5
 
 
 @pytest.mark.parametrize(

@@ -265,6 +265,7 @@ def test_builtins_need_to_be_allowed(at, module):
         pytest.param({"class": "raised", "module": __name__}, id="no class"),
         pytest.param({"class": "Positional", "module": __name__}, id="constructor refuses"),
         pytest.param({"class": "KeyboardInterrupt", "module": "exceptions"}, id="not an Exception"),
+        pytest.param({"class": "StopIteration", "module": "exceptions"}, id="ends a loop"),
         pytest.param({"class": None, "module": None}, id="empty"),
     ],
 )

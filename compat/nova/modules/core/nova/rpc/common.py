@@ -319,6 +319,8 @@ def _rebuilt(conf: Any, failure: dict[str, Any]) -> Exception:
     cls = getattr(importlib.import_module("builtins" if module == "exceptions" else module), str(failure.get("class")))
     if not issubclass(cls, Exception):
         raise TypeError(f"{cls} is no exception")
+    if issubclass(cls, StopIteration | StopAsyncIteration):
+        raise TypeError(f"{cls} would end a loop of the caller in silence")
     args = tuple(failure.get("args") or ()) if since("havana") else ()
     # Python's own have no keyword arguments that Nova sent; one of them has its traceback import a module.
     kwargs = {} if module == "exceptions" else failure.get("kwargs") or {}
