@@ -80,14 +80,19 @@ def drill_command(
     \b
     kill             a service is killed; another takes its place
     stop             a service or caller is stopped (SIGSTOP) and goes on
-    kill-plain       a program without gevent is killed while it computes or sleeps: what it has cast must run
+    kill-plain       a program without gevent is killed while it computes or
+                     sleeps: what it has cast must run
     router           the router is killed and started again
-    router-restart   the router is stopped in order (SIGTERM) and started again: no call may fail
+    router-restart   the router is stopped in order (SIGTERM) and started
+                     again: no call may fail
     router-stop      the router is stopped (SIGSTOP) and goes on
-    router-silent    the same for longer than link.unresponsive_seconds: processes must say so
-    router-lost      the same for longer than link.lost_seconds: they must connect anew
+    router-silent    the same for longer than link.unresponsive_seconds:
+                     processes must say so
+    router-lost      the same for longer than link.lost_seconds: they must
+                     connect anew
     reset            the connections of a process are reset
-    partition        a process is cut off both ways; cut-to-router, cut-to-process: one way
+    partition        a process is cut off both ways; cut-to-router and
+                     cut-to-process: one way
     stall, delay     nothing gets through again and again; everything is late
     half-open        the router sees a connection end, and the process does not
     hog              a handler holds the processor

@@ -55,7 +55,7 @@ EXIT_CODES = {
     ExitCode.OVERLOADED: "a bounded queue is full",
     ExitCode.LINK_LOST: "the consumer or the router went away during the call",
     ExitCode.REFUSED: "the router refused the request",
-    ExitCode.NOT_INSTALLED: "an optional part of rpcmq is not installed; the text says what to install",
+    ExitCode.NOT_INSTALLED: "an optional part is not installed; the text says what to install",
     ExitCode.EXCEEDED: "a limit that was given is exceeded (`rpcmq latency compare --fail-if`)",
     ExitCode.INTERRUPTED: "interrupted (SIGINT)",
     ExitCode.BROKEN_PIPE: "whoever read the output has gone",

@@ -218,8 +218,8 @@ def add_command(
     """Make the key NAME and authorise it.
 
     \b
-    rpcmq keys add node-7 --allow serve:compute,compute.node-7 --allow publish:events.#
-    rpcmq keys add api --allow 'call,cast:compute.#' --allow 'call:nova/#' --expires 90d
+    rpcmq keys add node-7 --allow serve:compute,compute.node-7
+    rpcmq keys add api --allow 'call,cast:compute.#' --expires 90d
     rpcmq keys add web --allow call:image --format json
     """
     if not is_name(name):

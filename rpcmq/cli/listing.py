@@ -21,7 +21,14 @@ _VIEWS = (
 
 
 @click.command("ls")
-@click.option("--view", type=click.Choice(_VIEWS), default="overview", show_default=True, help="What to list.")
+@click.option(
+    "--view",
+    type=click.Choice(_VIEWS),
+    metavar="VIEW",
+    default="overview",
+    show_default=True,
+    help=f"What to list: {', '.join(_VIEWS)}.",
+)
 @click.option("--stuck", is_flag=True, help="List only what has made no progress for over 10 s.")
 @click.option("--dropped", is_flag=True, help="List what was dropped since the router's start: where, why, whose.")
 @click.option(

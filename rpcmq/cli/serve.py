@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from rpcmq.cli.options import State, connects, make_client, positive
+from rpcmq.payload.bounded_text import brief
 
 __all__ = ["serve_command"]
 
@@ -32,7 +33,8 @@ def load_endpoint(path: str) -> Any:
         try:
             found = getattr(found, name)
         except AttributeError:
-            raise click.UsageError(f"{path!r}: {found!r} has no {name!r}") from None
+            owner = f"module {module_name!r}" if inspect.ismodule(found) else brief(found)
+            raise click.UsageError(f"{path!r}: {owner} has no {name!r}") from None
     if not inspect.isclass(found):
         return found
     try:

@@ -84,7 +84,7 @@ def test_a_failing_cast_is_logged(system: SimpleNamespace) -> None:
     ("path", "complaint"),
     [
         ("no_such_module:X", "cannot import 'no_such_module'"),
-        ("tests.cli.endpoints:Nope", "has no 'Nope'"),
+        ("tests.cli.endpoints:Nope", "'tests.cli.endpoints:Nope': module 'tests.cli.endpoints' has no 'Nope'"),
         ("tests.cli.endpoints:Demanding", "cannot be made without arguments"),
     ],
 )

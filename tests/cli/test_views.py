@@ -7,15 +7,16 @@ import os
 import pty
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import click
 import pytest
 from gevent import subprocess
 
 from rpcmq import Client, Service
-from rpcmq.cli import COMMANDS, listing
+from rpcmq.cli import COMMANDS, _group, listing
 from rpcmq.cli.exit_codes import EXIT_CODES
 from rpcmq.core.router.statistics import VIEWS
 from tests.server.daemons import COMMAND, SECONDS, environment, eventually, run
@@ -48,6 +49,24 @@ def test_help_lists_the_commands_and_exit_codes_and_loads_nothing() -> None:
 def test_each_command_has_help(invoke: Invoke, command: str) -> None:
     ended = invoke(command, "--help")
     assert ended.returncode == 0 and ended.stdout.startswith(f"Usage: rpcmq {command} ")
+
+
+def helps(command: click.Command, name: str, parent: click.Context | None = None) -> Iterator[tuple[str, str]]:
+    """The help of ``command`` and those below it, by name, on a terminal of 80 columns."""
+    context = click.Context(command, info_name=name.split()[-1], parent=parent, terminal_width=80)
+    yield name, command.get_help(context)
+    if isinstance(command, click.Group):
+        for each in command.list_commands(context):
+            below = command.get_command(context, each)
+            assert below is not None
+            yield from helps(below, f"{name} {each}", context)
+
+
+def test_help_fits_80_columns() -> None:
+    found = dict(helps(_group, "rpcmq"))
+    assert len(found) > len(COMMANDS) and "rpcmq keys add" in found
+    long = [f"{name}: {line}" for name, text in found.items() for line in text.splitlines() if len(line) > 80]
+    assert not long, "\n".join(long)
 
 
 def test_an_unknown_command_is_code_2(invoke: Invoke) -> None:
