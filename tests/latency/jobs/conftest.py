@@ -28,8 +28,11 @@ LITTLE = QUICK | {
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Spark, on one core, and in one worker of pytest's."""
     if "PYTEST_XDIST_WORKER" in os.environ:
-        # All workers have that directory.
-        (tmp_path_factory.getbasetemp().parent / "spark").mkdir(exist_ok=False)
+        try:
+            # All workers have that directory.
+            (tmp_path_factory.getbasetemp().parent / "spark").mkdir()
+        except FileExistsError:
+            pytest.fail("another worker has a Spark session; pytest -n gives all that need it to one, without --dist")
     try:
         with session("rpcmq tests", "local[1]", **LITTLE) as started:
             yield started
