@@ -14,6 +14,7 @@ import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from enum import Enum
 from fractions import Fraction
+from functools import partial
 from time import struct_time
 from typing import Any, Final
 from uuid import UUID
@@ -52,10 +53,11 @@ def give_state(target: Any, state: Any) -> Any:
     Raises:
         PayloadRefused: no pickle of such an object brings that.
     """
+    # A partial is what a pickle holds for some classes (``safe_pickle``): another function could be put into it.
     kind = type(target)
     if kind is UUID:
         _uuid(target, state)
-    elif kind in _WITHOUT_STATE or isinstance(target, (Enum, type)) or kind.__module__ == "numpy":
+    elif kind in _WITHOUT_STATE or isinstance(target, (Enum, type, partial)) or kind.__module__ == "numpy":
         raise _refusal(kind)
     elif isinstance(target, BaseException) and kind.__setstate__ is BaseException.__setstate__:
         _exception(target, state)

@@ -139,6 +139,14 @@ def test_what_a_constructor_has_checked_is_not_changed(value: object, name: str)
             loads(pickled(made, state, b"b"))
 
 
+def test_what_a_pickle_gets_for_a_class_is_not_changed() -> None:
+    error = name("builtins", "ValueError")
+    for entry in (("decimal", "Decimal"), ("collections", "Counter"), ("uuid", "UUID"), (__name__, "Point")):
+        for state in (b"(" + error + b")}Nt", dict_of(text("x"), _ONE)):
+            with pytest.raises(PayloadRefused, match="no such object pickles to"):
+                loads(pickled(name(*entry), state, b"b"))
+
+
 def test_numpy_sets_no_state_of_a_senders_choice() -> None:
     numpy = pytest.importorskip("numpy")
     load = RestrictedLoader(DEFAULT_ALLOW_LIST.allowing("numpy")).loads
