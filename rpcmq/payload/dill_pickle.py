@@ -11,6 +11,7 @@ import importlib
 from typing import Any
 
 from rpcmq.errors import PayloadError, PayloadRefused
+from rpcmq.payload.bounded_text import exception_text
 from rpcmq.payload.safe_pickle import PROTOCOL, explain_refusal
 
 __all__ = ["dumps", "loads"]
@@ -56,4 +57,5 @@ def loads(data: bytes) -> Any:
     try:
         return dill.loads(data)
     except Exception as error:
-        raise PayloadRefused(f"dill cannot load the payload: {type(error).__name__}: {str(error)[:300]}") from error
+        text = exception_text(error, 300)
+        raise PayloadRefused(f"dill cannot load the payload: {type(error).__name__}: {text}") from error

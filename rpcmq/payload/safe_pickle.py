@@ -16,6 +16,7 @@ from typing import Any, Final, NoReturn
 
 from rpcmq.errors import PayloadError, PayloadRefused
 from rpcmq.payload.allow_list import AllowList
+from rpcmq.payload.bounded_text import exception_text
 from rpcmq.payload.default_allow_list import DEFAULT_ALLOW_LIST, FACTORIES
 from rpcmq.payload.numpy_pickle import dtypes_read, take_dtypes
 from rpcmq.payload.paths import ROOT, describe, find_unpicklable
@@ -171,7 +172,8 @@ class RestrictedLoader:
             if isinstance(error, PayloadRefused):
                 raise
             # A constructor's error or the unpickler's own: to the caller the payload is bad.
-            raise PayloadRefused(f"pickle cannot be loaded: {type(error).__name__}: {_text(error)}") from error
+            text = exception_text(error, 300)
+            raise PayloadRefused(f"pickle cannot be loaded: {type(error).__name__}: {text}") from error
         if dtypes_read() is not None and any(dtype() is not None for dtype in take_dtypes()):
             raise PayloadRefused("pickle holds a dtype of numpy on its own, which is not carried; send its .str")
         return value
@@ -181,10 +183,3 @@ class RestrictedLoader:
         unpickler = kind(BytesIO(data))
         unpickler.room = _COPIED_MIN + _COPIED_TIMES * len(data)
         return unpickler.load()
-
-
-def _text(error: Exception) -> str:
-    try:
-        return str(error)[:300]
-    except Exception:
-        return "(its text cannot be had)"

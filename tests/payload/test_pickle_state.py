@@ -10,6 +10,7 @@ import http
 import ipaddress
 import pathlib
 import pickle
+import time
 import uuid
 import weakref
 from typing import Any
@@ -58,6 +59,13 @@ class Counted:
         self.seen = [state]
 
 
+class Picky:
+    """Names in its error what it cannot use, as a look-up in a dict does."""
+
+    def __init__(self, choice: object) -> None:
+        raise KeyError(choice)
+
+
 loads = RestrictedLoader(DEFAULT_ALLOW_LIST.allowing(f"{__name__}:*")).loads
 
 
@@ -88,6 +96,14 @@ _UUID = name("uuid", "UUID") + b")\x81"
 def test_a_value_that_is_no_member_of_an_enum_is_not_printed(member: bytes) -> None:
     with pytest.raises(PayloadRefused, match=r"by a value that is none|without calling it|no such object pickles to"):
         loads(pickled(shared_twice(20), b"0", member))
+
+
+def test_what_a_constructor_names_in_its_error_is_printed_in_bounds() -> None:
+    began = time.process_time()
+    with pytest.raises(PayloadRefused, match="KeyError"):
+        loads(pickled(shared_twice(25), b"0", name(__name__, "Picky") + b"h\x19\x85R"))
+    # Written out it has 32 million parts, which takes seconds.
+    assert time.process_time() - began < 1
 
 
 def test_a_uuid_does_not_hold_a_tuple_of_uuids() -> None:
