@@ -19,6 +19,7 @@ from rpcmq.core.common.session import Session
 from rpcmq.core.router.actions import Action, Answer, Disconnect, Left, Note
 from rpcmq.core.router.links import Link
 from rpcmq.core.router.router import Router
+from rpcmq.core.router.turns import TURN_STEPS
 from rpcmq.errors import ConfigError
 from rpcmq.transport.backlog import BacklogWatch, Stranger, received_bytes
 from rpcmq.transport.batches import BatchSocket, flush_session
@@ -161,7 +162,7 @@ class RouterShell:
     def _has_more(self, rounds: int) -> bool:
         if self._is_deaf:
             return False
-        return rounds >= _ROUNDS or self.router.turns.is_anybody_waiting or self._socket.readable()
+        return rounds >= _ROUNDS or bool(self.router.turns.waiting) or self._socket.readable()
 
     def _turn(self) -> int:
         socket, router = self._socket, self.router
@@ -171,7 +172,7 @@ class RouterShell:
             self._flush()
             return 0
         router.proceed(monotonic())
-        while rounds < _ROUNDS and room > 0 and not turns.is_over and socket.readable():
+        while rounds < _ROUNDS and room > 0 and turns.spent <= TURN_STEPS and socket.readable():
             route, batch, payloads = socket.receive()
             # Not once for all: what waited for those before it must not seem to have come with them.
             now = monotonic()
@@ -261,7 +262,10 @@ class RouterShell:
             dirty.clear()
             for session in sessions:
                 session.marked = False
-                if not self._guarded(self._flush_link, session):
+                try:
+                    self._flush_link(session)
+                except Exception:
+                    router.faults.report(monotonic())
                     self._guarded(self._give_up, session)
             self._perform()
 

@@ -42,7 +42,7 @@ class DeadlineWheel(Generic[T]):
         ValueError: ``resolution`` is not above zero.
     """
 
-    __slots__ = ("_heap", "_old", "_rate", "_resolution", "_slots", "_young")
+    __slots__ = ("_first", "_first_end", "_heap", "_old", "_rate", "_resolution", "_slots", "_young")
 
     def __init__(self, resolution: float = 0.01) -> None:
         if not 0 < resolution < inf:
@@ -52,6 +52,8 @@ class DeadlineWheel(Generic[T]):
         self._slots: dict[int, dict[Any, T]] = {}
         # Numbers of slots, soonest first; also of some that are gone, which are skipped.
         self._heap: list[int] = []
+        # The soonest of them, and when it ends: that is asked far more often than it changes.
+        self._first, self._first_end = -1, 0.0
         # Slots by age, for tidying. A slot is named with its number, which may be in use again.
         self._young: deque[tuple[int, dict[Any, T]]] = deque()
         self._old: deque[tuple[int, dict[Any, T]]] = deque()
@@ -74,7 +76,9 @@ class DeadlineWheel(Generic[T]):
         while heap:
             number = heap[0]
             if self._slots.get(number):
-                return self._end(number)
+                if number != self._first:
+                    self._first, self._first_end = number, self._end(number)
+                return self._first_end
             heappop(heap)
             self._slots.pop(number, None)
         return None

@@ -67,7 +67,10 @@ class Casts:
         link.usage.size_bytes += request.charge
         requests.last_number = request.number = requests.last_number + 1
         destination = request.destination
-        consumer = destination.pick()
+        # As `pick` does, written out for most topics.
+        consumer = destination.ready.alone
+        if consumer is None or len(consumer.in_flight) >= consumer.credit:
+            consumer = destination.pick()
         if consumer is not None and consumer.accepts >> form & 1:
             if not deliveries.deliver(now, request, consumer, link):
                 return

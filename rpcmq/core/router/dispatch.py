@@ -162,7 +162,10 @@ class Dispatch:
         if groups:
             destination = resolve_group(self._directory, request)
         destination.statistics.calls += 1
-        consumer = destination.pick()
+        # As `pick` does, written out for most topics.
+        consumer = destination.ready.alone
+        if consumer is None or len(consumer.in_flight) >= consumer.credit:
+            consumer = destination.pick()
         if consumer is not None and consumer.accepts >> form & 1:
             if not self._deliver(now, request, consumer):
                 return

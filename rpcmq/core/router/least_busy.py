@@ -23,11 +23,12 @@ class LeastInFlight:
     topics have one consumer) stands in no level and costs nothing to move.
     """
 
-    __slots__ = ("_alone", "_levels", "_lowest", "_members")
+    __slots__ = ("_levels", "_lowest", "_members", "alone")
 
     def __init__(self) -> None:
         self._members: dict[Consumer, None] = {}
-        self._alone: Consumer | None = None
+        #: The only one that takes work, if there is just one.
+        self.alone: Consumer | None = None
         self._levels: list[OrderedDict[Consumer, None]] = []
         self._lowest = 0
 
@@ -39,15 +40,15 @@ class LeastInFlight:
                 del members[consumer]
             else:
                 members[consumer] = None
-            before, self._alone = self._alone, next(iter(members)) if len(members) == 1 else None
-            for one in (before, self._alone):
+            before, self.alone = self.alone, next(iter(members)) if len(members) == 1 else None
+            for one in (before, self.alone):
                 if one is not None:
                     self.move(one)
         self.move(consumer)
 
     def move(self, consumer: Consumer) -> None:
         """Put ``consumer`` where its load says; not needed while it is ``ALONE``."""
-        if consumer is self._alone:
+        if consumer is self.alone:
             level = ALONE
         else:
             level = len(consumer.in_flight)
@@ -70,7 +71,7 @@ class LeastInFlight:
 
     def pick(self) -> Consumer | None:
         """The consumer with the least in flight; of equals the one that has waited longest."""
-        alone = self._alone
+        alone = self.alone
         if alone is not None:
             return alone if len(alone.in_flight) < alone.credit else None
         levels = self._levels
@@ -83,11 +84,11 @@ class LeastInFlight:
 
     def check(self) -> None:
         """Assert that everyone stands where it should. For tests: it looks at everything."""
-        assert (self._alone is not None) == (len(self._members) == 1)
+        assert (self.alone is not None) == (len(self._members) == 1)
         filed = {consumer: level for level, row in enumerate(self._levels) for consumer in row}
         for consumer in self._members:
             assert consumer.link.answering and not consumer.stopping
-            if consumer is self._alone:
+            if consumer is self.alone:
                 assert consumer.level == ALONE and consumer not in filed
             elif consumer.ready:
                 assert consumer.level == filed.pop(consumer) == len(consumer.in_flight) >= self._lowest

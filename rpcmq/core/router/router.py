@@ -264,10 +264,10 @@ class Router:
 
     def proceed(self, now: float) -> None:
         """Give the link that has waited longest its next turn, and begin a new one for what comes. Never raises."""
-        link = self.turns.next_link()
-        if link is not None:
+        turns = self.turns
+        if turns.waiting and (link := turns.next_link()) is not None:
             self._guarded(now, self._take_turn, link)
-        self.turns.spent = 0
+        turns.spent = 0
 
     def _take_turn(self, now: float, link: Link) -> None:
         turns = self.turns

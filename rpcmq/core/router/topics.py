@@ -133,10 +133,13 @@ class Server:
         return best
 
 
+_NOBODY = LeastInFlight()
+
+
 class Destination:
     """An address and method as they were resolved once: where such messages go."""
 
-    __slots__ = ("groups", "method", "pick", "queue", "server", "statistics", "topic")
+    __slots__ = ("groups", "method", "pick", "queue", "ready", "server", "statistics", "topic")
 
     def __init__(self, topic: Topic, server: Server | None, method: str, statistics: Statistics) -> None:
         self.topic = topic
@@ -146,6 +149,8 @@ class Destination:
         self.statistics = statistics
         #: The groups that get a copy; none for what is sent to one server.
         self.groups = {} if server else topic.groups
+        #: The consumers of the topic, for a look at the one that is alone; of a server's own topic there is none.
+        self.ready = _NOBODY if server else topic.ready
         #: Says who should get the next message; None when nobody is ready.
         self.pick: Callable[[], Consumer | None] = server.pick if server else topic.ready.pick
 

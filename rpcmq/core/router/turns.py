@@ -29,11 +29,12 @@ _OVERHEAD_BYTES = 100
 class Turns:
     """Steps taken in this turn, and the links whose messages wait for another."""
 
-    __slots__ = ("_waiting", "spent")
+    __slots__ = ("spent", "waiting")
 
     def __init__(self) -> None:
         self.spent = 0
-        self._waiting: deque[Link] = deque()
+        #: Links of which messages wait, in the order of their turns.
+        self.waiting: deque[Link] = deque()
 
     @property
     def is_over(self) -> bool:
@@ -43,7 +44,7 @@ class Turns:
     @property
     def is_anybody_waiting(self) -> bool:
         """Whether :meth:`next_link` has one."""
-        return bool(self._waiting)
+        return bool(self.waiting)
 
     def spend(self, steps: int) -> None:
         """Count ``steps``."""
@@ -52,15 +53,15 @@ class Turns:
     def put_off(self, link: Link, parts: Sequence[bytes]) -> None:
         """Let ``parts`` of ``link`` wait, behind those that do already."""
         if not link.inbox:
-            self._waiting.append(link)
+            self.waiting.append(link)
         link.inbox.extend(parts)
         link.inbox_bytes += sum(map(size_of, parts)) + _OVERHEAD_BYTES * len(parts)
 
     def next_link(self) -> Link | None:
         """The link whose turn it is now, which begins with no steps taken; None: nobody waits."""
         self.spent = 0
-        while self._waiting:
-            link = self._waiting.popleft()
+        while self.waiting:
+            link = self.waiting.popleft()
             if link.inbox and link.state is not LinkState.ENDED:
                 return link
         return None
@@ -78,7 +79,7 @@ class Turns:
         if handled:
             link.note_received(len(handled), sum(map(size_of, handled)))
         if link.inbox:
-            self._waiting.append(link)
+            self.waiting.append(link)
         else:
             # It may have asked while they waited, and be waiting itself.
             link.acknowledge()
