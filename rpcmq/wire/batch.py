@@ -32,7 +32,6 @@ def split(batch: bytes, payloads: Sequence[bytes | memoryview] = ()) -> list[byt
     if len(batch) > 40 * MAX_BATCH_MESSAGES:
         _check_large(batch)
     messages: list[bytes] = []
-    append = messages.append
     start, end = 0, len(batch)
     taken = 0
     try:
@@ -42,12 +41,12 @@ def split(batch: bytes, payloads: Sequence[bytes | memoryview] = ()) -> list[byt
             if length < 40 or stop > end or version != VERSION:
                 raise _misfit(batch, start)
             part = batch[start:stop]
-            if flags & 1:
+            if flags and flags & 1:
                 if taken >= len(payloads):
                     raise ProtocolError("a message's detached payload is missing", "detached")
                 part = Detached.of(part, payloads[taken])
                 taken += 1
-            append(part)
+            messages.append(part)
             start = stop
     except StructError:
         raise _misfit(batch, start) from None

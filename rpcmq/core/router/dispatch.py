@@ -98,7 +98,7 @@ class Dispatch:
 
     # --- from callers ------------------------------------------------------------------------
 
-    def accept(self, now: float, link: Link, part: bytes) -> None:
+    def accept(self, now: float, link: Link, part: bytes) -> None:  # noqa: C901 - the hot path
         """A call or cast.
 
         Raises:
@@ -232,10 +232,11 @@ class Dispatch:
     def reply(self, now: float, link: Link, part: bytes) -> None:  # noqa: C901 - the hot path
         """REPLY, FAULT or END: a call is done."""
         kind, attempt, tag, handler_us, key, lengths = unpack_reply(part)
-        consumer = link.consumers.get(tag)
-        delivery = consumer.in_flight.pop(key, None) if consumer is not None else None
         requests = self.requests
-        if delivery is None or consumer is None:
+        try:
+            consumer = link.consumers[tag]
+            delivery = consumer.in_flight.pop(key)
+        except KeyError:
             requests.count_unknown(link, "reply for an unknown call")
             return
         if attempt != delivery.attempt:
@@ -255,6 +256,7 @@ class Dispatch:
             requests.counters["late replies"] += 1
             if caller is None:
                 requests.record(now, request, Outcome.PROTOCOL)  # a cast is to be settled, not answered
+            request.settled_by(delivery)
         else:
             if type(part) is not bytes and (caller.is_full or caller.route is None):
                 part, outcome = self._within_bounds(caller, request, part, outcome)
@@ -282,6 +284,8 @@ class Dispatch:
                     log.failed(now, request, delivery, outcome, size, handler_us, error)
             if delivery.earlier is not None or request.delivery is not delivery:
                 self._withdraw_others(request, delivery)
+            else:
+                request.delivery = None  # as `settled_by` does
         consumer.settled += 1
         consumer.progressed_at = now
         if consumer.level != ALONE:
@@ -338,7 +342,10 @@ class Dispatch:
                     in_flight[key] = delivery
                 requests.count_unknown(link, "settlement of an unknown cast")
                 continue
-            requests.record(now, delivery.request, outcome, handler_us)
+            request = delivery.request
+            requests.record(now, request, outcome, handler_us)
+            if request.delivery is delivery:
+                request.delivery = delivery.earlier  # as `settled_by` does
             consumer.settled += 1
         consumer.progressed_at = now
         self._relieved(now, consumer)

@@ -106,6 +106,11 @@ class Request:
         later = next(each for each in self.deliveries() if each.earlier is delivery)
         later.earlier = delivery.earlier
 
+    def settled_by(self, delivery: Delivery) -> None:
+        """Let go of ``delivery``: the two would keep each other, and the message, alive until the collector comes."""
+        if self.delivery is delivery:
+            self.delivery = delivery.earlier
+
     def copy(self, number: int) -> Request:
         """The same message as a request in its own right, for one more group or consumer."""
         copy = Request()

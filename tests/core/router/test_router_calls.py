@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
+from rpcmq.core.router.request import Delivery, Request
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Call, Network, Process
 from rpcmq.wire import DETACH_BYTES, NO_TTL, Flag, Kind
@@ -27,6 +30,29 @@ def error_of(call: Call) -> tuple[Outcome, str, dict[str, object]]:
 
 
 # --- results ---------------------------------------------------------------------------------
+
+
+def test_what_has_ended_is_freed_at_once_and_not_by_the_collector(net: Network, api: Process, node: Process):
+    def kept() -> int:
+        return sum(isinstance(each, Request | Delivery) for each in gc.get_objects())
+
+    node.register("compute")
+    gc.collect()
+    gc.disable()
+    try:
+        before = kept()
+        for _ in range(3):
+            api.request("compute", "reboot")
+            node.reply(node.take(Kind.REQUEST), b"done")
+            api.cast("compute", "log")
+            node.settle(node.take(Kind.CAST))
+            late = api.request("compute", "reboot")
+            request = node.take(Kind.REQUEST)
+            api.cancel(late)
+            node.reply(request, b"too late")
+        assert kept() == before
+    finally:
+        gc.enable()
 
 
 def test_a_call_ends_with_the_reply(net: Network, api: Process, node: Process):
