@@ -98,6 +98,10 @@ class _Raw:
         self._socket.sendall(b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32))
         ready = b"\x05READY\x0bSocket-Type" + len(b"DEALER").to_bytes(4) + b"DEALER"
         self._socket.sendall(b"\x04" + bytes([len(ready)]) + ready)
+        # Before it has said so itself libzmq takes what comes for a part of the handshake, and ends it.
+        answer = b""
+        while b"READY" not in answer and (some := self._socket.recv(4096)):
+            answer += some
 
     def send(self, frame: bytes, more: bool = False) -> None:
         self._socket.sendall(bytes([2 | more]) + len(frame).to_bytes(8) + frame)

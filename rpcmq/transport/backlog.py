@@ -5,7 +5,12 @@ is off (see ``batches``), and of a ZeroMQ message with many frames nothing is ha
 The system counts the bytes received on each TCP connection; what the router has read of them is known, so the
 difference is what libzmq holds. Where that is too much the connection is broken, and libzmq lets go of it.
 
-The system is asked only when this process has grown.
+That is so in bytes of the network. An empty frame is 2 of them, and 64 in libzmq's memory, and nothing tells how many
+frames a message has had that has not ended. So this process's own size is looked at, too: where it has grown by far
+more than what has come and what the engine holds, whoever has most under way is cut, but keeps its link: an honest
+process resumes it and sends the message again. A message under way as large as any may be explains as much as it is.
+
+Links are looked at only when this process has grown.
 """
 
 from __future__ import annotations
@@ -15,12 +20,14 @@ import socket
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from itertools import islice
+from operator import itemgetter
 from struct import Struct
 from time import monotonic
 
 from gevent import get_hub
 from gevent.monkey import get_original
 
+from rpcmq.core.router.actions import Note
 from rpcmq.core.router.links import Link
 from rpcmq.core.router.router import Router
 
@@ -29,12 +36,23 @@ __all__ = ["STRANGER_BYTES", "BacklogWatch", "Stranger", "received_bytes"]
 #: What may come before HELLO, which has at most 34,085 bytes; and with it, before it is read.
 STRANGER_BYTES = 128 << 10
 #: How often the size of this process is looked at (seconds), and the growth from which on its connections are.
-_PERIOD = 0.1
+_PERIOD = 0.05
 _GROWTH = 16 << 20
-#: Connections looked at in one go.
+#: Connections looked at in one go; and of those without a link, while this process does not grow.
 _AT_ONCE = 2000
+_STRANGERS_AT_ONCE = 100
+#: Bytes of memory for one that came, at most: an empty frame's.
+_AMPLIFIED = 32
+#: Growth that nothing explains is borne up to this part of ``router.max_bytes``, or so many bytes.
+_UNEXPLAINED_PART = 16
+_UNEXPLAINED_BYTES = 64 << 20
+#: This process grows for other reasons, too: so much of it is forgotten in a second.
+_FORGIVEN = 256 << 10
+#: With fewer bytes under way than this no connection is to blame.
+_UNDER_WAY = 1 << 20
 #: Bytes a second of which a connection's account may be wrong: heartbeats of ZMTP are seen by libzmq only.
 _DRIFT = 100
+_AMPLIFIES = "cut: took far more memory than it sent"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 # In a patched process, too, without the machinery of gevent: nothing is received or sent here.
 _Socket: type[socket.socket] = get_original("socket", "socket")
@@ -92,9 +110,15 @@ class BacklogWatch:
         self._strangers = strangers
         self._cut = cut
         self._memory = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
-        self._size = self._resident()
+        self._size = self._size_before = self._resident()
+        #: Bytes that had come and were not read, and that the engine held, when they were looked at last.
+        self._unread_before = self._held_before = 0
+        #: Growth since the connections have much under way that this does not explain.
+        self._unexplained = 0
+        self._explained_at = monotonic()
         #: Routes that are still to be looked at in this turn.
         self._unseen: Iterator[bytes] = iter(())
+        self._next_stranger = 0
         self._timer = get_hub().loop.timer(_PERIOD, _PERIOD)
         self._timer.start(self._look)
 
@@ -109,8 +133,11 @@ class BacklogWatch:
         try:
             size = self._resident()
             self._size = min(self._size, size)
+            self._size_before = min(self._size_before, size)
             if size - self._size >= _GROWTH:
                 self.look(size)
+            else:
+                self._cut_strangers(_STRANGERS_AT_ONCE)
         except Exception:
             self._router.faults.report(monotonic())
 
@@ -120,7 +147,8 @@ class BacklogWatch:
         Args:
             size_bytes: of this process, taken as usual once all were looked at.
         """
-        self._cut_strangers()
+        self._next_stranger = 0
+        waiting: list[tuple[int, bytes | int]] = list(self._cut_strangers(len(self._strangers)))
         routes = list(islice(self._unseen, _AT_ONCE))
         if not routes:
             self._unseen = iter(list(self._sockets))
@@ -130,17 +158,76 @@ class BacklogWatch:
             link = self._router.links.routes.get(route)
             if link is not None and (unread := self._unread(route, link)):
                 held.append((unread, route))
-        self._cut_links(held)
+        waiting += held
+        if size_bytes:
+            growth, self._size_before = size_bytes - self._size_before, size_bytes
+            self._cut_amplified(monotonic(), growth, waiting)
+        self._cut_links([(unread, route) for unread, route in held if route in self._sockets])
         if len(routes) < _AT_ONCE:
             self._size = size_bytes
 
-    def _cut_strangers(self) -> None:
-        for fd, stranger in list(self._strangers.items()):
+    def _cut_strangers(self, most: int) -> list[tuple[int, int]]:
+        """Cut those of the next ``most`` that have sent too much; returns what came on the others, and which."""
+        left: list[tuple[int, int]] = []
+        for fd in list(islice(self._strangers, self._next_stranger, self._next_stranger + most)):
+            stranger = self._strangers[fd]
             received = received_bytes(fd)
-            if received is not None and received - stranger.received > STRANGER_BYTES:
-                del self._strangers[fd]
-                self._router.links.counters["cut: too much before HELLO"] += 1
-                self._cut(fd, stranger.socket)
+            if received is None:
+                continue
+            if received - stranger.received > STRANGER_BYTES:
+                self._cut_stranger(fd, "cut: too much before HELLO")
+            else:
+                left.append((received - stranger.received, fd))
+        self._next_stranger += most
+        if self._next_stranger >= len(self._strangers):
+            self._next_stranger = 0
+        return left
+
+    def _cut_stranger(self, fd: int, reason: str) -> None:
+        stranger = self._strangers.pop(fd)
+        self._router.links.counters[reason] += 1
+        self._cut(fd, stranger.socket)
+
+    def _cut_amplified(self, now: float, growth: int, waiting: list[tuple[int, bytes | int]]) -> None:
+        """Cut those that have most under way if this process has grown by far more than that and what the engine holds.
+
+        Args:
+            growth: bytes since the connections were looked at last.
+            waiting: unread bytes of each connection, with its route, or file descriptor where it has no link.
+        """
+        router, settings = self._router, self._router.settings
+        unread, held = sum(size for size, _ in waiting), router.memory.accounted_bytes
+        explained = max(0, unread - self._unread_before) + max(0, held - self._held_before)
+        self._unread_before, self._held_before = unread, held
+        forgiven, self._explained_at = int((now - self._explained_at) * _FORGIVEN), now
+        if unread < _UNDER_WAY:
+            self._unexplained = 0
+            return
+        self._unexplained = max(0, self._unexplained - forgiven + growth - 2 * explained)
+        if self._unexplained <= max(settings.router_max_bytes // _UNEXPLAINED_PART, _UNEXPLAINED_BYTES):
+            return
+        waiting.sort(key=itemgetter(0), reverse=True)
+        for size, which in waiting:
+            if self._unexplained <= 0 or not size:
+                break
+            self._unexplained -= size * _AMPLIFIED
+            self._unread_before -= size
+            if isinstance(which, int):
+                self._cut_stranger(which, _AMPLIFIES)
+            else:
+                self._cut_amplifying_link(which, size)
+        self._unexplained = 0
+
+    def _cut_amplifying_link(self, route: bytes, unread: int) -> None:
+        links = self._router.links
+        link = links.routes.get(route)
+        if link is not None:
+            text = f"its connection was broken: {unread} bytes came that are not read yet, and take far more memory"
+            self._router.actions.append(Note("offence", f"{link.identity}: {text}", link.identity))
+        links.counters[_AMPLIFIES] += 1
+        self._cut(*self._sockets[route])
+        # It is not to be cut again before it is known to be broken.
+        del self._sockets[route]
 
     def _unread(self, route: bytes, link: Link) -> int:
         known = self._sockets.get(route)

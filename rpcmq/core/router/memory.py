@@ -46,6 +46,11 @@ class Memory:
         self.held_bytes = self.outgoing_bytes = 0
 
     @property
+    def accounted_bytes(self) -> int:
+        """What the router holds, and what has come since it was counted."""
+        return self.held_bytes + self.outgoing_bytes + self._fresh
+
+    @property
     def overdrawn(self) -> int:
         """How many links have their calls and casts refused."""
         return len(self._overdrawn)
