@@ -131,7 +131,9 @@ class _Memory:
         while not self._over.wait(0.1):
             try:
                 family = [self._process, *self._process.children(recursive=True)]
-                self.most = max(self.most, sum(each.memory_info().rss for each in family))
+                # Java forks to set rights of files: until it is another program, the child has the parent's pages.
+                programs = {tuple(each.cmdline()): each.memory_info().rss for each in reversed(family)}
+                self.most = max(self.most, sum(programs.values()))
             except self._gone:
                 # One of them has ended while it was looked at.
                 continue

@@ -1,7 +1,7 @@
 """The report: of a dispatch log, or of cells that were stored.
 
-Cells are stored, and all figures are rollups of them. Only the slowest calls, and those of which nobody knows the end,
-are looked for in the log itself. Which engine does it makes no difference.
+Cells are stored, and all figures are rollups of them, which engines may make of the records as well. Only the slowest
+calls, and those of which nobody knows the end, are looked for one by one. Which engine does it makes no difference.
 """
 
 from __future__ import annotations
