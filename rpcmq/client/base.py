@@ -1,0 +1,162 @@
+"""A client but for its verbs: its connection, the hub that it lives in, forks, and its end."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from functools import partial
+from typing import Self
+from weakref import finalize
+
+import gevent
+
+from rpcmq.client.process import Process
+from rpcmq.client.sender import Sender
+from rpcmq.client.subscription import Subscriptions
+from rpcmq.config import ClientConfig
+from rpcmq.payload import Codec
+from rpcmq.transport.home import Home, allocate_lock, at_home, home_for
+from rpcmq.transport.key_files import curve_for
+
+__all__ = ["BaseClient"]
+
+
+class _Links:
+    """The links of a client, and the hub that they live in."""
+
+    def __init__(self, home: Home, process: Process) -> None:
+        self.home = home
+        self.process = process
+        self.sender = Sender(process)
+        self.subscriptions: Subscriptions | None = None
+
+    def close(self, linger_seconds: float | None = None) -> None:
+        """See :meth:`Client.close`; at home."""
+        if self.subscriptions is None:
+            self.process.close(linger_seconds)
+        elif gevent.getcurrent() is self.home.hub:
+            self.subscriptions.close(linger_seconds)
+            self.process.close(linger_seconds)
+        else:
+            # Both wait for the router, and at the same time.
+            other = gevent.spawn(self.subscriptions.close, linger_seconds)
+            self.process.close(linger_seconds)
+            other.join()
+
+    def close_soon(self) -> None:
+        """The client was collected as garbage, in whichever thread."""
+        connection = self.process.connection
+        if not connection.closed and not connection.abandoned and self.home.alive:
+            self.home.post(self.close)
+
+
+class BaseClient:
+    """The connection of a client; its verbs are those of the classes that derive from it.
+
+    Args:
+        config: router, identity, limits and times.
+        codec: encodes and decodes payloads.
+    """
+
+    def __init__(self, config: ClientConfig, codec: Codec) -> None:
+        self.config = config
+        self._codec = codec
+        self._given_identity = config.identity
+        self._opening = allocate_lock()
+        self._links = self._open()
+        self.hub = self._links.home.hub
+
+    def _open(self) -> _Links:
+        home = home_for(self.config.shell)
+        links = _Links(home, home.run(Process, self.config, self._codec))
+        finalize(self, links.close_soon).atexit = False
+        home.when_the_thread_ends(partial(links.close, 0.0))
+        return links
+
+    def _reopened(self) -> _Links:
+        """What a forked child has instead of what is its parent's."""
+        if self._given_identity:
+            self.config = replace(self.config, identity=f"{self._given_identity}/{os.getpid()}")
+        links = self._open()
+        # Nobody may wait in here: the greenlet that goes on meanwhile would be of the same thread.
+        with self._opening:
+            if self._links.process.connection.abandoned:
+                self._links = links
+                self.hub = links.home.hub
+            return self._links
+
+    @property
+    def home(self) -> Home:
+        """The gevent hub that this client lives in."""
+        links = self._links
+        return links.home if not links.process.connection.abandoned else self._reopened().home
+
+    @property
+    def usable(self) -> bool:
+        """Whether the thread whose hub this client lives in has not ended."""
+        home = self.home
+        return home.background or home.here or home.alive
+
+    @property
+    def process(self) -> Process:
+        """The engines under this client, to be used in its home only. After a fork: new ones."""
+        links = self._links
+        return links.process if not links.process.connection.abandoned else self._reopened().process
+
+    @property
+    def sender(self) -> Sender:
+        """What the verbs send with, to be used in the client's home only. After a fork: a new one."""
+        links = self._links
+        return links.sender if not links.process.connection.abandoned else self._reopened().sender
+
+    def subscriptions(self) -> Subscriptions:
+        """The link for events, which is made when it is first needed; at home."""
+        process, links = self.process, self._links
+        process.connection.check_open()
+        if links.subscriptions is None:
+            links.subscriptions = Subscriptions(self.config, process, curve_for(process.keys))
+        return links.subscriptions
+
+    @property
+    def identity(self) -> str:
+        """The name under which the router knows this process."""
+        return self.process.identity
+
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+        return self.process.connection.closed
+
+    @at_home
+    def connect(self, timeout: float | None = None) -> None:
+        """Wait until the router has welcomed this process.
+
+        Args:
+            timeout: seconds; default: ``connect_timeout``.
+
+        Raises:
+            RouterUnreachable: it has not.
+            IdentityTaken: another live process has this identity.
+        """
+        self.process.connection.wait_ready(self.config.connect_timeout if timeout is None else timeout)
+
+    def close(self, linger_seconds: float | None = None) -> None:
+        """Say goodbye. Calls in flight end with LinkLost; casts and events are handed to the router first.
+
+        Args:
+            linger_seconds: how long to wait at most until the router has them; default: the setting of that name,
+                1 second. It is logged how many it has not, as far as it has said, because it is away or silent, or
+                their queue is full.
+
+        A client that was not closed is closed when the interpreter exits. ``os._exit``, a signal that
+        is not handled and the end of a ``multiprocessing`` child skip that, so close before them.
+        """
+        links = self._links
+        if not links.process.connection.abandoned and links.home.alive:
+            links.home.run(links.close, linger_seconds)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()

@@ -1,0 +1,122 @@
+"""What a client asks of its router, or tells it to do."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import Any
+
+from rpcmq.client.base import BaseClient
+from rpcmq.client.sender import Target
+from rpcmq.transport.home import at_home
+from rpcmq.wire import MAX_VIEW_BYTES, Address, Kind, body_of
+
+__all__ = ["RouterVerbs"]
+
+_ROUTER = (b"", "router")
+
+
+class RouterVerbs(BaseClient):
+    """The verbs that the router itself answers."""
+
+    @at_home
+    def declare(self, topic: Target, *, group: str = "", timeout: float | None = None) -> None:
+        """Have the router keep what is sent to ``topic``, though nobody has consumed it yet.
+
+        It is kept as for a topic whose consumers are away: within the router's ``mailbox`` bounds.
+
+        Args:
+            topic: as for :meth:`call`.
+            group: the group of the topic that a copy is kept for; default: the topic itself.
+            timeout: seconds to wait for the router.
+
+        Raises:
+            RouterUnreachable, CallTimeout: there is no answer.
+            CallError: the router refuses it.
+        """
+        self.sender.ask(Kind.DECLARE, self.sender.address(topic), {"group": group} if group else {}, timeout)
+
+    @at_home
+    def query(self, view: str = "overview", timeout: float | None = None) -> dict[str, Any]:
+        """The router's own state: ``overview``, ``summary``, ``processes``, ``topics``, ``calls``, ``methods``,
+        ``keys``, ``stuck``, ``dropped``, ``stats``.
+
+        Raises:
+            RouterUnreachable, CallTimeout: there is no answer.
+            CallError: there is no such view.
+        """
+        return body_of(self.sender.ask(Kind.QUERY, _ROUTER, {"what": view}, timeout), MAX_VIEW_BYTES)
+
+    @at_home
+    def statistics(self) -> dict[str, Any]:
+        """What became of the casts of this process, as far as it knows; the counts never go back.
+
+        Returns:
+            ``casts_open``: not yet acknowledged by the router. ``casts_kept``: the router has them, and no consumer
+            yet; they are offered to its next life if it is killed. ``casts_let_go``: kept no longer, because
+            ``cast_kept`` or ``cast_kept_bytes`` was reached. ``dropped``: verb -> reason -> count, of what the router
+            has dropped or refused; ``dropped_topics``: the same as rows with ``topic``, ``verb``, ``reason`` and
+            ``count``.
+        """
+        caller = self.process.caller
+        return {
+            "casts_open": caller.casts_open,
+            "casts_kept": len(caller.keeping),
+            "casts_let_go": caller.keeping.let_go,
+            "dropped": caller.drops.totals,
+            "dropped_topics": [
+                {name: row[name] for name in ("topic", "verb", "reason", "count")}
+                for row in caller.drops.rows(monotonic())
+            ],
+        }
+
+    @at_home
+    def purge(
+        self, topic: Target, *, group: str = "", forget: bool = False, timeout: float | None = None
+    ) -> dict[str, Any]:
+        """Have the router drop what waits for ``topic`` and its servers now. What consumers have is not touched.
+
+        Args:
+            topic: as for :meth:`call`; of a server's own topic, only what waits for that server.
+            group: the group of the topic whose messages are meant; default: the topic itself.
+            forget: also forget the topic if nobody consumes it.
+            timeout: seconds to wait for the router.
+
+        Returns:
+            ``known``: whether the router has the topic; ``casts`` and ``calls``: how many were dropped; ``forgotten``.
+
+        Raises:
+            AccessDenied: the key of this process has no right ``admin`` on ``control.purge``.
+            RouterUnreachable, CallTimeout: there is no answer.
+        """
+        address = topic if isinstance(topic, Address) else Address(topic, "", self.config.exchange)
+        name = f"{address.topic}.{address.server}" if address.server else address.topic
+        body = {"what": "control.purge", "topic": name, "exchange": address.exchange, "group": group, "forget": forget}
+        deadline = monotonic() + self.sender.seconds(timeout)
+        casts = calls = 0
+        waited: int | None = None
+        while True:
+            left = max(0.001, deadline - monotonic())
+            answer = body_of(self.sender.ask(Kind.QUERY, _ROUTER, body, left))
+            purged, remaining = answer["casts"] + answer["calls"], answer["remaining"]
+            casts, calls = casts + answer["casts"], calls + answer["calls"]
+            waited = purged + remaining if waited is None else waited
+            # A request purges some thousands. What comes in meanwhile was not meant.
+            if not (purged and remaining) or casts + calls >= waited:
+                return {"known": answer["known"], "casts": casts, "calls": calls, "forgotten": answer["forgotten"]}
+
+    @at_home
+    def kick(self, identity: str, timeout: float | None = None) -> int:
+        """Have the router end the links of the process ``identity``, as if it had gone.
+
+        Its calls end with LinkLost, as do those that it has; casts that it has not begun go to others. If it lives it
+        connects again: to keep it out, revoke its key.
+
+        Returns:
+            How many links it had; 0: there is no such process.
+
+        Raises:
+            AccessDenied: the key of this process has no right ``admin`` on ``control.kick``.
+            RouterUnreachable, CallTimeout: there is no answer.
+        """
+        body = {"what": "control.kick", "identity": identity}
+        return int(body_of(self.sender.ask(Kind.QUERY, _ROUTER, body, timeout))["links"])

@@ -1,0 +1,315 @@
+"""Calls and casts on their way out: addressed, encoded, signed, sent, and waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from time import monotonic
+from typing import Any
+
+import gevent
+
+from rpcmq.client.answers import Stream, result_of
+from rpcmq.client.arguments import check_seconds, request_body, trace_context
+from rpcmq.client.process import Process
+from rpcmq.client.request import current_request, handling
+from rpcmq.core.process.calls import Call
+from rpcmq.errors import CallTimeout, Outcome, UsageError
+from rpcmq.payload import Format
+from rpcmq.payload.bounded_text import brief
+from rpcmq.transport.home import Housed
+from rpcmq.wire import Address, Flag, Kind, address_of, json_bytes, message, payload_of
+
+__all__ = ["Sender", "Target"]
+
+#: How a destination may be given: a topic's name, or an address.
+Target = str | Address
+
+_DILL = Format.DILL.bit
+# Looking up a member of an enum costs a call as much as a few of its steps.
+_REQUEST, _CAST = int(Kind.REQUEST), int(Kind.CAST)
+_ACCEPTS_DILL, _NESTED, _STREAM = int(Flag.ACCEPTS_DILL), int(Flag.NESTED), int(Flag.STREAM)
+
+
+class Sender:
+    """Sends the calls and casts of a process. To be used in its hub.
+
+    Args:
+        process: the engines and their connection.
+    """
+
+    __slots__ = ("_accepted", "_addresses", "_config", "process")
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self._config = process.config
+        self._accepted = process.codec.accepted
+        self._addresses: dict[Target, tuple[bytes, str]] = {}
+
+    # --- verbs -------------------------------------------------------------------------------
+
+    def call(
+        self, ctx: Any, topic: Target, msg: Mapping[str, Any], timeout: float | None, flags: int,
+        sign_of_life: float | None, on_progress: Callable[[Any], None] | None, traceparent: str | None,
+    ) -> Any:  # fmt: skip
+        """See :meth:`Client.call`."""
+        process = self.process
+        progress = None if on_progress is None else self._progress(on_progress)
+        seconds = self.seconds(timeout)
+        deadline = monotonic() + seconds
+        call = self.start(_REQUEST, ctx, topic, msg, seconds, flags, sign_of_life, traceparent)
+        process.wait(call, False, progress)
+        if call.error is not None and self.learn_format(call):
+            left = max(0.001, deadline - monotonic())
+            call = self.start(_REQUEST, ctx, topic, msg, left, flags, sign_of_life, traceparent)
+            process.wait(call, False, progress)
+        return result_of(process.payloads, call)
+
+    def call_directly(
+        self, ctx: Any, topic: Target, msg: Mapping[str, Any], timeout: float | None, flags: int,
+        on_progress: Callable[[Any], None] | None, traceparent: str | None,
+    ) -> Any:  # fmt: skip
+        """As :meth:`call`, with no router in between where that is possible."""
+        deadline = monotonic() + self.seconds(timeout)
+        ended = self._ended_directly(ctx, topic, msg, deadline, on_progress)
+        if ended is not None:
+            return result_of(self.process.payloads, ended)
+        left = max(0.001, deadline - monotonic())
+        return self.call(ctx, topic, msg, left, flags, None, on_progress, traceparent)
+
+    def multicall(
+        self, client: Housed, ctx: Any, topic: Target, msg: Mapping[str, Any], timeout: float | None
+    ) -> Stream:
+        """See :meth:`Client.multicall`. The stream keeps ``client`` from being closed as garbage."""
+
+        def start() -> Call:
+            return self.start(_REQUEST, ctx, topic, msg, self.seconds(timeout), _STREAM)
+
+        return Stream(client, self.process, start(), lambda refused: start() if self.learn_format(refused) else None)
+
+    def cast(
+        self, ctx: Any, topic: Target, msg: Mapping[str, Any], flags: int, confirm: bool, ttl: float | None,
+        timeout: float | None, traceparent: str | None,
+    ) -> int | None:  # fmt: skip
+        """See :meth:`Client.cast`, and for its result :meth:`Client.fanout_cast`."""
+        process = self.process
+        seconds = self.seconds(timeout)
+        life = {} if ttl is None else {"ttl": max(1, int(check_seconds("ttl", ttl) * 1000))}
+        address, name = self.address(topic)
+        if confirm:
+            return self._confirmed(ctx, topic, msg, flags, ttl, seconds, traceparent)
+        if not process.has_room(address):
+            process.check_usable()
+            process.wait_for_room(address, seconds, name)
+        if not process.uplink.origin:
+            process.check_usable()
+            self._ready(seconds)
+        else:
+            process.connection.check_open()
+        method, body = request_body(ctx, msg)
+        known = process.accepts_by_topic.get(address, self._accepted)
+        if process.payloads.limits:
+            known &= process.payloads.formats(address)
+        form, payload = process.encode(body, known)
+        if process.payloads.signs:
+            flags, payload = process.payloads.sign_request(Kind.CAST, None, flags, form, payload, address, method, ttl)
+        part = message(
+            _CAST,
+            payload,
+            flags=flags,
+            format=form,
+            key=process.uplink.next_key(),
+            address=address,
+            method=method,
+            trace=trace_context(traceparent) if traceparent is not None or handling() is not None else b"",
+            **life,
+        )
+        process.caller.cast(part, address)
+        process.connection.send_soon()
+        return None
+
+    def _confirmed(
+        self, ctx: Any, topic: Target, msg: Mapping[str, Any], flags: int, ttl: float | None, seconds: float,
+        traceparent: str | None,
+    ) -> int:  # fmt: skip
+        process = self.process
+        deadline = monotonic() + seconds
+        address, name = self.address(topic)
+        if not process.has_room(address):
+            process.check_usable()
+            process.wait_for_room(address, seconds, name)
+        if not process.uplink.origin:
+            self._ready(max(0.001, deadline - monotonic()))
+        for _ in range(2):
+            call = self.start(_CAST, ctx, topic, msg, ttl, flags | Flag.CONFIRM, None, traceparent)
+            try:
+                with gevent.Timeout(max(0.001, deadline - monotonic())) as timer:
+                    process.wait(call)
+            except gevent.Timeout as expired:
+                if expired is not timer:
+                    raise
+                raise self._not_confirmed(call, seconds) from None
+            if not self.learn_format(call):
+                break
+        if call.error is not None:
+            raise call.error
+        assert call.answer is not None
+        return int.from_bytes(payload_of(call.answer))
+
+    def _not_confirmed(self, call: Call, seconds: float) -> CallTimeout:
+        text = f"the router has not confirmed the cast to {call.address!r} within {seconds:g} s"
+        if not call.withdrawn:
+            return CallTimeout(f"{text}; it may still be delivered", {"topic": call.address})
+        text += f": {self.process.connection.condition}; it was not sent, and will not be"
+        return CallTimeout(text, {"topic": call.address, "started": "no"})
+
+    def ask(self, kind: Kind, address: tuple[bytes, str], body: dict[str, Any], timeout: float | None) -> bytes:
+        """The answer of the router itself."""
+        deadline = monotonic() + self.seconds(timeout)
+        self._ready(deadline - monotonic())
+        call = Call(address[1], 0, max(0.001, deadline - monotonic()))
+        process = self.process
+        process.caller.start(monotonic(), call, kind, json_bytes(body), address=address[0])
+        process.connection.schedule()
+        process.wait(call)
+        if call.error is not None:
+            raise call.error
+        assert call.answer is not None
+        return call.answer
+
+    # --- parts -------------------------------------------------------------------------------
+
+    def start(
+        self,
+        kind: int,
+        ctx: Any,
+        topic: Target,
+        msg: Mapping[str, Any],
+        seconds: float | None,
+        flags: int,
+        sign_of_life: float | None = None,
+        traceparent: str | None = None,
+    ) -> Call:
+        """Send a message that is waited for, for so many ``seconds``; None: a cast, which does not age on its way."""
+        process = self.process
+        process.check_usable()
+        try:
+            address, name = self._addresses[topic]
+        except (KeyError, TypeError):
+            address, name = self.address(topic)
+        started = monotonic()
+        if not process.uplink.origin:
+            self._ready(self.seconds(None) if seconds is None else seconds)
+            if seconds is not None:
+                seconds = max(0.001, seconds - (monotonic() - started))
+        method, body = request_body(ctx, msg)
+        if sign_of_life is not None:
+            check_seconds("sign_of_life", sign_of_life)
+            body["keepalive"] = sign_of_life / 3
+        if self._accepted & _DILL:
+            flags |= _ACCEPTS_DILL
+        is_nested = handling() is not None
+        if is_nested:
+            flags |= _NESTED
+        known = process.accepts_by_topic.get(address, self._accepted)
+        if process.payloads.limits:
+            known &= process.payloads.formats(address)
+        form, payload = process.encode(body, known)
+        call = Call(name, flags, seconds)
+        call.silence = sign_of_life
+        if process.payloads.signs:
+            call.flags, payload = process.payloads.sign_request(
+                kind, call, flags, form, payload, address, method, call.timeout
+            )
+        process.caller.start(
+            started,
+            call,
+            kind,
+            payload,
+            format=form,
+            address=address,
+            method=method,
+            trace=trace_context(traceparent) if is_nested or traceparent is not None else b"",
+        )
+        process.connection.schedule()
+        return call
+
+    def learn_format(self, call: Call) -> bool:
+        """Whether the call was refused for its format only, and is worth sending in another."""
+        error = call.error
+        if error is None or error.details.get("outcome") != Outcome.PROTOCOL:
+            return False
+        accepts = error.details.get("accepts")
+        if type(accepts) is not int:
+            return False
+        address = address_of(call.message)
+        self.process.accepts_by_topic[address] = accepts & self._accepted
+        return True
+
+    def seconds(self, timeout: float | None) -> float:
+        """How long a call may take: ``timeout``, else what the request being handled has left, else the setting."""
+        if timeout is not None:
+            return check_seconds("timeout", timeout)
+        request = None if handling() is None else current_request()
+        if request is not None and request.remaining is not None:
+            return max(0.001, request.remaining)
+        return self._config.timeout
+
+    def address(self, topic: Target) -> tuple[bytes, str]:
+        """``topic`` as it stands in a header, and as it is shown.
+
+        Raises:
+            UsageError: it is no topic.
+        """
+        try:
+            known = self._addresses.get(topic)
+        except TypeError:
+            raise UsageError(f"topic must be a str or an Address, not {type(topic).__name__}: {brief(topic)}") from None
+        if known is None:
+            address = topic if isinstance(topic, Address) else Address(topic, "", self._config.exchange)
+            if len(self._addresses) > 10_000:
+                self._addresses.clear()
+            known = self._addresses[topic] = address.encode(), str(address)
+        return known
+
+    def _ready(self, seconds: float) -> None:
+        self.process.check_usable()
+        self.process.connection.wait_ready(min(seconds, self._config.connect_timeout), seconds)
+
+    def _progress(self, on_progress: Callable[[Any], None]) -> Callable[[Call, bytes], None]:
+        payloads = self.process.payloads
+        return lambda call, part: on_progress(payloads.answer(call, part))
+
+    def _ended_directly(
+        self,
+        ctx: Any,
+        topic: Target,
+        msg: Mapping[str, Any],
+        deadline: float,
+        on_progress: Callable[[Any], None] | None,
+    ) -> Call | None:
+        """A call on a direct link; None if there can be none, and the router is to be used."""
+        process = self.process
+        process.check_usable()
+        address, name = self.address(topic)
+        method, body = request_body(ctx, msg)
+        if not process.direct.has_link(address):
+            self._ready(deadline - monotonic())
+        link = process.direct.link_to(address, name, max(0.001, deadline - monotonic()))
+        if link is None:
+            return None
+        seconds = max(0.001, deadline - monotonic())
+        payloads = process.payloads
+        form, payload = process.codec.encode(
+            body, process.direct.accepts(link) & self._accepted & payloads.formats(address)
+        )
+        call = Call(name, _ACCEPTS_DILL if self._accepted & _DILL else 0, seconds)
+        if payloads.signs:
+            call.flags, payload = payloads.sign_request(
+                Kind.REQUEST, call, call.flags, form, payload, address, method, seconds
+            )
+        progress = None if on_progress is None else self._progress(on_progress)
+        process.direct.call(link, call, payload, form, address, method, progress)
+        if call.error is not None and call.error.details.get("started") == "no":
+            process.direct.forget(address)
+            return None
+        return call
