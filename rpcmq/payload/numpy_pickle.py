@@ -118,13 +118,13 @@ class _Dtype:
     def _structured(self, names: Any, fields: Any, depth: int) -> Any:
         _require(type(names) is tuple and type(fields) is dict and 0 < len(names) <= _MAX_FIELDS, "fields")
         _require(self._kind[0] == "V" and {*names} == fields.keys(), "fields")
-        parts = [fields[name] for name in names]
-        fit = all(type(part) is tuple and len(part) >= 2 and type(part[0]) is _Dtype for part in parts)
-        _require(fit and all(type(part[1]) is int for part in parts), "fields")
+        typed = [fields[name] for name in names]
+        fit = all(type(field) is tuple and len(field) >= 2 and type(field[0]) is _Dtype for field in typed)
+        _require(fit and all(type(field[1]) is int for field in typed), "fields")
         made = {
             "names": list(names),
-            "formats": [self._part(part[0], depth) for part in parts],
-            "offsets": [part[1] for part in parts],
+            "formats": [self._part(field[0], depth) for field in typed],
+            "offsets": [field[1] for field in typed],
             "itemsize": int(self._kind[1:]),
         }
         return _numpy().dtype(made, align=bool(self._state[7] & 128) if type(self._state[7]) is int else False)

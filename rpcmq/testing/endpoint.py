@@ -17,7 +17,7 @@ Way = deque[tuple[float, bytes, list[bytes]]]
 
 
 class Connection:
-    """A simulated connection: what is under way in both directions."""
+    """A simulated connection: the batches in transit in both directions."""
 
     __slots__ = ("process", "route", "to_process", "to_router")
 
@@ -55,16 +55,16 @@ class Endpoint:
 
     @property
     def sends(self) -> bool:
-        """Whether what it has sent arrives."""
+        """Whether its outgoing batches arrive."""
         return not self._is_cut_to_router
 
     @property
     def receives(self) -> bool:
-        """Whether what was sent to it arrives."""
+        """Whether batches sent to it arrive."""
         return not (self._is_cut_to_process or self.is_paused)
 
     def next_deadline(self) -> float | None:
-        """When :meth:`tick` wants to be called."""
+        """The time of the next :meth:`tick` (monotonic seconds); None if nothing is due."""
         return self.uplink.next_deadline()
 
     def tick(self, now: float) -> None:
@@ -75,7 +75,7 @@ class Endpoint:
         """Something was received, or has timed out."""
 
     def before_flush(self) -> None:
-        """What is queued is about to be sent."""
+        """Hook: called before queued messages are sent."""
 
     # --- the connection ----------------------------------------------------------------------
 
@@ -88,7 +88,7 @@ class Endpoint:
         self._network.run()
 
     def lose(self, is_noticed: bool = True) -> None:
-        """The connection breaks, and what was under way is lost.
+        """Break the connection; batches in transit are lost.
 
         Unless ``is_noticed``, the router finds out only when it has something to send.
         """
@@ -99,21 +99,21 @@ class Endpoint:
             self._network.run()
 
     def cut_off(self, to_router: bool = True, to_process: bool = True) -> None:
-        """From now on nothing gets through in these directions, and neither end is told."""
+        """Block these directions from now on, without notifying either end."""
         self._is_cut_to_router |= to_router
         self._is_cut_to_process |= to_process
 
     def heal(self) -> None:
-        """What was held up since :meth:`cut_off` arrives."""
+        """Let everything held up since :meth:`cut_off` arrive."""
         self._is_cut_to_router = self._is_cut_to_process = False
         self._network.run()
 
     def pause(self) -> None:
-        """It stops, as by SIGSTOP: it keeps its connection and does nothing."""
+        """Pause the process, as by SIGSTOP: it keeps its connection and does nothing."""
         self.is_paused = True
 
     def resume(self) -> None:
-        """It goes on where it stopped; for it no time has passed but on the clock."""
+        """Resume the process; only the clock has advanced meanwhile."""
         self.is_paused = False
         self._network.run()
 

@@ -1,4 +1,4 @@
-"""What must hold of a router engine at any moment, and what must be left of it when everyone has gone."""
+"""Invariants of a router engine, and the check that nothing is left behind when everyone has gone."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rpcmq.wire import size_of
 
 __all__ = ["check_router", "left_behind"]
 
-#: Tables of fixed content, and the one that is there to outlive what it is about.
+#: Tables of fixed content, and one that outlives its subjects by design.
 _FIXED = {"_handlers", "handlers", "drops", "_drops"}
 
 
 def check_router(router: Router) -> None:
-    """Assert what must hold at any time. It looks at everything.
+    """Assert the invariants that hold at any time. Scans every table.
 
     Raises:
         AssertionError: something does not.
@@ -49,7 +49,7 @@ def check_router(router: Router) -> None:
 
 
 def _check_usage(router: Router) -> None:
-    """What is charged to each link is what its messages that have not ended take."""
+    """Assert that each link is charged exactly for its messages that have not ended."""
     charged: Counter[Usage] = Counter()
     shared: dict[SharedUsage, int] = {}
     requests = {id(p): p for p in router.dispatch.unsettled()}

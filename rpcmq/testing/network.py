@@ -36,7 +36,7 @@ from rpcmq.wire import LOW_FLAGS_AT, Flag, payload_of
 
 __all__ = ["Call", "Message", "Network", "Process"]
 
-#: So many steps without time going on mean that an engine never comes to rest.
+#: Steps at one time that mean an engine never comes to rest.
 _MAX_STEPS = 10_000
 
 
@@ -62,9 +62,9 @@ class Network:
     ) -> None:
         self.settings = settings or Settings(recovery_seconds=0.0)
         self.now = now
-        #: By the engine of its end.
+        #: Endpoints by their engine.
         self.processes: dict[Session, Endpoint] = {}
-        #: Answers to connections that are no link, and what was worth a line in the log.
+        #: Answers to connections without a link, and log events.
         self.answers: list[Answer] = []
         self.notes: list[Note] = []
         self._lost_seconds = lost_seconds
@@ -74,14 +74,14 @@ class Network:
         self._routes = count(1)
         self._tokens = count(1)
         self._dirty: list[Session] = []
-        #: By route; None where nobody reads what the router sends.
+        #: Processes by route; None where the router's output is not read.
         self._connections: dict[bytes, Connection | None] = {}
         #: Dead connections, by when the router will notice.
         self._unnoticed: deque[tuple[float, bytes]] = deque()
         #: Connections with something under way.
         self._under_way: dict[Connection, None] = {}
         self._is_holding = False
-        #: The router does nothing at all, as after SIGSTOP; what comes waits.
+        #: Whether the router is paused, as by SIGSTOP; its input waits.
         self._is_router_paused = False
         self._is_router_down = False
         self.router = self._new_router()
@@ -90,7 +90,7 @@ class Network:
         return self._engine(self.settings, self._boot, self.now, lambda: f"token-{next(self._tokens)}", self._sink)
 
     def process(self, identity: str, queue_type: str = "roundrobin", user: str = "", **hello: Any) -> Process:
-        """A process that has said HELLO. ``hello`` is what else HELLO may say, as ``accepts``."""
+        """Add a process that has sent HELLO. ``hello``: further fields of HELLO, such as ``accepts``."""
         made = Process(self, identity, queue_type, hello)
         made.user = user
         made.connect()
@@ -102,7 +102,7 @@ class Network:
         self.processes[process.uplink] = process
 
     def link(self, process: Endpoint) -> Link:
-        """What the router has of ``process``.
+        """Return the router's link of ``process``.
 
         Raises:
             LookupError: nothing.
@@ -115,7 +115,7 @@ class Network:
     # --- the router --------------------------------------------------------------------------
 
     def restart_router(self, clock_step: float = 60.0) -> None:
-        """The router dies with all it knew; a new one begins. The processes have to connect again.
+        """Restart the router without its state. The processes have to reconnect.
 
         Args:
             clock_step: by how much the wall clock has gone on since the life before began (seconds); it may be
@@ -125,7 +125,7 @@ class Network:
         self.start_router(clock_step)
 
     def kill_router(self) -> None:
-        """The router dies with all it knew. Until :meth:`start_router` nobody can connect."""
+        """Kill the router. Until :meth:`start_router` nobody can connect."""
         self._is_router_down, self._is_router_paused = True, False
         for process in list(self.processes.values()):
             process.lose()
@@ -136,17 +136,17 @@ class Network:
         self.router.actions.clear()
 
     def start_router(self, clock_step: float = 60.0) -> None:
-        """A new life of the router, after :meth:`kill_router`."""
+        """Start a new incarnation of the router, after :meth:`kill_router`."""
         self._boot += int(clock_step * 1000)
         self._is_router_down = False
         self.router = self._new_router()
 
     def pause_router(self) -> None:
-        """The router stops, as by SIGSTOP: connections stay, and what comes waits."""
+        """Pause the router, as by SIGSTOP: connections stay, and input waits."""
         self._is_router_paused = True
 
     def resume_router(self) -> None:
-        """It goes on where it stopped."""
+        """Resume the router."""
         self._is_router_paused = False
         self.run()
 
@@ -169,7 +169,7 @@ class Network:
         return not (self._is_router_down or self._is_router_paused)
 
     def inject(self, route: bytes, batch: bytes, payloads: Sequence[bytes] = ()) -> list[Message]:
-        """Let any bytes come on the connection ``route``; returns what was answered to it as no link."""
+        """Inject any bytes on the connection ``route``; return the answers sent to it without a link."""
         before = len(self.answers)
         self._connections.setdefault(route, None)
         self.router.receive(self.now, route, batch, payloads)
@@ -179,7 +179,7 @@ class Network:
     # --- connections -------------------------------------------------------------------------
 
     def connection(self, process: Endpoint) -> Connection | None:
-        """A new connection of ``process``, None without a router; of an earlier one, what is under way is lost."""
+        """Open a new connection of ``process``; None without a router. Batches in transit on the old one are lost."""
         if process.connection is not None:
             self._under_way.pop(process.connection, None)
             self._connections[process.connection.route] = None
@@ -207,7 +207,7 @@ class Network:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """What is sent inside leaves at the end, one batch for each process."""
+        """Send everything queued inside at the end, one batch for each process."""
         self._is_holding = True
         try:
             yield
@@ -216,7 +216,7 @@ class Network:
             self.run()
 
     def run(self) -> None:
-        """Let all happen that can happen now."""
+        """Run all engines until nothing is pending at the current time."""
         if self._is_holding:
             return
         for _ in range(_MAX_STEPS):
@@ -226,7 +226,7 @@ class Network:
         raise RuntimeError("the engines do not come to rest")
 
     def advance(self, seconds: float) -> None:
-        """Let ``seconds`` pass, with everything in its time."""
+        """Advance the clock by ``seconds``, running everything that comes due."""
         end, steps = self.now + seconds, 0
         while True:
             self.run()
@@ -235,7 +235,7 @@ class Network:
                 break
             steps = steps + 1 if due <= self.now else 0
             if steps > _MAX_STEPS:
-                raise RuntimeError("an engine wants to be called again and again at the same time")
+                raise RuntimeError("an engine keeps asking for a tick at the same time")
             self.now = max(self.now, due)
             if self.is_router_up:
                 self._tick_router()

@@ -1,4 +1,4 @@
-"""The processes of a virtual network: what they say, what they got, and their connections."""
+"""The processes of a virtual network: their messages, received and sent."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Message:
 
     @property
     def kind(self) -> Kind:
-        """What it is."""
+        """The kind of the message."""
         return Kind(self.header.kind)
 
     @property
@@ -54,7 +54,7 @@ class Message:
 
     @property
     def address(self) -> Address:
-        """Where it was sent."""
+        """The address it was sent to."""
         return Address.decode(address_of(self.part))
 
     @property
@@ -75,7 +75,7 @@ class Message:
 
     @property
     def outcome(self) -> Outcome:
-        """How a call ended, of REPLY, FAULT, END and ERROR."""
+        """The outcome of a call, from REPLY, FAULT, END or ERROR."""
         if self.kind is Kind.ERROR:
             return Outcome(self.body["outcome"])
         return Outcome.REMOTE_ERROR if self.kind is Kind.FAULT else Outcome.OK
@@ -95,17 +95,17 @@ class Call:
 
     @property
     def answers(self) -> list[Message]:
-        """All that has come for it."""
+        """All messages received for it."""
         return [m for m in self.process.received if m.key == self.key]
 
     @property
     def ends(self) -> list[Message]:
-        """What has ended it: REPLY, FAULT, END or ERROR."""
+        """The messages that ended it: REPLY, FAULT, END or ERROR."""
         return [m for m in self.answers if m.kind in _ENDS]
 
     @property
     def end(self) -> Message:
-        """What has ended it, which happens once.
+        """The message that ended it, of which there must be exactly one.
 
         Raises:
             AssertionError: it has not ended, or more than once.
@@ -240,7 +240,7 @@ class Process(Endpoint):
         return tag
 
     def unregister(self, tag: int) -> Call:
-        """Take nothing more under ``tag``; what is running goes on."""
+        """Unregister ``tag``; running requests go on."""
         return self.send(Kind.UNREGISTER, consumer=tag)
 
     def reply(self, request: Message, payload: bytes = b"") -> None:

@@ -33,7 +33,7 @@ from rpcmq.testing import eventually
 __all__ = ["Program", "RouterProcess"]
 
 _running: WeakSet[Program] = WeakSet()
-#: So many of the last lines of output are shown when something fails.
+#: Number of the last lines of output shown on failure.
 _SHOWN = 40
 
 

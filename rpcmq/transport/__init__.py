@@ -1,1 +1,1 @@
-"""The only part of rpcmq that speaks ZeroMQ: engines on sockets inside a gevent hub."""
+"""Sockets: the only part of rpcmq that uses ZeroMQ, running engines inside a gevent hub."""

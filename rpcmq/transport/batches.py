@@ -25,12 +25,12 @@ _NOBLOCK = int(zmq.NOBLOCK)
 _MORE = int(zmq.NOBLOCK) | int(zmq.SNDMORE)
 _EVENTS = int(zmq.EVENTS)
 _POLLIN = int(zmq.POLLIN)
-#: ZMQ messages that can wait to be sent on one connection, each a batch.
+#: Most batches (ZeroMQ messages) waiting to be sent on one connection.
 _HIGH_WATER = 10_000
-#: Longer than any socket lives whose connection has broken (milliseconds).
+#: Reconnect interval that exceeds the life of any broken socket (milliseconds).
 _NO_RECONNECT_MS = 3_600_000
 
-#: What came in one ZeroMQ message: route (empty on a DEALER), batch, detached payloads.
+#: One received ZeroMQ message: route (empty on a DEALER), batch, detached payloads.
 Arrival = tuple[bytes, bytes, Sequence[bytes | memoryview]]
 
 
@@ -98,7 +98,7 @@ class BatchSocket:
         #: What :meth:`readable` polls; None: it asks for ``ZMQ_EVENTS``.
         self._polled: list[tuple[Any, int]] | None = None if shares_interpreter else [(socket, _POLLIN)]
         self._last: Any = None
-        #: Frames of the batch of which some were sent and some were not; 0: there is none.
+        #: Remaining frames of a partly sent batch; 0 if there is none.
         self._torn = 0
 
     def readable(self) -> bool:
@@ -110,7 +110,7 @@ class BatchSocket:
         return bool(self._get(_EVENTS) & _POLLIN)
 
     def receive(self) -> Arrival:
-        """The next message; only after :meth:`readable` said yes."""
+        """Return the next message; only after :meth:`readable` returned True."""
         recv = self._recv
         route: bytes = recv(_NOBLOCK) if self._routed else b""
         self._last = frame = recv(_NOBLOCK, False)
@@ -161,7 +161,7 @@ class BatchSocket:
         payloads: list[zmq.Frame] = []
         size_bytes = len(batch)
         if has_detached or (has_detached is None and Detached in map(type, parts)):
-            # All before the first frame is sent: what can fail must not fail between two of them.
+            # Prepare everything before the first frame is sent: nothing may fail between two frames.
             payloads = [_frame_of(part.payload) for part in parts if isinstance(part, Detached)]
             size_bytes += sum(map(len, payloads))
         send, begun = self._send, False
@@ -179,7 +179,7 @@ class BatchSocket:
             send(payloads[-1], _NOBLOCK)
         except BaseException as error:
             # libzmq refuses the first frame of a message or none; a signal handler can raise after any of them.
-            # Of a message of one frame there is no half: it was sent or was not.
+            # A message of one frame is either sent or not.
             if begun or ((self._routed or payloads) and not isinstance(error, zmq.ZMQError)):
                 self._torn = 1 + len(payloads)
                 self._complete_torn()
@@ -187,7 +187,7 @@ class BatchSocket:
         return size_bytes
 
     def _complete_torn(self) -> None:
-        """End a message of which only some frames were sent, with so many that the peer refuses it whole."""
+        """Complete a partly sent message with so many frames that the peer refuses all of it."""
         try:
             for more in range(self._torn, -1, -1):
                 self._send(b"", _MORE if more else _NOBLOCK)
@@ -196,7 +196,7 @@ class BatchSocket:
         self._torn = 0
 
     def close(self, linger_seconds: float = 0.0) -> None:
-        """Close; what was sent is given ``linger_seconds`` to leave."""
+        """Close; queued messages have ``linger_seconds`` to leave."""
         self._polled = None  # a closed socket would be taken for file descriptor 0
         if not self.socket.closed:
             self.socket.close(linger=int(linger_seconds * 1000))

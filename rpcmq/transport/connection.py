@@ -37,16 +37,16 @@ __all__ = ["Connection", "Engine", "process_context", "process_zap", "release_za
 log = logging.getLogger("rpcmq.client")
 
 _ROUNDS = 64
-#: How often so many messages are read of a connection that has broken.
+#: Most reads of a connection that has broken.
 _LAST_TURNS = 1000
 _RETRY = 0.005
 #: After exceptions the pause doubles with each, up to this (seconds).
 _RETRY_MOST = 1.0
 _HAND_OVER_POLL = 0.002
 _EXIT_LINGER_MS = 500
-#: How long libzmq has at least to send what is said last (seconds).
+#: Least linger for the final messages (seconds).
 _LAST_WORD = 0.1
-#: How long another greenlet may take to close a connection at the end of the program (seconds).
+#: Longest wait for another greenlet to close a connection at exit (seconds).
 _CLOSED_WITHIN = 5.0
 _HANDSHAKE_FAILED = (
     zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL,
@@ -64,13 +64,13 @@ _connections: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 
 class Engine(Protocol):
-    """What a connection drives beside its uplink."""
+    """An engine driven by a connection, beside its uplink."""
 
     def tick(self, now: float) -> None:
         """Do what is due."""
 
     def next_deadline(self) -> float | None:
-        """When :meth:`tick` wants to be called."""
+        """The time of the next :meth:`tick` (monotonic seconds); None if nothing is due."""
 
     @property
     def casts_at_risk(self) -> int:
@@ -82,7 +82,7 @@ def process_context() -> zmq.Context[Any]:
     global _context
     if _context is None:
         _context = new_context()
-        # Here rather than once: a child of multiprocessing forgets what its parent had registered.
+        # Registered here each time: a multiprocessing child discards its parent's exit handlers.
         atexit.unregister(_close_all)
         atexit.register(_close_all)
     return _context
@@ -97,7 +97,7 @@ def process_zap() -> ZapHandler:
 
 
 def release_zap(domain: str) -> None:
-    """The socket of ``domain`` is gone."""
+    """Unregister ``domain``, whose socket is closed."""
     global _zap
     if _zap is not None and _zap.unregister(domain):
         _zap.close()
@@ -114,7 +114,7 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def _close_all() -> None:
-    """What was sent just before a program ends still arrives; without this it would die in a queue."""
+    """Close all connections at exit, so that messages sent just before still arrive."""
     everybody = list(_connections)
     background = [connection for connection in everybody if is_background(connection.hub)]
     ours = [connection for connection in everybody if connection.of_this_thread and connection not in background]
@@ -173,14 +173,14 @@ class Connection:
         self.url = url
         self.uplink = uplink
         self.reconnects = 0
-        #: This is the child of a fork, and the connection its parent's.
+        #: Whether this is a forked child, and the connection its parent's.
         self.abandoned = False
-        #: Why the router, which had welcomed us, does not accept our key any more; empty while it does.
+        #: Reason why the router, which had welcomed us, does not accept our key any more; empty while it does.
         self.denied = ""
         # The text of its last refusal, which it repeats at each attempt; and whether it is shutting down.
         self._refused = ""
         self._restarting = False
-        #: Called with that, once.
+        #: Called with that reason, once.
         self.on_denied: Callable[[str], None] = lambda text: None
         self._engines = engines
         self._after_receive = after_receive
@@ -263,14 +263,14 @@ class Connection:
 
     @property
     def reason(self) -> str:
-        """Why there is no connection, or no answer on it, as far as it is known."""
+        """Reason why there is no connection, or no answer on it, as far as known."""
         if silent := self.uplink.silent_seconds(monotonic()):
             return f"the router has been silent for {silent:.1f} s"
         return self._dialer.problem or "no answer"
 
     @property
     def condition(self) -> str:
-        """Whether the router is there, as a clause."""
+        """Describe the connection to the router, as a clause."""
         if not self.connected:
             return f"the router is not connected ({self.reason})"
         now = monotonic()
@@ -298,7 +298,7 @@ class Connection:
             raise UsageError("this connection belongs to another OS thread, and only that may use it")
 
     def check_open(self) -> None:
-        """Raise if nothing can be sent any more.
+        """Raise unless messages can be sent.
 
         Raises:
             UsageError: the connection is closed.
@@ -316,13 +316,13 @@ class Connection:
             raise UsageError("this client is closed")
 
     def schedule(self) -> None:
-        """What is queued is sent at the end of this turn of the hub's loop."""
+        """Flush queued messages at the end of this turn of the hub's loop."""
         if not (self._waking or self._scheduled):
             self._scheduled = True
             self._loop.run_callback(self._run_scheduled)
 
     def send_soon(self) -> None:
-        """Have a cast or event leave: with all others of this turn of the loop, or now if nobody may turn the loop.
+        """Flush a cast or event at the end of this turn of the loop, or now if the loop may not run soon.
 
         A hub goes on when one of its greenlets ends or waits. A program that gevent has not patched may compute, or
         block, in its main greenlet for as long as it likes.
@@ -333,7 +333,7 @@ class Connection:
             self.schedule()
 
     def flush(self) -> None:
-        """Send what is queued now; for those who are busy in the hub for long."""
+        """Flush queued messages now; for callbacks that keep the hub busy for long."""
         socket, uplink = self._socket, self.uplink
         try:
             self._before_flush()
@@ -373,7 +373,7 @@ class Connection:
             self._hand_over(deadline)
             if count := self._casts_at_risk:
                 what = f"{count} {self._sends}{'s' * (count > 1)}"
-                text = "closed, and the router %s has not said that it has %s, which may be lost; %s"
+                text = "closed before the router %s acknowledged %s, which may be lost; %s"
                 log.error(text, self.url, what, self.condition)
         self._closed = True
         if self.uplink.ready:
@@ -395,7 +395,7 @@ class Connection:
         self._gone.set()
 
     def close_and_wait(self) -> None:
-        """As :meth:`close`; also if another greenlet closes it just now."""
+        """Close as :meth:`close` does, or wait for another greenlet that is closing it."""
         self.close()
         self._gone.wait(_CLOSED_WITHIN)
 
@@ -407,7 +407,7 @@ class Connection:
 
     @property
     def _has_more(self) -> bool:
-        """Whether there is something that the router may not have. Without a connection only casts are worth a wait."""
+        """Whether messages may not have reached the router. Without a connection only casts count."""
         uplink = self.uplink
         if uplink.ready and (uplink.outbox or uplink.unacknowledged):
             return True
@@ -476,7 +476,7 @@ class Connection:
             # A refusal closes it.
             while socket is not None and socket is self._socket and rounds < _ROUNDS and socket.readable():
                 _, batch, payloads = socket.receive()
-                # Not once for all: a handler's time begins here, and must not begin before the message came.
+                # Read the clock for each message: a handler's time must not begin before its message came.
                 receive(monotonic(), batch, payloads)
                 rounds += 1
         except Exception as error:
@@ -485,7 +485,7 @@ class Connection:
 
     def _tick(self) -> None:
         self._timer_at = 0.0
-        # Before anybody is called silent: what came while this process was busy.
+        # Read what came while this process was busy before declaring anybody silent.
         self._receive()
         now = monotonic()
         ticks: list[Callable[[float], object]] = [self.uplink.tick, *(engine.tick for engine in self._engines)]
@@ -508,7 +508,7 @@ class Connection:
         self._silent = bool(silent)
 
     def _failed(self, error: Exception) -> None:
-        """Show an exception; what it has interrupted is tried again after a pause."""
+        """Print an exception, and retry the interrupted step after a pause."""
         self._failing = True
         self._show(error)
 
@@ -516,7 +516,7 @@ class Connection:
         self._hub.handle_error(self, type(error), error, error.__traceback__)
 
     def _broken(self, error: Exception) -> None:
-        """The socket has raised. Nothing more is sent on it: only a new connection is in a known state."""
+        """Replace the socket, which has raised: only a new connection is in a known state."""
         self._failed(error)
         self._end_connection("an internal error has broken the connection")
 
@@ -556,7 +556,7 @@ class Connection:
     # --- connecting --------------------------------------------------------------------------
 
     def _dial(self) -> None:
-        """Do what the dialer says."""
+        """Perform the dialer's next step."""
         was_ready = self.uplink.ready
         step = self._dialer.tick(monotonic(), random())
         if step is Step.HANG_UP:
@@ -599,7 +599,7 @@ class Connection:
                 self._deny(self._dialer.problem)
 
     def _deny(self, problem: str) -> None:
-        """Our key is not accepted. One that was is tried again and again: it may be authorised anew."""
+        """Handle refusal of our key. A key accepted before is retried: it may be authorised again."""
         if self.uplink.origin and not self.denied:
             self.denied = problem
             self.on_denied(problem)
@@ -612,17 +612,17 @@ class Connection:
         return f"handshake with {self.url} failed: {self._why_failed(event, value)}"
 
     def _why_failed(self, event: int, value: int) -> str:
-        """What can be known of it: a router that does not take our first words only closes the connection."""
+        """Diagnose a failed handshake: a router that refuses our first bytes only closes the connection."""
         if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
             text = "the router does not accept the key of our key_file: it was revoked, has expired, or was never added"
             return f"{text} (status {value})"
         if self._curve is None:
-            return "it closed the connection; it may want CURVE (give a key_file), or be no rpcmq router"
-        closed = "it speaks another mechanism" if event == zmq.EVENT_DISCONNECTED else "it closed the connection"
+            return "it closed the connection; it may require CURVE (give a key_file), or not be an rpcmq router"
+        closed = "it uses another security mechanism" if event == zmq.EVENT_DISCONNECTED else "it closed the connection"
         return f"{closed}; `router` in our key_file may not be its key, or it runs without CURVE"
 
     def _lost(self, problem: str = "the connection was lost") -> None:
-        # All that came before the connection broke is still used; what follows from it is for the next one.
+        # Everything received before the connection broke is still handled; replies go to the next one.
         if self._socket is not None and self.uplink.ready:
             for _ in range(_LAST_TURNS):
                 if self._receive() < _ROUNDS:
@@ -640,14 +640,14 @@ class Connection:
         self._arm()
 
     def on_ready(self) -> None:
-        """The uplink was welcomed. Called by the owner's welcome handler."""
+        """Handle WELCOME. Called by the owner's welcome handler."""
         self.denied = self._refused = ""
         self._restarting = False
         self._dialer.welcomed(monotonic())
         self._ready.set()
 
     def on_refused(self, reason: str, text: str) -> None:
-        """The router refused us. Called by the uplink."""
+        """Handle REFUSED. Called by the uplink."""
         if text != self._refused:
             self._refused = text
             log.warning("router %s: %s", self.url, text)

@@ -1,4 +1,4 @@
-"""CURVE key pairs and how a socket gets them; what libzmq must be able to do for it."""
+"""CURVE key pairs, their use on sockets, and the libzmq that is required."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rpcmq.errors import ConfigError
 
 __all__ = ["OLDEST_SAFE", "Curve", "check_libzmq", "is_key", "libzmq_version", "new_pair", "public_of"]
 
-#: Before this one a peer without any key can crash libzmq, CURVE or not.
+#: Earlier versions can be crashed by peers without a key, with or without CURVE.
 OLDEST_SAFE = (4, 3, 3)
 
 
 @dataclass(frozen=True)
 class Curve:
-    """What a socket needs for CURVE, in Z85.
+    """CURVE parameters of a socket, in Z85.
 
     Attributes:
         public, secret: the own pair.
@@ -35,7 +35,7 @@ class Curve:
         """Make ``socket`` a CURVE server if there is a domain, else a client of ``server_key``."""
         if self.domain:
             socket.zap_domain = self.domain.encode()
-            # Without it libzmq takes any key while there is no handler of that domain.
+            # Without it libzmq accepts any key while there is no handler of that domain.
             socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
             socket.curve_server = True
             socket.curve_secretkey = self.secret.encode()
@@ -43,7 +43,7 @@ class Curve:
             self.towards(socket, self.server_key)
 
     def towards(self, socket: zmq.Socket[Any], server_key: str) -> None:
-        """What ``socket`` connects to from now on must have ``server_key``. What it has bound stays a server."""
+        """Set ``server_key`` for connections that ``socket`` makes from now on. Its bound endpoints stay servers."""
         socket.curve_serverkey = server_key.encode()
         socket.curve_publickey = self.public.encode()
         socket.curve_secretkey = self.secret.encode()
@@ -79,12 +79,12 @@ def is_key(text: object) -> bool:
 
 
 def libzmq_version() -> tuple[int, int, int]:
-    """Of the libzmq that pyzmq has loaded."""
+    """Return the version of the libzmq that pyzmq has loaded."""
     return zmq.zmq_version_info()
 
 
 def check_libzmq(version: tuple[int, int, int] | None = None, curve: bool | None = None) -> None:
-    """Raise unless libzmq can be put on an open network.
+    """Raise unless libzmq is safe on an open network.
 
     Raises:
         ConfigError: it has no CURVE, or can be crashed by peers without a key.

@@ -1,4 +1,4 @@
-"""After a fork the child lets go of what it inherited: a ZeroMQ socket is for one process only.
+"""After a fork, the child abandons inherited sockets: a ZeroMQ socket belongs to one process.
 
 The child's event loop would otherwise take from the inherited file descriptors the signs that the
 parent waits for. The loops of other threads than the one that forked have no thread in the child, and may have been in

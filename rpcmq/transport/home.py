@@ -1,4 +1,4 @@
-"""The gevent hub that a client lives in, and how any OS thread has work done there.
+"""The gevent hub that runs a client, and calls into it from any OS thread.
 
 ZeroMQ sockets and the engines behind them belong to one OS thread. In a program that gevent runs, that is the thread
 whose hub the client was made in. In any other program nothing would turn that hub while the program computes, sleeps
@@ -40,24 +40,24 @@ __all__ = [
 T = TypeVar("T")
 P = ParamSpec("P")
 
-# The originals: in a patched program, too, these are about OS threads.
+# The unpatched originals: these concern OS threads even in a patched program.
 allocate_lock: Callable[[], Any] = monkey.get_original("_thread", "allocate_lock")
 _sleep: Callable[[float], None] = monkey.get_original("time", "sleep")
 _start_new_thread: Callable[..., int] = monkey.get_original("_thread", "start_new_thread")
 
 #: Pause after an event loop has ended (seconds).
 _LOOP_AGAIN = 0.05
-#: How long the hub of a program's own thread may take to begin what another thread asks of it (seconds).
+#: Longest wait for a program's own hub to begin another thread's function (seconds).
 _PATIENCE = 5.0
 
 
 def program_is_patched() -> bool:
-    """Whether gevent has replaced what blocks, so that whoever waits lets the hub go on."""
+    """Whether gevent has patched blocking calls, so that waiting lets the hub run."""
     return monkey.is_module_patched("threading") or monkey.is_module_patched("socket")
 
 
 class _Mark:
-    """Lives as long as an OS thread."""
+    """A sentinel whose lifetime is that of an OS thread."""
 
 
 _marks: Any = monkey.get_original("_thread", "_local")()
@@ -74,7 +74,7 @@ class Home:
     """The hub of the current OS thread, which is made if it has none.
 
     Args:
-        background: that thread does nothing else than to run it.
+        background: whether the thread only runs the hub.
 
     Attributes:
         hub: where sockets and engines live.
@@ -101,7 +101,7 @@ class Home:
         return self._pid == os.getpid() if self.background else self._thread() is not None
 
     def when_the_thread_ends(self, function: Callable[[], object]) -> None:
-        """Have ``function`` called in the thread of the hub when that ends. It must not wait for anything.
+        """Register ``function`` to be called in the hub's thread when that ends. It must not wait for anything.
 
         Not for the background thread, which ends with the process.
         """
@@ -144,7 +144,7 @@ class Home:
         return self.run_with_messages(lambda tell: function(*args, **options), lambda message: None)
 
     def run_with_messages(self, function: Callable[[Callable[[Any], None]], T], on_message: Callable[[Any], None]) -> T:
-        """As :meth:`run`, from another thread; what ``function`` tells meanwhile is handled in the caller's.
+        """Run ``function`` as :meth:`run` does, from another thread; its messages are handled in the caller's.
 
         Args:
             function: called with a function that takes a message for ``on_message``.
@@ -173,7 +173,7 @@ class Home:
 
 
 class Housed(Protocol):
-    """Lives in a hub.
+    """An object owned by a hub.
 
     Attributes:
         hub: that hub; in the child of a fork it may be that of the parent still.
@@ -190,7 +190,7 @@ H = TypeVar("H", bound=Housed)
 
 
 def at_home(method: Callable[Concatenate[H, P], T]) -> Callable[Concatenate[H, P], T]:
-    """Have ``method`` run in its object's home, whichever thread calls it; an ``on_progress`` in that of the caller."""
+    """Run ``method`` in its object's hub, whichever thread calls it; ``on_progress`` runs in the caller's thread."""
 
     @wraps(method)
     def run(self: H, /, *args: P.args, **options: P.kwargs) -> T:
@@ -219,7 +219,7 @@ def run_at_home(method: Callable[Concatenate[H, P], T], self: H, /, *args: P.arg
 
 
 class _Waiter(Protocol):
-    """Where a thread waits for another one."""
+    """A place for one thread to wait for another."""
 
     def wait(self, seconds: float | None) -> bool:
         """Wait until :meth:`wake` was called since the last time; False if it was not within ``seconds``."""
@@ -228,7 +228,7 @@ class _Waiter(Protocol):
         """From any thread."""
 
     def close(self) -> None:
-        """Nobody waits any more."""
+        """Release the waiter."""
 
 
 def _waiter() -> _Waiter:
@@ -241,7 +241,7 @@ def _waiter() -> _Waiter:
 
 
 class _ThreadWaiter:
-    """For an OS thread without a hub. Signals interrupt it."""
+    """A waiter for an OS thread without a hub. Signals interrupt it."""
 
     def __init__(self) -> None:
         self._lock = allocate_lock()
@@ -261,7 +261,7 @@ class _ThreadWaiter:
 
 
 class _GreenletWaiter:
-    """For a greenlet of another hub, which goes on meanwhile."""
+    """A waiter for a greenlet of another hub, which keeps running."""
 
     def __init__(self, hub: Any) -> None:
         self._event = Event()
@@ -281,14 +281,14 @@ class _GreenletWaiter:
 
 
 class _Errand:
-    """One function, on its way through a hub."""
+    """One function call to be run in a hub."""
 
     def __init__(self, hub: Any, function: Callable[[Callable[[Any], None]], Any], wake: Callable[[], None]) -> None:
         self._hub = hub
         self._function = function
         self._wake = wake
         self._context = copy_context()
-        # Who takes it out decides whether the errand begins or is withdrawn; a deque's pop is atomic.
+        # Popping this token decides whether the call begins or is withdrawn; a deque's pop is atomic.
         self._claim = deque((True,))
         self._messages: deque[Any] = deque()
         self._greenlet: greenlet | None = None
@@ -301,7 +301,7 @@ class _Errand:
         return not self._claim
 
     def withdraw(self) -> bool:
-        """Whether it will never begin; False if it has."""
+        """Withdraw the call; return False if it has begun."""
         try:
             self._claim.pop()
         except IndexError:
@@ -351,7 +351,7 @@ class _Errand:
             del error
 
 
-# --- which one ----------------------------------------------------------------------------------
+# --- selection of the hub ----------------------------------------------------------------------------------
 
 _background: Home | None = None
 _starting: Any = allocate_lock()
@@ -377,7 +377,7 @@ def home_for(shell: str) -> Home:
 
 
 def background_home() -> Home:
-    """The hub of this process's background thread, which is started for who asks first."""
+    """Return the hub of this process's background thread, starting it on first use."""
     global _background
     with _starting:
         if _background is None:
@@ -400,7 +400,7 @@ def _start() -> Home:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         home = Home(background=True)
         hub = home.hub
-        # Keeps the loop going while there is nothing else to wait for.
+        # Keeps the loop running while there is nothing else to wait for.
         idle = hub.loop.async_()
         idle.start(lambda: None)
         made.append(home)

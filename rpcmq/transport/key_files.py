@@ -20,7 +20,7 @@ from rpcmq.transport.curve import Curve, is_key, public_of
 
 __all__ = ["KeyFile", "check_folder", "curve_for", "is_name", "read_key_file", "read_toml", "write_private"]
 
-#: A file of keys has some hundreds of bytes.
+#: Longest key file (bytes); usual ones have some hundreds.
 _MAX_BYTES = 1 << 20
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 
@@ -49,7 +49,7 @@ class KeyFile:
 
 
 def curve_for(keys: KeyFile | None) -> Curve | None:
-    """What a client's socket needs towards its router; None without keys."""
+    """Return the CURVE parameters of a client's socket; None without keys."""
     return Curve(keys.public, keys.secret, keys.router) if keys is not None else None
 
 
@@ -63,9 +63,9 @@ def is_name(text: object) -> bool:
 
 
 def _read(path: str | os.PathLike[str]) -> bytes:
-    """What is in the file ``path``, if nobody but its owner can change it."""
+    """Return the content of the file ``path``, which only its owner may be able to change."""
     try:
-        # A FIFO would keep whoever opens it waiting.
+        # Opening a FIFO would block.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
@@ -76,7 +76,7 @@ def _read(path: str | os.PathLike[str]) -> bytes:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     if len(content) > _MAX_BYTES:
-        raise ConfigError(f"{path}: has more than {_MAX_BYTES} bytes: it is no key file")
+        raise ConfigError(f"{path}: has more than {_MAX_BYTES} bytes: not a key file")
     return content
 
 
@@ -165,7 +165,7 @@ def write_private(path: str | os.PathLike[str], text: str) -> None:
     """
     begun = f"{os.fspath(path)}.{token_hex(8)}.tmp"
     try:
-        # Nothing that somebody else has laid there is used, nor followed if it is a link.
+        # Never open an existing file or follow a link that somebody else may have planted.
         descriptor = os.open(begun, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         try:
             with open(descriptor, "w", encoding="utf-8") as file:
@@ -173,11 +173,11 @@ def write_private(path: str | os.PathLike[str], text: str) -> None:
                 file.write(text)
                 file.flush()
                 os.fsync(descriptor)
-            # Who reads the folder meanwhile sees all of it or nothing, and what is there stays.
+            # Readers of the folder see the whole file or none; an existing file is never replaced.
             os.link(begun, path)
         finally:
             os.unlink(begun)
     except FileExistsError:
-        raise ConfigError(f"{path}: is there already; keys are never written over") from None
+        raise ConfigError(f"{path}: exists already; key files are never overwritten") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None

@@ -29,10 +29,10 @@ from rpcmq.wire import KIND_AT, Kind, control
 __all__ = ["PeerSocket", "local_host_towards"]
 
 _CONTROL = 0x10
-#: ZeroMQ messages received before others in the hub get their turn, and rpcmq's in them.
+#: Most ZeroMQ messages, and rpcmq messages in them, received before other greenlets get their turn.
 _ROUNDS = 64
 _MESSAGES = 1000
-#: How long the handshake of a peer waits for the router to announce it (seconds): the two race.
+#: Longest delay of a peer's handshake until the router announces the peer (seconds): the two race.
 _PATIENCE = 0.5
 _HELLO = 0x01
 #: Connections that have not shown a ticket, how long they have for it (seconds), and links that others have made:
@@ -109,7 +109,7 @@ class PeerSocket:
         peers.max_inbound = min(_MAX_LINKS, max(1, files // 4))
         most = min(_MAX_STRANGERS, max(1, files // 4))
         self._strangers = Strangers(most, _HELLO_SECONDS, self._count)
-        #: Of the connections of links that others have made: file descriptor, and which socket that is.
+        #: Connections of inbound links: file descriptor and socket inode.
         self._inbound: dict[bytes, tuple[int, int]] = {}
         self._routes_by_fd: dict[int, bytes] = {}
         self._urls: dict[bytes, str] = {}
@@ -156,7 +156,7 @@ class PeerSocket:
         if bool(key) != (self._curve is not None):
             raise RouterUnreachable(f"{identity} and this process do not both use CURVE")
         if not url.startswith("tcp://"):
-            # Whoever serves says where: sockets of this host or process are not his to name.
+            # The consumer names the url: it must not name sockets of this host or process.
             raise RouterUnreachable(f"{identity} gives {url!r:.80} as its peer socket, which is no tcp:// url")
         if self._curve is not None:
             try:
@@ -192,7 +192,7 @@ class PeerSocket:
         self._after_receive()
 
     def schedule(self) -> None:
-        """What is queued is sent at the end of this turn of the hub's loop."""
+        """Flush queued messages at the end of this turn of the hub's loop."""
         if not self._waking:
             self._loop.run_callback(self._wake)
 
@@ -205,7 +205,7 @@ class PeerSocket:
         try:
             rounds = self._turn()
         finally:
-            # Also after an exception: there may be more to receive, which would give no second sign.
+            # Also after an exception: there may be more to receive, without another edge of the descriptor.
             self._waking = False
             if self._more(rounds):
                 self.schedule()
@@ -233,7 +233,7 @@ class PeerSocket:
                 user = self._socket.last_user()
         messages = self._peers.receive(monotonic(), route, batch, tuple(payloads), user)
         if fd >= 0 and route in self._peers.links and route not in self._urls:
-            # That it was accepted may not have been read yet.
+            # Its accept event may not have been read yet.
             self._watch.read()
             self._strangers.forget(fd)
             if (socket := socket_of(fd)) is not None:
@@ -241,7 +241,7 @@ class PeerSocket:
         return messages
 
     def _failed(self) -> None:
-        """Show the exception that is being handled: it ends one link at most, not the others'."""
+        """Print the current exception, which ends one link at most."""
         get_hub().handle_error(self, *sys.exc_info())
 
     def _more(self, rounds: int) -> bool:

@@ -27,19 +27,19 @@ from rpcmq.transport.curve import Curve
 from rpcmq.transport.forks import abandon_after_fork
 from rpcmq.transport.strangers import break_connection, socket_of
 from rpcmq.transport.watch import ConnectionWatch, Watchdog
-from rpcmq.wire import KIND_AT, Kind, message
+from rpcmq.wire import FIRST_KIND, Kind, message
 
 __all__ = ["RouterShell"]
 
 #: ZeroMQ messages received before others in the hub get their turn.
 _ROUNDS = 64
-#: Bytes received before what they lead to is sent.
+#: Bytes received before the resulting messages are flushed.
 _ROUND_BYTES = 8 << 20
-#: How long what has come is read when the router ends (seconds).
+#: Time for reading what has arrived when the router ends (seconds).
 _LAST_READ = 0.5
-#: How often a full connection is tried again (seconds).
+#: Retry interval for a full connection (seconds).
 _RETRY = 0.005
-#: A timer that fires so much too late (seconds) finds messages that came long ago; they are given so long to be read.
+#: Lateness of a timer (seconds) that indicates a stopped process; then unread messages are read for so long first.
 _LATE = 0.5
 _CATCH_UP = 0.25
 #: Views are made for so long at a time, and not again before so long has passed (seconds): a fifth of all time.
@@ -47,7 +47,7 @@ _VIEW_WORK = 0.001
 _VIEW_PAUSE = 0.004
 #: And no more of them are sent than so many bytes a second: what is sent to others waits behind them.
 _VIEW_BYTES = 32 << 20
-#: When to look whether a connection that was reported closed is gone from the socket (seconds).
+#: Delays before checking that a connection reported closed has left the socket (seconds).
 _PROBES = (0.0, 0.02, 0.1, 0.5)
 _PROBE = message(Kind.HEARTBEAT)
 _HELLO = bytes([Kind.HELLO])
@@ -107,10 +107,10 @@ class RouterShell:
         #: Of each link's connection: file descriptor, and which socket that is.
         self._sockets: dict[bytes, tuple[int, int]] = {}
         self._blocked: set[Link] = set()
-        #: Origins of the links to which sending has raised since it last went well.
+        #: Origins of links to which the last send raised.
         self._suspects: set[bytes] = set()
         self._closed = False
-        #: Nothing more is read.
+        #: Whether reading has stopped.
         self._is_deaf = False
         loop = get_hub().loop
         self._loop = loop
@@ -128,9 +128,9 @@ class RouterShell:
         self._has_caught_up = False
         #: Connections that have said HELLO, by file descriptor.
         self._greeted: set[int] = set()
-        #: Handshakes that have succeeded, on connections that have not said HELLO: libzmq does not say on which.
+        #: Number of successful handshakes on connections without HELLO: libzmq does not say which.
         self._shaken = 0
-        #: Whether we were told why the next handshake failed.
+        #: Whether the reason of the next handshake failure was counted already.
         self._explained = False
         self._io.start(self._wake)
         self._watchdog.start()
@@ -152,7 +152,7 @@ class RouterShell:
         try:
             rounds = self._turn()
         finally:
-            # Also after an exception: what else came gives no second sign, and what is due is still due.
+            # Also after an exception: more input gives no further edge, and due work stays due.
             if self._has_more(rounds):
                 self._again.start(self._wake)
             if self.router.queries.is_anybody_waiting:
@@ -174,13 +174,13 @@ class RouterShell:
         router.proceed(monotonic())
         while rounds < _ROUNDS and room > 0 and turns.spent <= TURN_STEPS and socket.readable():
             route, batch, payloads = socket.receive()
-            # Not once for all: what waited for those before it must not seem to have come with them.
+            # Read the clock for each message: one that waited must not seem to have come with the first.
             now = monotonic()
             rounds += 1
             room -= len(batch)
             if payloads:
                 room -= sum(map(len, payloads))
-            if batch[KIND_AT : KIND_AT + 1] == _HELLO:
+            if batch[FIRST_KIND] == _HELLO:
                 router.receive(now, route, batch, payloads, socket.last_user() if self._has_users else "")
                 self._guarded(self._remember_fd, route)
             else:
@@ -210,7 +210,7 @@ class RouterShell:
     def _tick(self) -> None:
         now, due, self._timer_at = monotonic(), self._timer_at, 0.0
         if now - due > _LATE and not self._has_caught_up:
-            # This process was stopped, or had no CPU: who seems to have been silent is heard first. Not twice in a row:
+            # This process was stopped, or had no CPU: read input before declaring anybody silent. Not twice in a row:
             # where there is never CPU enough nothing would ever be done that is due.
             self._has_caught_up = True
             self._not_before = now + _CATCH_UP
@@ -237,7 +237,7 @@ class RouterShell:
         self._timer.start(self._tick)
 
     def _guarded(self, step: Callable[..., None], *args: Any) -> bool:
-        """Whether ``step`` went well. An exception of it must not keep the rest of a wake-up from being done."""
+        """Run ``step``; return whether it succeeded. An exception must not stop the rest of a wake-up."""
         try:
             step(*args)
         except Exception:
@@ -246,7 +246,7 @@ class RouterShell:
         return True
 
     def wake(self) -> None:
-        """Send what the engine has to say; after it was called from elsewhere than this shell."""
+        """Flush after the engine was called from outside this shell."""
         self._loop.run_callback(self._wake)
 
     # --- sending -----------------------------------------------------------------------------
@@ -277,7 +277,7 @@ class RouterShell:
         assert isinstance(link, Link)
         route, again = link.route, link.origin in self._suspects
         if route is not None:
-            # Nothing more is sent on it: of the batch that failed some may have been.
+            # Send nothing more on it: part of the failed batch may have been sent.
             self._disconnect(route)
             self._sockets.pop(route, None)
             self.router.lost(monotonic(), route)
@@ -325,7 +325,7 @@ class RouterShell:
                 assert_never(action)
 
     def _answer(self, route: bytes, part: bytes) -> bool:
-        """Send to a connection that may not be there any more; whether it is."""
+        """Send to a connection that may be gone; return whether it still exists."""
         try:
             self._socket.send(route, (part,))
         except zmq.Again:
@@ -374,7 +374,7 @@ class RouterShell:
             self._disconnected(value)
 
     def _count_failure(self, fd: int) -> None:
-        """Count the end of a connection whose handshake had not succeeded, unless that is counted already."""
+        """Count a failed handshake, unless it is counted already."""
         if fd in self._greeted:
             self._greeted.discard(fd)
         elif self._explained:
@@ -415,7 +415,7 @@ class RouterShell:
             break_connection(*known)
 
     def _estrange(self, route: bytes) -> None:
-        """Who has left his link and keeps his connection is bounded as those who never had one."""
+        """Reset a connection whose link has ended to the handshake phase, and bound it as one without a link."""
         known = self._sockets.get(route)
         if known is None or route in self.router.links.routes:
             return
@@ -444,7 +444,7 @@ class RouterShell:
             self._lose(route)
 
     def _lose(self, route: bytes) -> None:
-        """The connection is gone; what came on it before, such as a GOODBYE, may still be unread."""
+        """Handle the end of a connection, of which a GOODBYE or other messages may still be unread."""
         self._wake()
         if not self._closed:
             self._sockets.pop(route, None)
@@ -453,13 +453,13 @@ class RouterShell:
 
     @property
     def handshakes(self) -> int:
-        """Connections that have not said HELLO."""
+        """Number of connections that have not said HELLO."""
         return len(self._strangers)
 
     def dismiss(self) -> None:
-        """Read what has come, then nothing more, and say goodbye to all processes: they disconnect.
+        """Read everything that has arrived, then stop reading and send GOODBYE to all processes.
 
-        What they sent and was not read they send to the router's next life, because they are told so.
+        They re-send unread messages to the router's next incarnation, because they get the final receive count.
         """
         if self._closed:
             return
@@ -473,7 +473,7 @@ class RouterShell:
         self._wake()
 
     def close(self, linger_seconds: float = 1.0) -> None:
-        """Stop; what was sent is given ``linger_seconds`` to leave."""
+        """Stop; queued messages have ``linger_seconds`` to leave."""
         if self._closed:
             return
         self._flush()

@@ -1,4 +1,4 @@
-"""Connections that have not said who they are: bounded in number and time, so that nobody fills a process with them."""
+"""Connections in the handshake phase, bounded in number and time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Strangers", "break_connection", "socket_of"]
 
 
 def socket_of(fd: int) -> int | None:
-    """What tells the socket that is ``fd`` now from those that were, or will be; None: there is none."""
+    """Return the inode of the socket ``fd``, which tells it from earlier and later ones; None if there is none."""
     try:
         return os.fstat(fd).st_ino
     except OSError:
@@ -19,7 +19,7 @@ def socket_of(fd: int) -> int | None:
 
 
 def break_connection(fd: int, socket: int) -> None:
-    """Break the connection ``socket``, if ``fd`` still is it: libzmq owns and closes it, and finds it broken."""
+    """Shut down the connection ``fd`` if it still is ``socket``: libzmq, which owns it, then closes it."""
     try:
         ours = os.dup(fd)
     except OSError:
@@ -51,7 +51,7 @@ class Strangers:
         return len(self._since)
 
     def admit(self, now: float, fd: int) -> None:
-        """``fd`` was accepted, or has left its link."""
+        """Add ``fd``, which was accepted, or whose link has ended."""
         socket = socket_of(fd)
         if socket is None:
             return
@@ -63,11 +63,11 @@ class Strangers:
             break_connection(oldest, socket)
 
     def forget(self, fd: int) -> bool:
-        """``fd`` is a stranger no more, or gone; whether it was one."""
+        """Remove ``fd``; return whether it was listed."""
         return self._since.pop(fd, None) is not None
 
     def cut_late(self, now: float) -> None:
-        """Cut those whose time is over."""
+        """Break connections whose time is over."""
         while self._since:
             fd, (socket, since) = next(iter(self._since.items()))
             if now < since + self._seconds:
@@ -77,5 +77,5 @@ class Strangers:
             break_connection(fd, socket)
 
     def next_deadline(self) -> float | None:
-        """When :meth:`cut_late` wants to be called; None: there are none."""
+        """The time of the next :meth:`cut_late` (monotonic seconds); None if there are no strangers."""
         return next(iter(self._since.values()))[1] + self._seconds if self._since else None

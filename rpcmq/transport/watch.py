@@ -39,11 +39,11 @@ class ConnectionWatch:
         self._monitor = socket.get_monitor_socket(_EVENTS)
         self._io = get_hub().loop.io(int(self._monitor.fd), 1)
         self._io.start(self.read)
-        # What happened before the watcher started gave no edge.
+        # Events before the watcher started gave no edge.
         self._soon = get_hub().loop.run_callback(self.read)
 
     def read(self) -> None:
-        """Tell of all that has happened until now."""
+        """Report all events so far."""
         while not self._monitor.closed and int(self._monitor.get(zmq.EVENTS)) & zmq.POLLIN:
             event = recv_monitor_message(self._monitor, zmq.NOBLOCK)
             self._on_event(int(event["event"]), int(event["value"]))
@@ -65,7 +65,7 @@ class ConnectionWatch:
 
 
 class Watchdog:
-    """Looks now and then whether a message waits that nobody was woken for.
+    """Checks periodically for messages whose wake-up was lost.
 
     Args:
         socket: gives the socket, None while there is none.
@@ -83,11 +83,11 @@ class Watchdog:
         self.lost = 0
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start checking."""
         self._timer.start(self._look)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         self._timer.stop()
         self._timer.close()
 

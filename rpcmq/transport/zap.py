@@ -1,4 +1,4 @@
-"""Who may finish a CURVE handshake: a handler of libzmq's authentication requests (ZAP, RFC 27) in a gevent hub.
+"""Decide who may finish a CURVE handshake: libzmq's authentication requests (ZAP, RFC 27) in a gevent hub.
 
 libzmq asks the socket ``inproc://zeromq.zap.01`` of its context about each handshake, and takes
 everybody where there is none. pyzmq's own handlers want a thread or asyncio.
@@ -25,7 +25,7 @@ log = logging.getLogger("rpcmq.security")
 _ENDPOINT = "inproc://zeromq.zap.01"
 #: An edge of the socket's file descriptor could be missed, as with any socket of ZeroMQ (seconds).
 _LOOK = 0.2
-#: How often requests that were put off are decided again (seconds), and how many may be.
+#: Retry interval of deferred requests (seconds), and the most of them.
 _AGAIN = 0.02
 _MOST_PUT_OFF = 1000
 #: Requests answered before the loop gets its turn again.
@@ -58,7 +58,7 @@ class ZapHandler:
         self._domains: dict[str, tuple[Decide, float]] = {}
         self._put_off: deque[_Request] = deque()
         self._closed = False
-        #: Requests that were no proper ones, or of an unknown domain.
+        #: Malformed requests, and requests of unknown domains.
         self.malformed = 0
         #: Requests refused because deciding about them raised an exception.
         self.failed = 0
@@ -80,7 +80,7 @@ class ZapHandler:
         self._domains[domain] = decide, patience
 
     def unregister(self, domain: str) -> bool:
-        """Deny everybody in ``domain``; returns whether it was the last one."""
+        """Unregister ``domain``, denying everybody; return whether it was the last one."""
         self._domains.pop(domain, None)
         return not self._domains
 
@@ -90,14 +90,14 @@ class ZapHandler:
             if self._closed or not int(socket.get(zmq.EVENTS)) & zmq.POLLIN:
                 return
             self._handle(socket.recv_multipart(zmq.NOBLOCK))
-        # A flood of strangers must not keep those waiting who are known.
+        # A flood of unknown peers must not delay known ones.
         get_hub().loop.run_callback(self._read)
 
     def _handle(self, frames: list[bytes]) -> None:
         try:
             self._asked(frames)
         except Exception:
-            # Nobody may come in by an error of ours, and the handshakes behind this one go on.
+            # An internal error must admit nobody, and must not stop later handshakes.
             self.failed += 1
             log.exception("cannot decide about a handshake; it is refused")
             if len(frames) > 3:
@@ -155,12 +155,12 @@ class ZapHandler:
             )
         except zmq.ZMQError:
             pass  # the handshake that asked is gone
-        # Sending takes the sign of what has come meanwhile.
+        # Sending consumes the edge of requests that came meanwhile.
         if not self._closed and int(self._socket.get(zmq.EVENTS)) & zmq.POLLIN:
             get_hub().loop.run_callback(self._read)
 
     def close(self) -> None:
-        """Answer nobody any more. Sockets of this context then take anybody: close those before."""
+        """Stop answering. Sockets of this context then accept anybody: close them before."""
         if self._closed:
             return
         self._stop()

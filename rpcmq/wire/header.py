@@ -16,6 +16,7 @@ __all__ = [
     "ATTEMPT_AT",
     "CONSUMER_AT",
     "DETACH_BYTES",
+    "FIRST_KIND",
     "FORMAT_AT",
     "HEADER",
     "HEADER_BYTES",
@@ -55,7 +56,9 @@ __all__ = [
     "unpack_request",
     "with_flag",
     "with_kind",
+    "with_origin",
     "with_payload",
+    "with_ttl",
     "without_error",
     "without_flag",
     "without_payload",
@@ -70,6 +73,8 @@ DETACH_BYTES = 32 * 1024
 HEADER_BYTES = 40
 #: Where in a message its fields of one byte stand. ``LOW_FLAGS_AT`` has the flags below 0x100, :func:`flags_of` all.
 KIND_AT, LOW_FLAGS_AT, ATTEMPT_AT, FORMAT_AT, CONSUMER_AT, TRACE_LENGTH_AT = 5, 7, 9, 10, 11, 39
+#: The kind of the first message of a batch, as one byte; empty if the batch is shorter.
+FIRST_KIND = slice(5, 6)
 #: The key (router, handle and sequence), which names a message in the whole system, and its halves.
 KEY, ORIGIN, SEQUENCE = slice(16, 36), slice(16, 28), slice(28, 36)
 KEY_BYTES = 20
@@ -243,6 +248,16 @@ def remade(part: bytes, head: bytes) -> bytes:
 def with_kind(part: bytes, kind: int) -> bytes:
     """``part`` as a message of another kind."""
     return remade(part, part[:5] + bytes((kind,)) + part[6:])
+
+
+def with_origin(part: bytes, origin: bytes) -> bytes:
+    """``part`` as a message of ``origin`` (router and handle)."""
+    return remade(part, part[:16] + origin + part[28:])
+
+
+def with_ttl(part: bytes, ttl: int) -> bytes:
+    """``part`` with ``ttl`` milliseconds left."""
+    return remade(part, part[:12] + ttl.to_bytes(4) + part[16:])
 
 
 def for_consumer(part: bytes, tag: int) -> bytes:

@@ -71,4 +71,4 @@ def test_a_sender_logs_what_it_let_go_and_what_it_lost() -> None:
         ended = subprocess.run(command, env=env, capture_output=True, text=True, timeout=30, check=True)
     let_go = int(ended.stdout)
     assert let_go >= 150
-    assert f"{let_go} casts that wait for a consumer are kept by the router only" in ended.stderr
+    assert f"{let_go} casts waiting for a consumer are held by the router only" in ended.stderr

@@ -570,7 +570,7 @@ def test_closing_while_the_router_is_away_says_what_is_lost(caplog):
     client.close()
     with pytest.raises(UsageError, match="closed"):
         waiting.get(timeout=5)
-    assert "has not said that it has 1 cast" in caplog.text
+    assert "acknowledged 1 cast" in caplog.text
 
 
 def test_casts_sent_just_before_the_close_arrive(connect, serve):

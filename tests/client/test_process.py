@@ -201,7 +201,7 @@ def test_casts_that_are_not_taken_in_time_are_reported(caplog):
             client.cast(None, "compute", message("note", value=n))
         eventually(lambda: client.process.caller.casts_at_risk == 25)
         client.close(0.05)
-        assert "has not said that it has 25 casts, which may be lost; the router is connected" in caplog.text
+        assert "acknowledged 25 casts, which may be lost; the router is connected" in caplog.text
         compute.go_on.set()
         assert holding.get(timeout=5) == "held"
 

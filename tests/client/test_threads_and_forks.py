@@ -344,4 +344,4 @@ def test_a_program_ends_in_bounded_time_though_its_router_is_gone():
     with program:
         program.tell("go")
         assert program.wait(30) == 0, program.said()
-        assert "has not said that it has 1 cast" in program.said()
+        assert "acknowledged 1 cast" in program.said()

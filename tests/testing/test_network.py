@@ -164,7 +164,7 @@ def test_bytes_can_be_injected_past_every_rule(net: Network):
 
 def test_an_engine_that_never_rests_is_told(net: Network):
     net.router.next_deadline = lambda: net.now  # type: ignore[method-assign]
-    with pytest.raises(RuntimeError, match="again and again at the same time"):
+    with pytest.raises(RuntimeError, match="keeps asking for a tick at the same time"):
         net.advance(1)
 
 

@@ -262,7 +262,7 @@ def test_close_while_the_router_is_away_is_bounded(caplog):
     eventually(lambda: not process.connection.connected)
     process.cast()
     process.connection.close(0.05)
-    assert "has not said that it has 1 cast, which may be lost; the router is not connected" in caplog.text
+    assert "acknowledged 1 cast, which may be lost; the router is not connected" in caplog.text
 
 
 def test_close_from_the_hub(router, make):

@@ -38,7 +38,7 @@ def test_what_is_written_is_read_and_private_whatever_the_umask(tmp_path: Path, 
 
 def test_keys_are_never_written_over(tmp_path: Path, keys: KeyFile) -> None:
     write_private(tmp_path / "k", "first")
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="exists already"):
         write_private(tmp_path / "k", "second")
     assert (tmp_path / "k").read_text() == "first"
     assert os.listdir(tmp_path) == ["k"]
@@ -118,7 +118,7 @@ def test_what_others_have_laid_where_a_secret_goes_is_neither_used_nor_followed(
     theirs = tmp_path / "theirs"
     theirs.write_text("")
     (tmp_path / "k.known.tmp").symlink_to(theirs)
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="exists already"):
         write_private(tmp_path / "k", "secret")
     assert theirs.read_text() == "" and not (tmp_path / "k").exists()
 

@@ -1,4 +1,4 @@
-"""Messages that were dropped: totals that never go back, a bounded table of topics, and what the log is to say.
+"""Dropped messages: totals that never decrease, a bounded table of topics, and log lines.
 
 A topic, its queues and its counters are forgotten when nobody uses it any more. What was lost in it is kept here.
 """
@@ -12,7 +12,7 @@ from rpcmq.core.common.log_limit import LogLimit
 
 __all__ = ["REASONS", "Drop", "DropNotices", "Drops", "drop_text"]
 
-#: Why a message can be dropped -> what that means.
+#: Reason of a drop -> its explanation.
 REASONS = {
     "expired": "its ttl or timeout passed while it waited",
     "aged out": "nobody consumed the topic in time (mailbox.max_seconds, mailbox.unclaimed_seconds)",
@@ -29,7 +29,7 @@ REASONS = {
 #: Memory of the table of topics, and of one row of it beside its names (bytes, estimated from above).
 _MAX_TABLE_BYTES = 4 << 20
 _ROW_BYTES = 1000
-#: Verbs and reasons that are told apart; the router's own are fewer.
+#: Most distinct verbs and reasons; the router's own are fewer.
 _MAX_TOTALS = 200
 _OTHER = ("other", "other")
 #: Characters of the other names in a row.
@@ -37,7 +37,7 @@ _MAX_NAME = 100
 
 
 class Drop(NamedTuple):
-    """What was dropped, where and why."""
+    """The place and reason of a drop."""
 
     topic: str
     #: ``call``, ``cast``, ``fanout`` or ``event``.
@@ -55,7 +55,7 @@ class _Row:
 
 
 class Drops:
-    """What was dropped since the start.
+    """Drops since the start of the router.
 
     Args:
         max_table_bytes: memory that the table of topics may take; the topics that lost nothing for longest go first.
@@ -67,7 +67,7 @@ class Drops:
         self._rows: OrderedDict[Drop, _Row] = OrderedDict()
         self._totals: Counter[tuple[str, str]] = Counter()
         self._log: LogLimit[Drop] = LogLimit()
-        #: Rows that had to go.
+        #: Rows evicted from the table.
         self.rows_forgotten = 0
 
     def add(
@@ -81,7 +81,7 @@ class Drops:
             log: whether it is worth a line in the log.
         """
         kind = drop.verb, drop.reason
-        # A process hears of reasons from its router, which may be of another version, or worse.
+        # A process gets reasons from its router, which may be of another version, or hostile.
         if kind not in self._totals and len(self._totals) >= _MAX_TOTALS:
             kind = _OTHER
         self._totals[kind] += count
@@ -124,11 +124,11 @@ class Drops:
         ]
 
     def next_deadline(self) -> float | None:
-        """When :meth:`due` wants to be asked."""
+        """The time at which :meth:`due` has the next line (monotonic seconds); None if nothing is due."""
         return self._log.next_deadline()
 
     def due(self, now: float) -> list[tuple[Drop | None, int]]:
-        """What a line in the log is due for, and how many it tells; None: messages of all further topics."""
+        """Return the due log lines, each with its count; None stands for all topics beyond the limit."""
         return self._log.due(now)
 
 
@@ -142,14 +142,14 @@ def drop_text(drop: Drop | None, count: int) -> str:
 
 
 class DropNotices:
-    """What senders are to be told of drops that they do not learn of otherwise, collected for a second.
+    """Notices to senders about drops they would not learn of otherwise, collected for a second.
 
     A notice for each message would cost as much as the message.
     """
 
-    #: How long notices are collected (seconds).
+    #: Collection period of notices (seconds).
     GATHER = 1.0
-    #: Topics and reasons in one notice; what is beyond them goes without its topic.
+    #: Most topics and reasons in one notice; others are reported without their topic.
     MAX_ROWS = 100
 
     def __init__(self) -> None:
@@ -171,7 +171,7 @@ class DropNotices:
         return self._tell_at
 
     def due(self, now: float) -> dict[bytes, dict[Drop, int]]:
-        """Origin -> what its sender is to be told now."""
+        """Return the notices due now, by the sender's origin."""
         if self._tell_at is None or now < self._tell_at:
             return {}
         due, self._due, self._tell_at = self._due, {}, None

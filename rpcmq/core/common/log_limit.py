@@ -1,6 +1,6 @@
-"""When to log what can happen any number of times.
+"""Rate limits for log lines about events that can occur without bound.
 
-``LogLimit`` adds up and says later how often it happened; ``LineLimit`` lets the first few through at once.
+``LogLimit`` counts occurrences for a later summary line; ``LineLimit`` lets the first few lines through at once.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ __all__ = ["LineLimit", "LogLimit"]
 
 K = TypeVar("K", bound=Hashable)
 
-#: A key's first line comes so long after its first occurrence (seconds): what happens together is one line.
+#: Delay of a key's first line after its first occurrence (seconds), so that a burst is one line.
 _GATHER = 1.0
-#: Its next line tells what has happened in so many seconds.
+#: Period of its further lines (seconds).
 _PERIOD = 60.0
-#: Keys that have a line of their own in a period; the others share one at its end.
+#: Most keys with a line of their own in a period; the others share one at its end.
 _KEYS = 50
-#: Lines that are let through for one key in a period, and for all.
+#: Most lines for one key in a period, and for all keys.
 _LINES = 5
 _ALL_LINES = 50
-#: Keys that are told apart.
+#: Most keys tracked.
 _MOST_KEYS = 1000
 
 
@@ -33,7 +33,7 @@ class LogLimit(Generic[K]):
     """
 
     def __init__(self) -> None:
-        #: Occurrences that no line has told.
+        #: Occurrences not yet reported.
         self._untold: dict[K, int] = {}
         self._others = 0
         #: Keys with a line of their own in this period, and those of them whose first line is still to come.
@@ -57,7 +57,7 @@ class LogLimit(Generic[K]):
         self._untold[key] = self._untold.get(key, 0) + count
 
     def next_deadline(self) -> float | None:
-        """When :meth:`due` wants to be asked; None: there is nothing to tell."""
+        """The time at which :meth:`due` has lines (monotonic seconds); None if there is nothing to report."""
         return self._period_ends if self._first_at is None else self._first_at
 
     def due(self, now: float) -> list[tuple[K | None, int]]:
@@ -74,7 +74,7 @@ class LogLimit(Generic[K]):
         lines: list[tuple[K | None, int]] = list(self._untold.items())
         if self._others:
             lines.append((None, self._others))
-        # Those that go on have their next line at the end of the next period.
+        # Keys that still occur get their next line at the end of the next period.
         self._own = set(self._untold)
         self._untold = {}
         self._others = 0
@@ -97,7 +97,7 @@ class LineLimit(Generic[K]):
 
     def __init__(self) -> None:
         self._kinds: dict[K, _Kind] = {}
-        #: When the present period began, and the lines of all kinds in it.
+        #: Start of the current period, and the number of lines of all kinds in it.
         self._period = 0.0
         self._lines = 0
 
@@ -105,7 +105,7 @@ class LineLimit(Generic[K]):
         return len(self._kinds)
 
     def passes(self, now: float, key: K) -> int | None:
-        """How many lines of ``key`` were suppressed since the last one; None: this one is, too."""
+        """Return the lines of ``key`` suppressed since the last one let through; None to suppress this one, too."""
         kind = self._kinds.get(key)
         if kind is None:
             if len(self._kinds) >= _MOST_KEYS:

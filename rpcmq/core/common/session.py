@@ -1,4 +1,4 @@
-"""One link as an engine sees it: what is to be sent, what was sent and not acknowledged, what came.
+"""A session: outbox, unacknowledged messages and counts of one link.
 
 Both ends keep the same *session*: every message of a session kind is counted, the receiver
 acknowledges by count now and then, and the sender keeps what is not acknowledged. After a reconnect
@@ -21,20 +21,20 @@ from rpcmq.wire import KEY, KIND_AT, Detached, Kind, message, size_of
 
 __all__ = ["ACK_BYTES", "ACK_MESSAGES", "BATCH_BYTES", "BATCH_MESSAGES", "GIVE_UP_AFTER", "WINDOW_BYTES", "Session"]
 
-#: A receiver acknowledges at the latest after so many messages or bytes.
+#: Messages or bytes after which a receiver must acknowledge.
 ACK_MESSAGES = 128
 ACK_BYTES = 256 * 1024
-#: A batch has at most so many messages, and of detached payloads at most so many bytes or one.
+#: Most messages in a batch, and most bytes of detached payloads unless there is only one.
 BATCH_MESSAGES = 256
 BATCH_BYTES = 1 << 20
-#: Nothing more is sent while so many bytes are not acknowledged. A receiver acknowledges each ``ACK_BYTES``.
+#: Unacknowledged bytes above which nothing more is sent. A receiver acknowledges every ``ACK_BYTES``.
 WINDOW_BYTES = 16 << 20
-#: Resumptions after which no message more was acknowledged than after the one before.
+#: Consecutive resumptions without progress after which the link ends.
 GIVE_UP_AFTER = 5
 
 
 class Session:
-    """The counting, keeping and re-sending half of a link.
+    """Counts, retains and re-sends the messages of a link.
 
     ``outbox`` collects messages until the shell sends them, as a batch, at the end of a wake-up.
     Messages about the link itself are neither counted nor kept: ``greetings`` go out before the
@@ -69,7 +69,7 @@ class Session:
         self.has_detached = False
         #: Messages that were sent and not acknowledged, and their bytes.
         self.unacknowledged = self.sent_bytes = 0
-        #: How often in a row the peer resumed without having received a message more, and what it had then.
+        #: Number of consecutive resumptions without progress, and the count acknowledged at the last one.
         self.fruitless = 0
         self._stuck_at = -1
 
@@ -98,7 +98,7 @@ class Session:
         closings.append(part)
 
     def disconnected(self) -> None:
-        """The connection is gone, and what was about it is void."""
+        """Discard control messages: the connection is gone."""
         self.greetings.clear()
         self.closings.clear()
 
@@ -108,14 +108,14 @@ class Session:
         return next((part for part in chain(sent, reversed(self._arrived)) if part[KEY] == key), None)
 
     def mark(self) -> None:
-        """There is something to send."""
+        """List this session among those with something to send."""
         if not self.marked:
             self.marked = True
             self.dirty.append(self)
 
     @property
     def may_send(self) -> bool:
-        """Whether there is something in the outbox that may be sent now."""
+        """Whether the outbox has messages and the window is open."""
         return bool(self.outbox) and self.sent_bytes < WINDOW_BYTES
 
     def batch(self) -> list[bytes]:
@@ -134,14 +134,14 @@ class Session:
         return parts
 
     def sent_batch(self, size_bytes: int | None = None) -> None:
-        """What :meth:`batch` gave was sent; it is kept until acknowledged.
+        """Record that the last :meth:`batch` was sent; it is retained until acknowledged.
 
         Args:
             size_bytes: of it, with its detached payloads; None: not known.
         """
         outbox, count = self.outbox, self._batch_size
         if count == len(outbox):
-            # The list stays the same one: others look at its length while they fill it.
+            # Keep the list object: callers check its length while filling it.
             sent = outbox.copy()
             outbox.clear()
         else:
@@ -159,7 +159,7 @@ class Session:
         """Called when no more may be sent until the peer acknowledges."""
 
     def note_received(self, count: int, size_bytes: int) -> None:
-        """Count what came; queues an ACK when one is due."""
+        """Count received messages; queue an ACK when one is due."""
         self.received += count
         self.unacked_bytes += size_bytes
         if self.received - self._acked >= ACK_MESSAGES or self.unacked_bytes >= ACK_BYTES:
@@ -172,12 +172,12 @@ class Session:
             self.note_acknowledged()
 
     def note_acknowledged(self) -> None:
-        """The peer has been told, by whatever message, of all that was received."""
+        """Record that some message has told the peer the full receive count."""
         self._acked = self.received
         self.unacked_bytes = 0
 
     def acknowledged(self, count: int) -> list[bytes]:
-        """The peer has ``count`` messages of ours: forget and return those not yet acknowledged.
+        """Handle the peer's receive count: forget and return the newly acknowledged messages.
 
         Raises:
             ProtocolError: the peer claims more than was sent, or goes back.
@@ -185,7 +185,7 @@ class Session:
         fresh = count - self._sent_base
         if fresh < 0 or fresh > self.unacknowledged:
             last = self._sent_base + self.unacknowledged
-            raise ProtocolError(f"acknowledged {count}, but {self._sent_base} to {last} is possible", "ack")
+            raise ProtocolError(f"acknowledged {count}; expected {self._sent_base} to {last}", "ack")
         self._sent_base = count
         if not fresh:
             return []
@@ -200,7 +200,7 @@ class Session:
             size_bytes += more_bytes
             arrived = arrived + parts
         if len(arrived) > fresh:
-            # Within a batch: of our own kind of peer no count is.
+            # Inside a batch, which our own implementation never does.
             rest = arrived[fresh:]
             rest_bytes = sum(map(size_of, rest))
             sent.appendleft((rest, rest_bytes))
@@ -210,15 +210,15 @@ class Session:
         return arrived
 
     def can_resume(self, peer_received: object) -> TypeGuard[int]:
-        """Whether the peer can have received so many of our messages, and we still have the rest."""
+        """Whether the peer's receive count is possible, and we still have the later messages."""
         return type(peer_received) is int and 0 <= peer_received - self._sent_base <= self.unacknowledged
 
     def forget_arrived(self) -> None:
-        """All that the peer says of what it had before the last resumption has been said."""
+        """Forget messages acknowledged by the last resumption: nothing more will refer to them."""
         self._arrived = []
 
     def resume(self, peer_received: int) -> list[bytes]:
-        """Continue on a new connection: what the peer has not received goes to the front again.
+        """Resume on a new connection: requeue the messages that the peer has not received at the front.
 
         Returns what the peer did receive and had not acknowledged.
 
@@ -243,7 +243,7 @@ class Session:
 
     @property
     def sent(self) -> list[bytes]:
-        """All that was sent and not acknowledged."""
+        """Return the messages sent and not acknowledged."""
         return list(chain.from_iterable(parts for parts, _ in self._sent))
 
     def _take_sent(self) -> list[bytes]:
@@ -253,5 +253,5 @@ class Session:
         return parts
 
     def unacknowledged_of(self, kinds: Collection[int]) -> int:
-        """How many messages of ``kinds`` are still to be sent, or were sent and not acknowledged."""
+        """Return the number of messages of ``kinds`` that are queued, or sent and not acknowledged."""
         return sum(part[KIND_AT] in kinds for part in chain(self.sent, self.outbox))

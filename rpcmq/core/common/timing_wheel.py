@@ -71,7 +71,7 @@ class DeadlineWheel(Generic[T]):
             return self._add_slot(number)
 
     def next_deadline(self) -> float | None:
-        """When ``expire`` will next have something to return, in seconds; None if the wheel is empty."""
+        """The time at which ``expire`` has something to return (seconds); None if the wheel is empty."""
         heap = self._heap
         while heap:
             number = heap[0]
@@ -130,7 +130,7 @@ class DeadlineWheel(Generic[T]):
         return slot
 
     def _tidy(self) -> None:
-        """Give back what slots far from their time still hold for items that have left.
+        """Shrink slots far from their time that have lost most of their items.
 
         A dict keeps the size of its busiest moment. Most items leave early (a call is answered long
         before its deadline), so each slot made pays for looking at up to three others: one that has

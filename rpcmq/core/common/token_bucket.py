@@ -1,4 +1,4 @@
-"""A token bucket: so many messages a second, and a second's worth of them at once."""
+"""A token bucket: a rate of messages a second, with bursts of one second's worth."""
 
 from __future__ import annotations
 

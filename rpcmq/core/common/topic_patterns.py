@@ -24,10 +24,10 @@ MAX_TOPIC_BYTES = 255
 MAX_TOPIC_WORDS = 32
 """Most words in a topic or pattern."""
 
-# Bound of the remembered matches: topics and the subscribers listed for them, together.
+# Bound of the match cache: topics and the subscribers listed for them, together.
 _CACHE_ENTRIES = 65536
 
-# States of a node that can be alive after any number of words, none included, and be what is found.
+# States of a node that can be alive after any number of words, including none, plus the final one.
 _ANYWHERE = MAX_TOPIC_WORDS + 2
 
 _ONE_WORD = b"*"
@@ -61,7 +61,7 @@ def _shown(name: bytes) -> str:
 
 
 def pattern_states(pattern: bytes) -> int:
-    """How many states ``pattern`` can add to the match of one topic, whatever the topic.
+    """Return the most states ``pattern`` can add to the match of any topic.
 
     Words before the first wildcard add none: of those of all patterns together, only the ones that the topic itself
     begins with are visited. A word from the first ``*`` on is visited once, and so is a ``#`` at the end, which decides
@@ -84,7 +84,7 @@ def pattern_states(pattern: bytes) -> int:
 
 
 class _Node(Generic[S]):
-    """What follows one word of a pattern.
+    """The continuations of one word of a pattern.
 
     A topic's word that looks like a wildcard is matched by that wildcard in any case, so nobody looks for it among
     the ordinary words.
@@ -102,7 +102,7 @@ class _Node(Generic[S]):
         self.repeats = repeats
 
     def child(self, word: bytes) -> _Node[S] | None:
-        """What follows by ``word`` of a pattern."""
+        """Return the child for ``word`` of a pattern, or None."""
         if word == _ANY_WORDS:
             return self.any_words
         return self.one_word if word == _ONE_WORD else self.ordinary.get(word)
@@ -221,7 +221,7 @@ class PatternTrie(Generic[S]):
             following: dict[_Node[S], None] = {}
             for node in alive:
                 if node.repeats:
-                    # What follows it by no word was entered together with it, and repeats, too.
+                    # Nodes reachable without a word were entered together with it, and repeat, too.
                     following[node] = None
                 child = node.ordinary.get(word)
                 if child is not None:
@@ -255,7 +255,7 @@ class PatternTrie(Generic[S]):
 
 
 def _enter(alive: dict[_Node[S], None], reached: dict[_Node[S], None], node: _Node[S] | None) -> None:
-    """Make ``node`` alive, and what follows it by a '#' that stands for no word."""
+    """Add ``node`` to ``alive``, and its successors by a '#' that stands for no word."""
     while node is not None and node not in alive:
         if node.repeats:
             reached[node] = None

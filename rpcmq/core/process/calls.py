@@ -1,4 +1,4 @@
-"""The calling half of a process: calls until they end, casts until a consumer has them."""
+"""The caller's side of a process: tracks calls until they end, and casts until a consumer has them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ from rpcmq.core.process.retained import Keeping, by_sequence
 from rpcmq.core.process.uplink import Uplink, Welcome
 from rpcmq.errors import CallError, CallTimeout, LinkLost, Outcome, ProtocolError, error_for
 from rpcmq.wire import (
+    KEY,
+    KIND_AT,
+    LOW_FLAGS_AT,
     NO_TTL,
+    ORIGIN,
+    SEQUENCE,
+    SEQUENCE_OF_KEY,
     Address,
     Flag,
     Kind,
@@ -23,41 +29,42 @@ from rpcmq.wire import (
     body_of,
     message,
     payload_of,
-    remade,
     size_of,
     with_flag,
+    with_origin,
+    with_ttl,
     without_flag,
 )
 
 __all__ = ["STREAM_WINDOW", "Call", "Caller"]
 
-#: A caller takes so many items of a stream ahead of the one it asks for.
+#: Items of a stream that a caller grants ahead of the one it asks for.
 STREAM_WINDOW = 16
-#: How much longer than the deadline a caller waits for the router to say why it passed (seconds).
+#: Grace after the deadline in which a caller waits for the router to explain the timeout (seconds).
 _GRACE = 0.5
 #: Pause before a refused cast is offered again (seconds).
 _RETRY_CAST = 0.1
-#: While casts or events are not acknowledged the router is asked for that so often (seconds). By itself it says so
-#: after 128 messages only, and what is not known to have arrived when a process ends counts as lost.
+#: Interval of acknowledgement requests while casts or events are unacknowledged (seconds). By itself the router does so
+#: after 128 messages only, and messages not known to have arrived when a process ends count as lost.
 _ASK_EVERY = 0.25
-#: Memory of the table of what was dropped (bytes), and characters of a name in it.
+#: Memory bound of the table of drops (bytes), and characters of a name in it.
 _MAX_DROPS_BYTES = 256 << 10
 _MAX_NAME = 600
 _MAX_COUNT = 1 << 40
-#: Reports of a handler that wait for who called it, and about how many bytes of them.
+#: Bounds of unread progress reports: their number, and their approximate bytes.
 _MAX_PROGRESS = 100
 _MAX_PROGRESS_BYTES = 16 << 20
-#: Kinds that the sender keeps until the router has them.
+#: Kinds that the sender retains until the router acknowledges them.
 _CAST, _PUBLISH = int(Kind.CAST), int(Kind.PUBLISH)
 _KEPT = (_CAST, _PUBLISH)
 _RESENT = Flag.RESENT
-#: Why a cast is refused that will be taken later.
+#: Reasons of refusals after which the cast is offered again.
 _OFFERED_AGAIN = (Outcome.DRAINING, Outcome.OVERLOADED)
 _CALLS = (Kind.REQUEST, Kind.QUERY, Kind.INTRODUCE, Kind.DECLARE)
 
 
 class Call:
-    """A message that somebody waits on: a call, a multicall, or a cast to be confirmed."""
+    """An awaited message: a call, a multicall, or a cast to be confirmed."""
 
     __slots__ = (
         "address", "answer", "error", "flags", "given", "items", "key", "message", "progress", "seal", "sent_at",
@@ -78,23 +85,23 @@ class Call:
         self.error: CallError | None = None
         self.items: list[bytes] = []
         self.progress: list[bytes] = []
-        #: The shell's: what its answers are bound to, if it is signed.
+        #: Owned by the shell: the signature tag to which answers are bound, if the request is signed.
         self.seal: Any = None
         #: Items of a stream handed out since the consumer was last granted more.
         self.given = 0
         #: Longest silence allowed (seconds), and the last sign of life.
         self.silence: float | None = None
         self.sign_of_life = 0.0
-        #: The shell's: called when there is something to look at.
+        #: Owned by the shell: called when the call has ended, or has an item or progress.
         self.waiter: Callable[[], None] | None = None
-        #: It was cancelled, and no router has had it or will.
+        #: Cancelled before any router received it.
         self.withdrawn = False
 
     def add_progress(self, part: bytes) -> None:
-        """Keep what a handler reports until the waiter takes it: the newest, where that comes faster."""
+        """Queue a progress report for the waiter; if it does not keep up, only the newest are kept."""
         progress = self.progress
         progress.append(part)
-        size = sum(map(size_of, progress)) if part[7] & Flag.DETACHED else 0
+        size = sum(map(size_of, progress)) if part[LOW_FLAGS_AT] & Flag.DETACHED else 0
         while len(progress) > _MAX_PROGRESS or (size > _MAX_PROGRESS_BYTES and len(progress) > 1):
             size -= size_of(progress.pop(0))
 
@@ -131,9 +138,9 @@ class Caller:
         #: Casts that full queues refused, waiting to be offered again.
         self.refused = Refused()
         self._retry_at: float | None = None
-        #: When the router is asked next what it has.
+        #: When to ask the router next which messages it has received.
         self._ask_at = 0.0
-        #: What a router that shuts down gave back.
+        #: Messages returned by a router that is shutting down.
         self._returned: list[bytes] = []
         self._not_accepted: set[bytes] = set()
         self.calls: dict[bytes, Call] = {}
@@ -142,12 +149,12 @@ class Caller:
         self.casts_open = 0
         self.cast_bytes_open = 0
         self.counters: Counter[str] = Counter()
-        #: What was dropped of what this process has sent, as far as the router says it.
+        #: Drops of this process's messages, as reported by the router.
         self.drops = Drops(_MAX_DROPS_BYTES)
-        #: Of casts that the keeping let go: how many were counted here, and when to log them.
+        #: Retained casts that were discarded: how many were counted here, and when to log them.
         self._let_go_counted = 0
         self._let_go_log: LogLimit[str] = LogLimit()
-        #: The shell's: called with a sentence for the log.
+        #: Owned by the shell: called with a sentence for the log.
         self.on_loss: Callable[[str], None] = lambda text: None
         uplink.on_acknowledged = self._acknowledged
         for kind in (Kind.REPLY, Kind.FAULT, Kind.END, Kind.CONFIRM):
@@ -194,7 +201,7 @@ class Caller:
         call.sent_at = call.sign_of_life = now
         self.calls[key] = call
         if timeout is not None:
-            # As `_look_at` does, written out for each call. A stream is looked at often enough to tell the router in
+            # Inlined `_look_at`, for speed. A stream is checked often enough to tell the router in
             # time that its caller is busy.
             due = now + (timeout / 2 if call.flags & Flag.STREAM else timeout + _GRACE)
             call.slot = slot = self._wheel.slot(due)
@@ -208,7 +215,7 @@ class Caller:
         return call
 
     def cast(self, part: bytes, address: bytes) -> None:
-        """Send a cast (or publish) nobody waits for."""
+        """Send an unconfirmed cast or event."""
         self._count_cast(part)
         self._keep(part)
         if not self.refused.queues or not self.refused.wait_behind(part, address):
@@ -220,7 +227,7 @@ class Caller:
             return
         self._forget(call)
         if self._unsend(call):
-            call.withdrawn = not call.message[7] & _RESENT
+            call.withdrawn = not call.message[LOW_FLAGS_AT] & _RESENT
         else:
             self._uplink.send(message(Kind.CANCEL, key=call.key))
 
@@ -251,7 +258,7 @@ class Caller:
 
     def ended(self, now: float, part: bytes) -> None:
         """The last message of a call: REPLY, FAULT, END, CONFIRM or the answer to a question."""
-        call = self.calls.get(part[16:36])
+        call = self.calls.get(part[KEY])
         if call is None:
             self.counters["late replies"] += 1
             return
@@ -267,16 +274,16 @@ class Caller:
             str(body.get("text", "")),
             details if isinstance(details, dict) else None,
         )
-        call = self.calls.get(part[16:36])
+        call = self.calls.get(part[KEY])
         if call is None:
-            self._cast_refused(now, part[16:36], outcome, error)
+            self._cast_refused(now, part[KEY], outcome, error)
             return
         if outcome == Outcome.DRAINING:
-            # Not accepted and not run: it is sent again to the router's next life.
+            # Not accepted and not run: it is sent again to the router's next incarnation.
             self._not_accepted.add(call.key)
             return
         error.details.setdefault("outcome", outcome)
-        self.keeping.forget(call.key[12:])
+        self.keeping.forget(call.key[SEQUENCE_OF_KEY])
         self._fail(call, error)
 
     def _delivered(self, now: float, part: bytes) -> None:
@@ -299,7 +306,7 @@ class Caller:
         self.changed.append(call)
 
     def _item(self, now: float, part: bytes) -> None:
-        call = self.calls.get(part[16:36])
+        call = self.calls.get(part[KEY])
         if call is None:
             self.counters["late items"] += 1
             return
@@ -308,12 +315,12 @@ class Caller:
             call.items.append(part)
             self.changed.append(call)
             return
-        # The last one is the result, and nobody looks at those before it; its time is that of the whole call.
+        # Only the last item is the result of a call; its timeout is that of the whole call.
         call.items[:] = [part]
         self.grant(now, call, 1)
 
     def _alive(self, now: float, part: bytes) -> None:
-        call = self.calls.get(part[16:36])
+        call = self.calls.get(part[KEY])
         if call is not None:
             call.sign_of_life = now
             if len(payload_of(part)):
@@ -349,17 +356,17 @@ class Caller:
     def _acknowledged(self, parts: list[bytes]) -> None:
         refused = self.refused
         for part in parts:
-            if part[5] in _KEPT:
+            if part[KIND_AT] in _KEPT:
                 self._uncount_cast(part)
-                if refused.queues and part[7] & _RESENT:
+                if refused.queues and part[LOW_FLAGS_AT] & _RESENT:
                     refused.acknowledged(part)
 
     def _cast_refused(self, now: float, key: bytes, outcome: object, error: CallError) -> None:
         part = self._uplink.find_sent(key) or self.keeping.get(key)
         if outcome not in _OFFERED_AGAIN:
-            self.keeping.forget(key[12:])
-        if part is None or part[5] not in _KEPT or part[7] & Flag.CONFIRM:
-            # A call, or a cast to be confirmed, that nobody waits for any more.
+            self.keeping.forget(key[SEQUENCE_OF_KEY])
+        if part is None or part[KIND_AT] not in _KEPT or part[LOW_FLAGS_AT] & Flag.CONFIRM:
+            # A call, or a cast to be confirmed, that was abandoned.
             self.counters["late errors"] += 1
         elif outcome == Outcome.DRAINING:
             self._count_cast(part)
@@ -377,7 +384,13 @@ class Caller:
                 self._uplink.send(other)
             else:
                 self.counters["casts refused"] += 1
-                verb = "event" if part[5] == Kind.PUBLISH else "fanout" if part[7] & Flag.FANOUT else "cast"
+                verb = (
+                    "event"
+                    if part[KIND_AT] == Kind.PUBLISH
+                    else "fanout"
+                    if part[LOW_FLAGS_AT] & Flag.FANOUT
+                    else "cast"
+                )
                 name = str(Address.decode(address_of(part)))
                 # The shell has logged it, with its reason.
                 self.drops.add(now, Drop(name, verb, error.outcome.name.lower().replace("_", " ")), log=False)
@@ -390,14 +403,14 @@ class Caller:
     # --- time --------------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
-        """End calls that the router should have ended by now, or that show no sign of life."""
+        """End calls that the router should have ended by now, or without keep-alives."""
         for call in self._wheel.expire(now):
             call.slot = None
             timeout = call.timeout
             if call.done or timeout is None:
                 continue
             if call.flags & Flag.STREAM and call.waiter is None:
-                # The caller is busy with the items it has; nobody is late.
+                # The caller is busy with the items it has: nothing is overdue.
                 if self._uplink.ready:
                     self.grant(now, call, 0)
                 self._look_at(call, now + timeout / 2)
@@ -423,12 +436,12 @@ class Caller:
             self.on_loss(drop_text(drop, count))
         for _, count in self._let_go_log.due(now):
             self.on_loss(
-                f"{count} casts that wait for a consumer are kept by the router only, and are lost if it is killed: "
-                "this process keeps as many as cast_kept and cast_kept_bytes allow"
+                f"{count} casts waiting for a consumer are held by the router only, and are lost if it is killed: "
+                "this process retains at most cast_kept casts and cast_kept_bytes bytes of them"
             )
 
     def close(self, now: float) -> None:
-        """The end: say what of the losses has not been said."""
+        """Report the losses not yet reported. To be called at the end."""
         self._report_losses(now)
         self._report_losses(inf)
 
@@ -442,7 +455,7 @@ class Caller:
         not_taken = self._is_not_taken(call)
         if not_taken and uplink.ready:
             details["router"] = "shutting down"
-            text = f"{what} from {call.address!r}: the router is shutting down and has not taken it"
+            text = f"{what} from {call.address!r}: the router is shutting down and has not accepted it"
         elif uplink.ready:
             silent = now - uplink.heard
             details["router_silent_seconds"] = round(silent, 3)
@@ -482,10 +495,10 @@ class Caller:
     # --- the link comes back -----------------------------------------------------------------
 
     def welcome(self, now: float, welcome: Welcome) -> None:
-        """The link is ready. If the router knows nothing of us, settle what was under way."""
+        """Handle WELCOME. If the router does not know us, decide about messages in flight."""
         if welcome.resumed:
             return
-        unsent = {part[16:36] for part in welcome.unsent}
+        unsent = {part[KEY] for part in welcome.unsent}
         again = self._casts_again(welcome, unsent)
         old = {} if welcome.same_handle else self.calls
         if old:
@@ -497,91 +510,91 @@ class Caller:
                 self._rename(call)
             if key in unsent:
                 continue
-            kind = call.message[5]
+            kind = call.message[KIND_AT]
             if kind == Kind.REQUEST and not call.flags & Flag.IDEMPOTENT and key not in self._not_accepted:
                 text = f"the router went away with the call to {call.address!r} in flight; it may have run"
                 self._fail(call, LinkLost(text, {"topic": call.address, "started": "unknown"}))
             elif kind in _CALLS:
                 self._uplink.send(_with_time_left(now, call))
             elif kind in _KEPT and key not in again:
-                # The router had it, and went before it said so to the one who waits.
+                # The router had it, and died before it confirmed that to the waiter.
                 self._keep(call.message)
                 self._uplink.send(with_flag(call.message, Flag.RESENT))
         self._not_accepted.clear()
         for part in welcome.unsent:
-            waiting = (old or self.calls).get(part[16:36]) if part[5] in _CALLS else None
+            waiting = (old or self.calls).get(part[KEY]) if part[KIND_AT] in _CALLS else None
             if waiting is not None:
                 self._uplink.send(_with_time_left(now, waiting))
-            elif part[5] in _KEPT and part[16:36] not in again:
+            elif part[KIND_AT] in _KEPT and part[KEY] not in again:
                 self._uplink.send(self._ours(part))
         self._refuse_too_large()
         self.casts_open = self.cast_bytes_open = 0
         for part in self._uplink.outbox:
-            if part[5] in _KEPT:
+            if part[KIND_AT] in _KEPT:
                 self._count_cast(part)
 
     def _refuse_too_large(self) -> None:
-        """Take out of the outbox what a router with a lower limit would cut the connection for, again and again."""
+        """Remove messages that exceed this router's lower limit: it would cut each connection that sends them."""
         outbox, most = self._uplink.outbox, self._uplink.max_message_bytes
-        large = [part for part in outbox if part[7] & Flag.DETACHED and len(payload_of(part)) > most]
+        large = [part for part in outbox if part[LOW_FLAGS_AT] & Flag.DETACHED and len(payload_of(part)) > most]
         if not large:
             return
         refused = set(map(id, large))
         outbox[:] = [part for part in outbox if id(part) not in refused]
         for part in large:
-            self.keeping.forget(part[28:36])
+            self.keeping.forget(part[SEQUENCE])
             text = f"payload of {len(payload_of(part))} bytes exceeds the router's message.max_bytes = {most}"
             error = error_for(Outcome.PROTOCOL, text, {"limit": "message.max_bytes"})
-            call = self.calls.get(part[16:36])
+            call = self.calls.get(part[KEY])
             if call is not None:
                 self._fail(call, error)
-            elif part[5] in _KEPT:
+            elif part[KIND_AT] in _KEPT:
                 self.counters["casts refused"] += 1
                 self._on_cast_refused(part, error)
 
     def _casts_again(self, welcome: Welcome, unsent: set[bytes]) -> dict[bytes, bytes]:
-        """Casts and events that the router is to have again, by their former keys and in their order, each once.
+        """Return the casts and events to send again, by their former keys, in order, each once.
 
         One that a full queue gave back may have been sent more than once, and waits here as well. Those that the router
         had are offered to its next life only: in this one, or in another router, they are not lost. One that a consumer
         has, or that was refused for good, is not among them, even if only the acknowledgement was lost.
         """
         waiting = self.refused.clear()
-        # What was sent was kept if the router of then says what is delivered, whatever that of now does.
+        # Sent casts were retained if the former router acknowledged deliveries, whatever the new one does.
         sent = [part for part in welcome.sent if not (self._keeps and self.keeping.has_ended(part))]
-        parts = [part for part in (*self._returned, *sent, *waiting) if part[5] in _KEPT]
+        parts = [part for part in (*self._returned, *sent, *waiting) if part[KIND_AT] in _KEPT]
         self._returned, self._retry_at = [], None
-        kept = {part[16:36]: part for part in self.keeping}
+        kept = {part[KEY]: part for part in self.keeping}
         if welcome.next_life and welcome.same_handle:
-            known = unsent.union(part[16:36] for part in parts)
+            known = unsent.union(part[KEY] for part in parts)
             for key in kept.keys() - known:
                 part = kept[key]
                 parts.append(part if key in self.calls else without_flag(part, Flag.CONFIRM | Flag.MANDATORY))
         parts.sort(key=by_sequence)
-        again = {part[16:36]: self._ours(with_flag(self._unwatched(part), Flag.RESENT)) for part in parts}
+        again = {part[KEY]: self._ours(with_flag(self._unwatched(part), Flag.RESENT)) for part in parts}
         self._keeps = self._uplink.tells_delivered
-        # Of the others nobody would tell us when to let them go.
+        # Deliveries of the others would never be acknowledged.
         first = [self._ours(part) for part in welcome.unsent]
         self.keeping.restart([*first, *again.values()] if self._keeps else [])
         return again
 
     def _unwatched(self, part: bytes) -> bytes:
-        """``part``, not to be confirmed any more if nobody waits for that: a refusal would be the end of it."""
-        if not part[7] & Flag.CONFIRM or part[16:36] in self.calls:
+        """Return ``part`` without CONFIRM if nobody waits for it: a refusal would otherwise be final."""
+        if not part[LOW_FLAGS_AT] & Flag.CONFIRM or part[KEY] in self.calls:
             return part
         return without_flag(part, Flag.CONFIRM | Flag.MANDATORY)
 
     def fail_all(self, error: CallError) -> None:
-        """The link is to be closed: nobody gets an answer any more, and what is queued need not run."""
+        """End every call with ``error``, and withdraw queued ones: the link is being closed."""
         for call in list(self.calls.values()):
             self.cancel(call)
             self._fail(call, error)
 
     def _rename(self, call: Call) -> None:
-        """The router gave us another handle: the call goes on under the key that follows from it."""
+        """Give ``call`` the key that follows from our new handle."""
         slot, old = call.slot, call.key
         call.message = self._ours(call.message)
-        call.key = call.message[16:36]
+        call.key = call.message[KEY]
         self.calls[call.key] = call
         if slot is not None:
             slot[call.key] = slot.pop(old)
@@ -589,9 +602,9 @@ class Caller:
             self._watched[call.key] = call
 
     def _ours(self, part: bytes) -> bytes:
-        """``part`` with the origin that we have now."""
+        """Return ``part`` with our current origin."""
         origin = self._uplink.origin
-        return part if part[16:28] == origin else remade(part, part[:16] + origin + part[28:])
+        return part if part[ORIGIN] == origin else with_origin(part, origin)
 
     def _forget(self, call: Call) -> None:
         self.calls.pop(call.key, None)
@@ -602,24 +615,23 @@ class Caller:
             self._watched.pop(call.key, None)
 
     def _unsend(self, call: Call) -> bool:
-        """Take the message out of what waits to be sent; False if it was sent."""
+        """Withdraw the message from the outbox; return False if it was sent."""
         uplink = self._uplink
         waiting = uplink.held if uplink.ready else uplink.outbox
         if call.message not in waiting:
             return False
         waiting.remove(call.message)
-        self.keeping.forget(call.key[12:])
-        if call.message[5] in _KEPT:
+        self.keeping.forget(call.key[SEQUENCE_OF_KEY])
+        if call.message[KIND_AT] in _KEPT:
             self._uncount_cast(call.message)
         return True
 
 
 def _with_time_left(now: float, call: Call) -> bytes:
-    """The message of ``call``, which has waited here, with what is left of its time."""
+    """Return the message of ``call``, which has waited here, with its remaining time."""
     if call.timeout is not None and not call.flags & Flag.STREAM:
         left = max(1, int((call.sent_at + call.timeout - now) * 1000))
-        part = call.message
-        call.message = remade(part, part[:12] + min(left, NO_TTL - 1).to_bytes(4) + part[16:])
+        call.message = with_ttl(call.message, min(left, NO_TTL - 1))
     return call.message
 
 
@@ -630,5 +642,5 @@ def _milliseconds(seconds: float) -> int:
 
 
 def _named(value: object) -> str:
-    """A name that the router gives, for counters and the log."""
+    """Return a name received from the router, bounded for counters and the log."""
     return "".join(c if c.isprintable() else "?" for c in str(value)[:_MAX_NAME])

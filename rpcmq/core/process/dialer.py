@@ -1,4 +1,4 @@
-"""When a process dials its router, when it gives an attempt or a connection up, and how long it pauses then.
+"""Reconnect policy: when to dial the router, when to abandon an attempt or a connection, and how long to pause.
 
     PAUSED --tick: DIAL--> CONNECTING --reached--> HANDSHAKE --greeted--> GREETING --welcomed--> UP
       ^                         |                      |                     |                    |
@@ -21,21 +21,21 @@ from rpcmq.core.process.uplink import Uplink
 
 __all__ = ["INSIST_SECONDS", "Dialer", "Phase", "Step"]
 
-#: How long a process insists on an identity that the router says is taken (seconds): the router may
+#: Seconds for which a process insists on an identity that the router says is taken: the router may
 #: not have noticed yet that the one before is gone.
 INSIST_SECONDS = 3.0
-#: A connection that lasted less (seconds) is not followed by the next one at once.
+#: After a connection that lasted less (seconds), pause before the next.
 _SHORT = 0.1
 #: The mean pause doubles with each failed attempt, from half of this (seconds).
 _FIRST_PAUSE = 0.02
 _IDENTITY_TAKEN = "identity-taken"
-#: Of the recovery window: what an attempt and what a pause may take; and the least of each (seconds).
+#: Shares of the recovery window for an attempt and for a pause; and the least of each (seconds).
 _ATTEMPT_SHARE, _LEAST_ATTEMPT = 0.5, 0.5
 _PAUSE_SHARE, _LEAST_PAUSE = 0.25, 0.05
 
 
 class Phase(Enum):
-    """How far the connection is."""
+    """Phases of a connection."""
 
     IDLE = "not started"
     PAUSED = "not connected"
@@ -47,7 +47,7 @@ class Phase(Enum):
 
 
 class Step(Enum):
-    """What the shell has to do."""
+    """Instructions to the shell."""
 
     NONE = "nothing"
     DIAL = "open a connection"
@@ -77,22 +77,22 @@ class Dialer:
         self.problem = ""
         self.identity_taken = ""
         self._failures = 0
-        #: Attempts in a row that stood and were not welcomed.
+        #: Consecutive attempts that connected and were not welcomed.
         self._stalled = 0
-        #: When the pause or the attempt is over.
+        #: End of the current pause or attempt.
         self._until = 0.0
         self._began = 0.0
         self._welcomed_at = 0.0
         self._taken_since: float | None = None
 
     def start(self, now: float) -> None:
-        """Begin; :meth:`tick` says the first step."""
+        """Start; :meth:`tick` returns the first step."""
         if self.phase is Phase.IDLE:
             self.phase = Phase.PAUSED
             self._until = self._uplink.lost_at = now
 
     def stop(self) -> None:
-        """No other attempt is made."""
+        """Make no further attempt."""
         self.phase = Phase.STOPPED
 
     @property
@@ -133,7 +133,7 @@ class Dialer:
         return Step.HANG_UP
 
     def _patience(self, stalled: int) -> float:
-        """How long an attempt may take, after ``stalled`` that the router's end had taken."""
+        """Return the longest duration of the next attempt; ``stalled`` attempts have reached the router host before."""
         recovery = self._uplink.recovery_seconds
         if not recovery:
             return self._attempt_seconds
@@ -156,20 +156,20 @@ class Dialer:
     # --- what the shell tells ----------------------------------------------------------------
 
     def reached(self, now: float) -> None:
-        """There is a TCP connection."""
+        """Handle the TCP connection."""
         if self.phase is Phase.CONNECTING:
             self.phase = Phase.HANDSHAKE
             self._until = self._began + self._patience(self._stalled)
 
     def greeted(self, now: float) -> None:
-        """The ZMTP handshake is over: the uplink says HELLO."""
+        """Handle the end of the ZMTP handshake: the uplink sends HELLO."""
         if self.phase in (Phase.CONNECTING, Phase.HANDSHAKE):
             self.reached(now)
             self.phase = Phase.GREETING
             self._uplink.connected(now)
 
     def welcomed(self, now: float) -> None:
-        """The uplink was welcomed."""
+        """Handle WELCOME."""
         if self.phase is Phase.GREETING:
             self.phase = Phase.UP
             self.problem = ""
@@ -178,7 +178,7 @@ class Dialer:
             self._taken_since = None
 
     def refused(self, now: float, jitter: float, reason: str, text: str) -> Step:
-        """The router has refused us, or a message of ours."""
+        """Handle a refusal by the router, of this process or of a message."""
         if not self.busy or (self.phase is Phase.UP and reason == "protocol"):
             return Step.NONE
         since = self._taken_since
@@ -191,7 +191,7 @@ class Dialer:
         return Step.HANG_UP
 
     def ended(self, now: float, jitter: float, problem: str) -> bool:
-        """The connection is gone, or could not be opened.
+        """Handle the end of a connection, or the failure to open one.
 
         Args:
             jitter: as :meth:`tick` has it.

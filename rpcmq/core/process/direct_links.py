@@ -18,6 +18,7 @@ from rpcmq.core.process.tasks import Registration, Serving
 from rpcmq.errors import LinkLost, Outcome, ProtocolError, error_for
 from rpcmq.payload.format import Format
 from rpcmq.wire import (
+    FIRST_KIND,
     KEY,
     KIND_AT,
     LOW_FLAGS_AT,
@@ -37,22 +38,22 @@ from rpcmq.wire import (
 
 __all__ = ["PeerLink", "Peers"]
 
-#: A ticket is good for so long (seconds).
+#: Validity of a ticket (seconds).
 TICKET_SECONDS = 30.0
-#: A registration lets so many direct calls wait beyond its credit.
+#: Most direct calls waiting beyond a registration's credit.
 MAX_WAITING = 10_000
-#: And so many bytes of their payloads.
+#: Most bytes of their payloads.
 MAX_WAITING_BYTES = 64 << 20
-#: Tickets of one caller that are kept, and of all: beyond it the oldest go.
+#: Most tickets of one caller, and of all: beyond that the oldest are discarded.
 MAX_TICKETS_EACH = 32
 MAX_TICKETS = 10_000
 
 
 class _Ticket(NamedTuple):
     identity: str
-    #: Public key of who will come; empty without CURVE.
+    #: Public key of the expected caller; empty without CURVE.
     key: str
-    #: What it was introduced for.
+    #: The topic it was introduced for.
     topic: str
     until: float
 
@@ -75,9 +76,9 @@ class PeerLink:
         self.origin = b""
         self.welcomed = False
         self.accepts = Format.JSON.bit
-        #: Why it cannot be used; empty while it can.
+        #: Reason why it cannot be used; empty while it can.
         self.closed = ""
-        #: Whether the other side came to us, and for which topic.
+        #: Whether the peer made this link, and for which topic.
         self.is_inbound = False
         self.topic = ""
         self.calls: dict[bytes, Call] = {}
@@ -106,7 +107,7 @@ class Peers:
         self._tickets: dict[str, _Ticket] = {}
         self._tickets_of: Counter[str] = Counter()
         self._handles = 0
-        #: Links that others may have made at a time.
+        #: Most inbound links at a time.
         self.max_inbound = 4096
         self.links: dict[bytes, PeerLink] = {}
         self.dirty: list[PeerLink] = []
@@ -117,7 +118,7 @@ class Peers:
         self.on_error: Callable[[Exception], None] = lambda error: None
 
     def expect(self, now: float, ticket: str, identity: str, key: str = "", topic: str = "") -> None:
-        """The router has announced a caller of ``topic``, who will come with the public ``key``."""
+        """Record an announced caller of ``topic``, who will connect with the public ``key``."""
         while self._tickets:
             oldest = next(iter(self._tickets))
             if self._tickets[oldest].until > now and len(self._tickets) < MAX_TICKETS:
@@ -139,11 +140,11 @@ class Peers:
         return known
 
     def expects(self, now: float, key: str) -> bool:
-        """Whether a caller with the public ``key`` was announced and has not come yet."""
+        """Whether a caller with the public ``key`` was announced and has not connected yet."""
         return any(known.key == key and now < known.until for known in self._tickets.values())
 
     def revoked(self, key: str) -> list[PeerLink]:
-        """The router does not accept ``key`` any more, or not for all it did: forget its tickets.
+        """Forget the tickets of ``key``, which the router has revoked or restricted.
 
         Returns:
             The links to end.
@@ -161,7 +162,7 @@ class Peers:
     def receive(
         self, now: float, route: bytes, batch: bytes, payloads: tuple[bytes | memoryview, ...] = (), user: str = ""
     ) -> int:
-        """What came on ``route``. Never raises on bad input.
+        """Handle a ZeroMQ message from ``route``. Never raises on bad input.
 
         Args:
             user: the public key that the connection was authenticated with; looked at for HELLO only.
@@ -169,8 +170,8 @@ class Peers:
         Returns:
             How many messages were looked at.
         """
-        if route not in self.links and batch[KIND_AT : KIND_AT + 1] != _HELLO:
-            # Not worth taking apart.
+        if route not in self.links and batch[FIRST_KIND] != _HELLO:
+            # Malformed: nothing in it is used.
             self.refused["stranger"] += 1
             return 1
         try:
@@ -186,7 +187,7 @@ class Peers:
             except ProtocolError as error:
                 self.refused[error.reason] += 1
             except Exception as error:
-                # A defect of ours: it costs this message, and not those of the calls that came with it.
+                # An internal error discards this message only, not the rest of the batch.
                 self.refused["internal error"] += 1
                 self.on_error(error)
         return len(parts)
@@ -216,10 +217,10 @@ class Peers:
         if kind == Kind.HELLO:
             self._hello(now, route, part, user)
         elif link is None:
-            raise ProtocolError("a message from a peer that has not shown a ticket", "stranger")
+            raise ProtocolError("the peer sent a message before presenting a ticket", "stranger")
         elif kind == Kind.WELCOME:
             if link.welcomed:
-                # What a caller's messages are called is for those to say whom it came to.
+                # Only the target of a direct link handles requests.
                 raise ProtocolError("WELCOME on a link that stands", "welcome")
             link.origin = pack(">IQ", 0, _positive(body_of(part).get("handle")))
             link.welcomed = True
@@ -249,7 +250,7 @@ class Peers:
             return
         if sum(known.is_inbound for known in self.links.values()) >= self.max_inbound:
             self.refused["too many links"] += 1
-            text = f"{self._identity} has its {self.max_inbound} direct links; call it through the router"
+            text = f"{self._identity}: direct link limit reached ({self.max_inbound}); call it through the router"
             link.send(control(Kind.REFUSED, {"reason": "too-many-links", "text": text}))
             return
         self._handles += 1
@@ -266,13 +267,13 @@ class Peers:
         address = Address.decode(address_of(part))
         registration = self._serving.serving(address)
         if not link.is_inbound or link.topic != str(address):
-            # The router has looked at the right to this topic, and to no other.
+            # The router has checked the right to this topic only.
             text = f"{link.identity} was introduced for {link.topic!r}, not for {str(address)!r}"
             self._error(link, part, Outcome.DENIED, text)
         elif registration is None:
             self._error(link, part, Outcome.NO_CONSUMER, f"{self._identity} does not serve that topic any more")
         elif part[LOW_FLAGS_AT] & Flag.STREAM:
-            self._error(link, part, Outcome.PROTOCOL, "a stream takes the way through the router")
+            self._error(link, part, Outcome.PROTOCOL, "streams must go through the router")
         elif part[KEY] in registration.running or part[KEY] in registration.waiting:
             self._error(link, part, Outcome.PROTOCOL, "sequence of a call that is in flight")
         elif problem := _overload(registration, payload_of(part)):
@@ -292,7 +293,7 @@ class Peers:
             body = body_of(part)
             outcome = body.get("outcome")
             known = outcome if type(outcome) is int else Outcome.PROTOCOL
-            text = _text(body) or f"{link.identity} refused the call and did not say why"
+            text = _text(body) or f"{link.identity} refused the call without giving a reason"
             call.error = error_for(known, text, {"started": "no"})
         else:
             parse(part)
@@ -331,21 +332,23 @@ class Peers:
 
 def _positive(value: object) -> int:
     if type(value) is not int or not 0 <= value < 1 << 64:
-        raise ProtocolError(f"a {type(value).__name__} is no handle of 64 bits", "body")
+        raise ProtocolError(f"a {type(value).__name__} is not a 64-bit handle", "body")
     return value
 
 
 def _text(body: Mapping[str, object]) -> str:
-    """What a peer says for people to read."""
+    """Return a peer's explanation, shortened."""
     text = body.get("text")
     return shortened(text) if isinstance(text, str) else ""
 
 
 def _overload(registration: Registration, payload: bytes | memoryview) -> str:
-    """Which limit keeps one more direct call from waiting; empty: it may."""
+    """Return the limit that keeps one more direct call from waiting; empty if it may."""
     if len(registration.running) < registration.credit:
         return ""
     if len(registration.waiting) >= MAX_WAITING:
-        return f"{len(registration.waiting)} direct calls waiting; {MAX_WAITING} may"
+        return f"reached the limit of {MAX_WAITING} waiting direct calls"
     size = registration.waiting_bytes + len(payload)
-    return f"{size} bytes of direct calls waiting; {MAX_WAITING_BYTES} bytes may" if size > MAX_WAITING_BYTES else ""
+    if size > MAX_WAITING_BYTES:
+        return f"{size} bytes of direct calls waiting; the limit is {MAX_WAITING_BYTES} bytes"
+    return ""

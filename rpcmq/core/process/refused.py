@@ -12,7 +12,7 @@ __all__ = ["FullQueue", "Refused"]
 
 
 class FullQueue:
-    """What waits for one destination.
+    """Casts waiting for one destination.
 
     Attributes:
         waiting: casts by key that are to be offered (again).
@@ -30,7 +30,7 @@ class FullQueue:
 
 
 class Refused:
-    """All that full queues refused and the router has not taken since.
+    """All casts refused by full queues and not accepted since.
 
     Attributes:
         queues: by address.
@@ -43,11 +43,11 @@ class Refused:
 
     @property
     def waiting(self) -> int:
-        """Casts that are to be offered again."""
+        """Number of casts to offer again."""
         return sum(len(queue.waiting) for queue in self.queues.values())
 
     def put_back(self, part: bytes, error: CallError) -> bool:
-        """The queue that ``part`` is for refused it. False if that is known already."""
+        """Put back ``part``, refused by its full queue; return False if it was put back already."""
         address = address_of(part)
         queue = self.queues.get(address)
         if queue is None:
@@ -57,7 +57,7 @@ class Refused:
         return self._add(queue, part)
 
     def wait_behind(self, part: bytes, address: bytes) -> bool:
-        """Let ``part`` wait if others do for ``address``; whether it does."""
+        """Queue ``part`` behind others that wait for ``address``; return False if there are none."""
         queue = self.queues.get(address)
         return queue is not None and bool(queue.waiting) and self._add(queue, part)
 
@@ -76,16 +76,16 @@ class Refused:
         self.size_bytes += size_bytes
 
     def take_waiting(self) -> list[bytes]:
-        """All that waits, in the order of each destination: it is offered again."""
+        """Take all waiting casts, in order for each destination, to offer them again."""
         taken: list[bytes] = []
         for queue in self.queues.values():
-            # One that was on its way when an earlier one came back came after those that have waited since.
+            # One in flight when an earlier one was refused may have been queued after later ones.
             taken += sorted(queue.waiting.values(), key=by_sequence)
             queue.waiting.clear()
         return taken
 
     def acknowledged(self, part: bytes) -> None:
-        """The router has looked at ``part``, which was offered again."""
+        """Handle the acknowledgement of ``part``, which was offered again."""
         address = address_of(part)
         queue = self.queues.get(address)
         if queue is None or queue.casts <= len(queue.waiting):
@@ -95,7 +95,7 @@ class Refused:
             del self.queues[address]
 
     def clear(self) -> list[bytes]:
-        """Forget all; returns what waited."""
+        """Clear all; return the waiting casts."""
         waiting = [part for queue in self.queues.values() for part in queue.waiting.values()]
         self.queues.clear()
         self.casts = self.size_bytes = 0

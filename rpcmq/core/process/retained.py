@@ -1,4 +1,4 @@
-"""The casts that a sender keeps although its router has them: those that no consumer has yet, as far as it knows."""
+"""Retained casts: those the router has, and no consumer yet, as far as the sender knows."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from operator import itemgetter
 from struct import Struct
 
 from rpcmq.errors import ProtocolError
-from rpcmq.wire import KIND_AT, LOW_FLAGS_AT, SEQUENCE, Flag, Kind, size_of
+from rpcmq.wire import KIND_AT, LOW_FLAGS_AT, SEQUENCE, SEQUENCE_OF_KEY, Flag, Kind, size_of
 
 __all__ = ["Keeping", "by_sequence"]
 
 _CAST, _FANOUT = int(Kind.CAST), Flag.FANOUT
 _SEQUENCE_BYTES = 8
 _sequences_in = Struct("8s").iter_unpack
-#: Finding the oldest costs the more the more have gone before it: so many are let go at once, one in so many.
+#: Finding the oldest gets slower with each removal: discard one in so many at once.
 _LET_GO = 100
-#: What puts messages of one process into their order.
+#: Sort key: a message's sequence, which orders the messages of one process.
 by_sequence = itemgetter(SEQUENCE)
 
 
 class Keeping:
-    """Kept casts in their order, bounded: where there are more the oldest are let go.
+    """Retained casts, in order and bounded: beyond the bound the oldest are discarded.
 
     Args:
         messages: how many may be kept.
@@ -33,9 +33,9 @@ class Keeping:
         self._messages = messages
         self._size_bytes = size_bytes
         self._parts: dict[bytes, bytes] = {}
-        #: Of all that is kept.
+        #: Bytes of all retained casts.
         self.size_bytes = 0
-        #: How many were let go although no consumer may have had them, and the last of them.
+        #: Number of casts discarded although no consumer may have received them, and the last of them.
         self.let_go = 0
         self._let_go_until = b""
 
@@ -46,20 +46,20 @@ class Keeping:
         return iter(self._parts.values())
 
     def get(self, key: bytes) -> bytes | None:
-        """The kept cast with ``key``."""
-        return self._parts.get(key[12:])
+        """Return the retained cast with ``key``, or None."""
+        return self._parts.get(key[SEQUENCE_OF_KEY])
 
     def has_ended(self, part: bytes) -> bool:
-        """Whether ``part``, which went through :meth:`keep`, is one that the router has said need not be kept.
+        """Whether the router has acknowledged delivery of ``part``, which went through :meth:`keep`.
 
-        False also where that is not known any more, because it may have been let go.
+        Also False if that is unknown, because the cast may have been discarded.
         """
         if part[KIND_AT] != _CAST or part[LOW_FLAGS_AT] & _FANOUT:
             return False
         return part[SEQUENCE] not in self._parts and part[SEQUENCE] > self._let_go_until
 
     def keep(self, part: bytes) -> None:
-        """``part`` is on its way. Only casts to one consumer are kept: a fanout is for those of its moment."""
+        """Retain ``part``, which is being sent, if it is a cast to one consumer (a fanout is not sent again)."""
         if part[KIND_AT] != _CAST or part[LOW_FLAGS_AT] & _FANOUT:
             return
         parts = self._parts
@@ -78,7 +78,7 @@ class Keeping:
         self._let_go_until = max(self._let_go_until, *oldest)
 
     def forget(self, sequences: bytes | memoryview) -> None:
-        """Keep those no longer whose sequences these are, each of 8 bytes.
+        """Discard the casts with these sequences, 8 bytes each.
 
         Raises:
             ProtocolError: the length is not a multiple of that.
@@ -92,7 +92,7 @@ class Keeping:
                 self.size_bytes -= len(part) if type(part) is bytes else size_of(part)
 
     def restart(self, parts: Iterable[bytes]) -> None:
-        """From now on only ``parts`` are kept, in the order of their sequences."""
+        """Retain only ``parts`` from now on, in the order of their sequences."""
         self._parts.clear()
         self.size_bytes = 0
         for part in sorted(parts, key=by_sequence):

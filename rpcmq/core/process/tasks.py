@@ -1,4 +1,4 @@
-"""The serving half of a process: registrations, and the messages delivered to them until settled."""
+"""The consumer's side of a process: registrations, and delivered messages until they are settled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from rpcmq.wire import (
     ATTEMPT_AT,
     CONSUMER_AT,
     HEADER,
+    HEADER_BYTES,
     KEY,
+    KEY_BYTES,
     KIND_AT,
     LOW_FLAGS_AT,
     NO_TTL,
@@ -29,7 +31,7 @@ from rpcmq.wire import (
 
 __all__ = ["Registration", "Sender", "Serving", "Task"]
 
-#: So many of the latest casts are remembered, to recognise one that is sent again after a restart
+#: Number of the latest casts remembered, to recognise one that is sent again after a restart
 #: of the router.
 _RECENT_CASTS = 4096
 _unpack = HEADER.unpack_from
@@ -39,12 +41,10 @@ _REQUEST = int(Kind.REQUEST)
 _SEALED = Flag.SEALED
 _ANSWERS = (int(Kind.REPLY), int(Kind.FAULT), int(Kind.END))
 _SENT = int(Kind.SENT)
-#: Of a SENT: what stands before its clock, and after.
-_SENT_HEAD, _SENT_TAIL = message(Kind.SENT)[:28], message(Kind.SENT)[36:]
 
 
 class Registration:
-    """What this process consumes under one tag."""
+    """A consumer of this process, under one tag."""
 
     __slots__ = (
         "address",
@@ -74,17 +74,17 @@ class Registration:
         self.credit = credit
         self.peer_url = peer_url
         self.on_task = on_task
-        #: It takes no more; what runs goes on.
+        #: Unregistering: no further deliveries; running tasks go on.
         self.leaving = False
         self.running: dict[bytes, Task] = {}
-        #: Direct calls beyond the credit; what comes through the router waits there.
+        #: Direct calls waiting for credit; calls through the router wait at the router.
         self.waiting: dict[bytes, Task] = {}
-        #: Of their payloads.
+        #: Bytes of their payloads.
         self.waiting_bytes = 0
 
 
 class Task:
-    """A delivered call or cast. ``lost`` means nobody waits for its result any more."""
+    """A delivered call or cast. ``lost``: nobody waits for its result any more."""
 
     __slots__ = (
         "attempt", "cancelled", "flags", "format", "grants", "is_call", "key", "lost", "method", "on_change",
@@ -100,9 +100,9 @@ class Task:
     trace: bytes
     format: int
     payload: bytes | memoryview
-    #: The message, if it is signed; the shell then puts in its place what its answers are bound to.
+    #: The message, if it is signed; the shell replaces it by the state that signs its answers.
     seal: Any
-    #: Where its answers go: the router, or the peer that it came from directly.
+    #: Receiver of its answers: the router, or the peer that sent it directly.
     sender: Sender
     #: Seconds left when it was received; None without a deadline.
     ttl: float | None
@@ -141,7 +141,7 @@ class Serving:
         #: Keys, each with the name of the group whose copy it was.
         self._recent: deque[bytes] = deque(maxlen=_RECENT_CASTS)
         self._settled: dict[int, list[bytes]] = {}
-        #: Something in the outbox tells how a delivery ended, and the router not yet when that was sent.
+        #: The outbox has an answer whose clock stamp has not been sent.
         self._answered = False
         self.registrations: dict[int, Registration] = {}
         self.delivered: list[Task] = []
@@ -161,7 +161,7 @@ class Serving:
         return self._send_registration(now, registration, call)
 
     def unregister(self, now: float, registration: Registration, timeout: float) -> Call:
-        """Take no more; what is running goes on."""
+        """Stop deliveries; running tasks go on."""
         registration.leaving = True
         call = Call(str(registration.address), 0, timeout)
         return self._caller.start(now, call, Kind.UNREGISTER, b"", consumer=registration.tag)
@@ -197,7 +197,7 @@ class Serving:
             asked = [c for c in self._caller.calls.values() if c.message[CONSUMER_AT] == registration.tag]
             leaving = next((c for c in asked if c.message[KIND_AT] == Kind.UNREGISTER), None)
             if leaving is not None:
-                # The router knows of no registration: just what was asked for.
+                # The router has no registration of ours, as wanted.
                 self._caller.ended(now, leaving.message)
             joining = next((c for c in asked if c.message[KIND_AT] == Kind.REGISTER), None)
             if joining is not None:
@@ -223,7 +223,7 @@ class Serving:
         if registration.group:
             body["group"] = registration.group
         group = registration.group.encode()
-        if recent := b"".join(had[:20] for had in self._recent if had[20:] == group):
+        if recent := b"".join(had[:KEY_BYTES] for had in self._recent if had[KEY_BYTES:] == group):
             body["recent"] = recent.hex()
         return self._caller.start(
             now,
@@ -253,13 +253,13 @@ class Serving:
         self.accept(now, part, registration, self._uplink)
 
     def accept(self, now: float, part: bytes, registration: Registration, sender: Sender) -> None:
-        """A call or cast for ``registration`` is to be run, and answered to ``sender``.
+        """Accept a call or cast for ``registration``, to be run and answered to ``sender``.
 
         Raises:
             ProtocolError: its variable parts do not fit.
         """
         _, _, kind, flags, _, attempt, form, _, ttl, *_, address_length, method_length, trace_length = _unpack(part)
-        cut = 40 + address_length
+        cut = HEADER_BYTES + address_length
         end = cut + method_length
         if end + trace_length > len(part):
             raise ProtocolError("address, method and trace do not fit into the message", "length")
@@ -288,14 +288,14 @@ class Serving:
         self.delivered.append(task)
 
     def cancel(self, now: float, part: bytes) -> None:
-        """The caller gave up."""
+        """Cancel a task: its caller gave up."""
         task = self._running(part)
         if task is not None:
             task.cancelled = True
             self.changed.append(task)
 
     def cancel_direct(self, key: bytes, sender: Sender) -> None:
-        """A peer gave up a call of its own: one that waits never runs, a running one is told."""
+        """Cancel a peer's direct call: a waiting one never runs, a running one is notified."""
         for registration in self.registrations.values():
             waits = registration.waiting.get(key)
             if waits is not None and waits.sender is sender:
@@ -307,7 +307,7 @@ class Serving:
                 self.changed.append(task)
 
     def grant(self, now: float, part: bytes) -> None:
-        """The caller takes more items of a stream.
+        """Extend the item credit of a stream.
 
         Raises:
             ProtocolError: there is no count.
@@ -332,7 +332,7 @@ class Serving:
         self, now: float, task: Task, kind: int, format: int, payload: bytes | memoryview, error: bytes = b"",
         flags: int = 0,
     ) -> None:  # fmt: skip
-        """REPLY, FAULT or END: the task is done. ``error`` names the class of what was raised, for the router's log."""
+        """End the task with REPLY, FAULT or END. ``error`` names the class raised, for the router's log."""
         if not self._finish(task):
             self.counters["late answers"] += 1
             return
@@ -353,11 +353,11 @@ class Serving:
         )
 
     def _takes_error(self, task: Task) -> bool:
-        """Whether a FAULT may name the error: to a router that says so."""
+        """Whether a FAULT may name the error: only if the router supports it."""
         return task.sender is self._uplink and self._uplink.router.get("error_names") is True
 
     def _finish(self, task: Task) -> bool:
-        """``task`` is done; whether somebody wants to know."""
+        """End ``task``; return whether its caller still waits."""
         registration = task.registration
         # A later attempt of the same request may be running under its key.
         known = registration.running.get(task.key) is task
@@ -390,7 +390,7 @@ class Serving:
         )
 
     def settle(self, now: float, task: Task, outcome: Outcome) -> None:
-        """The cast is done."""
+        """Settle a cast."""
         if self._finish(task):
             spent = microseconds(now - task.received_at)
             self._settle(task.registration.tag, task.key, task.attempt, outcome, spent)
@@ -400,7 +400,7 @@ class Serving:
         self._uplink.mark()
 
     def flush(self, now: float) -> None:
-        """Complete the outbox, which is about to be sent.
+        """Complete the outbox before it is sent.
 
         Casts settled in this wake-up are put into it, one message for each registration. Where the router wants it, it
         is told before all that when its answers are sent.
@@ -419,8 +419,8 @@ class Serving:
 
     def _stamp(self, now: float) -> None:
         outbox = self._uplink.outbox
-        stamp = _SENT_HEAD + int(now * 1e6).to_bytes(8) + _SENT_TAIL
-        if outbox and outbox[0][5] == _SENT:  # the socket took nothing of it
+        stamp = message(_SENT, sequence=int(now * 1e6))
+        if outbox and outbox[0][KIND_AT] == _SENT:  # the socket took nothing of it
             outbox[0] = stamp
         else:
             outbox.insert(0, stamp)
@@ -442,5 +442,5 @@ class Serving:
 
 
 def microseconds(seconds: float) -> int:
-    """As the wire carries durations: 32 bits, clamped."""
+    """Convert seconds to the wire's microseconds: 32 bits, clamped."""
     return max(0, min(NO_TTL - 1, int(seconds * 1e6)))

@@ -37,14 +37,14 @@ __all__ = ["Uplink", "UplinkState", "Welcome"]
 Handler = Callable[[float, bytes], None]
 _REQUEST, _CAST, _PUBLISH = int(Kind.REQUEST), int(Kind.CAST), int(Kind.PUBLISH)
 _NESTED, _CONFIRM = Flag.NESTED, Flag.CONFIRM
-#: A heartbeat that is sent so much too late (seconds) shows that this process was stopped or busy.
+#: Lateness of a heartbeat that shows that this process was stopped or busy (seconds).
 _LATE = 0.5
-#: The recovery window of a router that does not tell it (seconds).
+#: Recovery window assumed if the router does not state it (seconds).
 _RECOVERY = 2.5
 
 
 class UplinkState(Enum):
-    """How far the link is."""
+    """States of the link."""
 
     DOWN = "down"
     GREETING = "greeting"
@@ -53,7 +53,7 @@ class UplinkState(Enum):
     CLOSED = "closed"
 
 
-#: (state, event) -> state. An event that is not here changes nothing.
+#: (state, event) -> state. Other events change nothing.
 TRANSITIONS = {
     (UplinkState.DOWN, "connected"): UplinkState.GREETING,
     (UplinkState.GREETING, "welcome"): UplinkState.READY,
@@ -69,7 +69,7 @@ TRANSITIONS = {
 
 
 class Welcome:
-    """What the router said of itself, and what became of what was sent before.
+    """The router's WELCOME, and the fate of the messages sent before it.
 
     Attributes:
         resumed: nothing was lost; the rest is empty then.
@@ -119,21 +119,21 @@ class Uplink(Session):
         #: Called with an exception that a message has led to; it was not used.
         self.on_error: Callable[[Exception], None] = lambda error: None
         self.state = UplinkState.DOWN
-        #: What WELCOME said; empty until the first one.
+        #: The body of the last WELCOME; empty before the first one.
         self.router: dict[str, Any] = {}
         self.origin = b""
         self.unresponsive_seconds = 12.0
         self.lost_seconds = 60.0
-        #: How soon we must be back after a restart of the router; 0.0: it does not matter, or is not known.
+        #: Seconds within which we must reconnect after a restart of the router; 0.0 if that is irrelevant or unknown.
         self.recovery_seconds = 0.0
         self.max_message_bytes = 64 << 20
         self.heard = 0.0
         self.lost_at = 0.0
         self._asked = False
-        #: What waits for the next life of a router that is shutting down.
+        #: Messages waiting for the next incarnation of a router that is shutting down.
         self.held: list[bytes] = []
         self._holds = False
-        #: Bad messages from the router, by reason. They are not used.
+        #: Malformed messages from the router, discarded, by reason.
         self.refused: Counter[str] = Counter()
 
     @property
@@ -143,12 +143,12 @@ class Uplink(Session):
 
     @property
     def tells_delivered(self) -> bool:
-        """Whether the router says which casts need not be kept any more."""
+        """Whether the router acknowledges deliveries of casts."""
         return self.router.get("tells_delivered") is True
 
     @property
     def wants_stamps(self) -> bool:
-        """Whether the router wants to know when answers are sent."""
+        """Whether the router wants clock stamps of answers."""
         return self.router.get("stamps") is True
 
     @property
@@ -167,7 +167,7 @@ class Uplink(Session):
         self.outbox.append(part)
 
     def handle(self, kind: Kind, handler: Handler) -> None:
-        """Let ``handler`` have the messages of ``kind``."""
+        """Register ``handler`` for messages of ``kind``."""
         self._handlers[kind] = handler
 
     def next_key(self) -> bytes:
@@ -176,7 +176,7 @@ class Uplink(Session):
         return self.origin + sequence.to_bytes(8)
 
     def ask_acknowledgement(self) -> None:
-        """Have the router say now, rather than when an ACK is due, what it has received."""
+        """Ask the router for an immediate acknowledgement."""
         if self.ready and self._unacknowledged and not self._asked:
             self._asked = True
             self._send_heartbeat()
@@ -192,7 +192,7 @@ class Uplink(Session):
     # --- inputs ------------------------------------------------------------------------------
 
     def connected(self, now: float) -> None:
-        """There is a connection: say HELLO."""
+        """Handle a new connection: send HELLO."""
         if self._step("connected"):
             body = dict(self._hello, versions=[VERSION], answers_drain=True)
             if self.router:
@@ -224,7 +224,7 @@ class Uplink(Session):
             self.close_with(message(Kind.GOODBYE))
 
     def receive(self, now: float, batch: bytes, payloads: Sequence[bytes | memoryview] = ()) -> None:
-        """What came in one ZeroMQ message. Never raises, whatever came."""
+        """Handle one ZeroMQ message. Never raises, whatever came."""
         try:
             parts = split(batch, payloads)
             self.heard = now
@@ -248,7 +248,7 @@ class Uplink(Session):
             except ProtocolError as error:
                 self.refused[error.reason] += 1
             except Exception as error:
-                # One message is lost, and no more: those after it in the batch, and the count of both sides, hold.
+                # Only this message is lost: the rest of the batch, and both sides' counts, stay valid.
                 self.refused["internal error"] += 1
                 self.on_error(error)
         self.note_received(len(parts), len(batch) + sum(map(len, payloads)))
@@ -257,7 +257,7 @@ class Uplink(Session):
         """Send a heartbeat when one is due."""
         if self.ready and now >= self._next_heartbeat:
             if now - self._next_heartbeat > _LATE:
-                # It is we who were stopped or busy. We have not asked, so the router had nothing to answer.
+                # This process was stopped or busy: it sent no heartbeat, so the router had nothing to answer.
                 self.heard = now
             self._next_heartbeat = now + self._heartbeat_seconds
             self._send_heartbeat()
@@ -267,13 +267,13 @@ class Uplink(Session):
         return self._next_heartbeat if self.ready else None
 
     def silent_seconds(self, now: float) -> float:
-        """For how long the router has said nothing, if that is longer than it should; 0.0 if it is not."""
+        """Return for how long the router has been silent beyond the limit (seconds); 0.0 if it is not."""
         silent = now - self.heard
         return silent if self.ready and silent > self.unresponsive_seconds else 0.0
 
     @property
     def given_up_at(self) -> float:
-        """When the connection is not worth waiting for any more, unless something is heard before."""
+        """When the connection is given up unless something is received before (monotonic seconds)."""
         return self.heard + self.lost_seconds
 
     # --- about the link ----------------------------------------------------------------------
@@ -307,19 +307,19 @@ class Uplink(Session):
             raise ProtocolError(f"kind {kind:#04x} is not one that a router sends", "kind")
 
     def _drain(self, body: dict[str, Any]) -> None:
-        """The router takes nothing new any more."""
+        """Handle DRAIN: the router accepts nothing new."""
         if not self._step("drain"):
             return
         self._holds = True
         self.held = [part for part in self.outbox if _begins_something(part)]
         self.outbox[:] = [part for part in self.outbox if not _begins_something(part)]
         if body.get("answer") is True:
-            # After all that was sent before it: the router knows then that nothing new is under way.
+            # Sent after everything else, so that the router knows that nothing new is under way.
             self.close_with(message(Kind.DRAIN, sequence=self.received))
             self.note_acknowledged()
 
     def _was_read(self, received: object) -> bool:
-        """The router leaves, and says how many of our messages it has looked at: the rest was never sent."""
+        """Handle the router's final receive count: messages beyond it count as never sent."""
         if type(received) is not int or not self.ready:
             return False
         try:
@@ -365,7 +365,7 @@ class Uplink(Session):
         self.on_welcome(now, Welcome(False, same_handle, sent, unsent, next_life))
 
     def _pace(self, body: dict[str, Any]) -> tuple[float, float, float, int]:
-        """Seconds between heartbeats, of silence that shows and of silence that ends, and the largest payload."""
+        """Return heartbeat interval, unresponsive and lost limits (seconds), and the largest payload."""
         heartbeat = _number(body, "heartbeat_seconds", 5.0)
         unresponsive = _number(body, "unresponsive_seconds", 12.0)
         lost = _number(body, "lost_seconds", max(60.0, 2 * unresponsive))
@@ -394,7 +394,7 @@ def _number(body: dict[str, Any], name: str, default: float) -> float:
 
 
 def _begins_something(part: bytes) -> bool:
-    """Whether a router that is shutting down would not take ``part``, or its sender does not wait for it."""
+    """Whether ``part`` starts new work, which a draining router does not accept."""
     kind = part[KIND_AT]
     if kind == _REQUEST:
         return not (flags_of(part)) & _NESTED

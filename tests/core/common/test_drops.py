@@ -258,7 +258,7 @@ def test_casts_let_go_beyond_the_bound_are_said(sender: Sender):
     sender.caller.tick(1.0)
     sender.caller.tick(3.0)
     [text] = said
-    assert text.startswith(f"{let_go} casts that wait for a consumer are kept by the router only")
+    assert text.startswith(f"{let_go} casts waiting for a consumer are held by the router only")
     sender.cast()
     sender.caller.close(4.0)
     assert len(said) == 2, "what was not said yet is said at the end"

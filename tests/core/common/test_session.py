@@ -83,7 +83,7 @@ def test_an_impossible_acknowledgement_is_refused_and_changes_nothing(session: S
         session.send(part(i))
     flush(session)
     session.acknowledged(2)
-    with pytest.raises(ProtocolError, match=f"acknowledged {count}, but 2 to 3 is possible"):
+    with pytest.raises(ProtocolError, match=f"acknowledged {count}; expected 2 to 3"):
         session.acknowledged(count)
     assert session.acknowledged(3) == [part(2)]
 

@@ -1,0 +1,78 @@
+"""Only ``rpcmq.wire`` knows where something stands in a message: elsewhere its fields have names."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+WIRE = ROOT / "rpcmq" / "wire"
+#: What messages, their parts and their keys are called, alone or with a prefix (``self._part``, ``raw_message``).
+NAMES = {"batch", "head", "header", "key", "message", "part", "raw"}
+LISTS = {"batches", "heads", "inbox", "keys", "messages", "outbox", "parts"}
+#: Modules that are still to be rewritten.
+PENDING = {"rpcmq/core/router/links.py", "rpcmq/core/router/router.py"}
+
+
+def _last_word(name: str) -> str:
+    return name.rstrip("_").rpartition("_")[2]
+
+
+def _is_constant(node: ast.expr | None) -> bool:
+    """Whether ``node`` is an integer that stands there, or a sum or shift with one."""
+    if isinstance(node, ast.UnaryOp):
+        node = node.operand
+    if isinstance(node, ast.BinOp):
+        return _is_constant(node.left) or _is_constant(node.right)
+    return isinstance(node, ast.Constant) and type(node.value) is int
+
+
+def _is_message(node: ast.expr) -> bool:
+    if isinstance(node, ast.Name):
+        return _last_word(node.id) in NAMES
+    if isinstance(node, ast.Attribute):
+        return _last_word(node.attr) in NAMES
+    # parts[0][5]
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name | ast.Attribute):
+        name = node.value.id if isinstance(node.value, ast.Name) else node.value.attr
+        return _last_word(name) in LISTS
+    return False
+
+
+def raw_offsets(source: str) -> Iterator[tuple[int, str]]:
+    """Line and text of each constant index or slice of a message in ``source``."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Subscript) and _is_message(node.value):
+            index = node.slice
+            bounds = [index.lower, index.upper] if isinstance(index, ast.Slice) else [index]
+            if any(map(_is_constant, bounds)):
+                yield node.lineno, ast.unparse(node)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["part[5]", "part[16:36]", "key[12:]", "parts[0][5]", "call.message[7]", "link.keys[0][:12]", "head[-4:]",
+     "batch[5 : 5 + n]", "raw_part[36:40]"],
+)  # fmt: skip
+def test_a_raw_offset_is_found(text: str) -> None:
+    assert [found for _, found in raw_offsets(f"x = {text}")] == [ast.unparse(ast.parse(text).body[0])]
+
+
+@pytest.mark.parametrize("text", ["part[KIND_AT]", "part[KEY]", "parts[0]", "parts[1:]", "key[ORIGIN_OF_KEY]"])
+def test_a_named_field_is_not(text: str) -> None:
+    assert list(raw_offsets(f"x = {text}")) == []
+
+
+def test_no_module_outside_of_wire_has_raw_offsets() -> None:
+    modules = [path for top in ("rpcmq", "compat") for path in (ROOT / top).rglob("*.py") if WIRE not in path.parents]
+    assert len(modules) > 100
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {text}"
+        for path in sorted(modules)
+        if str(path.relative_to(ROOT)) not in PENDING
+        for line, text in raw_offsets(path.read_text())
+    ]
+    assert not found, "name the field, as rpcmq.wire does: " + "\n" + "\n".join(found)
