@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -43,6 +44,18 @@ def _import_drawing() -> None:
     # An error is raised again by who draws.
     with suppress(Exception):
         import_module("rpcmq.latency.report.page")
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Within, Python does not look for cycles among the hundreds of thousands of objects that figures are."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _filtered(command: Command) -> Command:
@@ -120,7 +133,7 @@ def report_command(
         for name in _DRAWN_WITH:
             if find_spec(name) is None:
                 raise ModuleNotFoundError(name=name)
-    with Waiting() as waiting:
+    with _uncollected(), Waiting() as waiting:
 
         def step(name: str) -> AbstractContextManager[None]:
             waiting.say(_STEPS[name])
