@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from rpcmq.client.client import Client
-from rpcmq.client.consumer import ANSWERED, Consumer, is_done
+from rpcmq.client.consumer import ANSWERED, Consumer
 from rpcmq.client.request import Request
+from rpcmq.client.task_answers import is_done
 from rpcmq.core.process.tasks import Task
 from rpcmq.transport.home import Home, at_home
 from rpcmq.wire import Address
@@ -66,7 +67,7 @@ class IncomingMessage(Request):
         Raises:
             PayloadError: ``value`` cannot be encoded.
         """
-        if not self.is_call or self.done or not self._consumer.send(self._task, value):
+        if not self.is_call or self.done or not self._consumer.answers.send(self._task, value):
             return False
         self.items_sent += 1
         return True
@@ -86,13 +87,13 @@ class IncomingMessage(Request):
             self.send_item(value)
             self.end()
         else:
-            self._consumer.reply(self._task, value)
+            self._consumer.answers.reply(self._task, value)
 
     @at_home
     def end(self) -> None:
         """End the stream; without an item, a plain ``call`` returns None. The call is done."""
         if self.is_call and not self.done:
-            self._consumer.end(self._task)
+            self._consumer.answers.end(self._task)
 
     @at_home
     def fail(self, error: BaseException) -> None:
@@ -101,13 +102,13 @@ class IncomingMessage(Request):
         Nothing is done for a cast, nor once the call is answered: raise in ``handle`` instead.
         """
         if self.is_call and (self.cancelled or not self.done):
-            self._consumer.fail(self._task, error)
+            self._consumer.answers.fail(self._task, error)
 
     @at_home
     def wait(self) -> None:
         """Wait until the call is done, or its caller has given up."""
         if self.is_call:
-            self._consumer.wait(self._task)
+            self._consumer.answers.wait(self._task)
 
 
 class MessageConsumer:

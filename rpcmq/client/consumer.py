@@ -12,12 +12,12 @@ from gevent import get_hub
 from gevent.event import Event
 
 from rpcmq.client.client import Client
-from rpcmq.client.failures import FailureLog
 from rpcmq.client.handler_threads import HandlerThreads
 from rpcmq.client.interrupts import is_interrupt
 from rpcmq.client.methods import ASYNC
 from rpcmq.client.process import Process
-from rpcmq.client.request import Request, set_current_request
+from rpcmq.client.request import set_current_request
+from rpcmq.client.task_answers import TaskAnswers, is_done, streams
 from rpcmq.client.workers import Workers
 from rpcmq.core.process.calls import Call
 from rpcmq.core.process.tasks import Registration, Task
@@ -25,13 +25,14 @@ from rpcmq.errors import Outcome, PayloadRefused, UsageError
 from rpcmq.payload import Format
 from rpcmq.payload.remote_exception import not_run
 from rpcmq.transport.home import Home, at_home
-from rpcmq.wire import Address, Flag, Kind, error_name
+from rpcmq.wire import Address, Kind
 
 __all__ = ["ANSWERED", "Consumer"]
 
 log = logging.getLogger("rpcmq.service")
 
-#: Returned by a handler that answers the call itself with :meth:`Consumer.reply`, ``end`` or ``fail``, now or later.
+#: Returned by a handler that answers the call itself through
+#: :attr:`Consumer.answers`, now or later.
 ANSWERED: Any = object()
 _END: Any = object()
 #: How long a consumer that stops waits for the router to know (seconds); the router may be gone.
@@ -84,9 +85,7 @@ class Consumer:
         #: The router has said nothing since it was asked to deliver no more.
         self.unanswered = False
         self._idle = Event()
-        self._failures = FailureLog(address)
-        #: Set when a task is cancelled, may send more items, or is done; only of tasks that somebody waits for.
-        self._changes: dict[Task, Event] = {}
+        self.answers = TaskAnswers(client, address)
 
     # --- life --------------------------------------------------------------------------------
 
@@ -207,12 +206,12 @@ class Consumer:
             elif not task.is_call:
                 process.serving.settle(monotonic(), task, Outcome.OK)
             elif result is not ANSWERED:
-                self.reply(task, result)
+                self.answers.reply(task, result)
             elif not is_done(task):
-                self.wait(task)
-                self.end(task)
+                self.answers.wait(task)
+                self.answers.end(task)
         except BaseException as error:
-            self.fail(task, error)
+            self.answers.fail(task, error)
             # Anything else, such as SystemExit or a gevent.Timeout, has been reported to the caller and ends here.
             if is_interrupt(error):
                 raise
@@ -220,8 +219,8 @@ class Consumer:
             if keepalive is not None:
                 keepalive.stop()
                 keepalive.close()
-            if self._changes:
-                self._changes.pop(task, None)
+            if self.answers.waited_for:
+                self.answers.waited_for.pop(task, None)
             process.schedule()
             process.start_soon()
             if self._left and not task.registration.running:
@@ -250,34 +249,6 @@ class Consumer:
             return function(*args)
         return self._threads.call(function, *args)
 
-    def reply(self, task: Task, value: Any) -> None:
-        """The result of a call: it is done.
-
-        Raises:
-            PayloadError: ``value`` cannot be encoded.
-        """
-        form, payload = self.client.process.encode(value, accepted_by(task))
-        self._answer(task, Kind.REPLY, form, payload)
-
-    def fail(self, task: Task, error: BaseException) -> None:
-        """End ``task`` with ``error``: the caller of a call is told, a cast's is not. ``error`` may be hostile."""
-        try:
-            self._fail(task, error)
-        except BaseException as worse:
-            text = f"{type(error).__name__}, which cannot be described: that raised {type(worse).__name__}"
-            self._fail(task, RuntimeError(text))
-            if is_interrupt(worse):
-                raise
-
-    def _fail(self, task: Task, error: BaseException) -> None:
-        process = self.client.process
-        self._failures.report(process, task, error)
-        if not task.is_call:
-            process.serving.settle(monotonic(), task, Outcome.REMOTE_ERROR)
-            return
-        form, payload = process.codec.encode_exception(error, process.identity)
-        self._answer(task, Kind.FAULT, form, payload, error_name(error))
-
     def _stream(self, task: Task, items: Any) -> None:
         if type(items) in _ASYNC:
             raise _not_awaited(task, items)
@@ -288,88 +259,21 @@ class Consumer:
                     "multicall (rpcmq call --multi); no item was made"
                 )
             while (item := self._call(next, items, _END)) is not _END:
-                if task.is_call and not self.send(task, item):
+                if task.is_call and not self.answers.send(task, item):
                     break
         finally:
             close = getattr(items, "close", None)
             if close is not None:
                 self._call(close)
         if task.is_call:
-            self.end(task)
+            self.answers.end(task)
         else:
             self.client.process.serving.settle(monotonic(), task, Outcome.OK)
 
-    def send(self, task: Task, item: Any) -> bool:
-        """Send one item of a stream when the caller takes it; False if it takes no more.
-
-        Raises:
-            PayloadError: the item cannot be encoded.
-        """
-        if task.grants <= 0 and not self._granted(task):
-            return False
-        if task.cancelled or task.lost:
-            return False
-        form, payload = self.client.process.encode(item, accepted_by(task))
-        self._send(task, Kind.ITEM, form, payload)
-        return True
-
-    def _granted(self, task: Task) -> bool:
-        changed = self._changed(task)
-        request = Request(task, self.progress)
-        while task.grants <= 0 and not request.cancelled:
-            changed.clear()
-            changed.wait(1.0)
-        return task.grants > 0
-
-    def _changed(self, task: Task) -> Event:
-        changed = self._changes.get(task)
-        if changed is None:
-            changed = self._changes[task] = Event()
-            task.on_change = changed.set
-        return changed
-
-    def wait(self, task: Task) -> None:
-        """Wait until ``task`` is done, or its caller has given up."""
-        changed = self._changed(task)
-        while not (is_done(task) or task.cancelled or task.lost):
-            changed.clear()
-            changed.wait(1.0)  # a task is lost without notice when the router has restarted
-
-    def end(self, task: Task) -> None:
-        """The stream is over; nothing after it is sent."""
-        self._answer(task, Kind.END, Format.JSON, b"")
-
     @at_home
     def progress(self, task: Task, value: Any) -> None:
-        """Tell the caller how far ``task`` is.
-
-        Raises:
-            PayloadError: ``value`` cannot be encoded.
-        """
-        if not task.is_call:
-            return
-        form, payload = self.client.process.encode(value, accepted_by(task))
-        self._send(task, Kind.ALIVE, form, payload)
-
-    def _answer(self, task: Task, kind: Kind, form: int, payload: bytes, error: bytes = b"") -> None:
-        """Send the last message of a call."""
-        process = self.client.process
-        flags = 0
-        if task.seal is not None:
-            flags, payload = process.payloads.sign_answer(task, kind, form, payload)
-        process.serving.answer(monotonic(), task, kind, form, payload, error, flags)
-        process.schedule()
-        if self._changes and task in self._changes:
-            self._changes[task].set()
-
-    def _send(self, task: Task, kind: Kind, form: int, payload: bytes) -> None:
-        """Send a message after which others of the call follow."""
-        process = self.client.process
-        flags = 0
-        if task.seal is not None:
-            flags, payload = process.payloads.sign_answer(task, kind, form, payload)
-        process.serving.send_item(task, kind, form, payload, flags)
-        process.schedule()
+        """See :meth:`TaskAnswers.progress`; from any thread."""
+        self.answers.progress(task, value)
 
     def _keep_alive(self, task: Task, seconds: float) -> Any:
         process = self.client.process
@@ -395,25 +299,3 @@ def _not_awaited(task: Task, result: Any) -> UsageError:
         # Python need not complain as well that it was never awaited.
         result.close()
     return UsageError(f"{task.method!r} returned {'a coroutine' if is_coroutine else 'an async generator'}: {ASYNC}")
-
-
-_JSON = Format.JSON.bit
-_PICKLE = Format.PICKLE.bit
-_DILL = Format.DILL.bit
-
-
-def accepted_by(task: Task) -> int:
-    """Formats that the caller of ``task`` decodes: the one it used, JSON, and dill if it says so."""
-    accepted = _JSON | 1 << task.format
-    # Who loads dill loads pickle.
-    return accepted | _DILL | _PICKLE if task.flags & Flag.ACCEPTS_DILL else accepted
-
-
-def is_done(task: Task) -> bool:
-    """Whether ``task`` has ended: answered, settled, or lost with the router that it came from."""
-    return task.registration.running.get(task.key) is not task
-
-
-def streams(task: Task) -> bool:
-    """Whether the caller takes items one by one."""
-    return task.is_call and bool(task.flags & Flag.STREAM)

@@ -1,38 +1,22 @@
-"""The one door between payloads and values: nothing in a process is decoded but here.
+"""The one door between payloads and values: nothing in a process is decoded but here, and in ``trusted_payloads``.
 
-:class:`Payloads` is the door of a process without a trust policy. :class:`TrustedPayloads` looks at signature, age,
-repetition and format, in this order, before anything is decoded, and decodes within what the topic allows.
+:class:`Payloads` is the door of a process without a trust policy.
 """
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
-from time import monotonic
-from typing import Any, NoReturn
+from typing import Any
 
 from rpcmq.core.process.calls import Call
-from rpcmq.core.process.tasks import Registration, Task
+from rpcmq.core.process.tasks import Task
 from rpcmq.errors import PayloadRefused, RemoteError
-from rpcmq.payload import ALL, Codec, Format
-from rpcmq.payload.audit import Audit
-from rpcmq.payload.format import accept_names, format_name
+from rpcmq.payload import ALL, Codec
 from rpcmq.payload.remote_exception import UNDECODABLE
-from rpcmq.payload.seal import OVERHEAD, MacKeys, NotTrusted, Opened, Replays, Sealer, split_seal
-from rpcmq.payload.trust import Policy, Rule
-from rpcmq.wire import FORMAT_AT, KIND_AT, Address, Flag, Kind, address_of, flags_of, parse, payload_of
+from rpcmq.payload.seal import NotTrusted, split_seal
+from rpcmq.wire import FORMAT_AT, Flag, flags_of, payload_of
 
-__all__ = ["Payloads", "TrustedPayloads"]
-
-log = logging.getLogger("rpcmq.trust")
-
-#: What a receiver acts on, so that no router may change it. RESENT and DETACHED change on the way.
-_COVERED = Flag.FANOUT | Flag.IDEMPOTENT | Flag.STREAM | Flag.ACCEPTS_DILL
-#: The same refusal is logged once in so many seconds.
-_LOG_EVERY = 60.0
-#: Topics whose rule is kept.
-_KEPT = 10_000
-_JSON = Format.JSON.bit
+__all__ = ["Payloads", "is_sealed"]
 
 
 class Payloads:
@@ -100,12 +84,12 @@ class Payloads:
             PayloadRefused: as above.
         """
         payload = payload_of(part)
-        return self._decode(self.codec, part[FORMAT_AT], self._unsealed(payload) if _is_sealed(part) else payload)
+        return self._decode(self.codec, part[FORMAT_AT], self._unsealed(payload) if is_sealed(part) else payload)
 
     def own(self, part: bytes) -> Any:
         """The value of a message that this process has sent itself."""
         payload = payload_of(part)
-        return self.codec.decode(part[FORMAT_AT], split_seal(payload) if _is_sealed(part) else payload)
+        return self.codec.decode(part[FORMAT_AT], split_seal(payload) if is_sealed(part) else payload)
 
     def _decode(self, codec: Codec, format: int, payload: bytes | memoryview) -> Any:
         try:
@@ -149,266 +133,6 @@ class Payloads:
         return 0, payload
 
 
-class _Answers:
-    """Where the answer to a request that was signed has got to. Both ends count."""
-
-    __slots__ = ("items", "tag")
-
-    def __init__(self, tag: bytes) -> None:
-        self.tag = tag
-        self.items = 0
-
-
-class TrustedPayloads(Payloads):
-    """The door of a process with a trust policy, keys to sign with, or an audit.
-
-    Args:
-        codec: what the process accepts.
-        policy: what topics accept.
-        keys: to sign and to check with; None: nothing is signed, and signatures are not looked at.
-        identity: of this process.
-        audit: notes what is decoded.
-
-    Raises:
-        ConfigError: the policy has an entry that cannot be used here.
-    """
-
-    limits = True
-
-    def __init__(
-        self, codec: Codec, policy: Policy, keys: MacKeys | None, identity: str, audit: Audit | None = None
-    ) -> None:
-        super().__init__(codec)
-        policy.check(codec)
-        self._policy = policy
-        self._audit = audit
-        self._sealer = Sealer(keys, identity, policy.window, policy.skew) if keys is not None else None
-        self._replays = Replays(policy.remember)
-        #: (exchange, topic) -> rule and its codec.
-        self._by_topic: dict[tuple[str, str], tuple[Rule, Codec]] = {}
-        self._by_block: dict[bytes, tuple[str, str]] = {}
-        self._logged: dict[tuple[str, str], float] = {}
-        self.signs = self._sealer is not None
-        self.overhead = OVERHEAD if self.signs else 0
-
-    # --- what came ---------------------------------------------------------------------------
-
-    def request(self, task: Task) -> Any:
-        """As :meth:`Payloads.request`."""
-        part, task.seal = task.seal, None
-        ours = task.registration.address
-        where = ours.exchange, ours.topic
-        opened = None
-        if part is not None:
-            opened = self._checked(where, self._open_request, task, part)
-            if opened is not None:
-                task.seal = _Answers(opened.tag)
-        payload: bytes | memoryview = task.payload
-        if opened is not None:
-            payload = opened.payload
-        elif part is not None:
-            payload = self._unsealed(payload)
-        return self._decoded(where, opened, task.format, payload)
-
-    def answer(self, call: Call, part: bytes) -> Any:
-        """As :meth:`Payloads.answer`."""
-        where = self._where(address_of(call.message))
-        opened = self._open_answer(where, call, part)
-        return self._decoded(where, opened, part[FORMAT_AT], payload_of(part) if opened is None else opened.payload)
-
-    def failure(self, call: Call, part: bytes) -> BaseException:
-        """As :meth:`Payloads.failure`."""
-        where = self._where(address_of(call.message))
-        opened = self._open_answer(where, call, part)
-        codec = self._accepting(where, opened, part[FORMAT_AT])
-        return self._decode_failure(codec, part[FORMAT_AT], payload_of(part) if opened is None else opened.payload)
-
-    def check_end(self, call: Call, part: bytes) -> None:
-        """As :meth:`Payloads.check_end`."""
-        where = self._where(address_of(call.message))
-        if self._open_answer(where, call, part) is None and self._rule(where)[0].require:
-            self._refuse(where, NotTrusted("it is not signed", "not signed"))
-
-    def event(self, part: bytes, again: bool) -> Any:
-        """As :meth:`Payloads.event`."""
-        where = self._where(address_of(part))
-        opened = None
-        payload = payload_of(part)
-        if _is_sealed(part):
-            opened = self._checked(where, self._open_event, part, again)
-            payload = self._unsealed(payload) if opened is None else opened.payload
-        return self._decoded(where, opened, part[FORMAT_AT], payload)
-
-    # --- what goes ---------------------------------------------------------------------------
-
-    def formats(self, address: bytes) -> int:
-        """As :meth:`Payloads.formats`."""
-        return self._rule(self._where(address))[1].accepted
-
-    def sign_request(
-        self, kind: int, call: Call | None, flags: int, format: int, payload: bytes, address: bytes, method: bytes,
-        life: float | None,
-    ) -> tuple[int, bytes]:  # fmt: skip
-        """As :meth:`Payloads.sign_request`."""
-        assert self._sealer is not None
-        payload, tag = self._sealer.seal(
-            kind, format, payload, flags=flags & _COVERED, address=address, method=method, life=life
-        )
-        if call is not None:
-            call.seal = _Answers(tag)
-        return flags | Flag.SEALED, payload
-
-    def sign_answer(self, task: Task, kind: int, format: int, payload: bytes) -> tuple[int, bytes]:
-        """As :meth:`Payloads.sign_answer`."""
-        assert self._sealer is not None
-        answers: _Answers = task.seal
-        number = _numbered(answers, kind, task.flags)
-        return Flag.SEALED, self._sealer.seal(kind, format, payload, bound=answers.tag, number=number)[0]
-
-    # --- signatures --------------------------------------------------------------------------
-
-    def _checked(self, where: tuple[str, str], check: Any, *args: Any) -> Opened | None:
-        """What ``check`` opened; None: the signature cannot be checked here, and need not."""
-        try:
-            opened: Opened | None = check(*args)
-        except NotTrusted as error:
-            if error.reason != "unknown key" or self._rule(where)[0].require:
-                self._refuse(where, error)
-            opened = None
-        return opened
-
-    def _open_request(self, task: Task, part: bytes) -> Opened | None:
-        sealer, registration = self._sealer, task.registration
-        if sealer is None:
-            return None
-        header = parse(part)
-        block = address_of(part)
-        address = Address.decode(block)
-        if not _serves(registration, address):
-            raise NotTrusted(f"it was sent to {str(address)!r}, and brought to {registration.address}", "misrouted")
-        cut = 40 + header.address_length
-        kinds: tuple[int, ...] = (header.kind,)
-        if registration.group and header.kind == Kind.CAST:
-            # A group gets a copy of a call as a cast.
-            kinds = Kind.CAST, Kind.REQUEST
-        flags = header.flags & _COVERED
-        opened = sealer.open(
-            task.payload,
-            kinds,
-            header.format,
-            flags=flags,
-            address=block,
-            method=part[cut : cut + header.method_length],
-        )
-        # What may be run more than once can come more than once, for as long as it is worth something.
-        if not flags & Flag.IDEMPOTENT:
-            shared = flags & Flag.FANOUT or registration.group
-            nonce = opened.nonce + (bytes((registration.tag,)) if shared else b"")
-            self._replays.check(sealer.now(), nonce, opened.time, sealer.until(opened))
-        return opened
-
-    def _open_event(self, part: bytes, again: bool) -> Opened | None:
-        sealer = self._sealer
-        if sealer is None:
-            return None
-        opened = sealer.open(payload_of(part), (Kind.PUBLISH,), part[FORMAT_AT], address=address_of(part))
-        if not again:
-            self._replays.check(sealer.now(), opened.nonce, opened.time, sealer.until(opened))
-        return opened
-
-    def _open_answer(self, where: tuple[str, str], call: Call, part: bytes) -> Opened | None:
-        """The payload of an answer; None: it is not signed."""
-        if not _is_sealed(part):
-            return None
-        answers: _Answers | None = call.seal
-        if answers is None or self._sealer is None:
-            self._refuse(where, NotTrusted("it answers a request that was not signed", "malformed signature"))
-        kind = part[KIND_AT]
-        number = _numbered(answers, kind, call.flags)
-        try:
-            return self._sealer.open(payload_of(part), (kind,), part[FORMAT_AT], bound=answers.tag, number=number)
-        except NotTrusted as error:
-            self._refuse(where, error)
-
-    # --- rules -------------------------------------------------------------------------------
-
-    def _where(self, block: bytes) -> tuple[str, str]:
-        known = self._by_block.get(block)
-        if known is None:
-            address = Address.decode(block)
-            if len(self._by_block) >= _KEPT:
-                self._by_block.clear()
-            known = self._by_block[block] = address.exchange, address.topic
-        return known
-
-    def _rule(self, where: tuple[str, str]) -> tuple[Rule, Codec]:
-        known = self._by_topic.get(where)
-        if known is None:
-            rule = self._policy.rule_for(*where)
-            codec = rule.codec(self.codec)
-            if self._audit is not None:
-                codec = self._audit.codec(*where, codec)
-            if len(self._by_topic) >= _KEPT:
-                self._by_topic.clear()
-            known = self._by_topic[where] = rule, codec
-        return known
-
-    def _accepting(self, where: tuple[str, str], opened: Opened | None, format: int) -> Codec:
-        """The codec that decodes it, if it may be decoded at all."""
-        rule, codec = self._rule(where)
-        if opened is None:
-            if rule.require:
-                self._refuse(where, NotTrusted("it is not signed", "not signed"))
-            mask = codec.accepted if rule.keys is None else _JSON
-            who = "who does not sign"
-        else:
-            who = f"the key {opened.key_id!r}"
-            if rule.keys is not None and opened.key_id not in rule.keys:
-                self._refuse(where, NotTrusted(f"{who} is not among the keys of this topic", "key not allowed"))
-            mask = codec.accepted if rule.keys is None else codec.accepted & rule.keys[opened.key_id]
-        if not mask >> format & 1:
-            accepted = ", ".join(accept_names(mask))
-            text = f"it is {format_name(format)}; accepted here from {who}: {accepted}"
-            self._refuse(where, NotTrusted(text, "format"))
-        return codec
-
-    def _decoded(self, where: tuple[str, str], opened: Opened | None, format: int, payload: bytes | memoryview) -> Any:
-        codec = self._accepting(where, opened, format)
-        value = self._decode(codec, format, payload)
-        if self._audit is not None:
-            self._audit.decoded(*where, format)
-        return value
-
-    def _refuse(self, where: tuple[str, str], error: NotTrusted) -> NoReturn:
-        """Count, say so once a minute, and raise."""
-        self.refused[error.reason] += 1
-        now = monotonic()
-        topic = "/".join(filter(None, where))
-        key = topic, error.reason
-        if now >= self._logged.get(key, 0.0):
-            if len(self._logged) >= _KEPT:
-                self._logged.clear()
-            self._logged[key] = now + _LOG_EVERY
-            log.warning("payload of %r refused: %s (so far %d times)", topic, error, self.refused[error.reason])
-        raise NotTrusted(f"payload of {topic!r} refused: {error}", error.reason) from None
-
-
-def _is_sealed(part: bytes) -> bool:
+def is_sealed(part: bytes) -> bool:
+    """Whether a message is signed."""
     return bool(flags_of(part) & Flag.SEALED)
-
-
-def _numbered(answers: _Answers, kind: int, flags: int) -> int:
-    """The number that an answer has: items of a stream are counted, so that none can be taken out or put in."""
-    if kind not in (Kind.ITEM, Kind.END) or not flags & Flag.STREAM:
-        return 0
-    answers.items += 1
-    return answers.items
-
-
-def _serves(registration: Registration, address: Address) -> bool:
-    """Whether ``registration`` is for what ``address`` names: a server's own topic may be one name."""
-    ours = registration.address
-    if registration.group:
-        return (address.exchange, address.topic) == (ours.exchange, ours.topic)
-    names = ((ours.topic, ""), (ours.topic, ours.server), (f"{ours.topic}.{ours.server}", ""))
-    return address.exchange == ours.exchange and (address.topic, address.server) in names

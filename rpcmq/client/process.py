@@ -7,16 +7,16 @@ import os
 import secrets
 import socket
 import sys
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from time import monotonic
-from typing import Any, cast
+from typing import Any
 
 import gevent
 from gevent import get_hub, getcurrent
 
 from rpcmq import __version__
+from rpcmq.client.cast_window import CastWindow
 from rpcmq.client.limited_log import LimitedLog
 from rpcmq.client.peer import DirectLinks
 from rpcmq.client.trust import payloads_for
@@ -24,13 +24,13 @@ from rpcmq.config import ClientConfig
 from rpcmq.core.process.calls import Call, Caller
 from rpcmq.core.process.tasks import Registration, Serving
 from rpcmq.core.process.uplink import Uplink, Welcome
-from rpcmq.errors import AccessDenied, CallError, LinkLost, Overloaded, PayloadError, RpcError, UsageError
+from rpcmq.errors import AccessDenied, CallError, LinkLost, PayloadError, RpcError, UsageError
 from rpcmq.payload import Codec, ExceptionRegistry, Format
 from rpcmq.payload.default_allow_list import DEFAULT_ALLOW_LIST
 from rpcmq.payload.format import accept_names
 from rpcmq.transport.connection import Connection
 from rpcmq.transport.key_files import KeyFile, curve_for, read_key_file
-from rpcmq.wire import NO_TTL, Address, Flag, address_of, parse, with_payload
+from rpcmq.wire import NO_TTL, Flag, address_of, parse, with_payload
 
 __all__ = ["Process", "codec_for", "default_identity", "hello_of", "keys_for"]
 
@@ -131,9 +131,7 @@ class Process:
         self.direct = DirectLinks(self)
         self._hub = get_hub()
         self._closing = False
-        self._window_bytes = min(config.cast_window_bytes, config.cast_window_total_bytes)
-        #: Greenlets that wait for room in the cast window, by the address that they cast to.
-        self._waiting_for_room: dict[bytes, deque[Callable[[], object]]] = {}
+        self.cast_window = CastWindow(config, self.caller, self.uplink, self.connection)
         self.accepts_by_topic: dict[bytes, int] = {}
 
     # --- in the hub --------------------------------------------------------------------------
@@ -179,16 +177,8 @@ class Process:
                         self.connection.flush()
                         flush_at = monotonic() + _FLUSH_AFTER
             self.start_tasks()
-        if self._waiting_for_room:
-            self._wake_those_who_have_room()
-
-    def _wake_those_who_have_room(self) -> None:
-        for address, waiting in list(self._waiting_for_room.items()):
-            while waiting and (self._closing or self.has_room(address)):
-                self.switch(waiting.popleft())
-        self._waiting_for_room = {address: waiting for address, waiting in self._waiting_for_room.items() if waiting}
-        if self._waiting_for_room:
-            self.uplink.ask_acknowledgement()
+        if self.cast_window.waiting:
+            self.cast_window.wake(self.switch)
 
     def start_tasks(self) -> None:
         """Start the handlers of what was delivered, and tell running ones what has changed."""
@@ -316,41 +306,6 @@ class Process:
             )
         return form, payload
 
-    def has_room(self, address: bytes) -> bool:
-        """Whether the cast window of ``address`` is open."""
-        caller, config = self.caller, self.config
-        if not caller.refused.queues:
-            # As ever: written out, for it is asked before each cast.
-            return caller.casts_open < config.cast_window and caller.cast_bytes_open < self._window_bytes
-        return caller.has_room(address, config.cast_window, config.cast_window_bytes, config.cast_window_total_bytes)
-
-    def wait_for_room(self, address: bytes, timeout: float, name: str) -> None:
-        """Wait until another cast may be sent to ``address``.
-
-        Raises:
-            Overloaded: the window is still full after ``timeout`` seconds.
-        """
-        deadline = monotonic() + timeout
-        while not self.has_room(address):
-            current = getcurrent()
-            switch = cast("Callable[[], object]", current.switch)
-            waiting = self._waiting_for_room.setdefault(address, deque())
-            waiting.append(switch)
-            self.uplink.ask_acknowledgement()
-            self.connection.schedule()
-            timer = gevent.Timeout.start_new(max(0.0, deadline - monotonic()))
-            try:
-                self._hub.switch()
-            except gevent.Timeout as expired:
-                if expired is not timer:
-                    raise
-                raise no_room(self.caller, self.config, address, name, timeout, self.connection.condition) from None
-            finally:
-                timer.close()
-                if switch in waiting:
-                    waiting.remove(switch)
-            self.connection.check_open()
-
     def close(self, linger_seconds: float | None = None) -> None:
         """Say goodbye to the router; calls that wait end with LinkLost.
 
@@ -372,38 +327,6 @@ class Process:
         self.connection.schedule()
         self.connection.close(linger_seconds)
         self.caller.close(monotonic())
-
-
-def no_room(
-    caller: Caller, config: ClientConfig, address: bytes, name: str, timeout: float, condition: str
-) -> Overloaded:
-    """Why a cast to ``name`` was not sent for ``timeout`` seconds.
-
-    Args:
-        condition: what is known of the connection.
-    """
-    queue = caller.refused.queues.get(address)
-    details: dict[str, Any] = {"topic": name, "casts_open": caller.casts_open}
-    casts, size_bytes = caller.casts_open - caller.refused.casts, caller.cast_bytes_open - caller.refused.size_bytes
-    if caller.cast_bytes_open >= config.cast_window_total_bytes:
-        limit, value = "cast_window_total_bytes", config.cast_window_total_bytes
-        casts, size_bytes = caller.casts_open, caller.cast_bytes_open
-        full = [str(Address.decode(each)) for each in caller.refused.queues]
-        why = f"casts to {', '.join(map(repr, full[:3]))} wait for full queues" if full else condition
-        if full:
-            details["full_topics"] = full[:10]
-    else:
-        if queue is not None:
-            casts, size_bytes = casts + queue.casts, size_bytes + queue.size_bytes
-        by_number = casts >= config.cast_window
-        limit = "cast_window" if by_number else "cast_window_bytes"
-        value = config.cast_window if by_number else config.cast_window_bytes
-        why = queue.text if queue is not None else condition
-        if queue is not None:
-            details |= {"queue": queue.details}
-    details |= {"limit": limit, "limit_value": value}
-    text = f"cast to {name!r} not sent: {casts} casts ({size_bytes} bytes) wait for the router to take them, for "
-    return Overloaded(f"{text}{timeout:g} s now ({limit} = {value}); {why}", details)
 
 
 def closed_error() -> CallError:

@@ -97,9 +97,9 @@ class Sender:
         address, name = self.address(topic)
         if confirm:
             return self._confirmed(ctx, topic, msg, flags, ttl, seconds, traceparent)
-        if not process.has_room(address):
+        if not process.cast_window.has_room(address):
             process.check_usable()
-            process.wait_for_room(address, seconds, name)
+            process.cast_window.wait(address, seconds, name)
         if not process.uplink.origin:
             process.check_usable()
             self._ready(seconds)
@@ -134,9 +134,9 @@ class Sender:
         process = self.process
         deadline = monotonic() + seconds
         address, name = self.address(topic)
-        if not process.has_room(address):
+        if not process.cast_window.has_room(address):
             process.check_usable()
-            process.wait_for_room(address, seconds, name)
+            process.cast_window.wait(address, seconds, name)
         if not process.uplink.origin:
             self._ready(max(0.001, deadline - monotonic()))
         for _ in range(2):

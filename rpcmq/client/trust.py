@@ -7,7 +7,8 @@ import logging
 
 import gevent
 
-from rpcmq.client.payloads import Payloads, TrustedPayloads
+from rpcmq.client.payloads import Payloads
+from rpcmq.client.trusted_payloads import TrustedPayloads
 from rpcmq.config import ClientConfig
 from rpcmq.errors import ConfigError
 from rpcmq.payload import Codec

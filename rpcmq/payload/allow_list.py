@@ -14,17 +14,15 @@ sender's choice.
 
 from __future__ import annotations
 
-import importlib
-import os
 import sys
 import types
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from rpcmq.errors import PayloadRefused, UsageError
+from rpcmq.payload.allow_entries import NUMPY, entry_name, imported, imported_module, not_allowed, parsed
 from rpcmq.payload.bounded_text import brief
 from rpcmq.payload.exception_registry import STEERS_CONTROL_FLOW, loaded_subclass
-from rpcmq.payload.never_allowed import is_never_allowed
 from rpcmq.payload.stand_in import for_pickle, real_class
 
 __all__ = ["AllowList", "allow", "classes_defined_in"]
@@ -81,7 +79,7 @@ def allow(what: T) -> T:
     if isinstance(what, type):
         _allow_class(what)
     elif isinstance(what, types.ModuleType):
-        _parsed(f"{what.__name__}:*")
+        parsed(f"{what.__name__}:*")
         _ALLOWED.modules.add(what.__name__)
     elif isinstance(what, str):
         _allow_entry(what)
@@ -92,17 +90,17 @@ def allow(what: T) -> T:
 
 def _allow_class(cls: type) -> None:
     module, qualname = cls.__module__, cls.__qualname__
-    _parsed(f"{module}:{qualname}")
+    parsed(f"{module}:{qualname}")
     _ALLOWED.classes[module, qualname] = for_pickle(f"{module}:{qualname}", cls)
     if issubclass(cls, Exception):
         _ALLOWED.exceptions[cls] = None
 
 
 def _allow_entry(entry: str) -> None:
-    module, qualname = _parsed(entry)
+    module, qualname = parsed(entry)
     single = AllowList((entry,))
     single.load_all()
-    if (module, qualname) == _NUMPY:
+    if (module, qualname) == NUMPY:
         _ALLOWED.classes.update(_numpy_globals())
     elif qualname == "*":
         _ALLOWED.modules.add(module)
@@ -135,11 +133,6 @@ def _defined_in(module: types.ModuleType | None, qualname: str) -> type | None:
     return cls
 
 
-_NUMPY = ("numpy", "")
-#: What pickles of its arrays and scalars name, in whichever of its modules; see ``numpy_pickle``.
-_NUMPY_ARRAYS = frozenset(("dtype", "ndarray", "_frombuffer", "_reconstruct", "scalar"))
-
-
 def _numpy_globals() -> dict[tuple[str, str], object]:
     from rpcmq.payload import numpy_pickle
 
@@ -164,7 +157,7 @@ class AllowList:
     def __init__(self, names: Iterable[str] = ()) -> None:
         if isinstance(names, str):
             raise UsageError(f"allow-list must be a list of entries, not the string {names!r}")
-        self._listed = frozenset(map(_parsed, names))
+        self._listed = frozenset(map(parsed, names))
         self._guarded: dict[tuple[str, str], object] = {}
         self._ready: dict[tuple[str, str], object] = {}
         #: Whether what this process allows by :func:`allow` comes beside what is listed.
@@ -187,7 +180,7 @@ class AllowList:
             extended: by what this process allows with :func:`allow`.
         """
         made = cls()
-        made._guarded = {_parsed(name): value for name, value in entries}
+        made._guarded = {parsed(name): value for name, value in entries}
         made._listed = frozenset(made._guarded)
         for name, value in substitutes:
             module, _, qualname = name.partition(":")
@@ -218,7 +211,7 @@ class AllowList:
     @property
     def names(self) -> tuple[str, ...]:
         """All entries, sorted."""
-        return tuple(sorted(_entry(*key) for key in self._listed))
+        return tuple(sorted(entry_name(*key) for key in self._listed))
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self.entry_for(*name.partition(":")[::2]) != ""
@@ -227,10 +220,10 @@ class AllowList:
         """The entry to list so that this global is allowed as here; empty: it is not, or comes with every list."""
         key = module, qualname
         if key in self._listed:
-            return _entry(*key)
+            return entry_name(*key)
         if module.partition(".")[0] == "numpy" and self.find_or_none(module, qualname) is not None:
             return "numpy"
-        return "" if key in self._guarded or self.find_or_none(module, qualname) is None else _entry(*key)
+        return "" if key in self._guarded or self.find_or_none(module, qualname) is None else entry_name(*key)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, AllowList):
@@ -251,10 +244,10 @@ class AllowList:
         """
         for module, qualname in sorted(self._listed):
             try:
-                if (module, qualname) == _NUMPY:
+                if (module, qualname) == NUMPY:
                     _numpy_globals()
                 elif qualname == "*":
-                    if not any(classes_defined_in(_module(f"{module}:*", module))):
+                    if not any(classes_defined_in(imported_module(f"{module}:*", module))):
                         raise UsageError(f"allow-list entry '{module}:*': {module} defines no class itself")
                 else:
                     self.find(module, qualname)
@@ -282,11 +275,11 @@ class AllowList:
         found = self._ready.get(key)
         if found is None and qualname not in ("", "*"):
             if key in self._listed:
-                found = for_pickle(_entry(*key), _imported(_entry(*key), module, qualname))
+                found = for_pickle(entry_name(*key), imported(entry_name(*key), module, qualname))
             elif (module, "*") in self._listed:
-                cls = _defined_in(_module(f"{module}:*", module), qualname)
-                found = None if cls is None else for_pickle(_entry(*key), cls)
-            elif _NUMPY in self._listed and module.partition(".")[0] == "numpy":
+                cls = _defined_in(imported_module(f"{module}:*", module), qualname)
+                found = None if cls is None else for_pickle(entry_name(*key), cls)
+            elif NUMPY in self._listed and module.partition(".")[0] == "numpy":
                 found = _numpy_globals().get(key)
             if found is not None:
                 self._ready[key] = found
@@ -324,87 +317,3 @@ class AllowList:
             for name in list(_ALLOWED.modules):
                 if name in sys.modules:
                     yield from (cls for cls in classes_defined_in(sys.modules[name]) if issubclass(cls, Exception))
-
-
-def _entry(module: str, qualname: str) -> str:
-    return f"{module}:{qualname}" if qualname else module
-
-
-def _parsed(entry: str) -> tuple[str, str]:
-    if not isinstance(entry, str):
-        raise UsageError(f"allow-list entry {brief(entry)} is not a string 'module:qualname'")
-    if entry == "numpy":
-        return _NUMPY
-    module, colon, qualname = entry.partition(":")
-    if "<locals>" in qualname:
-        raise UsageError(
-            f"allow-list entry {entry!r}: a class defined inside a function cannot be found by "
-            "name; define it at the top level of its module"
-        )
-    if qualname == "*" and (module.partition(".")[0] in sys.stdlib_module_names or is_never_allowed(module, "")):
-        raise UsageError(
-            f"allow-list entry {entry!r}: '*' is for a module of your own; list the classes of {module} one by one"
-        )
-    parts = module.split(".") + ([] if qualname == "*" else qualname.split("."))
-    if not colon or not all(part.isidentifier() for part in parts):
-        raise UsageError(
-            f"allow-list entry {entry!r} is not of the form 'module:qualname', for example 'nova.objects:Instance' "
-            "or, for all classes that a module of your own defines, 'nova.objects:*'"
-        )
-    if is_never_allowed(module, qualname):
-        raise UsageError(
-            f"allow-list entry {entry!r} would let any sender run code of its choice; "
-            "list the classes of the values themselves"
-        )
-    return module, qualname
-
-
-def _imported(entry: str, module: str, qualname: str) -> object:
-    value: Any = _module(entry, module)
-    try:
-        for part in qualname.split("."):
-            value = getattr(value, part)
-    except Exception as error:
-        raise _not_imported(entry, error) from error
-    return value
-
-
-def _module(entry: str, module: str) -> types.ModuleType:
-    try:
-        return importlib.import_module(module)
-    except Exception as error:
-        raise _not_imported(entry, error) from error
-
-
-def _not_imported(entry: str, error: Exception) -> PayloadRefused:
-    return PayloadRefused(
-        f"allow-list entry {entry!r} cannot be imported here: {type(error).__name__}: {str(error)[:200]}"
-    )
-
-
-def not_allowed(module: str, qualname: str) -> str:
-    """Why a pickle that names this global is refused, and what to write where."""
-    entry = f"{module[:200]}:{qualname[:200]}"
-    if is_never_allowed(module, qualname):
-        return f"pickle names the global {entry!r}, which runs code of the sender's choice and can never be allowed"
-    name = qualname[:200]
-    if module.partition(".")[0] == "numpy" and qualname not in _NUMPY_ARRAYS:
-        return (
-            f"pickle names the global {entry!r}; of numpy only arrays and scalars are carried: send such, or .tolist()"
-        )
-    if module.partition(".")[0] == "numpy":
-        entry, line = "numpy", 'rpcmq.allow("numpy")'
-    else:
-        line = f"rpcmq.allow({name})"
-    text = (
-        f"pickle names the global {module[:200] + ':' + name!r}, which is not on this process's allow-list; if it is "
-        f"to be trusted, write {line} in this process ({_program()}), which receives it, or allow=[{entry!r}], or "
-        f"set RPCMQ_ALLOW={entry} in its environment"
-    )
-    if module == "__main__":
-        text += " (and move it to a module: __main__ is another one in each process)"
-    return text
-
-
-def _program() -> str:
-    return f"{os.path.basename(sys.argv[0] or 'python')}, pid {os.getpid()}"

@@ -14,6 +14,7 @@ import pytest
 import rpcmq
 from rpcmq import rpc
 from rpcmq.client import Client
+from rpcmq.client.cast_window import CastWindow
 from rpcmq.client.process import default_identity
 from rpcmq.errors import CallTimeout, Overloaded, RouterUnreachable
 from rpcmq.testing import eventually
@@ -263,7 +264,7 @@ def test_confirm_ends_within_its_timeout(monkeypatch):
     eventually(lambda: not client.process.connection.connected)
     client.cast(None, "compute", message("note"))
     # There is room after a while, and nobody confirms.
-    monkeypatch.setattr(client.process, "wait_for_room", lambda address, timeout, name: gevent.sleep(0.7))
+    monkeypatch.setattr(CastWindow, "wait", lambda window, address, timeout, name: gevent.sleep(0.7))
     started = monotonic()
     text = r"to 'compute' within 1 s: the router is not connected .*; it was not sent, and will not be"
     with pytest.raises(CallTimeout, match=text) as ended:

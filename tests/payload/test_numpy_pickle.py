@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rpcmq.errors import PayloadRefused
 from rpcmq.payload import Codec
-from rpcmq.payload.allow_list import _NUMPY_ARRAYS
+from rpcmq.payload.allow_entries import NUMPY_ARRAYS
 from rpcmq.payload.default_allow_list import DEFAULT_ALLOW_LIST
 from rpcmq.payload.numpy_pickle import numpy_globals
 
@@ -123,7 +123,7 @@ def test_a_refused_pickle_says_nothing_of_the_next_one() -> None:
 
 
 def test_the_names_of_arrays_are_those_that_are_read() -> None:
-    assert {name for _, name in numpy_globals()} == _NUMPY_ARRAYS
+    assert {name for _, name in numpy_globals()} == NUMPY_ARRAYS
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,115 @@
+"""The window of casts: how many may be on their way, to each queue and in all, before the next one waits."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from time import monotonic
+from typing import Any, cast
+
+import gevent
+from gevent import get_hub, getcurrent
+
+from rpcmq.config import ClientConfig
+from rpcmq.core.process.calls import Caller
+from rpcmq.core.process.uplink import Uplink
+from rpcmq.errors import Overloaded
+from rpcmq.transport.connection import Connection
+from rpcmq.wire import Address
+
+__all__ = ["CastWindow"]
+
+
+class CastWindow:
+    """The casts of a process that are on their way, and the greenlets that wait for room among them.
+
+    Attributes:
+        waiting: those greenlets, by the address that they cast to.
+    """
+
+    __slots__ = ("_bytes", "_caller", "_config", "_connection", "_uplink", "waiting")
+
+    def __init__(self, config: ClientConfig, caller: Caller, uplink: Uplink, connection: Connection) -> None:
+        self._config = config
+        self._caller = caller
+        self._uplink = uplink
+        self._connection = connection
+        self._bytes = min(config.cast_window_bytes, config.cast_window_total_bytes)
+        self.waiting: dict[bytes, deque[Callable[[], object]]] = {}
+
+    def has_room(self, address: bytes) -> bool:
+        """Whether the cast window of ``address`` is open."""
+        caller, config = self._caller, self._config
+        if not caller.refused.queues:
+            # As ever: written out, for it is asked before each cast.
+            return caller.casts_open < config.cast_window and caller.cast_bytes_open < self._bytes
+        return caller.has_room(address, config.cast_window, config.cast_window_bytes, config.cast_window_total_bytes)
+
+    def wait(self, address: bytes, timeout: float, name: str) -> None:
+        """Wait until another cast may be sent to ``address``.
+
+        Raises:
+            Overloaded: the window is still full after ``timeout`` seconds.
+        """
+        deadline = monotonic() + timeout
+        hub = get_hub()
+        while not self.has_room(address):
+            current = getcurrent()
+            switch = cast("Callable[[], object]", current.switch)
+            waiting = self.waiting.setdefault(address, deque())
+            waiting.append(switch)
+            self._uplink.ask_acknowledgement()
+            self._connection.schedule()
+            timer = gevent.Timeout.start_new(max(0.0, deadline - monotonic()))
+            try:
+                hub.switch()
+            except gevent.Timeout as expired:
+                if expired is not timer:
+                    raise
+                raise _no_room(self._caller, self._config, address, name, timeout, self._connection.condition) from None
+            finally:
+                timer.close()
+                if switch in waiting:
+                    waiting.remove(switch)
+            self._connection.check_open()
+
+    def wake(self, switch: Callable[[Callable[[], object]], None]) -> None:
+        """Resume those for whose casts there is room now, each by ``switch``; in the hub."""
+        for address, waiting in list(self.waiting.items()):
+            while waiting and (self._connection.closed or self.has_room(address)):
+                switch(waiting.popleft())
+        self.waiting = {address: waiting for address, waiting in self.waiting.items() if waiting}
+        if self.waiting:
+            self._uplink.ask_acknowledgement()
+
+
+def _no_room(
+    caller: Caller, config: ClientConfig, address: bytes, name: str, timeout: float, condition: str
+) -> Overloaded:
+    """Why a cast to ``name`` was not sent for ``timeout`` seconds.
+
+    Args:
+        condition: what is known of the connection.
+    """
+    queue = caller.refused.queues.get(address)
+    details: dict[str, Any] = {"topic": name, "casts_open": caller.casts_open}
+    casts, size_bytes = caller.casts_open - caller.refused.casts, caller.cast_bytes_open - caller.refused.size_bytes
+    if caller.cast_bytes_open >= config.cast_window_total_bytes:
+        limit, value = "cast_window_total_bytes", config.cast_window_total_bytes
+        casts, size_bytes = caller.casts_open, caller.cast_bytes_open
+        full = [str(Address.decode(each)) for each in caller.refused.queues]
+        why = f"casts to {', '.join(map(repr, full[:3]))} wait for full queues" if full else condition
+        if full:
+            details["full_topics"] = full[:10]
+    else:
+        if queue is not None:
+            casts, size_bytes = casts + queue.casts, size_bytes + queue.size_bytes
+        by_number = casts >= config.cast_window
+        limit = "cast_window" if by_number else "cast_window_bytes"
+        value = config.cast_window if by_number else config.cast_window_bytes
+        why = queue.text if queue is not None else condition
+        if queue is not None:
+            details |= {"queue": queue.details}
+    details |= {"limit": limit, "limit_value": value}
+    text = f"cast to {name!r} not sent: {casts} casts ({size_bytes} bytes) wait for the router to take them, for "
+    return Overloaded(f"{text}{timeout:g} s now ({limit} = {value}); {why}", details)

@@ -1,0 +1,153 @@
+"""What goes back for the calls that this process runs: results, items, progress, exceptions."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import Any
+
+from gevent.event import Event
+
+from rpcmq.client.client import Client
+from rpcmq.client.failures import FailureLog
+from rpcmq.client.interrupts import is_interrupt
+from rpcmq.core.process.tasks import Task
+from rpcmq.errors import Outcome
+from rpcmq.payload import Format
+from rpcmq.wire import Address, Flag, Kind, error_name
+
+__all__ = ["TaskAnswers", "is_done", "streams"]
+
+
+class TaskAnswers:
+    """Sends the answers to the calls of one address. To be used in the client's home.
+
+    Args:
+        client: the connection to answer over.
+        address: what is consumed, for logs.
+    """
+
+    def __init__(self, client: Client, address: Address) -> None:
+        self.client = client
+        self._failures = FailureLog(address)
+        #: Tasks that somebody waits for, each with what is set when it is cancelled, may send more items, or is done.
+        self.waited_for: dict[Task, Event] = {}
+
+    def reply(self, task: Task, value: Any) -> None:
+        """The result of a call: it is done.
+
+        Raises:
+            PayloadError: ``value`` cannot be encoded.
+        """
+        form, payload = self.client.process.encode(value, accepted_by(task))
+        self._answer(task, Kind.REPLY, form, payload)
+
+    def fail(self, task: Task, error: BaseException) -> None:
+        """End ``task`` with ``error``: the caller of a call is told, a cast's is not. ``error`` may be hostile."""
+        try:
+            self._fail(task, error)
+        except BaseException as worse:
+            text = f"{type(error).__name__}, which cannot be described: that raised {type(worse).__name__}"
+            self._fail(task, RuntimeError(text))
+            if is_interrupt(worse):
+                raise
+
+    def _fail(self, task: Task, error: BaseException) -> None:
+        process = self.client.process
+        self._failures.report(process, task, error)
+        if not task.is_call:
+            process.serving.settle(monotonic(), task, Outcome.REMOTE_ERROR)
+            return
+        form, payload = process.codec.encode_exception(error, process.identity)
+        self._answer(task, Kind.FAULT, form, payload, error_name(error))
+
+    def send(self, task: Task, item: Any) -> bool:
+        """Send one item of a stream when the caller takes it; False if it takes no more.
+
+        Raises:
+            PayloadError: the item cannot be encoded.
+        """
+        if task.grants <= 0 and not self._granted(task):
+            return False
+        if task.cancelled or task.lost:
+            return False
+        form, payload = self.client.process.encode(item, accepted_by(task))
+        self._send(task, Kind.ITEM, form, payload)
+        return True
+
+    def _granted(self, task: Task) -> bool:
+        changed = self._changed(task)
+        while task.grants <= 0 and not (task.cancelled or task.lost):
+            changed.clear()
+            changed.wait(1.0)
+        return task.grants > 0
+
+    def _changed(self, task: Task) -> Event:
+        changed = self.waited_for.get(task)
+        if changed is None:
+            changed = self.waited_for[task] = Event()
+            task.on_change = changed.set
+        return changed
+
+    def wait(self, task: Task) -> None:
+        """Wait until ``task`` is done, or its caller has given up."""
+        changed = self._changed(task)
+        while not (is_done(task) or task.cancelled or task.lost):
+            changed.clear()
+            changed.wait(1.0)  # a task is lost without notice when the router has restarted
+
+    def end(self, task: Task) -> None:
+        """The stream is over; nothing after it is sent."""
+        self._answer(task, Kind.END, Format.JSON, b"")
+
+    def progress(self, task: Task, value: Any) -> None:
+        """Tell the caller how far ``task`` is.
+
+        Raises:
+            PayloadError: ``value`` cannot be encoded.
+        """
+        if not task.is_call:
+            return
+        form, payload = self.client.process.encode(value, accepted_by(task))
+        self._send(task, Kind.ALIVE, form, payload)
+
+    def _answer(self, task: Task, kind: Kind, form: int, payload: bytes, error: bytes = b"") -> None:
+        """Send the last message of a call."""
+        process = self.client.process
+        flags = 0
+        if task.seal is not None:
+            flags, payload = process.payloads.sign_answer(task, kind, form, payload)
+        process.serving.answer(monotonic(), task, kind, form, payload, error, flags)
+        process.schedule()
+        if self.waited_for and task in self.waited_for:
+            self.waited_for[task].set()
+
+    def _send(self, task: Task, kind: Kind, form: int, payload: bytes) -> None:
+        """Send a message after which others of the call follow."""
+        process = self.client.process
+        flags = 0
+        if task.seal is not None:
+            flags, payload = process.payloads.sign_answer(task, kind, form, payload)
+        process.serving.send_item(task, kind, form, payload, flags)
+        process.schedule()
+
+
+_JSON = Format.JSON.bit
+_PICKLE = Format.PICKLE.bit
+_DILL = Format.DILL.bit
+
+
+def accepted_by(task: Task) -> int:
+    """Formats that the caller of ``task`` decodes: the one it used, JSON, and dill if it says so."""
+    accepted = _JSON | 1 << task.format
+    # Who loads dill loads pickle.
+    return accepted | _DILL | _PICKLE if task.flags & Flag.ACCEPTS_DILL else accepted
+
+
+def is_done(task: Task) -> bool:
+    """Whether ``task`` has ended: answered, settled, or lost with the router that it came from."""
+    return task.registration.running.get(task.key) is not task
+
+
+def streams(task: Task) -> bool:
+    """Whether the caller takes items one by one."""
+    return task.is_call and bool(task.flags & Flag.STREAM)

@@ -1,0 +1,119 @@
+"""The entries of an allow-list: how they are written, what they stand for, and what is said of a global without one."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import types
+from typing import Any
+
+from rpcmq.errors import PayloadRefused, UsageError
+from rpcmq.payload.bounded_text import brief
+from rpcmq.payload.never_allowed import is_never_allowed
+
+__all__ = ["NUMPY", "NUMPY_ARRAYS", "entry_name", "imported", "imported_module", "not_allowed", "parsed"]
+
+NUMPY = ("numpy", "")
+#: What pickles of its arrays and scalars name, in whichever of its modules; see ``numpy_pickle``.
+NUMPY_ARRAYS = frozenset(("dtype", "ndarray", "_frombuffer", "_reconstruct", "scalar"))
+
+
+def entry_name(module: str, qualname: str) -> str:
+    """The entry that stands for a global."""
+    return f"{module}:{qualname}" if qualname else module
+
+
+def parsed(entry: str) -> tuple[str, str]:
+    """Module and qualname of an entry; the qualname of all classes of a module is ``*``.
+
+    Raises:
+        UsageError: it is malformed, or can never be allowed.
+    """
+    if not isinstance(entry, str):
+        raise UsageError(f"allow-list entry {brief(entry)} is not a string 'module:qualname'")
+    if entry == "numpy":
+        return NUMPY
+    module, colon, qualname = entry.partition(":")
+    if "<locals>" in qualname:
+        raise UsageError(
+            f"allow-list entry {entry!r}: a class defined inside a function cannot be found by "
+            "name; define it at the top level of its module"
+        )
+    if qualname == "*" and (module.partition(".")[0] in sys.stdlib_module_names or is_never_allowed(module, "")):
+        raise UsageError(
+            f"allow-list entry {entry!r}: '*' is for a module of your own; list the classes of {module} one by one"
+        )
+    parts = module.split(".") + ([] if qualname == "*" else qualname.split("."))
+    if not colon or not all(part.isidentifier() for part in parts):
+        raise UsageError(
+            f"allow-list entry {entry!r} is not of the form 'module:qualname', for example 'nova.objects:Instance' "
+            "or, for all classes that a module of your own defines, 'nova.objects:*'"
+        )
+    if is_never_allowed(module, qualname):
+        raise UsageError(
+            f"allow-list entry {entry!r} would let any sender run code of its choice; "
+            "list the classes of the values themselves"
+        )
+    return module, qualname
+
+
+def imported(entry: str, module: str, qualname: str) -> object:
+    """The global that ``entry`` names.
+
+    Raises:
+        PayloadRefused: it cannot be imported here.
+    """
+    value: Any = imported_module(entry, module)
+    try:
+        for part in qualname.split("."):
+            value = getattr(value, part)
+    except Exception as error:
+        raise _not_imported(entry, error) from error
+    return value
+
+
+def imported_module(entry: str, module: str) -> types.ModuleType:
+    """The module that ``entry`` names.
+
+    Raises:
+        PayloadRefused: it cannot be imported here.
+    """
+    try:
+        return importlib.import_module(module)
+    except Exception as error:
+        raise _not_imported(entry, error) from error
+
+
+def _not_imported(entry: str, error: Exception) -> PayloadRefused:
+    return PayloadRefused(
+        f"allow-list entry {entry!r} cannot be imported here: {type(error).__name__}: {str(error)[:200]}"
+    )
+
+
+def not_allowed(module: str, qualname: str) -> str:
+    """Why a pickle that names this global is refused, and what to write where."""
+    entry = f"{module[:200]}:{qualname[:200]}"
+    if is_never_allowed(module, qualname):
+        return f"pickle names the global {entry!r}, which runs code of the sender's choice and can never be allowed"
+    name = qualname[:200]
+    if module.partition(".")[0] == "numpy" and qualname not in NUMPY_ARRAYS:
+        return (
+            f"pickle names the global {entry!r}; of numpy only arrays and scalars are carried: send such, or .tolist()"
+        )
+    if module.partition(".")[0] == "numpy":
+        entry, line = "numpy", 'rpcmq.allow("numpy")'
+    else:
+        line = f"rpcmq.allow({name})"
+    text = (
+        f"pickle names the global {module[:200] + ':' + name!r}, which is not on this process's allow-list; if it is "
+        f"to be trusted, write {line} in this process ({_program()}), which receives it, or allow=[{entry!r}], or "
+        f"set RPCMQ_ALLOW={entry} in its environment"
+    )
+    if module == "__main__":
+        text += " (and move it to a module: __main__ is another one in each process)"
+    return text
+
+
+def _program() -> str:
+    return f"{os.path.basename(sys.argv[0] or 'python')}, pid {os.getpid()}"
