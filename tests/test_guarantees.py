@@ -25,8 +25,8 @@ from rpcmq.core.common import session as link
 from rpcmq.core.common.drops import DropNotices
 from rpcmq.core.process import calls as caller
 from rpcmq.core.process import tasks as serving
-from rpcmq.core.router import acknowledgements as receipts
-from rpcmq.core.router import departures
+from rpcmq.core.router.roundrobin import acknowledgements as receipts
+from rpcmq.core.router.roundrobin import departures
 from rpcmq.core.router.settings import Settings
 from rpcmq.server.settings import settings_for
 

@@ -18,7 +18,8 @@ from rpcmq.core.process import calls as caller
 from rpcmq.core.process import direct_links as peers
 from rpcmq.core.process import tasks as serving
 from rpcmq.core.process.uplink import TRANSITIONS, Uplink, UplinkState
-from rpcmq.core.router import departures, statistics
+from rpcmq.core.router import statistics
+from rpcmq.core.router.roundrobin import departures
 from rpcmq.core.router.router import Router
 from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.statistics import VIEWS

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from rpcmq.core.router.deliveries import Deliveries
-from rpcmq.core.router.dispatch import Dispatch
 from rpcmq.core.router.links import Link
 from rpcmq.core.router.request import Request
-from rpcmq.core.router.request_table import RequestTable
+from rpcmq.core.router.roundrobin.deliveries import Deliveries
+from rpcmq.core.router.roundrobin.dispatch import Dispatch
+from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.core.router.router import Router
 from rpcmq.core.router.topics import Consumer
 from rpcmq.wire import KEY, KIND_AT, NO_TTL, Kind

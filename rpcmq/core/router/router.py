@@ -24,15 +24,15 @@ from rpcmq.core.router.access_control import Guard
 from rpcmq.core.router.actions import Action, Answer, Disconnect, Left, Note
 from rpcmq.core.router.controls import CONTROLS
 from rpcmq.core.router.directory import Directory
-from rpcmq.core.router.dispatch import Dispatch
 from rpcmq.core.router.dispatch_log import DispatchLog, Sink
 from rpcmq.core.router.faults import Faults
-from rpcmq.core.router.introductions import introduce
 from rpcmq.core.router.links import Handler, Link, LinkState, LinkTable
 from rpcmq.core.router.memory import Memory
-from rpcmq.core.router.pubsub import PubSub
+from rpcmq.core.router.peer2peer.node import introduce
+from rpcmq.core.router.pubsub.node import PubSub
 from rpcmq.core.router.queries import Queries
 from rpcmq.core.router.rights import Key
+from rpcmq.core.router.roundrobin.dispatch import Dispatch
 from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.topics import Consumer
 from rpcmq.core.router.turns import ERROR_STEPS, TURN_STEPS, Turns

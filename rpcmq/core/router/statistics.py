@@ -14,8 +14,8 @@ from rpcmq.core.router.links import Link
 from rpcmq.core.router.method_statistics import Statistics
 from rpcmq.core.router.queue import Queue
 from rpcmq.core.router.request import Request
+from rpcmq.core.router.roundrobin.stuck import count_stuck, stuck_rows
 from rpcmq.core.router.steps import Steps, finish
-from rpcmq.core.router.stuck import count_stuck, stuck_rows
 from rpcmq.core.router.topics import Consumer, Topic
 from rpcmq.errors import Outcome, ProtocolError
 from rpcmq.payload.format import accept_names

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rpcmq.core.router.acknowledgements import RECEIPTS
+from rpcmq.core.router.roundrobin.acknowledgements import RECEIPTS
 from rpcmq.testing.network import Call, Network, Process
 from rpcmq.wire import Flag, Kind
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rpcmq.core.common.text import shortened
-from rpcmq.core.router.explain import ago
+from rpcmq.core.router.roundrobin.explain import ago
 from rpcmq.testing.network import Network
 from rpcmq.wire import Flag, Kind
 

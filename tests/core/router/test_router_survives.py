@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rpcmq.core.router.actions import Answer, Disconnect, Note
-from rpcmq.core.router.request_table import RequestTable
 from rpcmq.core.router.rights import EVERYTHING, Key, Right
+from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.testing.network import Network
 from rpcmq.wire import Kind, body_of, message
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from rpcmq.core.router.roundrobin.stuck import count_stuck, stuck_rows
 from rpcmq.core.router.steps import finish
-from rpcmq.core.router.stuck import count_stuck, stuck_rows
 from rpcmq.testing.network import Network, Process
 from rpcmq.wire import Flag, Kind
 

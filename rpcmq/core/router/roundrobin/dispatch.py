@@ -17,18 +17,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from rpcmq.core.common.drops import Drop
-from rpcmq.core.router import explain
-from rpcmq.core.router.casts import Casts, resolve_group
-from rpcmq.core.router.deliveries import Deliveries
-from rpcmq.core.router.departures import Departures
 from rpcmq.core.router.directory import Directory
 from rpcmq.core.router.least_busy import ALONE
 from rpcmq.core.router.links import Link, LinkTable, outgoing_bytes
-from rpcmq.core.router.recovery import Recovery
 from rpcmq.core.router.request import Delivery, Request
-from rpcmq.core.router.request_table import RequestTable
+from rpcmq.core.router.roundrobin import explain
+from rpcmq.core.router.roundrobin.casts import Casts, resolve_group
+from rpcmq.core.router.roundrobin.deliveries import Deliveries
+from rpcmq.core.router.roundrobin.departures import Departures
+from rpcmq.core.router.roundrobin.recovery import Recovery
+from rpcmq.core.router.roundrobin.request_table import RequestTable
+from rpcmq.core.router.roundrobin.streams import Streams
 from rpcmq.core.router.settings import Settings
-from rpcmq.core.router.streams import Streams
 from rpcmq.core.router.topics import Consumer, Destination
 from rpcmq.core.router.usage import MESSAGE_OVERHEAD
 from rpcmq.errors import Outcome, ProtocolError

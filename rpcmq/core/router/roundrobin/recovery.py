@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rpcmq.core.router import explain
 from rpcmq.core.router.links import Link, LinkTable
 from rpcmq.core.router.request import Request
-from rpcmq.core.router.request_table import RequestTable
+from rpcmq.core.router.roundrobin import explain
+from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.topics import Destination, Topic
 from rpcmq.core.router.usage import MESSAGE_OVERHEAD

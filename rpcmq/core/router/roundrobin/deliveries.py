@@ -6,13 +6,13 @@ from collections.abc import Callable
 from math import inf
 
 from rpcmq.core.common.session import WINDOW_BYTES
-from rpcmq.core.router import explain
 from rpcmq.core.router.least_busy import ALONE
 from rpcmq.core.router.links import Link, LinkState, LinkTable
 from rpcmq.core.router.queue import Queue
-from rpcmq.core.router.recovery import Recovery
 from rpcmq.core.router.request import Delivery, Request
-from rpcmq.core.router.request_table import RequestTable
+from rpcmq.core.router.roundrobin import explain
+from rpcmq.core.router.roundrobin.recovery import Recovery
+from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.topics import Consumer
 from rpcmq.errors import Outcome, ProtocolError

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from rpcmq.core.router.links import Link, outgoing_bytes
 from rpcmq.core.router.request import Delivery, Request
-from rpcmq.core.router.request_table import RequestTable
+from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.core.router.settings import Settings
 from rpcmq.errors import Outcome, ProtocolError
 from rpcmq.wire import (

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from rpcmq.core.router import explain
-from rpcmq.core.router.deliveries import Deliveries
 from rpcmq.core.router.directory import Directory
 from rpcmq.core.router.links import Link
-from rpcmq.core.router.recovery import Recovery
 from rpcmq.core.router.request import Request
-from rpcmq.core.router.request_table import RequestTable
+from rpcmq.core.router.roundrobin import explain
+from rpcmq.core.router.roundrobin.deliveries import Deliveries
+from rpcmq.core.router.roundrobin.recovery import Recovery
+from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.topics import Destination, Topic
 from rpcmq.core.router.usage import SharedUsage

@@ -8,14 +8,14 @@ from typing import Any
 
 from rpcmq.core.common.drops import Drop, DropNotices, Drops
 from rpcmq.core.common.text import shortened
-from rpcmq.core.router import explain
-from rpcmq.core.router.acknowledgements import Receipts
-from rpcmq.core.router.deadlines import Deadlines
 from rpcmq.core.router.dispatch_log import DispatchLog
 from rpcmq.core.router.faults import reraise
 from rpcmq.core.router.links import Link, LinkTable
 from rpcmq.core.router.queue import Queue
 from rpcmq.core.router.request import Request
+from rpcmq.core.router.roundrobin import explain
+from rpcmq.core.router.roundrobin.acknowledgements import Receipts
+from rpcmq.core.router.roundrobin.deadlines import Deadlines
 from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.turns import ERROR_STEPS, Turns
 from rpcmq.errors import Outcome

@@ -1,0 +1,1 @@
+"""PubSub: events to all subscribers."""

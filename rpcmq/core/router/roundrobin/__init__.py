@@ -1,0 +1,1 @@
+"""RoundRobin: calls and casts to one of many consumers, and answers home."""
