@@ -18,11 +18,10 @@ from rpcmq.core.process import calls as caller
 from rpcmq.core.process import direct_links as peers
 from rpcmq.core.process import tasks as serving
 from rpcmq.core.process.uplink import TRANSITIONS, Uplink, UplinkState
-from rpcmq.core.router import statistics
+from rpcmq.core.router import view_rows
 from rpcmq.core.router.roundrobin import departures
 from rpcmq.core.router.router import Router
 from rpcmq.core.router.settings import Settings
-from rpcmq.core.router.statistics import VIEWS
 from rpcmq.errors import Outcome
 from rpcmq.payload.format import Format
 from rpcmq.payload.tags import COLLECTIONS, READERS
@@ -48,6 +47,7 @@ from rpcmq.wire import (
     size_of,
     split,
 )
+from tests.views import VIEWS
 
 TEXT = (Path(__file__).parent.parent / "docs" / "protocol.md").read_text(encoding="utf-8")
 FLAGS = {name: value for name, value in vars(Flag).items() if name.isupper()}
@@ -321,7 +321,7 @@ def test_limits_without_a_setting_are_those_of_the_code() -> None:
     assert stated["a topic or pattern of PubSub"] == f"{MAX_TOPIC_BYTES} bytes, {MAX_TOPIC_WORDS} words"
     assert stated["name of the class in a FAULT"] == f"{MAX_ERROR_BYTES} bytes"
     assert stated["consumers that are lost with one idempotent message"] == str(departures.MAX_ATTEMPTS)
-    assert stated["rows of a view"] == str(statistics.MAX_ROWS)
+    assert stated["rows of a view"] == str(view_rows.MAX_ROWS)
     assert stated["nesting of typed JSON"] == str(DEFAULT_MAX_DEPTH)
     assert f"this implementation remembers {serving._RECENT_CASTS}" in TEXT
     assert f"for {peers.TICKET_SECONDS:.0f} s" in TEXT

@@ -9,8 +9,9 @@ from rpcmq.core.router.links import Link
 from rpcmq.core.router.request import Request
 from rpcmq.core.router.roundrobin.deliveries import Deliveries
 from rpcmq.core.router.roundrobin.dispatch import Dispatch
+from rpcmq.core.router.roundrobin.node import RoundRobin
 from rpcmq.core.router.roundrobin.request_table import RequestTable
-from rpcmq.core.router.router import Router
+from rpcmq.core.router.router import NODE_TYPES, Router
 from rpcmq.core.router.topics import Consumer
 from rpcmq.wire import KEY, KIND_AT, NO_TTL, Kind
 
@@ -94,6 +95,10 @@ class _Dispatch(Dispatch):
                 tell()
 
 
+class _RoundRobin(RoundRobin):
+    dispatch_type = _Dispatch
+
+
 class WatchedRouter(Router):
     """The engine as it is, with somebody who looks on.
 
@@ -102,13 +107,15 @@ class WatchedRouter(Router):
         rest: as for :class:`rpcmq.core.router.router.Router`.
     """
 
-    dispatch_type = _Dispatch
-    dispatch: _Dispatch
+    node_types = (_RoundRobin, *(each for each in NODE_TYPES if each is not RoundRobin))
 
     def __init__(self, watch: Watch, *rest: Any) -> None:
         super().__init__(*rest)
-        self.dispatch.watched_by(watch)
+        self._watch = watch
+        dispatch = self.dispatch
+        assert isinstance(dispatch, _Dispatch)
+        dispatch.watched_by(watch)
 
     def _link_changed(self, now: float, link: Link) -> None:
-        self.dispatch.watch.declared(link)
+        self._watch.declared(link)
         super()._link_changed(now, link)

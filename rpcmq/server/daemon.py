@@ -23,7 +23,7 @@ from gevent.event import Event
 from rpcmq import __version__
 from rpcmq.config import RouterConfig, apply_live, diff_live
 from rpcmq.core.router.router import Router
-from rpcmq.core.router.statistics import VIEWS, overview
+from rpcmq.core.router.views import overview
 from rpcmq.errors import ConfigError
 from rpcmq.server.embedded import EmbeddedRouter
 from rpcmq.server.leftovers import leftovers, under_way
@@ -246,7 +246,7 @@ class Daemon:
 
     def _pages(self) -> dict[str, Page]:
         pages: dict[str, Page] = {"/healthz": self._health, "/varz": self._variables}
-        for view in VIEWS:
+        for view in self._router.engine.views:
             if view not in ("overview", "summary"):
                 pages[f"/{view}"] = partial(self._view, view)
         pages["/metrics"] = self._metrics

@@ -67,7 +67,7 @@ class InProcessRouter:
         Raises:
             UsageError: there is no such view.
         """
-        from rpcmq.core.router.statistics import overview
+        from rpcmq.core.router.views import overview
 
         try:
             return overview(self._embedded.engine, monotonic(), view)

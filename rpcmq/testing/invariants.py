@@ -14,7 +14,10 @@ from rpcmq.wire import size_of
 __all__ = ["check_router", "left_behind"]
 
 #: Tables of fixed content, and one that outlives its subjects by design.
-_FIXED = {"_handlers", "handlers", "drops", "_drops"}
+_FIXED = {
+    "_handlers", "_refusals", "_controls", "handlers", "kinds", "refusals", "controls", "table", "views",
+    "drops", "_drops", "_context",
+}  # fmt: skip
 
 
 def check_router(router: Router) -> None:
@@ -81,6 +84,9 @@ def _walk(path: str, value: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
             yield path, len(value)
     elif isinstance(value, Counter | str | bytes):
         return
+    elif path == "router.nodes":
+        for node in value:
+            yield from _walk(f"router.{type(node).__name__.lower()}", node, seen)
     elif isinstance(value, Collection) and type(value).__module__ in ("builtins", "collections"):
         if value:
             yield path, value

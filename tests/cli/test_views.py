@@ -18,7 +18,7 @@ from gevent import subprocess
 from rpcmq import Client, Service
 from rpcmq.cli import COMMANDS, _group, listing
 from rpcmq.cli.exit_codes import EXIT_CODES
-from rpcmq.core.router.statistics import VIEWS
+from tests.views import VIEWS
 from tests.server.daemons import COMMAND, SECONDS, environment, eventually, router, run
 
 pytestmark = pytest.mark.integration

@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from rpcmq.core.router.links import Link, LinkState, outgoing_bytes
-from rpcmq.core.router.statistics import view
 from rpcmq.core.router.steps import Steps
+from rpcmq.core.router.turns import ERROR_STEPS, Turns
+from rpcmq.core.router.view_rows import View
 from rpcmq.errors import Outcome
-from rpcmq.wire import Kind, json_bytes, message
-
-if TYPE_CHECKING:
-    from rpcmq.core.router.router import Router
+from rpcmq.wire import Kind, control, json_bytes, message
 
 __all__ = ["MAX_ASKED", "Queries", "encoded"]
 
@@ -49,10 +48,16 @@ def encoded(answer: dict[str, Any]) -> Steps[bytes]:
 
 
 class Queries:
-    """Takes questions, and makes and sends views step by step."""
+    """Takes questions, and makes and sends views step by step.
 
-    def __init__(self, router: Router) -> None:
-        self._router = router
+    Args:
+        make_view: the steps that make the view of a name at a time; raises ProtocolError if there is none.
+        turns: where work is counted.
+    """
+
+    def __init__(self, make_view: Callable[[float, str], View], turns: Turns) -> None:
+        self._make_view = make_view
+        self._turns_of_all = turns
         #: Key and view of what each link has asked, the oldest first.
         self._asked: dict[Link, deque[tuple[bytes, str]]] = {}
         #: Links that are connected and have asked, in their turns.
@@ -74,7 +79,7 @@ class Queries:
         Raises:
             ProtocolError: there is no such view.
         """
-        view(self._router, now, what).close()
+        self._make_view(now, what).close()
         asked = self._asked.get(link)
         if asked is None:
             asked = self._asked[link] = deque()
@@ -146,7 +151,7 @@ class Queries:
         return link.route is not None
 
     def _all_steps(self, now: float, what: str) -> Steps[bytes]:
-        answer = yield from view(self._router, now, what)
+        answer = yield from self._make_view(now, what)
         return (yield from encoded(answer))
 
     def _make(self, now: float) -> None:
@@ -175,4 +180,6 @@ class Queries:
 
     def _refuse(self, link: Link, key: bytes, text: str) -> None:
         if link.state is not LinkState.ENDED:
-            self._router.dispatch.requests.tell(link, key, Outcome.OVERLOADED, text, {"limit": "views"})
+            self._turns_of_all.spent += ERROR_STEPS
+            body = {"outcome": Outcome.OVERLOADED, "text": text, "details": {"limit": "views"}}
+            link.send(control(Kind.ERROR, body, key=key))

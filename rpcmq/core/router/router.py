@@ -12,38 +12,52 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from operator import length_hint
-from struct import Struct
-from struct import error as StructError
-from typing import Any
+from typing import Any, TypeVar
 
-from rpcmq.core.common.drops import drop_text
+from rpcmq.core.common.drops import Drops
 from rpcmq.core.common.session import Session
 from rpcmq.core.common.text import shortened
 from rpcmq.core.router.access_control import Guard
 from rpcmq.core.router.actions import Action, Answer, Disconnect, Left, Note
-from rpcmq.core.router.controls import CONTROLS
+from rpcmq.core.router.controls import kick
 from rpcmq.core.router.directory import Directory
-from rpcmq.core.router.dispatch_log import DispatchLog, Sink
+from rpcmq.core.router.dispatch_log import Sink
 from rpcmq.core.router.faults import Faults
 from rpcmq.core.router.links import Handler, Link, LinkState, LinkTable
 from rpcmq.core.router.memory import Memory
-from rpcmq.core.router.peer2peer.node import introduce
+from rpcmq.core.router.node_type import Control, NodeContext, NodeType
+from rpcmq.core.router.peer2peer.node import Peer2Peer
 from rpcmq.core.router.pubsub.node import PubSub
 from rpcmq.core.router.queries import Queries
 from rpcmq.core.router.rights import Key
 from rpcmq.core.router.roundrobin.dispatch import Dispatch
+from rpcmq.core.router.roundrobin.node import RoundRobin
 from rpcmq.core.router.settings import Settings
-from rpcmq.core.router.topics import Consumer
 from rpcmq.core.router.turns import ERROR_STEPS, TURN_STEPS, Turns
+from rpcmq.core.router.view_rows import View
+from rpcmq.core.router.views import view, views_of
 from rpcmq.errors import Outcome, ProtocolError
-from rpcmq.wire import SESSION_KINDS, Address, Flag, Kind, body_of, control, parse, payload_of, size_of, split
+from rpcmq.wire import (
+    KEY,
+    KIND_AT,
+    LOW_FLAGS_AT,
+    SESSION_KINDS,
+    Flag,
+    Kind,
+    body_of,
+    control,
+    parse,
+    payload_of,
+    size_of,
+    split,
+)
 
-__all__ = ["Router"]
+__all__ = ["NODE_TYPES", "Router"]
 
-_MAX_GROUP = 255
-#: Of a SENT: flags, sequence, and all lengths as one.
-_unpack_sent = Struct(">7xB20xQI").unpack
+N = TypeVar("N", bound=NodeType)
+
 _DETACHED = Flag.DETACHED
 #: What ZMTP and CURVE put around a frame, at most.
 _FRAME_BYTES = 42
@@ -53,29 +67,16 @@ _ANSWERED = (
 )  # fmt: skip
 
 
-def _group(body: dict[str, Any], address: Address) -> str:
-    group = body.get("group", "")
-    if not isinstance(group, str) or len(group) > _MAX_GROUP or not group.isprintable():
-        text = f"group {group!r:.40} must be a printable string of at most {_MAX_GROUP} characters"
-        raise ProtocolError(text, "body")
-    if group and address.server:
-        raise ProtocolError(f"a group is one of a topic, not of the server {address.server!r}", "address")
-    return group
-
-
 def _not_for_a_router(now: float, link: Link, part: bytes) -> None:
-    raise ProtocolError(f"kind {part[5]:#04x} is unknown or not for a router", "kind")
+    raise ProtocolError(f"kind {part[KIND_AT]:#04x} is unknown or not for a router", "kind")
 
 
-def _note_sent(now: float, link: Link, part: bytes) -> None:
-    """The process's clock as it sends the answers that follow."""
-    try:
-        flags, sent_us, lengths = _unpack_sent(part)
-        if flags & _DETACHED or lengths:
-            raise StructError
-    except StructError:
-        raise ProtocolError("SENT is a header and nothing else", "length") from None
-    link.sent_us = sent_us
+#: The capabilities of a router. Their order is that in which they are told of links.
+NODE_TYPES: tuple[Callable[[NodeContext], NodeType], ...] = (RoundRobin, PubSub, Peer2Peer)
+
+
+def _overrides(node: NodeType, name: str) -> bool:
+    return getattr(type(node), name) is not getattr(NodeType, name)
 
 
 class Router:
@@ -89,8 +90,8 @@ class Router:
         sink: where the dispatch log goes; None: there is none.
     """
 
-    #: What tracks the calls and casts.
-    dispatch_type: type[Dispatch] = Dispatch
+    #: The node types that it has.
+    node_types = NODE_TYPES
 
     def __init__(
         self, settings: Settings, boot: int, now: float, new_token: Callable[[], str], sink: Sink | None = None
@@ -98,58 +99,78 @@ class Router:
         self.settings = settings
         self.boot = boot
         self.started = now
-        self.links = LinkTable(settings, boot, new_token, self._link_ended, self._link_changed)
-        self.directory = Directory(settings)
-        self.dispatch = self.dispatch_type(settings, self.links, self.directory, now)
-        self.log: DispatchLog | None = None
-        if sink is not None:
-            self.log = self.dispatch.requests.log = DispatchLog(settings, sink, self.links, now, self._progress)
-            self.links.stamps = True
-        self.turns = self.dispatch.requests.turns = Turns()
-        self.pubsub = PubSub(settings, self.dispatch.requests.drops, self.turns, self.links, now)
         self.actions: list[Action] = []
         #: Messages not used because their sender broke the protocol, by reason.
         self.refused: Counter[str] = Counter()
-        self.memory = Memory(settings, self.links, now)
-        self.faults = Faults(self.refused, self._act, now)
-        self.links.on_fault = self.dispatch.requests.on_fault = self.faults.report
-        #: Who may connect and do what; None: everybody anything.
-        self.guard: Guard | None = None
         #: What an operator must know of how it is set up.
         self.warnings: list[str] = []
-        self.queries = Queries(self)
-        self._new_token = new_token
-        dispatch = self.dispatch
+        #: Who may connect and do what; None: everybody anything.
+        self.guard: Guard | None = None
+        self.links = LinkTable(settings, boot, new_token, self._link_ended, self._link_changed)
+        self.directory = Directory(settings)
+        self.turns = Turns()
+        self.drops = Drops()
+        self.memory = Memory(settings, self.links, now)
+        self.faults = Faults(self.refused, self._act, now)
+        self.queries = Queries(self._view, self.turns)
+        context = NodeContext(
+            settings, self.links, self.directory, self.drops, self.turns, self.faults, now, self._act, self._offence_of,
+            self._handle_held, new_token, sink,
+        )  # fmt: skip
+        self.nodes = [make(context) for make in self.node_types]
+        self._register_kinds()
+        self.views = views_of(self)
+        self._wire_links()
+
+    def _register_kinds(self) -> None:
         self._handlers: list[Handler] = [_not_for_a_router] * 256
-        table: dict[Kind, Handler] = {
-            Kind.REQUEST: dispatch.accept,
-            Kind.CAST: dispatch.accept,
-            Kind.REPLY: dispatch.reply,
-            Kind.FAULT: dispatch.reply,
-            Kind.END: dispatch.reply,
-            Kind.ITEM: dispatch.streams.item,
-            Kind.ALIVE: dispatch.streams.item,
-            Kind.GRANT: dispatch.streams.grant,
-            Kind.CANCEL: dispatch.cancel,
-            Kind.SETTLE: dispatch.settle,
-            Kind.SENT: _note_sent,
-            Kind.REGISTER: self._register,
-            Kind.UNREGISTER: self._unregister,
-            Kind.DECLARE: self._declare,
-            Kind.SUBSCRIBE: self.pubsub.subscribe,
-            Kind.UNSUBSCRIBE: self.pubsub.unsubscribe,
-            Kind.PUBLISH: self.pubsub.publish,
-            Kind.TAKEN: self.pubsub.taken,
-            Kind.INTRODUCE: self._introduce,
-            Kind.QUERY: self._query,
-        }
-        for kind, handler in table.items():
-            self._handlers[kind] = handler
-        self.links.handlers = self._handlers
-        self.links.on_taken = dispatch.taken
-        self.links.on_room = self._has_room
-        dispatch.deliveries.on_offence = self._offence_of
-        self.links.on_left = lambda route: self._act(Left(route))
+        self._refusals: dict[Kind, Handler] = {}
+        self._controls: dict[str, Control] = {"control.kick": partial(kick, self.links, self._act)}
+        self._handlers[Kind.QUERY] = self._query
+        for node in self.nodes:
+            for kind, handler in node.kinds.items():
+                assert self._handlers[kind] is _not_for_a_router, f"two node types take {kind.name}"
+                self._handlers[kind] = handler
+            self._refusals |= node.refusals
+            self._controls |= node.controls
+
+    def _wire_links(self) -> None:
+        links = self.links
+        links.handlers = self._handlers
+        links.on_taken = self._told("link_taken")
+        links.on_room = self._told("link_has_room")
+        links.on_fault = self.faults.report
+        links.on_left = lambda route: self._act(Left(route))
+
+    def _told(self, event: str) -> Callable[..., None]:
+        """Tells the node types of ``event``, those whom it concerns."""
+        concerned = [getattr(node, event) for node in self.nodes if _overrides(node, event)]
+        if len(concerned) == 1:
+            return concerned[0]  # type: ignore[no-any-return]
+
+        def tell(now: float, *args: Any) -> None:
+            for each in concerned:
+                self._guarded(now, each, *args)
+
+        return tell
+
+    @property
+    def roundrobin(self) -> RoundRobin:
+        """The node type of calls and casts."""
+        return self._node(RoundRobin)
+
+    @property
+    def dispatch(self) -> Dispatch:
+        """What tracks the calls and casts."""
+        return self.roundrobin.dispatch
+
+    @property
+    def pubsub(self) -> PubSub:
+        """The node type of events."""
+        return self._node(PubSub)
+
+    def _node(self, type_: type[N]) -> N:
+        return next(node for node in self.nodes if isinstance(node, type_))
 
     @property
     def dirty(self) -> list[Session]:
@@ -170,6 +191,7 @@ class Router:
             )
             self.guard.turns = self.turns
             self.dispatch.allows = self.guard.may_send
+            self._node(Peer2Peer).on_introduced = self.guard.introduced
         self.guard.authorise(now, keys)
 
     def receive(
@@ -187,7 +209,7 @@ class Router:
                 link.read_bytes += sum(map(len, payloads)) + _FRAME_BYTES * len(payloads)
         try:
             parts = split(batch, payloads)
-            if link is None or parts[0][5] < SESSION_KINDS:
+            if link is None or parts[0][KIND_AT] < SESSION_KINDS:
                 self._about_link(now, route, link, parts, user)
                 return
             link.heard = now
@@ -222,7 +244,7 @@ class Router:
         rest = iter(parts)
         for part in rest:
             try:
-                handlers[part[5]](now, link, part)
+                handlers[part[KIND_AT]](now, link, part)
             except ProtocolError as error:
                 self._offence(now, link.route or b"", link, part, error)
             except Exception:
@@ -238,8 +260,12 @@ class Router:
         if not link.overdrawn and link.usage.size_bytes <= self.settings.link_max_bytes:
             return link.handlers
         handlers = link.handlers[:]
-        handlers[Kind.REQUEST] = handlers[Kind.CAST] = self.dispatch.refuse
+        for kind, refuse in self._refusals.items():
+            handlers[kind] = refuse
         return handlers
+
+    def _handle_held(self, now: float, link: Link, parts: Sequence[bytes]) -> int:
+        return self._handle(now, link, parts, self._handlers)
 
     def _count_memory(self, now: float) -> None:
         for link, why in self.memory.count(now):
@@ -298,7 +324,7 @@ class Router:
         most = self.settings.message_max_bytes
         fitting: list[bytes] = []
         for part in parts:
-            if part[7] & _DETACHED and (size := len(payload_of(part))) > most:
+            if part[LOW_FLAGS_AT] & _DETACHED and (size := len(payload_of(part))) > most:
                 text = f"payload of {size} bytes exceeds message.max_bytes = {most}"
                 self._offence(now, link.route or b"", link, part, ProtocolError(text, "size"))
             else:
@@ -326,18 +352,15 @@ class Router:
 
     def tick(self, now: float) -> None:
         """Do what is due. Never raises: what fails keeps nothing else from being done."""
-        self._guarded(now, self.dispatch.tick)
-        self._guarded(now, self.directory.tick)
+        for node in self.nodes:
+            self._guarded(now, node.tick)
         # First of all who is silent: nothing of what follows is for them.
         self._guarded(now, self._tick_links)
-        self._guarded(now, self._release_held)
-        self.turns.spent = 0
-        self._guarded(now, self.pubsub.release)
-        self._guarded(now, self._log_drops)
+        for node in self.nodes:
+            self.turns.spent = 0
+            self._guarded(now, node.release)
         if self.memory.is_due(now):
             self._guarded(now, self._count_memory)
-        if self.log is not None:
-            self._guarded(now, self.log.tick)
 
     def _guarded(self, now: float, step: Callable[..., None], *args: Any) -> None:
         try:
@@ -347,64 +370,46 @@ class Router:
 
     def _tick_links(self, now: float) -> None:
         for link in self.links.tick(now):
-            link.lapsed = [c for c in link.consumers.values() if not c.stopping]
-            for consumer in list(link.consumers.values()):
-                self._guarded(now, self._consumer_gone, consumer, "connection lost")
-
-    def _release_held(self, now: float) -> None:
-        try:
-            for link, held in self.dispatch.recovery.release_held(now):
-                # Looked at when they came, and acknowledged.
-                while held := held[self._handle(now, link, held, self._handlers) :]:
-                    self.turns.spent = 0
-        finally:
-            self.dispatch.recovery.released()
-
-    def _log_drops(self, now: float) -> None:
-        for drop, count in self.dispatch.requests.drops.due(now):
-            fields = {**drop._asdict(), "count": count} if drop is not None else {"count": count}
-            self.actions.append(Note("dropped", drop_text(drop, count), "", fields))
+            for node in self.nodes:
+                self._guarded(now, node.link_lapsed, link)
 
     def next_deadline(self) -> float:
         """When :meth:`tick` is to be called."""
-        due = min(self.links.next_deadline(), self.directory.next_deadline(), self.pubsub.next_deadline())
-        if self.log is not None:
-            due = min(due, self.log.next_deadline())
+        due = self.links.next_deadline()
+        for node in self.nodes:
+            if (deadline := node.next_deadline()) < due:
+                due = deadline
         if (count_at := self.memory.next_deadline()) is not None:
             due = min(due, count_at)
-        calls = self.dispatch.next_deadline()
-        return due if calls is None else min(due, calls)
+        return due
 
     def drain(self, now: float) -> None:
         """Take nothing more and tell everyone; what runs may finish."""
-        self.dispatch.drain(now)
-        self.pubsub.drain()
+        for node in self.nodes:
+            node.drain(now)
         self.links.drain()
 
     def end_drain(self) -> None:
         """From now on also what handlers ask for is given back: nobody waits for its end any more."""
-        self.dispatch.ending = True
+        for node in self.nodes:
+            node.end_drain()
 
     def dismiss(self, now: float) -> None:
         """The end of a drain: the callers of what still runs are told, and each process what was read of it.
 
         Nothing may be received after this.
         """
-        self.dispatch.give_up(now)
-        self.dispatch.requests.receipts.tell_all()
+        for node in self.nodes:
+            node.dismiss(now)
         self.links.dismiss()
 
     def close(self, now: float) -> None:
         """The end: write down in the dispatch log what is left."""
-        if self.log is not None:
-            self.log.close(now, self.dispatch.unsettled())
-            self.log = self.dispatch.requests.log = None
+        for node in self.nodes:
+            node.close(now)
 
     def _act(self, action: Action) -> None:
         self.actions.append(action)
-
-    def _progress(self) -> tuple[int, int]:
-        return self.dispatch.requests.last_number, self.dispatch.requests.calls_in_flight
 
     @property
     def in_flight(self) -> int:
@@ -420,7 +425,7 @@ class Router:
             return
         try:
             parse(part)
-            if part[5] == Kind.HELLO:
+            if part[KIND_AT] == Kind.HELLO:
                 refusal = self.links.hello(now, route, part, user)
                 if refusal is not None:
                     self.actions.append(Answer(route, refusal))
@@ -430,7 +435,7 @@ class Router:
                 link.heard = now
                 if not link.answering:
                     self.links.answers_again(now, link)
-                if link.inbox and part[5] == Kind.GOODBYE:
+                if link.inbox and part[KIND_AT] == Kind.GOODBYE:
                     link.leaves = True
                 else:
                     self.links.about_link(now, link, part)
@@ -450,116 +455,39 @@ class Router:
         self.actions.append(Note("offence", f"{link.identity}: {text}", link.identity))
         if part is None:
             link.close_with(refusal)
-        elif part[5] in _ANSWERED:
+        elif part[KIND_AT] in _ANSWERED:
             body = {"outcome": Outcome.PROTOCOL, "text": text, "details": {"reason": error.reason}}
-            link.send(control(Kind.ERROR, body, key=part[16:36]))
+            link.send(control(Kind.ERROR, body, key=part[KEY]))
 
     def _offence_of(self, now: float, link: Link, part: bytes, error: ProtocolError) -> None:
         self._offence(now, link.route or b"", link, part, error)
 
     def _link_ended(self, now: float, link: Link, reason: str) -> None:
-        for consumer in list(link.consumers.values()):
-            self._guarded(now, self._consumer_gone, consumer, reason)
-        self._guarded(now, self.dispatch.departures.caller_gone, link)
-        self._guarded(now, self.pubsub.forget, link)
+        for node in self.nodes:
+            self._guarded(now, node.link_ended, link, reason)
         self.queries.forget(link)
-        if self.log is not None:
-            self.log.caller_gone(link)
         self.actions.append(Note("link ended", f"{link.identity} ({link.queue_type}): {reason}", link.identity))
 
     def _link_changed(self, now: float, link: Link) -> None:
         self.queries.connected(link)
-        if link.lapsed and link.answering:
-            self._restore(now, link)
         if link.state not in (LinkState.ANSWERING, LinkState.QUIET):
             text = f"{link.identity} ({link.queue_type}) is {link.state.value}"
             self.actions.append(Note(f"link {link.state.value}", text, link.identity))
-        for consumer in link.consumers.values():
-            self.dispatch.deliveries.feed(now, consumer)
-        self.pubsub.changed(link)
+        for node in self.nodes:
+            self._guarded(now, node.link_changed, link)
 
-    def _has_room(self, now: float, link: Link) -> None:
-        self.dispatch.has_room(now, link)
-        self.pubsub.changed(link)
+    # --- views and controls ------------------------------------------------------------------
 
-    def _restore(self, now: float, link: Link) -> None:
-        """Let a link that resumes consume again: its process does not know that it was given up."""
-        lapsed, link.lapsed = link.lapsed, []
-        # What was on its way to its consumers has gone to others since, or was declared lost.
-        link.outbox[:] = [part for part in link.outbox if part[5] not in (Kind.REQUEST, Kind.CAST)]
-        try:
-            for old in lapsed:
-                address = old.topic.address._replace(server=old.server)
-                consumer = self.directory.register(now, link, old.tag, address, old.granted, old.topic.group)
-                consumer.peer_url = old.peer_url
-        except ProtocolError as error:
-            route = link.route
-            self.links.end(now, link, f"cannot consume again: {error}")
-            if route is not None:
-                text = shortened(f"cannot consume again, start over: {error}")
-                self.actions.append(Answer(route, control(Kind.REFUSED, {"reason": "protocol", "text": text})))
-
-    # --- consumers ---------------------------------------------------------------------------
-
-    def _register(self, now: float, link: Link, part: bytes) -> None:
-        body = body_of(part)
-        header = parse(part)
-        address = Address.decode(part[40 : 40 + header.address_length])
-        credit = body.get("credit")
-        if type(credit) is not int or not 1 <= credit <= 65535:
-            raise ProtocolError(f"credit {credit!r} must be an integer from 1 to 65535", "credit")
-        group = _group(body, address)
-        recent = body.get("recent", "")
-        self.turns.spend(size_of(part) >> 5)
-        if not isinstance(recent, str):
-            raise ProtocolError("recent must be hexadecimal text", "body")
-        try:
-            self.dispatch.recovery.note_had(now, address, group, bytes.fromhex(recent))
-        except ValueError:
-            raise ProtocolError("recent must be hexadecimal text", "body") from None
-        consumer = self.directory.register(now, link, header.consumer, address, credit, group)
-        consumer.peer_url = str(body.get("peer_url", ""))[:255]
-        link.send(control(Kind.REGISTERED, {"topic": str(address)}, key=part[16:36], consumer=header.consumer))
-        self.dispatch.deliveries.feed(now, consumer)
-
-    def _declare(self, now: float, link: Link, part: bytes) -> None:
-        body = body_of(part)
-        address = Address.decode(part[40 : 40 + parse(part).address_length])
-        self.directory.declare(now, address, _group(body, address))
-        link.send(control(Kind.REGISTERED, {"topic": str(address)}, key=part[16:36]))
-
-    def _unregister(self, now: float, link: Link, part: bytes) -> None:
-        consumer = link.consumers.get(part[11])
-        if consumer is None:
-            raise ProtocolError(f"consumer tag {part[11]} is not registered", "tag")
-        if not consumer.stopping:
-            self.directory.unregister(now, consumer)
-        if not consumer.in_flight:
-            self._consumer_gone(now, consumer, "unregistered")
-        link.send(control(Kind.REGISTERED, {"topic": ""}, key=part[16:36], consumer=part[11]))
-
-    def _consumer_gone(self, now: float, consumer: Consumer, reason: str) -> None:
-        if not consumer.stopping:
-            self.directory.unregister(now, consumer)
-        consumer.link.consumers.pop(consumer.tag, None)
-        self.dispatch.departures.consumer_gone(now, consumer, reason)
-
-    # --- the rest ----------------------------------------------------------------------------
-
-    def _introduce(self, now: float, link: Link, part: bytes) -> None:
-        destination = self.directory.resolve(now, part)
-        self.turns.spend(len(destination.consumers))
-        target = introduce(link, part[16:36], destination, self._new_token())
-        if target is not None and self.guard is not None:
-            self.guard.introduced(link, target)
+    def _view(self, now: float, what: str) -> View:
+        return view(self, now, what)
 
     def _query(self, now: float, link: Link, part: bytes) -> None:
         body = body_of(part)
         what = str(body.get("what", "overview"))
-        change = CONTROLS.get(what)
+        change = self._controls.get(what)
         if change is None:
-            self.queries.ask(now, link, part[16:36], what)
+            self.queries.ask(now, link, part[KEY], what)
             return
-        answer = change(self, now, link, body)
+        answer = change(now, link, body)
         self.turns.spend(TURN_STEPS + 1)
-        link.send(control(Kind.ANSWER, answer, key=part[16:36]))
+        link.send(control(Kind.ANSWER, answer, key=part[KEY]))

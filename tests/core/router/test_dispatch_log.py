@@ -12,7 +12,7 @@ import pytest
 from rpcmq.core.router import dispatch_log
 from rpcmq.core.router.dispatch_log import CHUNK_RECORDS, Chunk
 from rpcmq.core.router.settings import Settings
-from rpcmq.core.router.statistics import overview
+from rpcmq.core.router.views import overview
 from rpcmq.errors import Outcome
 from rpcmq.latency.schema import outcome_name
 from rpcmq.log_format import BlockKind, Head, MessageKind, Record, Seal, Spool, framed, pack_head
@@ -669,7 +669,7 @@ def test_what_is_left_at_the_end_is_written(net: Network, sink: Memory, api: Pro
 
 def test_a_router_without_a_log_says_so(make_net: Callable[..., Network]):
     net = make_net()
-    assert net.router.log is None and net.process("api").query("summary")["dispatch_log"] is None
+    assert net.router.roundrobin.log is None and net.process("api").query("summary")["dispatch_log"] is None
     net.router.close(net.now)
 
 

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from rpcmq.core.router.queries import MAX_ASKED, Queries, encoded
-from rpcmq.core.router.statistics import MAX_ROWS, VIEWS, overview, view
 from rpcmq.core.router.steps import finish
+from rpcmq.core.router.view_rows import MAX_ROWS
+from rpcmq.core.router.views import overview, view
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Call, Network, Process
 from rpcmq.wire import Flag, Kind, json_bytes
+from tests.views import VIEWS
 
 #: With fewer topics, consumers and messages than this a view takes a few steps.
 MANY = 300
@@ -168,7 +170,7 @@ def test_a_view_that_cannot_be_made_costs_those_only_who_wait_for_it(asked: Netw
     api, other = asked.process("api"), asked.process("other")
     bad, good = ask(api, "topics"), ask(other, "summary")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(VIEWS, "topics", lambda router, now: iter([1 / 0]))
+        patch.setitem(asked.router.views, "topics", lambda now: iter([1 / 0]))
         with pytest.raises(ZeroDivisionError):
             make(asked)
     make(asked)

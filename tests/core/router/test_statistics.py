@@ -6,11 +6,12 @@ import json
 
 import pytest
 
-from rpcmq.core.router import statistics
-from rpcmq.core.router.statistics import VIEWS
+from rpcmq.core.router import view_rows, views
+from rpcmq.core.router.roundrobin import views as roundrobin_views
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Network, Process
 from rpcmq.wire import SETTLEMENT, Flag, Kind, json_bytes
+from tests.views import VIEWS
 
 
 @pytest.fixture
@@ -209,8 +210,13 @@ def test_an_outcome_that_nobody_knows_is_shown_as_it_is(api: Process, net: Netwo
     assert row["outcomes"] == {"outcome 200": 1} and row["errors"] == 1
 
 
+def show_rows(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    for module in (view_rows, views, roundrobin_views):
+        monkeypatch.setattr(module, "MAX_ROWS", most)
+
+
 def test_a_long_view_is_cut_and_says_so(api: Process, net: Network, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(statistics, "MAX_ROWS", 5)
+    show_rows(monkeypatch, 5)
     for i in range(8):
         api.cast(f"topic-{i}")
     view = api.query("topics")
@@ -224,15 +230,16 @@ def test_a_view_makes_no_more_rows_than_it_shows(
     net: Network, api: Process, monkeypatch: pytest.MonkeyPatch, what: str, made: str
 ):
     """A router has far more topics, links and calls than a view lists, and nobody is heard while it is made."""
-    monkeypatch.setattr(statistics, "MAX_ROWS", 5)
+    show_rows(monkeypatch, 5)
     rows: list[object] = []
-    make = getattr(statistics, made)
+    module = views if made == "_process" else roundrobin_views
+    make = getattr(module, made)
 
     def counting(*args: object) -> object:
         rows.append(args)
         return make(*args)
 
-    monkeypatch.setattr(statistics, made, counting)
+    monkeypatch.setattr(module, made, counting)
     for i in range(8):
         net.process(f"other-{i}")
         api.request(f"t{i}")
@@ -243,7 +250,7 @@ def test_a_view_makes_no_more_rows_than_it_shows(
 def test_a_view_of_calls_and_of_methods_keeps_the_oldest_and_the_most_called(
     net: Network, api: Process, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(statistics, "MAX_ROWS", 2)
+    show_rows(monkeypatch, 2)
     for i in range(4):
         for _ in range(i + 1):
             api.request("compute", f"m{i}")

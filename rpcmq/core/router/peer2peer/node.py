@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
-from rpcmq.core.router.links import Link
-from rpcmq.core.router.topics import Destination
-from rpcmq.wire import Kind, control
+from collections.abc import Callable
 
-__all__ = ["introduce"]
+from rpcmq.core.router.links import Link
+from rpcmq.core.router.node_type import NodeContext, NodeType
+from rpcmq.core.router.topics import Destination
+from rpcmq.wire import KEY, Kind, control
+
+__all__ = ["Peer2Peer"]
 
 #: Messages that wait for a consumer before it is introduced to nobody any more.
 _MAX_WAITING = 1000
 
 
-def introduce(caller: Link, key: bytes, destination: Destination, ticket: str) -> Link | None:
+class Peer2Peer(NodeType):
+    """Introductions."""
+
+    def __init__(self, context: NodeContext) -> None:
+        self._context = context
+        #: Called with the links of two processes that may connect to one another now.
+        self.on_introduced: Callable[[Link, Link], None] = lambda caller, target: None
+        self.kinds = {Kind.INTRODUCE: self._introduce}
+
+    def _introduce(self, now: float, link: Link, part: bytes) -> None:
+        destination = self._context.directory.resolve(now, part)
+        self._context.turns.spend(len(destination.consumers))
+        target = _introduce(link, part[KEY], destination, self._context.new_token())
+        if target is not None:
+            self.on_introduced(link, target)
+
+
+def _introduce(caller: Link, key: bytes, destination: Destination, ticket: str) -> Link | None:
     """Tell ``caller`` where a consumer of ``destination`` listens, and that consumer who will come.
 
     Returns:

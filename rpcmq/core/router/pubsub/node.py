@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections import Counter, deque
 from math import inf
 
-from rpcmq.core.common.drops import Drop, Drops
+from rpcmq.core.common.drops import Drop
 from rpcmq.core.common.text import shortened
 from rpcmq.core.common.topic_patterns import PatternTrie, pattern_states, split_words
-from rpcmq.core.router.links import Link, LinkTable
-from rpcmq.core.router.settings import Settings
-from rpcmq.core.router.turns import Turns
+from rpcmq.core.router.links import Link
+from rpcmq.core.router.node_type import NodeContext, NodeType
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import (
     FORMAT_AT,
@@ -66,16 +65,22 @@ class Subscriber:
         self.size_bytes = self.lost = 0
 
 
-class PubSub:
+class PubSub(NodeType):
     """Subscriptions and events of all exchanges."""
 
-    def __init__(self, settings: Settings, drops: Drops, turns: Turns, links: LinkTable, now: float) -> None:
-        self._settings = settings
-        self._drops = drops
-        self._turns = turns
-        self._links = links
+    def __init__(self, context: NodeContext) -> None:
+        self._settings = settings = context.settings
+        self._drops = context.drops
+        self._turns = context.turns
+        self._links = context.links
+        self.kinds = {
+            Kind.SUBSCRIBE: self.subscribe,
+            Kind.UNSUBSCRIBE: self.unsubscribe,
+            Kind.PUBLISH: self.publish,
+            Kind.TAKEN: self.taken,
+        }
         #: After a restart events wait until then for the subscribers of the life before to come back.
-        self._hold_until = now + settings.recovery_seconds
+        self._hold_until = context.now + settings.recovery_seconds
         self._held: deque[tuple[Link, bytes]] = deque()
         self._held_bytes = 0
         self._tries: dict[bytes, PatternTrie[Link]] = {}
@@ -206,12 +211,16 @@ class PubSub:
         subscriber.delivered -= min(subscriber.delivered, int.from_bytes(payload))
         self._flow(link, subscriber)
 
-    def changed(self, link: Link) -> None:
-        """The link has stopped or started answering."""
+    def link_changed(self, now: float, link: Link) -> None:
+        """Send a subscriber that answers what waits for it."""
         if link.answering and link.window is not None:
             self._flow(link, link.window)
 
-    def drain(self) -> None:
+    def link_has_room(self, now: float, link: Link) -> None:
+        """Send a subscriber what waits for it."""
+        self.link_changed(now, link)
+
+    def drain(self, now: float) -> None:
         """Send subscribers what waits for them, whatever their windows: there is no later time for it here.
 
         It is bounded already, and their processes keep it until their handlers get to it.
@@ -219,10 +228,10 @@ class PubSub:
         for link in self._links:
             if link.window is not None:
                 link.window.window = _ANY_NUMBER
-                self.changed(link)
+                self.link_changed(now, link)
 
-    def forget(self, now: float, link: Link) -> None:
-        """The link has ended."""
+    def link_ended(self, now: float, link: Link, reason: str) -> None:
+        """Nothing is wanted any more."""
         for exchange, pattern in link.patterns:
             self._remove(link, exchange, pattern)
         link.patterns.clear()

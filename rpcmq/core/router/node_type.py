@@ -1,0 +1,117 @@
+"""Node types: the capabilities of a router, each with the kinds of messages that are its own.
+
+A router is a container of links, turns and node types. To add a capability: derive from :class:`NodeType` in a
+folder of its own, say which ``kinds`` are given to which handlers, override what of the life of links concerns it,
+and list the class in :data:`rpcmq.core.router.router.NODE_TYPES`. ``docs/contributing/node-types.md`` has an example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+from rpcmq.core.common.drops import Drops
+from rpcmq.core.router.actions import Action
+from rpcmq.core.router.directory import Directory
+from rpcmq.core.router.dispatch_log import Sink
+from rpcmq.core.router.faults import Faults
+from rpcmq.core.router.links import Handler, Link, LinkTable
+from rpcmq.core.router.settings import Settings
+from rpcmq.core.router.turns import Turns
+from rpcmq.core.router.view_rows import View
+from rpcmq.errors import ProtocolError
+from rpcmq.wire import Kind
+
+__all__ = ["Control", "NodeContext", "NodeType"]
+
+#: A change that an operator asks for: (now, link, body of the question) -> body of the answer.
+Control = Callable[[float, Link, Mapping[str, Any]], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class NodeContext:
+    """What the router gives its node types."""
+
+    settings: Settings
+    links: LinkTable
+    directory: Directory
+    #: Messages that were accepted and given up.
+    drops: Drops
+    #: Where work beyond a message's own handling is counted.
+    turns: Turns
+    faults: Faults
+    #: Monotonic seconds at the start.
+    now: float
+    #: Have the shell do something.
+    act: Callable[[Action], None]
+    #: Attribute a message that broke the protocol to its link, and tell it: (now, link, message, error).
+    offence: Callable[[float, Link, bytes, ProtocolError], None]
+    #: Handle messages that were held as if they came now, as many as fit into a turn; returns how many.
+    handle: Callable[[float, Link, Sequence[bytes]], int]
+    #: Makes an unguessable string.
+    new_token: Callable[[], str]
+    #: Where the dispatch log goes; None: there is none.
+    sink: Sink | None
+
+    def guarded(self, now: float, step: Callable[..., None], *args: Any) -> None:
+        """Run ``step``; an exception of it is reported, and keeps nothing else from being done."""
+        try:
+            step(now, *args)
+        except Exception:
+            self.faults.report(now)
+
+
+class NodeType:
+    """One capability of a router. Every method does nothing here.
+
+    A handler gets (now, link, message). It may raise :class:`~rpcmq.errors.ProtocolError`, of which the sender is told;
+    any other exception costs that message only. Exceptions of the other methods are reported, and the rest is done.
+    """
+
+    #: The messages that it takes.
+    kinds: Mapping[Kind, Handler] = {}
+    #: Handlers that refuse messages of a link for which the router holds too much already.
+    refusals: Mapping[Kind, Handler] = {}
+    #: What ``rpcmq ls`` and QUERY can show of it: name -> the steps that make it.
+    views: Mapping[str, Callable[[float], View]] = {}
+    #: What an operator can have it do.
+    controls: Mapping[str, Control] = {}
+
+    def tick(self, now: float) -> None:
+        """Do what is due."""
+
+    def release(self, now: float) -> None:
+        """Pass on what was held and is due; after :meth:`tick`, and after links that are silent were noticed."""
+
+    def next_deadline(self) -> float:
+        """When :meth:`tick` or :meth:`release` wants to be called (monotonic seconds)."""
+        return inf
+
+    def link_changed(self, now: float, link: Link) -> None:
+        """``link`` stops or starts answering, is away or back."""
+
+    def link_lapsed(self, now: float, link: Link) -> None:
+        """``link`` has been away for longer than its consumers are waited for."""
+
+    def link_taken(self, now: float, link: Link, parts: list[bytes]) -> None:
+        """The process of ``link`` has received ``parts``."""
+
+    def link_has_room(self, now: float, link: Link) -> None:
+        """``link``, which was full, takes messages again."""
+
+    def link_ended(self, now: float, link: Link, reason: str) -> None:
+        """``link`` is gone for good."""
+
+    def drain(self, now: float) -> None:
+        """Take nothing new; what runs may finish."""
+
+    def end_drain(self) -> None:
+        """From now on nothing is waited for any more."""
+
+    def dismiss(self, now: float) -> None:
+        """The end of a drain: tell those who still wait."""
+
+    def close(self, now: float) -> None:
+        """The router ends."""

@@ -1,0 +1,164 @@
+"""The node type of calls and casts: one of many consumers gets each, and answers go home."""
+
+from __future__ import annotations
+
+from struct import Struct
+from struct import error as StructError
+
+from rpcmq.core.common.drops import drop_text
+from rpcmq.core.router.actions import Note
+from rpcmq.core.router.dispatch_log import DispatchLog
+from rpcmq.core.router.links import Link
+from rpcmq.core.router.node_type import NodeContext, NodeType
+from rpcmq.core.router.roundrobin import views
+from rpcmq.core.router.roundrobin.controls import Controls
+from rpcmq.core.router.roundrobin.dispatch import Dispatch
+from rpcmq.core.router.roundrobin.registrations import Registrations
+from rpcmq.errors import ProtocolError
+from rpcmq.wire import Flag, Kind
+
+__all__ = ["RoundRobin"]
+
+#: Of a SENT: flags, sequence, and all lengths as one.
+_unpack_sent = Struct(">7xB20xQI").unpack
+
+
+class RoundRobin(NodeType):
+    """Calls, casts, streams, consumers, and the log of what became of them."""
+
+    #: What tracks the calls and casts.
+    dispatch_type: type[Dispatch] = Dispatch
+
+    def __init__(self, context: NodeContext) -> None:
+        self._context = context
+        self.directory = directory = context.directory
+        links, drops = context.links, context.drops
+        self.dispatch = dispatch = self.dispatch_type(context.settings, links, directory, context.now)
+        self.requests = requests = dispatch.requests
+        requests.drops, requests.turns, requests.on_fault = drops, context.turns, context.faults.report
+        dispatch.deliveries.on_offence = context.offence
+        self.log: DispatchLog | None = None
+        if context.sink is not None:
+            self.log = requests.log = DispatchLog(context.settings, context.sink, links, context.now, self._progress)
+            links.stamps = True
+        self.registrations = registrations = Registrations(context, dispatch)
+        self.kinds = {
+            Kind.REQUEST: dispatch.accept,
+            Kind.CAST: dispatch.accept,
+            Kind.REPLY: dispatch.reply,
+            Kind.FAULT: dispatch.reply,
+            Kind.END: dispatch.reply,
+            Kind.ITEM: dispatch.streams.item,
+            Kind.ALIVE: dispatch.streams.item,
+            Kind.GRANT: dispatch.streams.grant,
+            Kind.CANCEL: dispatch.cancel,
+            Kind.SETTLE: dispatch.settle,
+            Kind.SENT: _note_sent,
+            Kind.REGISTER: registrations.register,
+            Kind.UNREGISTER: registrations.unregister,
+            Kind.DECLARE: registrations.declare,
+        }
+        self.refusals = {Kind.REQUEST: dispatch.refuse, Kind.CAST: dispatch.refuse}
+        self.views = {
+            "topics": lambda now: views.topics(directory, now),
+            "calls": lambda now: views.calls(links, now),
+            "methods": lambda now: views.methods(directory, now),
+            "dropped": lambda now: views.dropped(drops, now),
+            "stuck": lambda now: views.stuck(directory, links, now),
+        }
+        self.controls = Controls(context, requests).table
+
+    def tick(self, now: float) -> None:
+        """End what has expired, and forget topics that nobody uses."""
+        self._context.guarded(now, self.dispatch.tick)
+        self._context.guarded(now, self.directory.tick)
+
+    def release(self, now: float) -> None:
+        """Take what was held for the recovery window, and write down what there is."""
+        self._context.guarded(now, self._release_held)
+        self._context.guarded(now, self._log_drops)
+        if self.log is not None:
+            self._context.guarded(now, self.log.tick)
+
+    def _release_held(self, now: float) -> None:
+        recovery = self.dispatch.recovery
+        try:
+            for link, held in recovery.release_held(now):
+                # Looked at when they came, and acknowledged.
+                while held := held[self._context.handle(now, link, held) :]:
+                    self._context.turns.spent = 0
+        finally:
+            recovery.released()
+
+    def _log_drops(self, now: float) -> None:
+        for drop, count in self.requests.drops.due(now):
+            fields = {**drop._asdict(), "count": count} if drop is not None else {"count": count}
+            self._context.act(Note("dropped", drop_text(drop, count), "", fields))
+
+    def next_deadline(self) -> float:
+        """When something expires, is released or is to be written."""
+        due = self.directory.next_deadline()
+        if self.log is not None:
+            due = min(due, self.log.next_deadline())
+        calls = self.dispatch.next_deadline()
+        return due if calls is None else min(due, calls)
+
+    def link_taken(self, now: float, link: Link, parts: list[bytes]) -> None:
+        """Senders need not keep the casts among ``parts``."""
+        self.dispatch.taken(now, link, parts)
+
+    def link_changed(self, now: float, link: Link) -> None:
+        """Its consumers consume again, and get what waits."""
+        if link.lapsed and link.answering:
+            self.registrations.restore(now, link)
+        for consumer in link.consumers.values():
+            self.dispatch.deliveries.feed(now, consumer)
+
+    def link_lapsed(self, now: float, link: Link) -> None:
+        """What its consumers had goes elsewhere, until they come back."""
+        link.lapsed = [c for c in link.consumers.values() if not c.stopping]
+        self.registrations.end_all(now, link, "connection lost")
+
+    def link_has_room(self, now: float, link: Link) -> None:
+        """Its consumers get what waits."""
+        self.dispatch.has_room(now, link)
+
+    def link_ended(self, now: float, link: Link, reason: str) -> None:
+        """Its consumers are gone, and nobody waits for its calls."""
+        self.registrations.end_all(now, link, reason)
+        self._context.guarded(now, self.dispatch.departures.caller_gone, link)
+        if self.log is not None:
+            self.log.caller_gone(link)
+
+    def drain(self, now: float) -> None:
+        """Calls that nobody has yet go back to their callers."""
+        self.dispatch.drain(now)
+
+    def end_drain(self) -> None:
+        """Also what handlers ask for is given back now."""
+        self.dispatch.ending = True
+
+    def dismiss(self, now: float) -> None:
+        """The callers of what still runs are told, and senders which casts they need not keep."""
+        self.dispatch.give_up(now)
+        self.requests.receipts.tell_all()
+
+    def close(self, now: float) -> None:
+        """Write down in the dispatch log what is left."""
+        if self.log is not None:
+            self.log.close(now, self.dispatch.unsettled())
+            self.log = self.requests.log = None
+
+    def _progress(self) -> tuple[int, int]:
+        return self.requests.last_number, self.requests.calls_in_flight
+
+
+def _note_sent(now: float, link: Link, part: bytes) -> None:
+    """The process's clock as it sends the answers that follow."""
+    try:
+        flags, sent_us, lengths = _unpack_sent(part)
+        if flags & Flag.DETACHED or lengths:
+            raise StructError
+    except StructError:
+        raise ProtocolError("SENT is a header and nothing else", "length") from None
+    link.sent_us = sent_us
