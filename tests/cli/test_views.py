@@ -18,8 +18,8 @@ from gevent import subprocess
 from rpcmq import Client, Service
 from rpcmq.cli import COMMANDS, _group, listing
 from rpcmq.cli.exit_codes import EXIT_CODES
-from tests.views import VIEWS
 from tests.server.daemons import COMMAND, SECONDS, environment, eventually, router, run
+from tests.views import VIEWS
 
 pytestmark = pytest.mark.integration
 
