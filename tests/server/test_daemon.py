@@ -355,8 +355,8 @@ def test_views_over_http(endpoint: Blocking) -> None:
             assert status == 200
             return json.loads(body)
 
-        pages = ["/healthz", "/varz", "/processes", "/topics", "/calls", "/methods"]
-        pages += ["/dropped", "/stats", "/keys", "/stuck", "/metrics"]
+        pages = ["/healthz", "/varz", "/processes", "/stats", "/keys", "/topics", "/calls", "/methods"]
+        pages += ["/dropped", "/stuck", "/metrics"]
         assert page("/")["pages"] == pages
         assert {row["identity"] for row in page("/processes")["processes"]} == {"worker", "api"}
         assert [row["topic"] for row in page("/topics")["topics"]] == ["compute"]

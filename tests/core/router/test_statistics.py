@@ -23,8 +23,8 @@ def test_an_unknown_view_is_refused_and_the_known_are_named(net: Network, api: P
     (error,) = api.send(Kind.QUERY, json_bytes({"what": "nonsense"}), format=1).answers
     assert error.outcome is Outcome.PROTOCOL
     assert error.body["text"] == (
-        "view 'nonsense' is unknown; known: overview, summary, processes, topics, calls, methods, dropped, stats, "
-        "keys, stuck"
+        "view 'nonsense' is unknown; known: overview, summary, processes, stats, keys, topics, calls, methods, "
+        "dropped, stuck"
     )
     assert net.router.refused == {"query": 1}
 
