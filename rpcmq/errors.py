@@ -1,4 +1,4 @@
-"""Every error of rpcmq, by whose fault it is.
+"""The exceptions of rpcmq, grouped by cause.
 
 ``RpcError`` is the root. Below it:
 
@@ -42,7 +42,7 @@ __all__ = [
 
 
 class Outcome(IntEnum):
-    """How a message ended. The numbers are on the wire and in the logs: never reuse one."""
+    """Outcomes of a message. The numbers are on the wire and in the logs: never reuse one."""
 
     OK = 0
     REMOTE_ERROR = 1
@@ -93,7 +93,7 @@ class IdentityTaken(RpcError):
 
 
 class RouterUnreachable(RpcError, ConnectionError):
-    """There is no router at the url, or it does not take us; the text says which."""
+    """No router is reachable at the url, or it refuses this process; the text says which."""
 
 
 class UnknownMethod(RpcError):
@@ -157,7 +157,7 @@ class Hop(NamedTuple):
     Attributes:
         topic, method: what was called; empty where that is not known.
         server: identity of the process that ran it; empty where none is known.
-        error: qualified name of the class of what came of it.
+        error: qualified name of the class of the exception that ended it.
         text: its text; empty where a later hop of the chain has it.
         details: of the error that ended the call without a result.
     """
@@ -235,7 +235,7 @@ _ERRORS: dict[Outcome, type[CallError]] = {
 
 
 def error_for(outcome: int, text: str, details: Mapping[str, Any] | None = None) -> CallError:
-    """The exception that tells a caller of ``outcome``."""
+    """Return the exception for ``outcome``."""
     try:
         cls = _ERRORS.get(Outcome(outcome), CallError)
     except ValueError:

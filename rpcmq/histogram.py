@@ -30,7 +30,7 @@ _MAX_COUNT = 2**63 - 1
 
 
 def microseconds(seconds: float) -> int:
-    """A duration as it is counted and kept everywhere: whole microseconds, nearest, never negative."""
+    """Convert seconds to whole microseconds, rounded to nearest, never negative."""
     return max(0, int(seconds * 1e6 + 0.5))
 
 
@@ -145,7 +145,7 @@ class Histogram:
         self._max = max(self._max, other._max)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as values that JSON can carry; ``buckets`` is a sorted list of [index, count]."""
+        """Return the histogram as JSON data; ``buckets`` is a sorted list of [index, count]."""
         return {
             "scale": SCALE,
             "count": self.count,

@@ -25,7 +25,7 @@ COMMANDS = {
     "router": ("router", "Run the router daemon."),
     "init": ("keys", "Make a router's keys, a client's key and a ready configuration."),
     "keys": ("keys", "Add, list and revoke the keys that may connect to a router."),
-    "trust": ("trust", "Keys that payloads are signed with, and what each topic accepts."),
+    "trust": ("trust", "Manage payload signing keys, and check trust policies."),
     "doctor": ("doctor", "Check a router's set-up and say what to do about what is wrong."),
     "call": ("verbs", "Call a method and print what it returns."),
     "cast": ("verbs", "Tell one consumer of a topic; no answer."),
@@ -40,15 +40,15 @@ COMMANDS = {
     "ping": ("ping", "Measure round trips to the router or to the consumers of a topic."),
     "top": ("top", "Watch rates and latencies of each topic and method."),
     "ship": ("ship", "Turn a router's dispatch log into Parquet."),
-    "latency": ("latency", "Ask a dispatch log how long messages took, and why."),
-    "drill": ("drill", "Hurt a router, services and callers of its own, and say what became of the messages."),
+    "latency": ("latency", "Analyse a dispatch log: how long messages took, and why."),
+    "drill": ("drill", "Inject faults into a router, services and callers of its own, and check every message."),
     "bench": ("bench", "Measure calls and casts a second, and their latencies."),
     "version": ("version", "Print versions."),
 }
 
 
 class _Commands(LazyGroup):
-    """All commands; an error of one becomes an exit code."""
+    """The group of all commands; turns their errors into exit codes."""
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -56,7 +56,7 @@ class _Commands(LazyGroup):
             sys.stdout.flush()
             return result
         except BrokenPipeError:
-            # Whoever read our output has enough. Python would complain about it again at exit.
+            # The reader of our output has closed it. Python would complain again at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return ExitCode.BROKEN_PIPE
         except click.ClickException:

@@ -31,12 +31,12 @@ __all__ = ["BenchEndpoint", "bench_command"]
 
 _START_SECONDS = 15.0
 _STOP_SECONDS = 10.0
-#: How long the last casts of a step may take to be run (seconds).
+#: Longest wait for the last casts of a step to run (seconds).
 _SETTLE_SECONDS = 30.0
 
 
 class BenchEndpoint:
-    """What the measured service serves."""
+    """The endpoint of the measured service."""
 
     def __init__(self) -> None:
         self._casts = 0
@@ -50,7 +50,7 @@ class BenchEndpoint:
         self._casts += 1
 
     def counted(self, ctx: Any) -> int:
-        """How many casts were counted."""
+        """Return the number of casts counted."""
         return self._casts
 
 
@@ -65,7 +65,7 @@ def _widths(ctx: click.Context, parameter: click.Parameter, value: str) -> list[
 
 
 def _terminate(number: int, frame: object) -> NoReturn:
-    # As an exception, so that the processes that were started are ended on the way out.
+    # Raise, so that started processes are ended on the way out.
     sys.exit(ExitCode.TERMINATED)
 
 
@@ -104,7 +104,7 @@ def bench_command(state: State, seconds: float, concurrency: list[int], payload:
         stack.callback(_clean_up, client, topic)
         router = client.config.router
         serve = ("serve", "rpcmq.cli.bench:BenchEndpoint", "--topic", topic, "--log-format", "json")
-        # It must not make calls wait in the router: the width of the sweep is what is measured.
+        # The service must not limit concurrency: the sweep's width is measured.
         wide = ("--concurrency", str(max(256, *concurrency)))
         stack.enter_context(_running("--router", router, *serve, *wide, "--exchange", client.config.exchange))
         rows = _measure(client, topic, seconds, concurrency, "x" * payload)
@@ -208,13 +208,13 @@ def _clean_up(client: Client, topic: str) -> None:
     give_up = monotonic() + _STOP_SECONDS
     try:
         while monotonic() < give_up:
-            # What is on its way from here comes after what was purged.
+            # Casts in flight from here arrive after the purge.
             was_open = client.statistics()["casts_open"]
             answer = client.purge(topic, forget=True, timeout=_STOP_SECONDS)
             if not was_open and (answer["forgotten"] or not answer["known"]):
                 return
             gevent.sleep(0.02)
-        left = f"some casts to {topic!r} may be left"
+        left = f"some casts to {topic!r} may remain"
     except RpcError as error:
         if not client.statistics()["casts_kept"]:
             return  # consumers have had them all; what is left is a topic that ages out
@@ -227,14 +227,14 @@ def _watch(description: str, seconds: float, moved: Callable[[str, float], None]
     end = monotonic() + seconds
     moved(description, 0)
     while (left := end - monotonic()) > 0:
-        # Rarely: drawing takes time from what is measured.
+        # Rarely, because drawing slows the measurement.
         step = min(left, 0.5)
         gevent.sleep(step)
         moved(description, step)
 
 
 class _HeldSignals:
-    """SIGINT and SIGTERM wait until :meth:`release`: a process that was just made must not be lost sight of."""
+    """Defers SIGINT and SIGTERM until :meth:`release`, so that a process just started is not orphaned."""
 
     def __init__(self) -> None:
         self._held: list[int] = []
@@ -245,7 +245,7 @@ class _HeldSignals:
         self._held.append(number)
 
     def release(self) -> None:
-        """Let them come, those that waited first."""
+        """Stop deferring, and deliver deferred signals."""
         for number, handler in self._handlers:
             signal.signal(number, handler)
         for held in self._held:

@@ -13,7 +13,7 @@ __all__ = ["kick_command", "purge_command"]
 
 @click.command("purge")
 @click.argument("topic")
-@click.option("--group", default="", metavar="NAME", help="The group of TOPIC whose messages are meant.")
+@click.option("--group", default="", metavar="NAME", help="Purge this group of TOPIC.")
 @click.option("--forget", is_flag=True, help="Also have the router forget TOPIC, if nobody consumes it.")
 @click.option("--timeout", type=positive, default=30.0, show_default=True, help="Seconds.")
 @json_option

@@ -1,4 +1,4 @@
-"""``rpcmq doctor``: what is wrong, or will be, with how a router is set up, and what to do about it."""
+"""``rpcmq doctor``: find present and future problems of a router's set-up, with advice."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["doctor_command"]
 
 OK, WARN, FAIL = "ok", "warning", "fail"
 _STYLES = {OK: "green", WARN: "yellow", FAIL: "red"}
-#: A key that expires so soon is worth a word (days); and how far clocks may differ (seconds).
+#: Days before expiry from which a key is reported; and the allowed difference of clocks (seconds).
 _SOON_DAYS = 14
 _CLOCK = 5.0
 _DAY = 86400.0
@@ -40,7 +40,7 @@ _TIME_ERROR = 5
 
 @dataclass(frozen=True)
 class Finding:
-    """One line: how bad, about what, what was seen, what to do (empty: nothing)."""
+    """A finding: severity, subject, observation, advice (empty if none)."""
 
     level: str
     about: str
@@ -144,7 +144,7 @@ def _keys(config: RouterConfig) -> Iterator[Finding]:
 
 
 def _mode(path: Path) -> int:
-    """Its permissions; none if it cannot be looked at: who has to read it says why."""
+    """Return its permissions; 0 if it cannot be read, which is reported elsewhere."""
     try:
         return stat.S_IMODE(path.stat().st_mode)
     except OSError:

@@ -45,16 +45,16 @@ _SHARE = click.FloatRange(0.0, 1.0)
 @click.command("drill")
 @click.option("--topology", metavar="FILE", type=click.Path(exists=True, dir_okay=False), help="TOML file.")
 @click.option("--faults", metavar="FAULT,...", default="kill,stop,router", show_default=True, help="Which; see below.")
-@click.option("--for", "seconds", type=_Seconds(), default="60s", show_default=True, help="How long faults happen.")
-@click.option("--every", type=_Seconds(), default="2s", show_default=True, help="From one fault to the next.")
-@click.option("--lasts", type=_Seconds(), default="3s", show_default=True, help="Longest time that a fault lasts.")
-@click.option("--plain", metavar="N", type=click.IntRange(0), help="So many programs of threads, without gevent.")
+@click.option("--for", "seconds", type=_Seconds(), default="60s", show_default=True, help="Time to inject faults.")
+@click.option("--every", type=_Seconds(), default="2s", show_default=True, help="Interval between faults.")
+@click.option("--lasts", type=_Seconds(), default="3s", show_default=True, help="Longest duration of a fault.")
+@click.option("--plain", metavar="N", type=click.IntRange(0), help="Number of threaded programs without gevent.")
 @click.option("--patched", is_flag=True, default=None, help="Callers and services call gevent.monkey.patch_all().")
-@click.option("--nested", metavar="SHARE", type=_SHARE, help="Share of the calls whose handler calls in its turn.")
-@click.option("--large", metavar="SHARE", type=_SHARE, help="Share of the messages of 64 KiB to 3 MiB, both ways.")
-@click.option("--misspelt", metavar="SHARE", type=_SHARE, help="Share of the casts to topics that nobody has.")
-@click.option("--seed", type=click.IntRange(0), help="Where all choices come from.  [default: one that is printed]")
-@click.option("--keep", metavar="FOLDER", type=click.Path(file_okay=False), help="Keep the histories there.")
+@click.option("--nested", metavar="SHARE", type=_SHARE, help="Share of calls whose handler makes a nested call.")
+@click.option("--large", metavar="SHARE", type=_SHARE, help="Share of messages of 64 KiB to 3 MiB, both ways.")
+@click.option("--misspelt", metavar="SHARE", type=_SHARE, help="Share of casts to topics without consumers.")
+@click.option("--seed", type=click.IntRange(0), help="Random seed.  [default: a random one, which is printed]")
+@click.option("--keep", metavar="FOLDER", type=click.Path(file_okay=False), help="Folder for the histories.")
 @json_option
 @click.pass_obj
 def drill_command(
@@ -72,7 +72,7 @@ def drill_command(
     seed: int | None,
     keep: str | None,
 ) -> int:
-    """Start a router, services and callers of their own, hurt them, and say what became of the messages.
+    """Start a router, services and callers of their own, inject faults, and check every message.
 
     Nothing that runs already is touched. TOPOLOGY says how many processes there are, what they send, and which
     configuration the router has: see docs/operations.md; what --plain to --misspelt say counts before it. Faults:
@@ -129,7 +129,7 @@ def drill_command(
 
 
 def _further(verdict: Verdict) -> Iterator[tuple[str, object]]:
-    """Rows of the table for what only some drills have."""
+    """Yield table rows that only some drills have."""
     if verdict.outlived:
         yield "calls that outlived a drain", verdict.outlived
     if verdict.accounted:
@@ -138,7 +138,7 @@ def _further(verdict: Verdict) -> Iterator[tuple[str, object]]:
         yield "half of the small calls after large payloads take less than", f"{verdict.after_large:.3f} s"
 
 
-#: So many violations are printed.
+#: Most violations printed.
 _SHOWN = 20
 
 

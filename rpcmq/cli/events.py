@@ -15,13 +15,13 @@ from rpcmq.cli.values import json_object, value_of
 
 __all__ = ["publish_command", "sub_command"]
 
-#: Events that wait to be printed; beyond it the router keeps them, within its own bounds.
+#: Most events waiting to be printed; further ones wait at the router, within its own bounds.
 _WAITING = 100
 
 
 @click.command("sub")
 @click.argument("patterns", nargs=-1, required=True, metavar="PATTERN...")
-@click.option("--count", type=click.IntRange(1), help="End after so many events.")
+@click.option("--count", type=click.IntRange(1), help="End after this many events.")
 @click.option("--timeout", type=positive, default=5.0, show_default=True, help="Seconds to wait for the router.")
 @json_option
 @connects
@@ -92,7 +92,7 @@ def publish_command(
 def _lines() -> Iterator[str]:
     from gevent import get_hub
 
-    # In a thread, so that the connection lives while nothing comes.
+    # Read in a thread, so that heartbeats go on while there is no input.
     read = get_hub().threadpool.apply
     while line := read(sys.stdin.readline):
         yield line.rstrip("\n")

@@ -1,4 +1,4 @@
-"""What the exit status of the ``rpcmq`` command means, and how an error becomes one."""
+"""The exit status of the ``rpcmq`` command, and the mapping from errors to it."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class ExitCode(IntEnum):
 
 EXIT_CODES = {
     ExitCode.OK: "done",
-    ExitCode.FAILED: "failed for a reason that has no code of its own",
+    ExitCode.FAILED: "failed for another reason",
     ExitCode.USAGE: "wrong arguments or configuration; nothing was sent",
-    ExitCode.UNREACHABLE: "there is no router, or it does not take us",
+    ExitCode.UNREACHABLE: "no router, or it refuses this process",
     ExitCode.TIMEOUT: "the call timed out",
     ExitCode.NO_CONSUMER: "nobody consumes the topic",
     ExitCode.REMOTE_ERROR: "the method raised an exception",
@@ -58,7 +58,7 @@ EXIT_CODES = {
     ExitCode.NOT_INSTALLED: "an optional part is not installed; the text says what to install",
     ExitCode.EXCEEDED: "a limit that was given is exceeded (`rpcmq latency compare --fail-if`)",
     ExitCode.INTERRUPTED: "interrupted (SIGINT)",
-    ExitCode.BROKEN_PIPE: "whoever read the output has gone",
+    ExitCode.BROKEN_PIPE: "the reader of the output has closed it",
     ExitCode.TERMINATED: "terminated (SIGTERM)",
 }
 
@@ -79,14 +79,14 @@ _CODES: dict[type[Exception], ExitCode] = {
 
 
 def remote_cause(error: Exception) -> RemoteError | None:
-    """What the method raised, if it is that: the error itself, or what the error was rebuilt from."""
+    """Return the RemoteError behind ``error``: the error itself or its cause; None if the method did not raise it."""
     if isinstance(error, RemoteError):
         return error
     return error.__cause__ if isinstance(error.__cause__, RemoteError) else None
 
 
 def code_of(error: Exception) -> ExitCode | None:
-    """The exit code for ``error``; None if it is none of rpcmq's errors, but a defect."""
+    """Return the exit code for ``error``; None if it is not one of rpcmq's errors, but a bug."""
     if remote_cause(error) is not None:
         return ExitCode.REMOTE_ERROR
     return next((code for kind, code in _CODES.items() if isinstance(error, kind)), None)

@@ -40,7 +40,7 @@ _folder_option = click.option(
 
 
 def _make_folder(path: Path) -> None:
-    """A folder of our own; one that is there stays as it is, and nobody else may be able to write there."""
+    """Make a private folder; an existing one is left as it is, but nobody else may be able to write to it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=0o700)
@@ -80,7 +80,7 @@ def init_command(state: State, folder: str, listen: str, client: str, owner: str
     root = Path(folder)
     for path in (root / ROUTER_KEY, root / _CONFIG, root / f"{client}.key"):
         if path.exists():
-            raise UsageError(f"{path} is there already; nothing was changed")
+            raise UsageError(f"{path} exists already; nothing was changed")
     _make_folder(root)
     _make_folder(root / AUTHORIZED)
     public, secret = new_pair()
@@ -127,7 +127,7 @@ def _make_client(
     public, secret = new_pair()
     path = out or folder / f"{name}.key"
     if (folder / AUTHORIZED / f"{name}.toml").exists():
-        raise UsageError(f"key {name!r} is there already; revoke it first, or choose another name")
+        raise UsageError(f"key {name!r} exists already; revoke it first, or choose another name")
     comment = "Whoever has this file may connect as this key: RPCMQ_KEY_FILE or key_file=. Keep it secret."
     write_private(path, KeyFile(public, secret, name, router).text(comment))
     expires = until.isoformat() if until is not None else ""
@@ -160,7 +160,7 @@ def _right(text: str) -> Right:
 
 
 def _formats(names: tuple[str, ...]) -> int | None:
-    """The mask of what is named; None, which is all, if nothing is."""
+    """Return the mask of the named formats; None (all) if none is named."""
     if not names:
         return None
     try:

@@ -1,4 +1,4 @@
-"""``rpcmq latency``: what is asked of a dispatch log. A command's module is imported when that command is asked for."""
+"""``rpcmq latency``: analyses of a dispatch log. A command's module is imported on use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COMMANDS = {
     "why": ("latency_why", "Say what to look at first: what is slow, queued, failing, and where."),
     "compare": ("latency_compare", "Compare two ranges of time, routers or versions, method by method."),
     "trace": ("latency_trace", "Show all records of a trace or of a call as a waterfall."),
-    "policy": ("latency_policy", "Write how long each method usually takes, for programs of your own."),
+    "policy": ("latency_policy", "Write the usual latencies of each method, for programs of your own."),
     "stream": ("latency_stream", "Make cells of a log while it is written."),
     "package": ("latency_package", "Write what spark-submit needs to run these commands on a cluster."),
 }

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["compare_command"]
 
-#: Methods of which whole windows are drawn, those that take the most time: each takes a tenth of a second.
+#: Most methods resampled by windows, those that take the most time: each takes a tenth of a second.
 _IN_WINDOWS = 100
 _DRAWN_SINGLY = (
     "Some methods have too few windows of time: their records were drawn one by one, and what hit many of them together"
@@ -78,7 +78,7 @@ _DRIFT = (
     help="Smaller changes do not matter.",
 )
 @click.option("--top", type=click.IntRange(1), default=10, show_default=True, help="Methods to show if no more matter.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the bootstrap's random draws.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the bootstrap's random draws.")
 @engine_options
 @json_option
 @click.pass_obj
@@ -248,7 +248,7 @@ def _sentence(verdict: Verdict) -> str:
 
 
 def _seen(verdict: Verdict) -> str:
-    """How large a rise would have been seen."""
+    """Say how large a rise would have been detected."""
     from rpcmq.latency.analysis.names import method_name
     from rpcmq.latency.analysis.wording import share
 

@@ -1,4 +1,4 @@
-"""Which engine a command that asks a dispatch log uses, and what it shows while that works."""
+"""Select the engine for a ``rpcmq latency`` command, and show progress."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ __all__ = ["Choice", "Waiting", "engine", "engine_options"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-#: Records up to which the local engine is taken by itself: they need two or three GB of memory and disk, and minutes.
+#: Most records for which the local engine is the default: they need two or three GB of memory and disk, and minutes.
 LOCAL_RECORDS = 50_000_000
-#: Records up to which it is better for Spark to start quickly than to become quick.
+#: Most records for which Spark is tuned for start-up rather than throughput.
 _SMALL = 500_000
 
 _OPTIONS = (
@@ -79,7 +79,7 @@ def engine_options(command: Command) -> Command:
 
 
 class Waiting:
-    """A line on standard error, if that is a terminal, that says what is being done; it goes when all is done."""
+    """A progress line on standard error, if that is a terminal; removed at the end."""
 
     def __init__(self, doing: str = "starting") -> None:
         console = Output(stderr=True)
@@ -102,11 +102,11 @@ class Waiting:
         self._line.stop()
 
     def show(self, done: int, known: int) -> None:
-        """So many of the tasks that Spark knows of are done."""
+        """Show how many of Spark's known tasks are done."""
         self._line.update(self._task, completed=done, total=known)
 
     def say(self, doing: str) -> None:
-        """From now on this is being done."""
+        """Show a new activity."""
         self._line.update(self._task, description=doing)
 
 
@@ -123,7 +123,7 @@ def engine(name: str, choice: Choice, waiting: Waiting, *asked: Selection, out: 
     with failing():
         with installed():
             from rpcmq.latency.jobs.cells import datasets
-        # Before anything takes its time.
+        # Check before anything slow begins.
         for selection in asked:
             if selection.is_log:
                 check_log(selection.path)
@@ -170,7 +170,7 @@ def _is_local(choice: Choice, asked: tuple[Selection, ...]) -> bool:
 
 
 def _records(selection: Selection) -> int:
-    """How many there are to be read, at most; of cells, how many of them."""
+    """Return the most records there are to read; for cells, the number of cells."""
     if selection.is_log:
         return sum(file.rows for file in read(selection.path).live.values())
     import pyarrow.parquet as pq

@@ -1,4 +1,4 @@
-"""What the commands that ask a dispatch log have in common: which records, and Spark to read them."""
+"""Shared parts of the ``rpcmq latency`` commands: record selection, installation checks, account lines."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ def selects(command: Command) -> Command:
 def selected(
     log: Path | None, cells: Path | None, since: str | None, until: str | None, filters: Sequence[str]
 ) -> Selection:
-    """What the options of ``selects`` say.
+    """Build the :class:`Selection` that the options of ``selects`` describe.
 
     Raises:
         UsageError: a time or a filter is none.
         click.UsageError: there is no directory.
     """
-    # Cells are asked for by hand, the log may be of the environment.
+    # --cells is always explicit; the log may come from the environment.
     path = cells or log
     if path is None:
         raise click.UsageError("Missing option '--log' or '--cells'.")
@@ -93,7 +93,7 @@ def selected(
 
 @contextmanager
 def installed() -> Iterator[None]:
-    """Where what these commands need is imported: what is missing becomes one line.
+    """Turn a missing optional package into a one-line error. Wrap the imports of such packages in it.
 
     Raises:
         NotInstalled: a package is missing.
@@ -109,7 +109,7 @@ def installed() -> Iterator[None]:
 
 @contextmanager
 def failing() -> Iterator[None]:
-    """What the system refuses becomes one line."""
+    """Turn an OSError into a one-line error."""
     try:
         yield
     except BrokenPipeError:
@@ -188,5 +188,5 @@ def listed(names: Iterable[str], most: int = 5) -> str:
 
 
 def key_as_json(key: Key) -> dict[str, str | None]:
-    """What names a series."""
+    """Return the name of a series, as data for programs."""
     return dict(key)

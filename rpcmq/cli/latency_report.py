@@ -29,7 +29,7 @@ _DRAWN_WITH = ("jinja2", "matplotlib")
 _FILTERS = ("exchange", "topic", "method", "server", "client", "router")
 
 
-#: What each step is for who waits for it.
+#: Step name -> description shown while it runs.
 _STEPS = {
     "count": "counting records",
     "cells": "making cells",

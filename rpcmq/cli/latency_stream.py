@@ -81,7 +81,7 @@ def stream_command(
     if once and not is_log(directory):
         raise UsageError(f"{directory}: no dispatch log here{elsewhere(directory)}")
     start_logging(log_format, log_level)
-    # What goes wrong there is said once, by us.
+    # Errors there are reported once, by us.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
 
     def note(level: int, event: str, text: str, fields: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ __all__ = ["trace_command"]
 
 #: Records of a trace that are shown: larger ones are no waterfall any more.
 _MOST = 1000
-#: Characters of a time line that nobody chose; and of what stands beside it in a narrow table.
+#: Default width of a time line, and width reserved for the other columns (characters).
 _NARROW, _WIDE, _BESIDE = 20, 60, 60
 
 
@@ -33,7 +33,7 @@ _NARROW, _WIDE, _BESIDE = 20, 60, 60
 @click.option(
     "--width",
     type=click.IntRange(10, 200),
-    help="Characters of the time line.  [default: what there is room for]",
+    help="Width of the time line.  [default: the available width]",
 )
 @engine_options
 @json_option

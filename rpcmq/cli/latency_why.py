@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 __all__ = ["Answer", "why_command"]
 
 _FIRST = 3
-#: What objectives call a minute (seconds).
+#: The length of one "minute" of an objective (seconds).
 _MINUTE = 60
 
 _BY_TAIL = "Methods by their tail (what the slowest 5 % take longer than the median)"
-#: Columns that a narrow terminal does without, the first of them first.
+#: Columns omitted on a narrow terminal, in this order.
 _SPARE = (
     "queue p99", "server p99", "of all", "max", "p95", "p95 elsewhere", "by chance", "expected", "seq", "trace",
     "router", "caller", "p50", "errors",
@@ -50,7 +50,7 @@ _SPARE = (
 
 @dataclass(slots=True)
 class Answer:
-    """Why it is slow.
+    """The answer to ``rpcmq latency why``.
 
     Attributes:
         account: of the log.

@@ -1,4 +1,4 @@
-"""Groups of commands whose modules are imported when a command is asked for."""
+"""Command groups that import a command's module on use."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def _summary(answer: dict[str, Any]) -> Table:
 
 
 def _log_problem(answer: dict[str, Any]) -> Iterator[str]:
-    """What went wrong with the dispatch log, if anything did."""
+    """Yield a line if the dispatch log has dropped records."""
     state = answer.get("dispatch_log")
     if state and (state["dropped"] or state["problem"]):
         why = f": {plain(state['problem'])}" if state["problem"] else ""
@@ -275,7 +275,7 @@ def describe_command(state: State, topic: str, timeout: float) -> None:
 
 
 def _check_description(topic: str, answer: Any) -> None:
-    """Whoever consumes the topic may have answered anything.
+    """Validate the answer to ``rpcmq.describe``: any program may consume the topic.
 
     Raises:
         ProtocolError: it is no description.
@@ -292,7 +292,7 @@ def _check_description(topic: str, answer: Any) -> None:
 
 
 def _misses(value: Any, members: tuple[str, ...]) -> str:
-    """Why ``value`` is no mapping of ``members`` to text; empty: it is one."""
+    """Say why ``value`` is not a mapping with text ``members``; empty if it is."""
     if not isinstance(value, dict):
         return f"a {type(value).__name__} in place of a mapping"
     wrong = next((name for name in members if not isinstance(value.get(name), str)), None)

@@ -23,7 +23,7 @@ positive = click.FloatRange(min=0, min_open=True)
 
 @dataclass
 class State:
-    """What was given before the command, and what the command's own options make of it.
+    """Global options, overridden by the command's own.
 
     Attributes:
         router: URL of the router; None: from the environment.
@@ -76,7 +76,7 @@ def json_option(command: Command) -> Command:
 
 
 class _Kind(click.ParamType):  # type: ignore[type-arg]  # click 8.1 knows no argument
-    """What the router's setting of that name accepts."""
+    """The parameter type of a router setting."""
 
     def __init__(self, info: FieldInfo) -> None:
         self._kind = info.kind
@@ -120,7 +120,7 @@ def make_client(state: State, timeout: float) -> Client:
     hub: Any = get_hub()
     hub.NOT_ERROR = (*hub.NOT_ERROR, KeyboardInterrupt)
 
-    # What fails is raised, and reported once; of what is logged, errors are all that matters here.
+    # Failures are raised and reported once; of the log, only errors matter here.
     logging.basicConfig(level=logging.ERROR, format="rpcmq: %(message)s")
     return Client(
         state.router,

@@ -18,7 +18,7 @@ from rpcmq.payload.bounded_text import brief
 
 __all__ = ["Output", "add_row", "print_fitting", "print_json", "print_result", "table", "typed_json"]
 
-#: Columns where the output is no terminal: nothing is to be cut off there.
+#: Width when the output is not a terminal, so that nothing is cut off.
 _WIDE = 240
 #: More characters than a line has.
 _ANY = 100_000
@@ -27,7 +27,7 @@ _LONGEST = 1_000_000
 
 
 class Output(Console):
-    """Standard output (or standard error) for tables; who stops reading gets no complaint."""
+    """A console for tables on standard output (or error) that ignores a closed pipe."""
 
     def __init__(self, stderr: bool = False) -> None:
         stream = sys.stderr if stderr else sys.stdout
@@ -54,7 +54,7 @@ def add_row(to: Table, cells: Sequence[object], style: str = "") -> None:
 def print_fitting(output: Output, made: Table, *spare: str) -> None:
     """Print a table; where it is too wide, without ``spare`` columns, so that names stay whole.
 
-    As few as will do, the first named first. Which were left out is said below it.
+    Omit as few as necessary, in order; a note below names them.
     """
     left_out: list[str] = []
     for name in spare:

@@ -24,8 +24,8 @@ __all__ = ["ping_command"]
 
 @click.command("ping")
 @click.argument("topic", required=False)
-@click.option("--count", type=click.IntRange(1), default=4, show_default=True, help="Round trips to each.")
-@click.option("--interval", type=click.FloatRange(0), default=0.2, show_default=True, help="Seconds between two.")
+@click.option("--count", type=click.IntRange(1), default=4, show_default=True, help="Number of round trips to each.")
+@click.option("--interval", type=click.FloatRange(0), default=0.2, show_default=True, help="Seconds between them.")
 @click.option("--timeout", type=positive, default=5.0, show_default=True, help="Seconds for one round trip.")
 @json_option
 @connects

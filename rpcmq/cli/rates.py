@@ -1,4 +1,4 @@
-"""Rates and percentiles of an interval, from two looks at the router's counters."""
+"""Rates and percentiles of an interval, from two samples of the router's counters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Row = Mapping[str, Any]
 
 
 def between(earlier: _Row | None, later: _Row) -> Histogram:
-    """What was recorded after ``earlier`` and up to ``later``, two states of one histogram.
+    """Return the difference of two states of one histogram: values recorded after ``earlier``, up to ``later``.
 
     Its smallest and largest value are known only as far as their buckets' bounds. If ``later`` does
     not follow from ``earlier`` (the router was started anew), it is all new.

@@ -29,7 +29,7 @@ __all__ = ["ship_command"]
 
 log = logging.getLogger("rpcmq.ship")
 
-#: Between two warnings that the disk does not do what it should (seconds).
+#: Interval between warnings about disk failures (seconds).
 _SILENCE = 60.0
 
 
@@ -46,7 +46,7 @@ _SILENCE = 60.0
 )
 @click.option("--once", is_flag=True, help="Ship what is there, then end.")
 @click.option("--sink", type=click.Choice(SINKS), default=SINKS[0], show_default=True, help="What to write.")
-@setting("--interval", "dispatch_log.ship_seconds", "Seconds between two looks at the spool.")
+@setting("--interval", "dispatch_log.ship_seconds", "Seconds between scans of the spool.")
 @setting("--keep-age", "dispatch_log.keep_seconds", "Seconds that shipped records are kept.")
 @setting("--keep-bytes", "dispatch_log.keep_bytes", "Bytes of shipped records above which the oldest go.")
 @setting(
@@ -114,7 +114,7 @@ def _stopped_by_signals() -> Event:
 
 @contextmanager
 def _failing(directory: Path) -> Iterator[None]:
-    """What the system refuses becomes one line."""
+    """Turn an OSError into a one-line error."""
     try:
         yield
     except OSError as error:
@@ -122,7 +122,7 @@ def _failing(directory: Path) -> Iterator[None]:
 
 
 def _run(shipper: Shipper, stop: Event, seconds: float, parent: int | None) -> None:
-    """Ship until told to end, and once more then; a disk that fails is tried again."""
+    """Ship until told to end, and once more at the end; retry on disk failures."""
     warned = -_SILENCE
     while True:
         last = stop.is_set() or parent not in (None, os.getppid())

@@ -11,7 +11,7 @@ def counted(number: int, what: str) -> str:
 
 
 def plain(value: object) -> str:
-    """``value`` as text that changes nothing of a terminal, whoever chose it."""
+    """Return ``value`` as text without terminal control characters."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(value))
 
 

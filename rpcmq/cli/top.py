@@ -26,7 +26,7 @@ __all__ = ["top_command"]
 
 @click.command("top")
 @click.option("--once", is_flag=True, help="Watch for one interval, print, and end.")
-@click.option("--interval", type=positive, default=1.0, show_default=True, help="Seconds between two looks.")
+@click.option("--interval", type=positive, default=1.0, show_default=True, help="Seconds between samples.")
 @click.option("--all", "show_all", is_flag=True, help="Show methods that nobody used in the interval, too.")
 @click.option("--timeout", type=positive, default=5.0, show_default=True, help="Seconds to wait for the router.")
 @json_option

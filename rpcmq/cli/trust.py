@@ -13,7 +13,7 @@ __all__ = ["trust_command"]
 
 @click.group("trust")
 def trust_command() -> None:
-    """Keys that payloads are signed with, and what each topic accepts."""
+    """Manage payload signing keys, and check trust policies."""
 
 
 @trust_command.command("key")

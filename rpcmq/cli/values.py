@@ -11,7 +11,7 @@ __all__ = ["json_object", "value_of"]
 
 
 def json_object(ctx: click.Context, parameter: click.Parameter, value: str | None) -> dict[str, Any] | None:
-    """For an option that takes a JSON object."""
+    """Parse an option that takes a JSON object."""
     if value is None:
         return None
     try:
@@ -24,7 +24,7 @@ def json_object(ctx: click.Context, parameter: click.Parameter, value: str | Non
 
 
 def value_of(text: str) -> Any:
-    """``text`` as JSON; as it is where it is none."""
+    """Parse ``text`` as JSON; return it unchanged if it is not JSON."""
     try:
         return json.loads(text, parse_constant=_no_constant)
     except ValueError:

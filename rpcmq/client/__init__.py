@@ -1,4 +1,4 @@
-"""What an application process links: callers and services."""
+"""The library that applications import: clients and services."""
 
 from rpcmq.client.client import Client, Target
 from rpcmq.client.request import Request, current_request

@@ -1,4 +1,4 @@
-"""What comes back from a call: a result, an error, or a stream of items."""
+"""The outcome of a call: a result, an error, or a stream of items."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FAULT, _END = int(Kind.FAULT), int(Kind.END)
 
 
 def decoded(payloads: Payloads, call: Call, part: bytes) -> Any:
-    """The value in ``part``.
+    """Decode the value in ``part``.
 
     Raises:
         RemoteError: it is not allowed here, or malformed.
@@ -43,7 +43,7 @@ def _check_end(payloads: Payloads, call: Call, part: bytes) -> None:
 
 
 def result_of(payloads: Payloads, call: Call) -> Any:
-    """What an ended call returned; of a stream, the last item.
+    """Return the result of an ended call; for a stream, its last item.
 
     Raises:
         CallError: it ended without an answer.
@@ -91,7 +91,7 @@ class Stream:
 
     @property
     def home(self) -> Home:
-        """Where the client lives."""
+        """The home of the client."""
         return self._client.home
 
     @at_home
@@ -102,7 +102,7 @@ class Stream:
         process = self._process
         if not call.items:
             if not call.done and monotonic() - call.sign_of_life > (call.timeout or 0.0) / 10:
-                # The time for this item starts now, not when the one before it came.
+                # The timeout of this item starts now, not at the previous item.
                 self._grant(call)
             process.wait(call, until_item=True)
         if call.items:
@@ -126,7 +126,7 @@ class Stream:
 
     @at_home
     def close(self) -> None:
-        """Take no more: the call is cancelled."""
+        """Cancel the call."""
         call, self._call = self._call, None
         if call is not None:
             self._process.cancel(call)

@@ -1,4 +1,4 @@
-"""What callers pass, checked and made into what travels."""
+"""Check a caller's arguments and convert them for the wire."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LegacyMessage(dict[str, Any]):
 
 
 def request_body(ctx: Any, msg: Mapping[str, Any]) -> tuple[bytes, dict[str, Any]]:
-    """The method's name as bytes, and what goes into the payload.
+    """Return the method's name as bytes, and the payload.
 
     Raises:
         UsageError: ``msg`` or ``ctx`` is not of the form that a call takes.

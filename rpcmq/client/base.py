@@ -22,7 +22,7 @@ __all__ = ["BaseClient"]
 
 
 class _Links:
-    """The links of a client, and the hub that they live in."""
+    """A client's links and their hub."""
 
     def __init__(self, home: Home, process: Process) -> None:
         self.home = home
@@ -44,7 +44,7 @@ class _Links:
             other.join()
 
     def close_soon(self) -> None:
-        """The client was collected as garbage, in whichever thread."""
+        """Close from the garbage collector, in any thread."""
         connection = self.process.connection
         if not connection.closed and not connection.abandoned and self.home.alive:
             self.home.post(self.close)
@@ -74,11 +74,11 @@ class BaseClient:
         return links
 
     def _reopened(self) -> _Links:
-        """What a forked child has instead of what is its parent's."""
+        """Open new links in a forked child, in place of its parent's."""
         if self._given_identity:
             self.config = replace(self.config, identity=f"{self._given_identity}/{os.getpid()}")
         links = self._open()
-        # Nobody may wait in here: the greenlet that goes on meanwhile would be of the same thread.
+        # Nothing in here may wait: the greenlet that would run meanwhile is of the same thread.
         with self._opening:
             if self._links.process.connection.abandoned:
                 self._links = links
@@ -87,13 +87,13 @@ class BaseClient:
 
     @property
     def home(self) -> Home:
-        """The gevent hub that this client lives in."""
+        """The gevent hub that owns this client."""
         links = self._links
         return links.home if not links.process.connection.abandoned else self._reopened().home
 
     @property
     def usable(self) -> bool:
-        """Whether the thread whose hub this client lives in has not ended."""
+        """Whether the thread of this client's hub is still alive."""
         home = self.home
         return home.background or home.here or home.alive
 

@@ -86,7 +86,7 @@ class CastWindow:
 def _no_room(
     caller: Caller, config: ClientConfig, address: bytes, name: str, timeout: float, condition: str
 ) -> Overloaded:
-    """Why a cast to ``name`` was not sent for ``timeout`` seconds.
+    """Build the error for a cast to ``name`` that was not sent within ``timeout`` seconds.
 
     Args:
         condition: what is known of the connection.

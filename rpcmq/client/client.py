@@ -279,7 +279,7 @@ class Client(RouterVerbs):
         return self.subscriptions().subscribe(self, pattern, handler, window)
 
     def describe(self, topic: Target, timeout: float | None = None) -> dict[str, Any]:
-        """What is served on ``topic``: methods with signatures and docstrings.
+        """Describe the service on ``topic``: its methods with signatures and docstrings.
 
         Raises:
             As :meth:`call`; NoConsumer at once where nobody consumes it, rather than when the time is over.

@@ -1,4 +1,4 @@
-"""The log of a service's failures: one line for a method that raises, few of a kind.
+"""The failure log of a service: one line for each method that raises, rate-limited by kind.
 
 Arguments are never logged. The text of an exception is: what it quotes is the application's to decide.
 """
@@ -27,18 +27,18 @@ __all__ = ["FailureLog"]
 
 log = logging.getLogger("rpcmq.service")
 
-#: What ends a program where nobody catches it.
+#: Exceptions that end a program if nobody catches them.
 _ENDS_PROGRAMS = (SystemExit.__name__, KeyboardInterrupt.__name__)
 #: Characters of an exception's text.
 _TEXT = 300
-#: How long the router may take to say who the caller is (seconds).
+#: Longest wait for the router to name the caller (seconds).
 _PATIENCE = 2.0
 
 
 class _Line(NamedTuple):
     is_call: bool
     fields: dict[str, Any]
-    #: What goes with its traceback.
+    #: Log arguments that carry the traceback.
     raised: BaseException | None
 
 
@@ -54,8 +54,8 @@ class FailureLog:
         self._limit: LineLimit[tuple[str, type[BaseException]]] = LineLimit()
 
     def report(self, process: Process, task: Task, error: BaseException) -> None:
-        """``task`` has raised ``error``. To be called before it is answered: then the router knows its caller."""
-        # What is not trusted is counted and logged where it is refused; there can be any number of them.
+        """Log that ``task`` raised ``error``. Call before answering, while the router still knows its caller."""
+        # Untrusted payloads are counted and logged where they are refused, with a rate limit.
         if isinstance(error, NotTrusted):
             return
         suppressed = self._limit.passes(monotonic(), (task.method, type(error)))
@@ -84,7 +84,7 @@ class FailureLog:
 
 
 def _printable(text: str) -> str:
-    """``text``, which a caller may have chosen, as it can do no harm in a log or terminal."""
+    """Return ``text``, which a caller may control, safe for logs and terminals."""
     return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 
 

@@ -1,4 +1,4 @@
-"""OS threads for the handlers of a client that lives in a background thread, whose hub nothing may block."""
+"""OS threads for the handlers of a client in a background thread, whose hub must not block."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class HandlerThreads:
         self._pool = ThreadPool(most)
 
     def call(self, function: Callable[..., T], *args: object) -> T:
-        """Call ``function`` in a thread, with the context variables of here, while the hub goes on.
+        """Call ``function`` in a thread, with the current context variables, while the hub keeps running.
 
         Raises:
             BaseException: what ``function`` raises.
@@ -40,7 +40,7 @@ class HandlerThreads:
 
 
 def _outcome(function: Callable[..., T], args: tuple[object, ...]) -> tuple[T | None, BaseException | None]:
-    # An exception that left the thread would be printed by gevent, whoever handles it later.
+    # gevent would print an exception leaving the thread, even if it is handled later.
     try:
         return function(*args), None
     except BaseException as error:

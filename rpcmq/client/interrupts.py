@@ -1,4 +1,4 @@
-"""Telling Ctrl-C, which ends the program, from an exception that ends one request."""
+"""Distinguish Ctrl-C, which ends the program, from an exception that ends one request."""
 
 from __future__ import annotations
 

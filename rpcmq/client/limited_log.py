@@ -1,4 +1,4 @@
-"""A logger for what peers can cause without end: few lines of a kind, and how many were left out."""
+"""A rate-limited logger for errors that peers can cause without bound."""
 
 from __future__ import annotations
 

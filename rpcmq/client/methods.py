@@ -1,4 +1,4 @@
-"""Which methods of an endpoint are served, and which of them, or of handlers of events, cannot be."""
+"""Find the methods of an endpoint that are served; refuse endpoints and event handlers that cannot run."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def check_handler(handler: Any) -> None:
         raise UsageError(f"handler {brief(handler)} cannot be run: {ASYNC}")
 
 
-#: Why nothing ``async`` can be served, and what to do.
+#: Why async methods are refused, and what to do instead.
 ASYNC = (
     "it is async, and methods run in greenlets, with no asyncio event loop. Write it with plain 'def': what waits "
     "there (sockets, sleep, other calls) waits for this request only; or use asyncio.run() in a thread of its own"

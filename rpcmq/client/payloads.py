@@ -20,7 +20,7 @@ __all__ = ["Payloads", "is_sealed"]
 
 
 class Payloads:
-    """The door where there is no trust policy: what the codec accepts is accepted.
+    """Payload handling without a trust policy: accepts what the codec accepts.
 
     Attributes:
         signs: whether what is sent gets a signature.
@@ -47,7 +47,7 @@ class Payloads:
         """
         if task.seal is None:
             return self._decode(self.codec, task.format, task.payload)
-        # Who signs can be ahead of those who check.
+        # Senders may sign before receivers check.
         task.seal = None
         return self._decode(self.codec, task.format, self._unsealed(task.payload))
 
@@ -68,10 +68,10 @@ class Payloads:
         return self._decode_failure(self.codec, part[FORMAT_AT], payload_of(part))
 
     def check_end(self, call: Call, part: bytes) -> None:
-        """The END of a stream has come.
+        """Check the END of a stream.
 
         Raises:
-            NotTrusted: nobody says that it is genuine.
+            NotTrusted: it is not signed as required.
         """
 
     def event(self, part: bytes, again: bool) -> Any:

@@ -28,9 +28,9 @@ __all__ = ["DirectLinks"]
 
 log = logging.getLogger("rpcmq.client")
 
-#: How long a direct link may take to be made (seconds).
+#: Longest time to establish a direct link (seconds).
 _CONNECT_TIMEOUT = 1.0
-#: After a direct link could not be made, the router is used for so long (seconds).
+#: Time for which the router is used after a direct link failed (seconds).
 _RETRY_AFTER = 30.0
 
 
@@ -64,13 +64,13 @@ class DirectLinks:
             lost_seconds = self._process.uplink.lost_seconds
             self._socket = PeerSocket(self._peers, host, most, self._after_receive, curve, lost_seconds)
             if curve is None and not ip_address(host.partition("%")[0]).is_loopback:
-                text = "other hosts can reach it, and nothing on it is encrypted; give this process a key_file"
+                text = "reachable from other hosts and unencrypted; give this process a key_file"
                 log.warning("direct calls: listening on %s without CURVE: %s", self._socket.url, text)
         url: str = self._socket.url
         return url
 
     def schedule(self) -> None:
-        """What is queued for peers is sent soon."""
+        """Flush queued direct messages at the end of this turn of the loop."""
         if self._socket is not None and self._peers.dirty:
             self._socket.schedule()
 
@@ -101,12 +101,12 @@ class DirectLinks:
             except (CallError, RouterUnreachable) as error:
                 reason = str(error)
                 self._not_before[address] = monotonic() + _RETRY_AFTER, reason
-                log.warning("no direct path to %r: %s; calls go through the router", name, reason)
+                log.warning("no direct link to %r: %s; calls go through the router", name, reason)
         self.fallbacks[reason] += 1
         return None
 
     def forget(self, address: bytes) -> None:
-        """The link to ``address`` leads to nobody who serves it; the next call asks again."""
+        """Forget the link to ``address``, whose process does not serve it; the next call asks again."""
         self._by_address.pop(address, None)
 
     def accepts(self, link: PeerLink) -> int:
@@ -189,7 +189,7 @@ class DirectLinks:
     def _after_receive(self) -> None:
         hub = gevent.get_hub()
         if gevent.getcurrent() is not hub:
-            # Those who are woken run until they wait, and then the hub goes on, not this greenlet.
+            # Woken greenlets run until they wait, and then return to the hub, not to this greenlet.
             hub.loop.run_callback(self._after_receive)
             return
         changed, self._peers.changed = self._peers.changed, []

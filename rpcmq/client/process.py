@@ -1,4 +1,4 @@
-"""This process towards its router: one identity, one RoundRobin link, shared by callers and services."""
+"""This process's RoundRobin link to its router, under one identity, shared by callers and services."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class Process:
         self.connection.on_refused(reason, text)
 
     def _denied(self, text: str) -> None:
-        """Our key is not accepted any more: what waits is told so now rather than when its time is over."""
+        """Fail everything that waits, because our key is not accepted any more."""
         log.error("router %s: %s", self.config.router, text)
         self.caller.fail_all(AccessDenied(text, {"started": "unknown"}))
         self.connection.schedule()
@@ -156,7 +156,7 @@ class Process:
     def _not_registered(self, registration: Registration, error: CallError) -> None:
         if self._closing:
             return
-        text = "%s is not consumed any more: the router has come back and refuses it: %s; asking again in %g s"
+        text = "%s is not consumed any more: the restarted router refuses the registration: %s; retrying in %g s"
         log.error(text, registration.address, error, _ASK_AGAIN)
         gevent.spawn_later(_ASK_AGAIN, self._register_again, registration)
 
@@ -181,7 +181,7 @@ class Process:
             self.cast_window.wake(self.switch)
 
     def start_tasks(self) -> None:
-        """Start the handlers of what was delivered, and tell running ones what has changed."""
+        """Start the handlers of delivered tasks, and notify running ones of changes."""
         changes, self.serving.changed = self.serving.changed, []
         for task in changes:
             if task.on_change is not None:
@@ -199,14 +199,14 @@ class Process:
                 flush_at = monotonic() + _FLUSH_AFTER
 
     def switch(self, switch: Callable[[], object]) -> None:
-        """Resume a waiting greenlet from the hub; whatever it raises, those after it have their turn."""
+        """Resume a waiting greenlet from the hub; an exception it raises does not affect later ones."""
         try:
             switch()
         except BaseException:
             self._hub.handle_error(switch, *sys.exc_info())
 
     def _cast_refused(self, part: bytes, error: CallError) -> bytes | None:
-        """A cast that nobody waits for was refused: try another format, or say so."""
+        """Handle the refusal of an unconfirmed cast: retry it in another format, or log it."""
         accepts = error.details.get("accepts")
         if type(accepts) is int:
             try:
@@ -220,7 +220,7 @@ class Process:
         return None
 
     def _signed_again(self, part: bytes, form: int, payload: bytes) -> bytes:
-        """``payload`` for ``part``, which had another, signed as that was."""
+        """Return ``part`` with another ``payload``, signed as before."""
         header = parse(part)
         if not header.flags & Flag.SEALED:
             return payload
@@ -272,17 +272,17 @@ class Process:
             call.waiter = None
 
     def start_soon(self) -> None:
-        """Direct calls that waited for a free place are started at the end of this turn of the loop."""
+        """Start waiting direct calls at the end of this turn of the loop."""
         if self.serving.delivered:
             self._hub.loop.run_callback(self.start_tasks)
 
     def schedule(self) -> None:
-        """What is queued for the router and for peers is sent at the end of this turn of the loop."""
+        """Flush messages queued for the router and for peers at the end of this turn of the loop."""
         self.connection.schedule()
         self.direct.schedule()
 
     def cancel(self, call: Call) -> None:
-        """Nobody waits for ``call`` any more."""
+        """Cancel ``call``: nobody waits for it any more."""
         if not call.done:
             self.caller.cancel(call)
             self.connection.schedule()
@@ -323,12 +323,12 @@ class Process:
             self._audit.close()
         self.direct.close()
         self.caller.fail_all(closed_error())
-        # Those who wait are woken by the hub: this greenlet must come to its end.
+        # The hub wakes waiting greenlets, so this greenlet must end.
         self.connection.schedule()
         self.connection.close(linger_seconds)
         self.caller.close(monotonic())
 
 
 def closed_error() -> CallError:
-    """What a call gets when its own client is closed under it."""
+    """Build the error for calls ended by closing their own client."""
     return LinkLost("the client was closed while the call was in flight")

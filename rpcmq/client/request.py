@@ -18,7 +18,7 @@ handling = _current.get
 
 
 class Request:
-    """What a handler can know and say about the call or cast that it runs for.
+    """A handler's view of the call or cast it runs for.
 
     Attributes:
         method: the method called.
@@ -48,7 +48,7 @@ class Request:
 
     @property
     def cancelled(self) -> bool:
-        """The caller has given up (or is gone): the result will not be used."""
+        """Whether the caller has given up or is gone: the result will not be used."""
         return self._task.cancelled or self._task.lost
 
     def progress(self, value: Any) -> None:
@@ -71,5 +71,5 @@ def current_request() -> Request | None:
 
 
 def set_current_request(task: Task, progress: Progress) -> None:
-    """The current greenlet runs for ``task``. Cheap: the Request is made when it is asked for."""
+    """Set the current greenlet's request to ``task``. Cheap: the Request is made on demand."""
     _current.set((task, progress))

@@ -1,4 +1,4 @@
-"""Trying an idempotent call again: how often, how long, and not when everybody does."""
+"""Retries of idempotent calls: policy, back-off and budget."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class _CallbackRaised(Exception):
-    """A callback of the caller's raised ``error``: that is not how the call ended, so nothing is tried again."""
+    """Wraps an exception of the caller's own callback, which must not be retried."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(error)
@@ -52,11 +52,11 @@ class RetryBudget:
         self._tokens = most
 
     def earn(self) -> None:
-        """A call was made."""
+        """Credit the budget for a call made."""
         self._tokens = min(self._most, self._tokens + self._ratio)
 
     def spend(self) -> bool:
-        """Whether a retry is allowed; it counts as made then."""
+        """Spend a retry; return False if the budget does not allow it."""
         if self._tokens < 1:
             return False
         self._tokens -= 1
@@ -64,7 +64,7 @@ class RetryBudget:
 
 
 def _told_to_wait(state: RetryCallState) -> float:
-    """Seconds in which there is no sense in trying again, as the last error says."""
+    """Return the ``retry_after`` of the last error (seconds)."""
     error = state.outcome.exception() if state.outcome is not None else None
     seconds = error.details.get("retry_after") if isinstance(error, Overloaded) else None
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
@@ -74,7 +74,7 @@ def _told_to_wait(state: RetryCallState) -> float:
 
 @dataclass(frozen=True)
 class Retry:
-    """When to try a call again.
+    """A policy for retrying a call.
 
     Attributes:
         attempts: at most, the first included.
@@ -102,7 +102,7 @@ class Retry:
         raise UsageError(f"retry must be True, a number of attempts or a Retry, not {brief(value)}")
 
     def run(self, attempt: Callable[[], T], deadline: float, budget: RetryBudget) -> T:
-        """What ``attempt`` returns, tried again after LinkLost and Overloaded; not before that says so.
+        """Run ``attempt`` and return its result; retry after LinkLost and Overloaded, honouring their ``retry_after``.
 
         Args:
             deadline: monotonic seconds; no pause goes beyond it.

@@ -20,7 +20,7 @@ class RouterVerbs(BaseClient):
 
     @at_home
     def declare(self, topic: Target, *, group: str = "", timeout: float | None = None) -> None:
-        """Have the router keep what is sent to ``topic``, though nobody has consumed it yet.
+        """Have the router queue messages to ``topic``, though it has never been consumed.
 
         It is kept as for a topic whose consumers are away: within the router's ``mailbox`` bounds.
 
@@ -48,7 +48,7 @@ class RouterVerbs(BaseClient):
 
     @at_home
     def statistics(self) -> dict[str, Any]:
-        """What became of the casts of this process, as far as it knows; the counts never go back.
+        """Counters of this process's casts, as far as it knows; they never decrease.
 
         Returns:
             ``casts_open``: not yet acknowledged by the router. ``casts_kept``: the router has them, and no consumer
@@ -100,7 +100,7 @@ class RouterVerbs(BaseClient):
             purged, remaining = answer["casts"] + answer["calls"], answer["remaining"]
             casts, calls = casts + answer["casts"], calls + answer["calls"]
             waited = purged + remaining if waited is None else waited
-            # A request purges some thousands. What comes in meanwhile was not meant.
+            # One request purges some thousands; messages that arrive meanwhile are not purged.
             if not (purged and remaining) or casts + calls >= waited:
                 return {"known": answer["known"], "casts": casts, "calls": calls, "forgotten": answer["forgotten"]}
 

@@ -21,7 +21,7 @@ from rpcmq.wire import Address, Flag, Kind, address_of, json_bytes, message, pay
 
 __all__ = ["Sender", "Target"]
 
-#: How a destination may be given: a topic's name, or an address.
+#: Ways to give a destination: a topic's name, or an address.
 Target = str | Address
 
 _DILL = Format.DILL.bit
@@ -163,7 +163,7 @@ class Sender:
         return CallTimeout(text, {"topic": call.address, "started": "no"})
 
     def ask(self, kind: Kind, address: tuple[bytes, str], body: dict[str, Any], timeout: float | None) -> bytes:
-        """The answer of the router itself."""
+        """Ask the router itself and return its answer."""
         deadline = monotonic() + self.seconds(timeout)
         self._ready(deadline - monotonic())
         call = Call(address[1], 0, max(0.001, deadline - monotonic()))
@@ -234,7 +234,7 @@ class Sender:
         return call
 
     def learn_format(self, call: Call) -> bool:
-        """Whether the call was refused for its format only, and is worth sending in another."""
+        """Whether to retry the call in another format, because it was refused for its format only."""
         error = call.error
         if error is None or error.details.get("outcome") != Outcome.PROTOCOL:
             return False

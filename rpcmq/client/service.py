@@ -98,11 +98,11 @@ class Service:
         self._stopping = False
         self._stopped = Event()
 
-    # --- life --------------------------------------------------------------------------------
+    # --- lifecycle --------------------------------------------------------------------------------
 
     @property
     def home(self) -> Home:
-        """The gevent hub that the service lives in."""
+        """The gevent hub that owns the service."""
         return self.client.home
 
     @at_home
@@ -162,7 +162,7 @@ class Service:
         self._stopping = True
         finished = self._consumer.stop(self._drain_seconds if timeout is None else timeout)
         if self._own_client:
-            # A router that has just said nothing for as long as that is not waited for again.
+            # Do not wait again for a router that has just been silent for as long as that.
             self.client.close(0.0 if self._consumer.unanswered else None)
         self._stopped.set()
         return finished

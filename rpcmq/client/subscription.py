@@ -1,4 +1,4 @@
-"""PubSub from a process's side: one link for all its events and subscriptions."""
+"""The PubSub client of a process: one link for all its events and subscriptions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ __all__ = ["Subscription", "Subscriptions"]
 
 log = logging.getLogger("rpcmq.client")
 
-#: So many of the latest events are remembered, to recognise one that is sent again after a restart
+#: Number of the latest events remembered, to recognise one that is sent again after a restart
 #: of the router.
 _RECENT_EVENTS = 4096
 
@@ -57,7 +57,7 @@ class _Event:
     def __init__(self, part: bytes, handlers: int) -> None:
         self.part = part
         self.handlers = handlers
-        #: A handler has looked at it; and why it is for none of them.
+        #: Whether a handler has decoded it; and why it was refused for all of them.
         self.seen = False
         self.refused: NotTrusted | None = None
 
@@ -69,7 +69,7 @@ class Subscription:
         self, owner: Subscriptions, client: Housed, pattern: str, handler: Callable[[Any, str, Any], None]
     ) -> None:
         self._owner = owner
-        #: Not to be collected as garbage, and so closed, while there are subscriptions.
+        #: Keeps the client from being garbage-collected, and so closed, while there are subscriptions.
         self._client = client
         self.hub = client.hub
         self._handler = handler
@@ -87,7 +87,7 @@ class Subscription:
 
     @property
     def home(self) -> Home:
-        """Where the client lives."""
+        """The home of the client."""
         return self._client.home
 
     @at_home
@@ -256,7 +256,7 @@ class Subscriptions:
         return body.get("context"), Address.decode(address_of(part)).topic, body.get("payload")
 
     def handled(self, event: _Event) -> None:
-        """A handler is done with ``event``."""
+        """Release ``event``, which a handler has finished."""
         event.handlers -= 1
         if event.handlers == 0:
             self._taken += 1
@@ -269,7 +269,7 @@ class Subscriptions:
         parse(part)
         key = part[KEY]
         if part[LOW_FLAGS_AT] & Flag.RESENT and key in self._recent:
-            # Its publisher could not know that the router's previous life had passed it on.
+            # Its publisher could not know that the router's previous incarnation had delivered it.
             self._taken += 1
             self._uplink.mark()
             return
@@ -294,7 +294,7 @@ class Subscriptions:
         self._caller.welcome(now, welcome)
         if not welcome.resumed:
             self._taken = 0
-            # Who publishes and subscribes gets his own events, so the subscriptions go first.
+            # Subscriptions go first: a process may subscribe to its own events.
             events = self._uplink.outbox[:]
             self._uplink.outbox.clear()
             waiting = {c.address for c in self._caller.calls.values() if c.message[KIND_AT] == Kind.SUBSCRIBE}
@@ -349,7 +349,7 @@ class Subscriptions:
         return caller.casts_open < config.cast_window and caller.cast_bytes_open < config.cast_window_bytes
 
     def _wait_for_room(self, topic: str) -> None:
-        """As for casts: the router has not taken the last ones yet.
+        """Wait until the router has acknowledged enough events, as for casts.
 
         Raises:
             Overloaded: it has not after the client's ``timeout``.

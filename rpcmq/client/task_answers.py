@@ -33,7 +33,7 @@ class TaskAnswers:
         self.waited_for: dict[Task, Event] = {}
 
     def reply(self, task: Task, value: Any) -> None:
-        """The result of a call: it is done.
+        """End a call with its result.
 
         Raises:
             PayloadError: ``value`` cannot be encoded.
@@ -61,7 +61,7 @@ class TaskAnswers:
         self._answer(task, Kind.FAULT, form, payload, error_name(error))
 
     def send(self, task: Task, item: Any) -> bool:
-        """Send one item of a stream when the caller takes it; False if it takes no more.
+        """Send one item of a stream once the caller has granted it; return False if the call has ended.
 
         Raises:
             PayloadError: the item cannot be encoded.
@@ -96,7 +96,7 @@ class TaskAnswers:
             changed.wait(1.0)  # a task is lost without notice when the router has restarted
 
     def end(self, task: Task) -> None:
-        """The stream is over; nothing after it is sent."""
+        """End the stream."""
         self._answer(task, Kind.END, Format.JSON, b"")
 
     def progress(self, task: Task, value: Any) -> None:
@@ -137,7 +137,7 @@ _DILL = Format.DILL.bit
 
 
 def accepted_by(task: Task) -> int:
-    """Formats that the caller of ``task`` decodes: the one it used, JSON, and dill if it says so."""
+    """Return the mask of formats that the caller of ``task`` decodes: its own, JSON, and dill if it says so."""
     accepted = _JSON | 1 << task.format
     # Who loads dill loads pickle.
     return accepted | _DILL | _PICKLE if task.flags & Flag.ACCEPTS_DILL else accepted

@@ -1,4 +1,4 @@
-"""What the configuration of a process says about trust, made into the door for its payloads."""
+"""Build the payload checker of a process from its trust settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["AuditFile", "payloads_for"]
 
 log = logging.getLogger("rpcmq.trust")
 
-#: How late an audit's file can be (seconds).
+#: Longest delay before an audit file is written (seconds).
 _WRITE_EVERY = 5.0
 
 
@@ -34,7 +34,7 @@ class AuditFile:
         atexit.register(self._write)
 
     def close(self) -> None:
-        """Write what is new, and no more."""
+        """Write pending changes, and stop."""
         self._greenlet.kill(block=False)
         atexit.unregister(self._write)
         self._write()

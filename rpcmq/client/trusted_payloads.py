@@ -24,17 +24,17 @@ __all__ = ["TrustedPayloads"]
 
 log = logging.getLogger("rpcmq.trust")
 
-#: What a receiver acts on, so that no router may change it. RESENT and DETACHED change on the way.
+#: Flags that a receiver acts on and a signature covers. RESENT and DETACHED may change on the way.
 _COVERED = Flag.FANOUT | Flag.IDEMPOTENT | Flag.STREAM | Flag.ACCEPTS_DILL
-#: The same refusal is logged once in so many seconds.
+#: Interval between log lines about the same refusal (seconds).
 _LOG_EVERY = 60.0
-#: Topics whose rule is kept.
+#: Most topics whose rule is cached.
 _KEPT = 10_000
 _JSON = Format.JSON.bit
 
 
 class _Answers:
-    """Where the answer to a request that was signed has got to. Both ends count."""
+    """Progress of the answer to a signed request. Both ends count."""
 
     __slots__ = ("items", "tag")
 
@@ -44,7 +44,7 @@ class _Answers:
 
 
 class TrustedPayloads(Payloads):
-    """The door of a process with a trust policy, keys to sign with, or an audit.
+    """Payload handling with a trust policy, signing keys, or an audit.
 
     Args:
         codec: what the process accepts.
@@ -152,7 +152,7 @@ class TrustedPayloads(Payloads):
     # --- signatures --------------------------------------------------------------------------
 
     def _checked(self, where: tuple[str, str], check: Any, *args: Any) -> Opened | None:
-        """What ``check`` opened; None: the signature cannot be checked here, and need not."""
+        """Return the payload that ``check`` verified; None if no check is possible or needed here."""
         try:
             opened: Opened | None = check(*args)
         except NotTrusted as error:
@@ -184,7 +184,7 @@ class TrustedPayloads(Payloads):
             address=block,
             method=part[cut : cut + header.method_length],
         )
-        # What may be run more than once can come more than once, for as long as it is worth something.
+        # Idempotent requests may legitimately arrive more than once within their lifetime.
         if not flags & Flag.IDEMPOTENT:
             shared = flags & Flag.FANOUT or registration.group
             nonce = opened.nonce + (bytes((registration.tag,)) if shared else b"")
@@ -278,7 +278,7 @@ class TrustedPayloads(Payloads):
 
 
 def _numbered(answers: _Answers, kind: int, flags: int) -> int:
-    """The number that an answer has: items of a stream are counted, so that none can be taken out or put in."""
+    """Return an answer's number: items are counted, so that none can be removed or inserted."""
     if kind not in (Kind.ITEM, Kind.END) or not flags & Flag.STREAM:
         return 0
     answers.items += 1

@@ -53,6 +53,6 @@ class Workers(Generic[T]):
             try:
                 item = wait()
             except BaseException:
-                # Something was meant for the handler that ran here before; there is none to hear it.
+                # A late exception for the previous handler: nobody is left to receive it.
                 self._idle.remove(current)
                 return

@@ -42,12 +42,12 @@ class ClientConfig:
     timeout: float = setting(60.0, seconds(0.001, DAY), "seconds for a call that names no timeout")
     format: str = setting("pickle", choice("pickle", "json", "dill"), "payload format tried first")
     allow: tuple[str, ...] = setting((), GLOBALS, "classes that may come in; docs/what-you-can-send.md")
-    accept_dill: bool = setting(False, FLAG, "load dill, which runs any code its sender likes")
+    accept_dill: bool = setting(False, FLAG, "accept dill payloads, which run arbitrary code of their sender")
     trust_file: str = setting(
         "", OPTIONAL_PATH, "what each topic's payloads may be: formats, globals, signatures; docs/security.md"
     )
     trust_audit: str = setting(
-        "", OPTIONAL_PATH, "file to note in what each topic's pickles really name, in the form of a trust_file"
+        "", OPTIONAL_PATH, "file that records the globals named by each topic's pickles, in the form of a trust_file"
     )
     mac_file: str = setting("", OPTIONAL_PATH, "keys to sign payloads with, as `rpcmq trust key` makes it")
     cast_window: int = setting(1_000, COUNT, "casts not yet confirmed after which the next one waits", env=False)

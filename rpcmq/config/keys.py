@@ -51,5 +51,5 @@ def _walk(config: Any, prefix: str = "") -> Iterator[tuple[str, Any, Setting]]:
 
 ROUTER_FIELDS = {info.key: info for info in describe_fields()}
 CLIENT_FIELDS = {info.key: info for info in describe_fields(ClientConfig())}
-# A host may run a router and clients in one environment: each leaves the other's variables alone.
+# A host may run a router and clients in one environment: each ignores the other's variables.
 VARIABLES = {info.env for table in (ROUTER_FIELDS, CLIENT_FIELDS) for info in table.values() if info.env}

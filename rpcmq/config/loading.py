@@ -82,7 +82,7 @@ class _Values:
         for low, high in ASCENDING:
             if self._get(low) < self._get(high) or self._wrong & {low, high}:
                 continue
-            # Blame what was set, not a default.
+            # Blame the setting that was given, not a default.
             wrong, relation, other = (high, "more", low) if high in self._origins else (low, "less", high)
             self.problems.append(f"{self._origins[wrong]}: expected {relation} than {other} = {self._get(other)!r}")
 
@@ -155,7 +155,7 @@ def live_fields() -> frozenset[str]:
 
 
 def diff_live(old: RouterConfig, new: RouterConfig) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a reload changes now and what needs a restart, each as the new values by key."""
+    """Split a reload into changes that apply now and changes that need a restart; new values by key."""
     changes: dict[str, Any] = {}
     refused: dict[str, Any] = {}
     for key, info in ROUTER_FIELDS.items():

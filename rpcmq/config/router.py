@@ -52,12 +52,12 @@ class RouterSettings:
         2.5, seconds(0, 3600), "seconds after a start in which links come back before casts and events are routed"
     )
     io_threads: int = setting(1, integer(1, 64), "ZeroMQ I/O threads")
-    insecure: bool = setting(False, FLAG, "listen beyond this host without keys: whoever gets there can do anything")
+    insecure: bool = setting(False, FLAG, "listen beyond this host without keys: anybody there can do anything")
 
 
 @dataclass(frozen=True)
 class LinkSettings:
-    """Connections of processes: their liveness and what is queued on the way out."""
+    """Links of processes: their liveness, and their inbound and outbound queues."""
 
     heartbeat_seconds: float = setting(5.0, seconds(0.05, 3600), "seconds between two heartbeats")
     unresponsive_seconds: float = setting(
@@ -77,7 +77,7 @@ class LinkSettings:
         1_000, COUNT, "connections at a time that have not said HELLO; beyond it the oldest are cut", live=True
     )
     inbox_max_bytes: int = setting(
-        128 * MIB, BYTES, "bytes of one link that came and wait because its messages cost much work", live=True
+        128 * MIB, BYTES, "received bytes of one link waiting because its messages cost much work", live=True
     )
     max_bytes: int = setting(256 * MIB, BYTES, "bytes of calls and casts of one link that have not ended", live=True)
     outbox_max_bytes: int = setting(
@@ -102,9 +102,9 @@ class MailboxSettings:
         600.0, seconds(0, 30 * DAY), "seconds that a cast is kept while its consumer is away", live=True
     )
     unclaimed_seconds: float = setting(
-        60.0, seconds(0, 30 * DAY), "seconds that one is kept for a topic never registered", live=True
+        60.0, seconds(0, 30 * DAY), "seconds that a cast is kept for a topic that was never consumed", live=True
     )
-    max_unclaimed_topics: int = setting(10_000, COUNT, "topics never registered that may hold messages", live=True)
+    max_unclaimed_topics: int = setting(10_000, COUNT, "never-consumed topics that may hold messages", live=True)
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class CallSettings:
 
 @dataclass(frozen=True)
 class PubSubSettings:
-    """What one subscriber may hold; beyond it a slow one loses its own messages."""
+    """Bounds for one subscriber; beyond them a slow one loses its own messages."""
 
     max_messages: int = setting(10_000, COUNT, "messages waiting for one subscriber", live=True)
     max_bytes: int = setting(16 * MIB, BYTES, "bytes waiting for one subscriber", live=True)
@@ -161,7 +161,7 @@ class DispatchLogSettings:
         10.0, seconds(0.1, 3600), "seconds after which a file is complete: how late its readers are", live=True
     )
     ship: bool = setting(False, FLAG, "run `rpcmq ship` beside the router, with what follows")
-    ship_seconds: float = setting(1.0, seconds(0.05, 3600), "seconds between two looks for complete files")
+    ship_seconds: float = setting(1.0, seconds(0.05, 3600), "seconds between two scans for complete files")
     keep_seconds: float = setting(30 * DAY, seconds(1, 3650 * DAY), "seconds that shipped records are kept")
     keep_bytes: int = setting(10 * GIB, BYTES, "bytes of shipped records above which the oldest go")
     keep_ready_seconds: float = setting(

@@ -15,7 +15,7 @@ from rpcmq.payload.never_allowed import is_never_allowed
 __all__ = ["NUMPY", "NUMPY_ARRAYS", "entry_name", "imported", "imported_module", "not_allowed", "parsed"]
 
 NUMPY = ("numpy", "")
-#: What pickles of its arrays and scalars name, in whichever of its modules; see ``numpy_pickle``.
+#: Globals named by pickles of numpy's arrays and scalars, in any of its modules; see ``numpy_pickle``.
 NUMPY_ARRAYS = frozenset(("dtype", "ndarray", "_frombuffer", "_reconstruct", "scalar"))
 
 
@@ -92,7 +92,7 @@ def _not_imported(entry: str, error: Exception) -> PayloadRefused:
 
 
 def not_allowed(module: str, qualname: str) -> str:
-    """Why a pickle that names this global is refused, and what to write where."""
+    """Explain why a pickle that names this global is refused, and how to allow it."""
     entry = f"{module[:200]}:{qualname[:200]}"
     if is_never_allowed(module, qualname):
         return f"pickle names the global {entry!r}, which runs code of the sender's choice and can never be allowed"

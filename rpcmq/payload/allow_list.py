@@ -1,4 +1,4 @@
-"""Which globals a pickle may name: exact (module, qualname) pairs, never patterns.
+"""The allow-list of globals that a pickle may name: exact (module, qualname) pairs, never patterns.
 
 Loading a pickle is calling what it names with arguments that it brings, so each entry is a
 decision. Two rules keep the decisions small:
@@ -30,11 +30,11 @@ __all__ = ["AllowList", "allow", "classes_defined_in"]
 T = TypeVar("T")
 
 
-# --- what a process allows by itself -------------------------------------------------------------
+# --- entries allowed by the process -------------------------------------------------------------
 
 
 class _Allowed:
-    """What was given to :func:`allow` in this process, for all lists that are not complete in themselves."""
+    """Everything given to :func:`allow` in this process, shared by all lists that are not complete in themselves."""
 
     def __init__(self) -> None:
         self.classes: dict[tuple[str, str], object] = {}
@@ -160,7 +160,7 @@ class AllowList:
         self._listed = frozenset(map(parsed, names))
         self._guarded: dict[tuple[str, str], object] = {}
         self._ready: dict[tuple[str, str], object] = {}
-        #: Whether what this process allows by :func:`allow` comes beside what is listed.
+        #: Whether entries allowed by :func:`allow` in this process are added to the list.
         self._open = False
 
     @classmethod
@@ -201,7 +201,7 @@ class AllowList:
     def restricted_to(self, *names: str) -> AllowList:
         """A list of ``names`` only, in the form that they have here. Raises ``UsageError`` as the constructor does."""
         made = AllowList(names)
-        # Substitutes, which are not listed, belong to the pickles of what is.
+        # Substitutes are not listed; they belong to the pickles of listed types.
         made._guarded = {
             key: value for key, value in self._guarded.items() if key in made._listed or key not in self._listed
         }
@@ -255,7 +255,7 @@ class AllowList:
                 raise UsageError(str(error)) from error
 
     def find(self, module: str, qualname: str) -> object:
-        """What a pickle that names this global gets.
+        """Return the object that a pickle gets for this global.
 
         Raises:
             PayloadRefused: it is not listed, or cannot be imported here.

@@ -1,4 +1,4 @@
-"""Audit: which globals the pickles of each topic really name, as a policy that can be enforced.
+"""Audit: records the globals that each topic's pickles name, as a policy that can be enforced.
 
 Nothing more is admitted while an audit runs: what the process refuses is refused, and only noted in a comment.
 """
@@ -24,14 +24,14 @@ from rpcmq.payload.trust import Rule, read_policy, to_toml
 __all__ = ["Audit"]
 
 _MARK = "# Written by an audit."
-#: Topics, and refused names of a topic, that are noted: a stranger could send any number of them.
+#: Most topics, and refused names of a topic, that are recorded: peers could send any number.
 _MAX_TOPICS = 10_000
 _MAX_REFUSED = 100
 _GLOBAL = re.compile(r"[\w.]{1,200}:[\w.]{1,200}")
 
 
 class _Seen:
-    """What one topic's payloads were like."""
+    """The formats and globals seen in one topic's payloads."""
 
     def __init__(self) -> None:
         self.formats = Format.JSON.bit
@@ -40,7 +40,7 @@ class _Seen:
 
 
 class _Recording(AllowList):
-    """An allow-list that says what it was asked for."""
+    """An allow-list that records the names it is asked for."""
 
     __slots__ = ("_audit", "_note")
 
@@ -80,7 +80,7 @@ class _Recording(AllowList):
 
 
 class Audit:
-    """Notes what is decoded, and writes it to a file.
+    """Records decoded payloads, and writes a policy file.
 
     Args:
         path: the file. What an earlier audit wrote there is kept, and several processes may share it.

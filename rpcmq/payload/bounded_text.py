@@ -1,4 +1,4 @@
-"""Text of values and exceptions at a cost that whoever made them cannot choose.
+"""Text of values and exceptions at a bounded cost, whatever their sender made them.
 
 ``repr()`` writes out what is shared: a list that holds another one twice, that one the next twice, and so on, is some
 hundred bytes of a pickle and a text without end. A peer can send such a value, and a handler put it into an exception.
@@ -118,7 +118,7 @@ def cut(text: str, limit: int) -> str:
 
 
 def exception_text(exc: BaseException, limit: int) -> str:
-    """``str(exc)``, the middle cut out of what is longer than ``limit``; never raises an ``Exception``."""
+    """Return ``str(exc)``, its middle cut out beyond ``limit``; never raises an ``Exception``."""
     args = args_of(exc)
     if not is_printable(_shown_by_str(exc)):
         only = args[0] if len(args) == 1 else args
@@ -148,7 +148,7 @@ class Unprintable(Exception):
 
 
 def printable_exception(exc: BaseException) -> BaseException:
-    """``exc`` for the log, as its ``exc_info``; something that says as much where printing that would not end."""
+    """Return ``exc`` for use as ``exc_info``, or a stand-in where printing it would not end."""
     if _is_printable_with_causes(exc):
         return exc
     stand_in = Unprintable(f"{type(exc).__module__}.{type(exc).__qualname__}: {exception_text(exc, 1000)}")
@@ -201,7 +201,7 @@ def _chain(exc: BaseException) -> Iterator[BaseException]:
 
 
 def raised_from(exc: BaseException) -> BaseException | None:
-    """What a traceback shows in front of ``exc``: its cause or, unless that is suppressed, its context."""
+    """Return the exception that a traceback shows before ``exc``: its cause or, unless suppressed, its context."""
     if exc.__cause__ is not None or exc.__suppress_context__:
         return exc.__cause__
     return exc.__context__

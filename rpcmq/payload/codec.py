@@ -161,7 +161,7 @@ class Codec:
                 return payload
             record = brief_record(exc, host)
         except Exception as error:
-            # Something about the exception is worse than foreseen; its class is still told.
+            # The exception cannot be described at all; report its class.
             text = f"(the exception cannot be described: {type(error).__qualname__})"
             record = {"type": type(exc).__qualname__[:100], "text": text, "host": host[:100]}
         return self._encode_record(record)

@@ -1,4 +1,4 @@
-"""Which exception classes are rebuilt from a message.
+"""The registry of exception classes that are rebuilt from a message.
 
 A remote exception names its class. The name is looked up here and nowhere else: it is never
 imported or walked, so a sender can choose among the registered classes and nothing more.
@@ -21,21 +21,21 @@ __all__ = ["ExceptionRegistry", "NotRebuilt", "exception_state", "plain_args", "
 E = TypeVar("E", bound="type[Exception] | types.ModuleType")
 
 STEERS_CONTROL_FLOW = (StopIteration, StopAsyncIteration)
-"""Raised in a caller, they would end a loop there in silence."""
+"""Raised in a caller, they would silently end a loop."""
 
 
 CALLED = "_rpcmq_called"
-"""Under which a call's own error knows what was called."""
+"""Attribute with the called topic and method, on a call's own error."""
 
 NOT_RUN = "_rpcmq_not_run"
-"""Under which an error says that the method was not run for the request that is refused with it."""
+"""Attribute that says that the request was refused before its method was run."""
 
 MARKS = frozenset({"remote_traceback", "remote_host", "remote_causes", "remote_hops", CALLED, NOT_RUN})
 """Attributes that this library sets on exceptions; they do not travel as theirs."""
 
 
 class NotRebuilt(Exception):
-    """Why an exception cannot be made again."""
+    """Raised with the reason why an exception cannot be rebuilt."""
 
 
 def wire_name(cls: type) -> str:
@@ -120,7 +120,7 @@ def _builtin_base(cls: type) -> Any:
 
 
 def _has_constructor(cls: Any) -> bool:
-    """Whether it has another constructor than Python's own exceptions."""
+    """Whether it overrides the constructor of Python's own exceptions."""
     base = _builtin_base(cls)
     return cls.__init__ is not base.__init__ or cls.__new__ is not base.__new__
 
@@ -140,7 +140,7 @@ def _without_constructor(cls: type[E2], args: tuple[Any, ...]) -> E2 | None:
 
 
 def pickled_without_constructor(cls: type) -> Callable[..., Any] | None:
-    """What makes ``cls`` of what its pickle brings; None: its constructor, or it is no exception.
+    """Return the function that rebuilds ``cls`` from its pickle; None: its constructor, or it is no exception.
 
     Python's own exceptions pickle as a call with their ``args``, whatever their constructor takes, and their state.
     """

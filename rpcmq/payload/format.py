@@ -16,7 +16,7 @@ __all__ = ["ALL", "Format", "accept_mask", "accept_names", "format_name", "known
 
 
 class Format(IntEnum):
-    """How a payload is encoded. The numbers are on the wire: never reuse one."""
+    """Payload formats. The numbers are on the wire: never reuse one."""
 
     JSON = 1
     """Typed JSON: every process decodes it, and so can other languages."""

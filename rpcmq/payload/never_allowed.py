@@ -1,4 +1,4 @@
-"""The globals that no list may allow."""
+"""Globals that must never be allowed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""numpy's arrays and scalars out of pickles, without handing numpy what the sender says about memory.
+"""Unpickling of numpy's arrays and scalars, without passing the sender's memory layout to numpy.
 
 ``dtype.__setstate__`` and ``ndarray.__setstate__`` believe what they are given: flags and sizes of a sender's choice
 make numpy take bytes for pointers. So none of numpy's own functions is called with the state of a pickle. The names
@@ -211,7 +211,7 @@ def _reconstruct(*args: Any) -> Any:
 
 @functools.cache
 def numpy_globals() -> dict[tuple[str, str], object]:
-    """What pickles of numpy's arrays and scalars name, with what they get for it.
+    """Return the globals named by pickles of numpy's arrays and scalars, with their replacements.
 
     Raises:
         PayloadRefused: numpy is not installed.

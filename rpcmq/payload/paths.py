@@ -35,7 +35,7 @@ def at_index(path: str, index: int) -> str:
 
 
 def as_key(path: str, key: object) -> str:
-    """Where ``key`` itself stands, in the mapping at ``path``."""
+    """Return the path of ``key`` itself, in the mapping at ``path``."""
     return f"{describe(path)}, key {brief(key)}"
 
 
@@ -96,7 +96,7 @@ def _children(path: str, value: object) -> Iterator[tuple[str, object]]:
 
 
 def _reduced(path: str, value: object) -> Iterator[tuple[str, object]]:
-    """What pickle would write for an object: its class, arguments and state."""
+    """Iterate over the parts that pickle would write for an object: class, arguments and state."""
     try:
         reduced: Any = value.__reduce_ex__(5)
     except Exception:

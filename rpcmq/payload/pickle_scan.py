@@ -169,7 +169,7 @@ def _after_run(data: bytes, position: int, end: int) -> int:
 
 
 def _after_long(data: bytes, position: int) -> int:
-    """Where the long string at ``position`` ends; it must end before the last byte."""
+    """Return the end of the long string at ``position``; it must end before the last byte."""
     opcode = data[position]
     width = LENGTH_WIDTHS.get(opcode)
     if width is None:

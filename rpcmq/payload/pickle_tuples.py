@@ -1,4 +1,4 @@
-"""How deep, and how large with all its shared parts written out, the tuples of a pickle are.
+"""Depth and size, with all shared parts written out, of the tuples in a pickle.
 
 CPython hashes a tuple by hashing what is in it, each time anew, on the C stack. So a tuple nested
 deep enough overflows the stack when it becomes a key, and some forty tuples that each hold the one

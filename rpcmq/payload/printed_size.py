@@ -25,7 +25,7 @@ from weakref import WeakKeyDictionary
 __all__ = ["MAX_DEPTH", "MAX_INT_BITS", "TooMuch", "args_of", "is_printable", "slots_of"]
 
 MAX_PRINTED: Final = 1_000_000
-"""Most that is printed of one value unless told otherwise, in characters, as estimated."""
+"""Default limit of a printed value, in estimated characters."""
 
 MAX_DEPTH: Final = 200
 """How deep values are nested that are printed."""
@@ -80,7 +80,7 @@ def _is_small(value: Any) -> bool:
 
 
 class _Printed:
-    """How much ``repr()`` writes, what is shared written out. Takes time for what there is, not for what is written."""
+    """Measures the length of ``repr()`` with shared parts written out, in time bounded by the size of the value."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -89,7 +89,7 @@ class _Printed:
         self._alive: list[Any] = []
 
     def size(self, value: Any, depth: int, plain: int) -> int:
-        """Characters, about; ``plain`` is how many objects of no known form ``value`` is in.
+        """Return the approximate number of characters; ``plain`` is the depth in objects of unknown form.
 
         Raises:
             TooMuch: more than can be looked at, or than can be printed.
@@ -189,7 +189,7 @@ def _parts_in_numpy(numpy: Any, value: Any) -> Iterator[Any]:
 
 
 def slots_of(cls: type) -> tuple[types.MemberDescriptorType, ...]:
-    """What ``__slots__`` of classes in Python made: those in C hold nothing that is printed."""
+    """Return the slots that ``__slots__`` of Python classes made: those in C hold nothing that is printed."""
     known = _slots.get(cls)
     if known is not None:
         return known

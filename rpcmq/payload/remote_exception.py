@@ -85,7 +85,7 @@ MAX_TEXT: Final = 8 * 1024
 """Longest text of an exception, in characters."""
 
 MAX_TRACEBACK: Final = 32 * 1024
-"""Longest traceback, in characters; the middle is what is cut out."""
+"""Longest traceback, in characters; its middle is cut out."""
 
 _MAX_CAUSES = 8
 _MAX_ARGS = 32
@@ -98,29 +98,29 @@ _MAX_HOST = 1000
 _MAX_LOOKED_AT = 256
 _MAX_CARRIED = 128 * 1024
 
-#: How a call of somebody ended; in a FAULT that is never the receiver's own call.
+#: Errors that end a call; in a FAULT they never concern the receiver's own call.
 _CALL_ENDS = (CallError, RouterUnreachable, IdentityTaken, NestedCallError)
-#: A service refuses the receiver's own request with these; a method that was run may raise them, too.
+#: Errors with which a service refuses a request; a method that ran may raise them, too.
 _REFUSALS = (UnknownMethod, PayloadRefused)
-#: Say that whoever gets them has made a mistake; in a FAULT that was the method.
+#: Errors that blame their receiver; in a FAULT the method was at fault.
 _FAULTS_OF_THE_METHOD = (UsageError, ProtocolError, NotInstalled)
 
 MAX_RECORD: Final = 2 * 1024 * 1024
 """Largest record that is read, in bytes; none that is written is larger."""
 
 CarriedSize = Callable[[Any], int]
-"""How many bytes a value has where it is carried as it is; 0: it cannot be."""
+"""Returns the encoded size of a value (bytes); 0 if it cannot be carried as it is."""
 
 
 class _Carried:
-    """Takes along values while there is room for them."""
+    """Accepts values within a byte budget."""
 
     def __init__(self, size: CarriedSize) -> None:
         self._size = size
         self._left = _MAX_CARRIED
 
     def takes(self, value: object) -> bool:
-        """Whether ``value`` is carried; it uses up room then."""
+        """Accept ``value`` if it fits, using up the budget; return whether it was accepted."""
         size = self._size(value)
         if not 0 < size <= self._left:
             return False
@@ -250,20 +250,20 @@ E = TypeVar("E", bound=Exception)
 
 
 def not_run(error: E) -> E:
-    """``error``, with which a request is refused before its method is run."""
+    """Mark ``error`` as raised before the method was run, and return it."""
     vars(error)[NOT_RUN] = True
     return error
 
 
 def undecodable(reason: str) -> RemoteError:
-    """What a caller gets when an exception was received but cannot be read."""
+    """Build the error for a received exception that cannot be read."""
     error = RemoteError(UNDECODABLE, f"the remote method raised, but its exception cannot be decoded: {reason}")
     vars(error).update(remote_traceback="", remote_host="", remote_causes=(), remote_hops=())
     return error
 
 
 def answered_by(error: BaseException, topic: str, method: str) -> None:
-    """Notes on what a call of ``method`` on ``topic`` has ended with which call that was.
+    """Record on ``error`` that it ended the call of ``method`` on ``topic``.
 
     Where that leaves a method that made the call, the caller of the method is told.
     """
@@ -283,7 +283,7 @@ def _type_and_text(error: BaseException) -> tuple[str, str]:
 
 
 def _hops_of(exc: BaseException) -> tuple[Hop, ...]:
-    """The calls that the method has made, if ``exc`` is what came of one."""
+    """Return the calls made by the method, if ``exc`` ended one of them."""
     noted = vars(exc)
     hops: tuple[Hop, ...] = noted.get("remote_hops", ())
     if hops:
@@ -302,7 +302,7 @@ def _is_short(value: object) -> bool:
 
 
 def _hops(record: Mapping[str, Any]) -> tuple[Hop, ...]:
-    """The hops of a record, as far as they are what they should be."""
+    """Return the hops of a record, as far as they are well-formed."""
     hops = []
     for hop in _list(record, "hops")[: 2 * _MAX_HOPS]:
         if type(hop) is not list or len(hop) != 6 or type(hop[5]) is not dict:

@@ -48,7 +48,7 @@ def dumps(value: object) -> bytes:
 
 
 def refused_by_pickle(error: Exception) -> bool:
-    """Whether ``error`` is pickle's word on a kind of object, which dill may see differently."""
+    """Whether ``error`` says that pickle cannot handle this kind of object, which dill may."""
     return isinstance(error, (pickle.PicklingError, TypeError, AttributeError))
 
 
@@ -163,7 +163,7 @@ class RestrictedLoader:
             try:
                 value = self._loaded(self._unpickler, data)
             except PayloadRefused:
-                # Only a defaultdict may name list or int, so that nobody gets a stand-in for them as a value.
+                # Only a defaultdict may name list or int, so that no stand-in for them becomes a value.
                 if b"defaultdict" not in data:
                     raise
                 value = self._loaded(self._with_factories, data)

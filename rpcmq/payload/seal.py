@@ -22,7 +22,7 @@ from rpcmq.errors import PayloadRefused
 __all__ = ["KEY_BYTES", "NOT_BOUND", "OVERHEAD", "MacKeys", "NotTrusted", "Opened", "Replays", "Sealer", "split_seal"]
 
 KEY_BYTES: Final = 32
-#: Most bytes that a seal adds to a payload.
+#: Most bytes that a signature adds to a payload.
 OVERHEAD: Final = 39 + 255 + 64
 NOT_BOUND: Final = bytes(16)
 
@@ -65,7 +65,7 @@ class MacKeys:
 
 
 class Opened(NamedTuple):
-    """A payload whose seal is genuine.
+    """A payload with a valid signature.
 
     ``time`` is seconds since the epoch, ``life`` seconds; ``tag`` is what an answer is bound to.
     """
@@ -107,7 +107,7 @@ def _parts(data: bytes | memoryview) -> _Parts:
 
 
 def split_seal(data: bytes | memoryview) -> bytes | memoryview:
-    """The payload without its seal, which is not looked at: for who has no keys.
+    """Return the payload without its signature, unchecked, for receivers without keys.
 
     Raises:
         NotTrusted: there is no seal that can be read.
@@ -116,7 +116,7 @@ def split_seal(data: bytes | memoryview) -> bytes | memoryview:
 
 
 class Sealer:
-    """Seals what one process sends, and opens what it gets.
+    """Signs the payloads a process sends, and verifies those it receives.
 
     Args:
         keys: the keys.
@@ -155,7 +155,7 @@ class Sealer:
         bound: bytes = NOT_BOUND,
         number: int = 0,
     ) -> tuple[bytes, bytes]:
-        """``payload`` with its seal, and the seal's tag.
+        """Sign ``payload``; return it with its signature, and the signature's tag.
 
         Args:
             flags: those that no router may change.
@@ -187,7 +187,7 @@ class Sealer:
         bound: bytes = NOT_BOUND,
         number: int = 0,
     ) -> Opened:
-        """The payload in ``data``, if its seal is genuine and still alive.
+        """Verify ``data``, and return its payload if the signature is valid and has not expired.
 
         Args:
             kinds: what it may have been sealed as.
@@ -215,7 +215,7 @@ class Sealer:
         return Opened(made, name, sender.decode(errors="replace"), nonce, sent / 1000, life_ms / 1000, tag)
 
     def until(self, opened: Opened) -> float:
-        """When nobody takes ``opened`` any more (seconds since the epoch)."""
+        """Return when ``opened`` expires for all receivers (seconds since the epoch)."""
         return opened.time + min(opened.life, self._window) + self._skew
 
     def now(self) -> float:
@@ -239,12 +239,12 @@ def _tag(begun: blake2b, covered: bytes, payload: bytes | memoryview) -> bytes:
     return mac.digest()
 
 
-#: Nonces whose seals end within the same second are forgotten together. How often they are looked for (seconds).
+#: Nonces that expire within the same second are forgotten together; interval of that (seconds).
 _LOOK_EVERY = 8.0
 
 
 class Replays:
-    """The nonces of what was opened and is still alive, within a bound.
+    """The nonces of verified, unexpired payloads, to detect replays, within a bound.
 
     Where there are more than ``most``, the oldest are forgotten, and from then on nothing is taken that was
     signed before the newest of them: a message that was on its way for long is refused rather than run twice.
@@ -271,9 +271,9 @@ class Replays:
             NotTrusted: it was here before, or is so old that this cannot be told.
         """
         if nonce in self._seen:
-            raise NotTrusted("it was here before: somebody repeats it", "repeated")
+            raise NotTrusted("it was received before: a replay", "repeated")
         if sent <= self._floor:
-            text = "it is older than what is remembered of signed messages (remember in the trust policy)"
+            text = "it is older than the remembered signed messages (`remember` in the trust policy)"
             raise NotTrusted(text, "older than the memory")
         if now >= self._next_look:
             self._next_look = now + _LOOK_EVERY

@@ -54,7 +54,7 @@ def stand_in(
     *,
     copies: bool = False,
 ) -> type:
-    """What a pickle gets for ``entry`` in place of a mutable class or a function.
+    """Return the stand-in that a pickle gets for ``entry``, a mutable class or a function.
 
     Args:
         entry: ``"module:qualname"``.
@@ -85,7 +85,7 @@ def stand_in(
 
 
 def real_class(held: object) -> type | None:
-    """The class that ``held``, which a pickle got for a global, is or stands for; None: it is none."""
+    """Return the class that ``held``, a pickle's global, is or stands for; None if it is not a class."""
     if isinstance(held, _StandIn):
         real: type | None = held._real
         return real
@@ -110,7 +110,7 @@ def for_pickle(entry: str, value: object) -> object:
     raise PayloadRefused(f"allow-list entry {entry!r} names neither a class nor a function")
 
 
-#: Go on for ever, or nearly, where a constructor iterates over its argument.
+#: Types that iterate nearly without end when a constructor consumes them.
 _ENDLESS = (IPv4Network, IPv6Network, range, types.GeneratorType)
 
 

@@ -17,7 +17,7 @@ __all__ = ["COLLECTIONS", "READERS", "SCALARS", "Malformed", "Unencodable"]
 
 
 class Unencodable(Exception):
-    """Why a value cannot be encoded; the path grows as the error leaves the containers."""
+    """Raised with the reason why a value cannot be encoded; the path grows as it leaves the containers."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -140,7 +140,7 @@ def _read_timedelta(content: Any) -> timedelta:
 
 
 def _check_hashes(keys: Collection[Any]) -> None:
-    """Refuse keys that were chosen to have one hash: with each of them a set or dict looks at all before it.
+    """Refuse keys with many equal hashes, which make a set or dict quadratic.
 
     Numbers that differ by a multiple of 2**61 - 1 have the same; 100,000 of them would take a minute.
     """

@@ -1,4 +1,4 @@
-"""The trust policy of a process: what it decodes, by topic. A TOML file, read once at start.
+"""The trust policy of a process: which payloads it decodes, by topic. A TOML file, read once at start.
 
 ::
 
@@ -49,7 +49,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 @dataclass(frozen=True)
 class Rule:
-    """What is accepted for some topics.
+    """A rule: what is accepted for some topics.
 
     Attributes:
         topics, exchanges: what it is for.
@@ -103,13 +103,13 @@ class Rule:
         )
 
 
-#: For topics without a rule.
+#: The rule for topics without one.
 ANYTHING = Rule()
 
 
 @dataclass(frozen=True)
 class Policy:
-    """Rules in their order, and the figures of what is signed.
+    """An ordered list of rules, and the parameters of signed messages.
 
     Attributes:
         window: seconds that something signed without a deadline may be on its way.
@@ -152,7 +152,7 @@ _KNOWN = tuple(f.name for f in fields(Rule) if f.init)
 
 
 class _Wrong(Exception):
-    """What is wrong, beginning with the key."""
+    """Raised with a description of the error that begins with the key."""
 
 
 def read_policy(path: str | os.PathLike[str]) -> Policy:

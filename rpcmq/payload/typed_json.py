@@ -1,4 +1,4 @@
-"""Typed JSON: what every process and every language can decode.
+"""Typed JSON: the format that every process and every language can decode.
 
 The encoding
 ------------
@@ -77,7 +77,7 @@ _AS_IS = frozenset({str, bool, type(None)})
 
 
 _MANY: Final = 1_000_000
-"""Parts of a value above which it is looked at whether they are there, or shared: members, and texts by length."""
+"""Number of parts above which a value is checked for sharing: members, and texts by length."""
 _LONG = 1024
 
 
@@ -166,7 +166,7 @@ class TypedJson:
             raise PayloadRefused(f"typed JSON not decoded: {brief(error, 300)}") from error
 
     def _lower_large(self, value: object) -> Any:
-        """What is shared is written out each time: only so much of that as there is without it, some times over."""
+        """Lower a large value; refuse one that would grow too much because JSON writes shared parts each time."""
         limit = 4 * _parts_held(value)
         if limit > _MANY:
             try:

@@ -1,7 +1,7 @@
 """The router as a daemon: an engine with its shell, signals, a log, and a view over HTTP.
 
-SIGTERM, SIGINT   drain: take nothing more, let what runs finish, tell everyone, leave
-the second one    leave at once
+SIGTERM, SIGINT   drain: accept nothing new, let running work finish, notify everyone, exit
+a second signal   exit at once
 SIGHUP            read the configuration again and change what can be changed live
 """
 
@@ -38,13 +38,13 @@ __all__ = ["Daemon"]
 
 log = logging.getLogger("rpcmq.router")
 
-#: How long what was sent is given to leave when the router stops (seconds).
+#: Time for queued messages to leave when the router stops (seconds).
 LINGER = 2.0
-#: How long a process that computes is given to say that it sends nothing new (seconds).
+#: Time for a busy process to report that it sends nothing new (seconds).
 _QUIET = 2.0
-#: A recovery window that is shorter (seconds) gives processes too little time.
+#: Recovery window below which processes have too little time to return (seconds).
 LEAST_RECOVERY = 1.0
-#: How long the shipper may take for what the router wrote last (seconds).
+#: Time for the shipper to process the router's last records (seconds).
 SHIP = 10.0
 #: Open files beside the links: sockets of ZeroMQ and HTTP, epoll, standard streams.
 SPARE_FILES = 100
@@ -158,7 +158,7 @@ class Daemon:
             log_event(log, logging.WARNING, "open files", text, max_links=wanted, max_open_files=files)
 
     def _keep_house(self) -> None:
-        """Sweep the log, tell the watchdog: from the hub, so that a hub that is stuck is noticed."""
+        """Sweep the log and notify the watchdog; runs in the hub, so that a stuck hub is noticed."""
         watchdog = self._notifier.watchdog_seconds
         step = _SWEEP if watchdog is None else min(_SWEEP, watchdog / 2)
         while True:
@@ -174,11 +174,11 @@ class Daemon:
     def _on_stop(self, number: int) -> None:
         name = signal.Signals(number).name
         if self._signalled:
-            log_event(log, logging.WARNING, "forced stop", f"second signal ({name}): leaving at once", signal=name)
+            log_event(log, logging.WARNING, "forced stop", f"second signal ({name}): exiting at once", signal=name)
             # Whatever holds up an orderly end must not hold up this.
             os._exit(128 + number)
         self._signalled = True
-        log_event(log, logging.INFO, "draining", f"{name}: taking nothing more", signal=name)
+        log_event(log, logging.INFO, "draining", f"{name}: draining, accepting nothing new", signal=name)
         self._stop.set()
 
     def _on_reload(self) -> None:
@@ -197,7 +197,7 @@ class Daemon:
     def _apply(self, changes: dict[str, Any], refused: dict[str, Any]) -> None:
         self.config = apply_live(self.config, changes)
         self._router.reconfigure(self.config)
-        # Before the level is lowered, so that whoever raises it reads what happened.
+        # Log at the old level: a change to a less verbose one must itself be logged.
         for key, value in refused.items():
             text = f"SIGHUP: {key} = {value!r} needs a restart; not changed"
             log_event(log, logging.WARNING, "reload refused", text, key=key, value=value)
@@ -221,7 +221,7 @@ class Daemon:
         while (looked := monotonic()) < started + seconds:
             if not under_way(engine) and not (engine.links.undrained and looked < started + _QUIET):
                 break
-            # A look costs time where there are many topics; most of the time is the router's.
+            # A scan is costly with many topics; leave most of the time to the router.
             gevent.sleep(max(_POLL, 5 * (monotonic() - looked)))
         self._report_leftovers(monotonic() - started)
         self._router.shell.dismiss()

@@ -18,7 +18,7 @@ from rpcmq.transport.router_shell import RouterShell
 
 __all__ = ["EmbeddedRouter"]
 
-#: How long the dispatch log may take to be written when the router ends (seconds).
+#: Time to write the dispatch log when the router ends (seconds).
 _FLUSH = 5.0
 
 
@@ -42,10 +42,10 @@ class EmbeddedRouter:
         self.config = config
         self.settings = settings_for(config)
         warnings = check_binds(config)
-        #: Who may connect; None: everybody.
+        #: The key authenticator; None: everybody may connect.
         self.gate = Gate(config.security.keys, on_note) if config.security.keys else None
         boot, directory = int(time() * 1000), config.dispatch_log.directory
-        #: Where the dispatch log goes; None: there is none.
+        #: The spool of the dispatch log; None if it is off.
         self.spool: Spool | None = None
         if directory:
             self.spool = Spool(directory, self.settings.router_id, self.settings.router_name, boot)
@@ -76,11 +76,11 @@ class EmbeddedRouter:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The URL it listens on."""
         return str(self.shell.url)
 
     def reconfigure(self, config: RouterConfig) -> None:
-        """Go on with ``config``, which differs from the one before only in what can change live."""
+        """Apply ``config``, which may differ from the previous one in live settings only."""
         self.config = config
         apply(config, self.settings)
         self.shell.max_handshakes = config.link.max_handshakes
@@ -89,7 +89,7 @@ class EmbeddedRouter:
             self.gate.refresh()
 
     def close(self, linger_seconds: float = 1.0) -> None:
-        """Stop at once; what was sent is given ``linger_seconds`` to leave."""
+        """Stop at once; queued messages have ``linger_seconds`` to leave."""
         self.shell.close(linger_seconds)
         self._close_gate()
         self._close_log()

@@ -1,4 +1,4 @@
-"""The router's gate: its own keys, who is authorised, and the handler that libzmq asks about each handshake."""
+"""Key authentication of a router: its own keys, the authorised keys, and the ZAP handler."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from rpcmq.transport.zap import ZapHandler
 __all__ = ["Gate"]
 
 _DOMAIN = "router"
-#: How often the folder of authorised keys is looked at (seconds).
+#: Interval between scans of the folder of authorised keys (seconds).
 LOOK = 1.0
 
 
 class Gate:
-    """Tells engine and libzmq who may connect, as the folder of keys says at each moment.
+    """Keeps the engine and libzmq up to date with the folder of authorised keys.
 
     Args:
         folder: has ``router.key`` and ``authorized/``.
@@ -54,7 +54,7 @@ class Gate:
         self._looking: gevent.Greenlet[..., None] | None = None
 
     def open(self, context: Any, router: Router) -> None:
-        """Answer for the sockets of ``context``, and let ``router`` know the keys. Before it binds."""
+        """Authenticate the sockets of ``context``, and pass the keys to ``router``. Call before it binds."""
         self._router = router
         self.keyring.changed(time())
         router.authorise(monotonic(), self.keyring.valid.values(), self._secret)
@@ -62,7 +62,7 @@ class Gate:
         self._zap.register(_DOMAIN, self._decide)
 
     def start(self, wake: Callable[[], None]) -> None:
-        """Look at the folder now and then; ``wake`` has the router's shell do what follows."""
+        """Scan the folder periodically; ``wake`` makes the router's shell act on changes."""
         self._wake = wake
         self._looking = gevent.spawn(self._keep_looking)
 
@@ -72,11 +72,11 @@ class Gate:
             try:
                 self.look()
             except Exception as error:
-                # Whatever it is: who is revoked next must be cut off all the same.
+                # Whatever fails: later revocations must still take effect.
                 self._on_note(Note("key file", f"{self.keyring.directory}: {type(error).__name__}: {error}", ""))
 
     def look(self) -> None:
-        """Take what has changed in the folder, and let go what has expired."""
+        """Apply changes of the folder, and drop expired keys."""
         for problem in self.keyring.read():
             self._on_note(Note("key file", f"{problem}; its key stays as it was", ""))
         if self._router is None:
@@ -94,7 +94,7 @@ class Gate:
         self._on_note(Note("keys", f"keys: {'; '.join(parts)}", ""))
 
     def refresh(self) -> None:
-        """Settings that hold for keys whose files say nothing else may have changed."""
+        """Apply changed default settings to keys whose files do not override them."""
         if self._router is not None:
             self._router.authorise(monotonic(), self.keyring.valid.values())
             self._wake()

@@ -44,13 +44,13 @@ _KNOWN: dict[str, type | tuple[type, ...]] = {
     "messages_per_second": (int, float), "formats": list, "rights": list,
 }  # fmt: skip
 _MAX_WORDS = 32
-#: A file system may give what was written within so short a time the same time (seconds).
+#: Resolution of file times (seconds): writes within it may get the same time.
 _SETTLED = 2.0
 
 
 @dataclass(frozen=True)
 class Authorised:
-    """A key as its file has it, and when it expires (seconds since the epoch; None: never)."""
+    """An authorised key, and when it expires (seconds since the epoch; None: never)."""
 
     key: Key
     until: float | None
@@ -154,7 +154,7 @@ def _is_there(entry: os.DirEntry[str]) -> bool:
 
 
 def _look(entry: os.DirEntry[str]) -> tuple[tuple[int, ...], float]:
-    """What changes when the file does, and when that was (seconds since the epoch)."""
+    """Return a file's signature, which changes when the file does, and its modification time (epoch seconds)."""
     try:
         status = entry.stat()
     except OSError as error:
@@ -165,7 +165,7 @@ def _look(entry: os.DirEntry[str]) -> tuple[tuple[int, ...], float]:
 
 
 class Keyring:
-    """The keys in ``directory``: what is authorised now.
+    """The authorised keys in ``directory``.
 
     A file that is gone is a key that is revoked. One that has become unreadable or wrong leaves its key as
     it was, so that an edit half done cuts nobody off; what is wrong is said.
@@ -189,7 +189,7 @@ class Keyring:
         return self._keys
 
     def read(self) -> list[str]:
-        """Look at files that are new, changed or gone; returns what is wrong."""
+        """Read new and changed files, drop missing ones; return the problems."""
         try:
             # A link to a file that is gone is gone, too.
             entries = {e.path: e for e in os.scandir(self.directory) if e.name.endswith(".toml") and _is_there(e)}
@@ -206,7 +206,7 @@ class Keyring:
             self._twins.pop(path, None)
         for path, (other, public) in list(self._twins.items()):
             if other not in self._keys or self._keys[other].key.public != public:
-                # What was in its way is gone: a file that was renamed by a copy.
+                # The conflicting file is gone, as when a file was renamed by a copy.
                 self._files[path] = ()
         found: dict[str, Authorised] = {}
         young: list[str] = []
@@ -231,7 +231,7 @@ class Keyring:
         return problems
 
     def _take(self, found: Mapping[str, Authorised]) -> list[str]:
-        """These files have these keys now; returns what is wrong with that."""
+        """Replace the keys by ``found``; return the conflicts."""
         # All at once: two of them may have exchanged theirs.
         owners = {
             known.key.public: path
@@ -256,7 +256,7 @@ class Keyring:
         return problems
 
     def changed(self, wall: float) -> bool:
-        """Whether other keys are valid at the time ``wall`` than when this was asked last."""
+        """Whether the set of valid keys has changed at the time ``wall`` since the last call."""
         valid = {a.key.public: a.key for a in self._keys.values() if a.is_valid(wall)}
         if valid == self._valid:
             return False
@@ -269,7 +269,7 @@ class Keyring:
         return self._valid
 
     def why_not(self, public: str) -> str:
-        """Why the key ``public`` may not connect; empty: it may."""
+        """Return why the key ``public`` may not connect; empty if it may."""
         if public in self._valid:
             return ""
         expired = (a.key.name for a in self._keys.values() if a.key.public == public)

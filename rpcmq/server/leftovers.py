@@ -1,4 +1,4 @@
-"""What a router still holds: what to wait for in a drain, and what to name when it ends."""
+"""Unfinished work of a router: awaited during a drain, reported when it ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Leftovers", "leftovers", "under_way"]
 
 @dataclass
 class Leftovers:
-    """What the router does not take with it when it stops now.
+    """Work that is lost or returned if the router stops now.
 
     Attributes:
         casts: (queue, number, bytes, how many of them their senders keep for its next life) of the casts that wait, by
@@ -31,7 +31,7 @@ class Leftovers:
     unsent: int = 0
 
     def totals(self) -> dict[str, int]:
-        """How many of each."""
+        """Number of items of each sort."""
         return {
             "casts": sum(count for _, count, *_ in self.casts),
             "calls": self.calls,
@@ -41,7 +41,7 @@ class Leftovers:
 
 
 def under_way(router: Router) -> bool:
-    """Whether anything is still moving: calls, casts somebody consumes, events and messages on their way out."""
+    """Whether any work is in progress: calls, casts with consumers, events and outgoing messages."""
     if router.in_flight or router.pubsub.held:
         return True
     for link in router.links:
@@ -53,7 +53,7 @@ def under_way(router: Router) -> bool:
 
 
 def leftovers(router: Router) -> Leftovers:
-    """What ``router`` holds at this moment."""
+    """Return the unfinished work of ``router`` at this moment."""
     left = Leftovers(calls=router.in_flight, events=router.pubsub.held)
     for topic in router.directory:
         for queue, _ in _queues(topic):
@@ -69,7 +69,7 @@ def leftovers(router: Router) -> Leftovers:
 
 
 def _queues(topic: Topic) -> Iterator[tuple[Queue, bool]]:
-    """Each queue of ``topic``, and whether somebody consumes it."""
+    """Yield each queue of ``topic``, and whether it has consumers."""
     yield topic.queue, any(not consumer.stopping for consumer in topic.consumers)
     for server in topic.servers.values():
         yield server.queue, any(not consumer.stopping for consumer in server.consumers)

@@ -1,4 +1,4 @@
-"""What a long-running process asks of the system and of Python."""
+"""Process-wide limits and tuning: open files, memory, garbage collection."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import resource
 
 __all__ = ["half_of_memory", "raise_open_files", "tune_gc"]
 
-#: Of the control group that this process is in, where it has one of its own (a container, a unit with MemoryMax=).
+#: Memory limit of this process's control group (a container, a unit with MemoryMax=).
 _CGROUP_LIMIT = "/sys/fs/cgroup/memory.max"
 
 
 def raise_open_files() -> int:
-    """Allow as many open files as the system lets this process; each link is one.
+    """Raise the limit of open files to the hard limit; each link is one.
 
     Nothing in this process uses select(2), which is why the soft limit is low by default.
 
@@ -31,7 +31,7 @@ def raise_open_files() -> int:
 
 
 def half_of_memory() -> int:
-    """Half of the bytes of memory that this process can have."""
+    """Return half of the memory available to this process (bytes)."""
     most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         with open(_CGROUP_LIMIT, encoding="ascii") as file:

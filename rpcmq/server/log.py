@@ -20,20 +20,20 @@ from rpcmq.core.router.actions import Note
 
 __all__ = ["JsonFormatter", "NoteLog", "TextFormatter", "log_event", "log_hub_errors", "start_logging"]
 
-#: Lines that the offences of one identity may take between two sweeps.
+#: Most lines about one identity's protocol errors between two sweeps.
 OFFENCES = 5
-#: Lines of one event that are written at once after a pause, and a second when they go on.
+#: Most lines of one event in a burst after a pause, and a second afterwards.
 BURST, PER_SECOND = 1000, 10.0
-#: Identities whose offences are counted one by one between two sweeps; whoever comes later shares one count.
+#: Most identities whose protocol errors are counted individually between two sweeps; others share one count.
 _IDENTITIES = 1000
 _OTHERS = "(others)"
-#: Of so many identities a sweep says how many more offences there were: those with the most.
+#: Most identities in a sweep's report: those with the most further protocol errors.
 _SUMMARIES = 10
 
 _MINUTE = 60.0
 _LEVELS = dict.fromkeys(("offence", "denied", "dropped", "key file", "link unresponsive"), logging.WARNING)
 _LEVELS["internal error"] = logging.ERROR
-#: What a peer can do without end.
+#: Events that a peer can cause without bound.
 _LIMITED = ("offence", "denied", "internal error")
 
 
@@ -132,7 +132,7 @@ class NoteLog:
         log_event(self._log, level, note.event, note.text, **about, **note.fields)
 
     def sweep(self) -> None:
-        """Report what was only counted. To be called about once a second."""
+        """Report events that were only counted. To be called about once a second."""
         for event, count in self._left_out.items():
             text = f"{event}: {count} more, not written one by one"
             log_event(self._log, _LEVELS.get(event, logging.INFO), "left out", text, of=event, count=count)
@@ -141,13 +141,13 @@ class NoteLog:
         most = sorted(self._seen.items(), key=itemgetter(1), reverse=True)[:_SUMMARIES]
         for identity, count in most:
             if more := max(0, count - self._most):
-                text = f"{identity}: {more} more offences, not written one by one"
+                text = f"{identity}: {more} more protocol errors, not logged one by one"
                 log_event(self._log, logging.WARNING, "offences", text, identity=identity, count=more)
         self._seen.clear()
 
 
 def log_hub_errors(log: logging.Logger) -> Counter[str]:
-    """Log what nobody catches in this thread's hub, rather than have gevent print it.
+    """Log uncaught exceptions of this thread's hub, rather than have gevent print them.
 
     That there are no more files to be had is no error of ours: a connection waits until there are. It is said once a
     minute.
@@ -165,7 +165,7 @@ def log_hub_errors(log: logging.Logger) -> Counter[str]:
         if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
             if monotonic() >= silent_until:
                 silent_until = monotonic() + _MINUTE
-                text = f"a connection has to wait: {error.strerror}; raise LimitNOFILE= (or ulimit -n)"
+                text = f"cannot accept a connection: {error.strerror}; raise LimitNOFILE= (or ulimit -n)"
                 log_event(log, logging.WARNING, "no more files", text)
             return
         errors[kind.__qualname__] += 1

@@ -11,7 +11,7 @@ _Labels = Mapping[str, str]
 
 
 def metrics_text(stats: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
-    """What is scraped.
+    """Return the metrics page.
 
     Args:
         stats: the view ``stats``: totals that never go back while the router runs.
@@ -32,10 +32,10 @@ def metrics_text(stats: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
         *_metric("events_total", "counter", "Events that were published.", [({}, published.get("events", 0))]),
         *_metric("event_copies_total", "counter", "Copies for subscribers.", [({}, published.get("copies", 0))]),
         *_metric("refused_total", "counter", "Messages and links refused.", _labelled("reason", stats["refused"])),
-        *_metric("notable_total", "counter", "Other things counted.", _labelled("what", stats["counters"])),
+        *_metric("notable_total", "counter", "Other events.", _labelled("what", stats["counters"])),
         *_metric("uptime_seconds", "gauge", "Since the start.", [({}, stats["uptime_seconds"])]),
         *_metric("cpu_seconds_total", "counter", "Of the process.", [({}, process["cpu_seconds"])]),
-        *_metric("max_rss_bytes", "gauge", "Most memory it ever had.", [({}, process["max_rss_bytes"])]),
+        *_metric("max_rss_bytes", "gauge", "Peak resident memory.", [({}, process["max_rss_bytes"])]),
     ]
     for name in ("links", "topics", "calls_in_flight", "stuck"):
         lines += _metric(name, "gauge", f"{name.replace('_', ' ').capitalize()}, now.", [({}, summary[name])])

@@ -40,7 +40,7 @@ _STATUS = {
     503: "503 Service Unavailable",
 }
 
-#: What a page gives: a status, and a value for JSON, or text in the format of Prometheus.
+#: Result of a page: a status, and a JSON value or Prometheus text.
 Page = Callable[[], tuple[int, Any]]
 
 
@@ -78,7 +78,7 @@ class _Handler(WSGIHandler):
 
     def get_environ(self) -> dict[str, Any]:
         self.close_connection = True
-        # What no page looks at is not waited for either.
+        # No page reads a request body, so do not wait for one.
         self.content_length = 0
         del self.headers["Transfer-Encoding"]
         del self.headers["Expect"]
@@ -93,16 +93,16 @@ class _Handler(WSGIHandler):
 
 class _Server(WSGIServer):
     def __init__(self, listener: socket.socket, application: Callable[..., Iterable[bytes]]) -> None:
-        # One place is always left for who comes, so that those who have one cannot keep it for ever.
+        # One slot is always free for a new connection, so that no client can hold all of them.
         places = Pool(_CONNECTIONS + 1)
-        # A page that fails is reported to the hub; who asks amiss is told, and that is all.
+        # A failing page is reported to the hub; bad requests only get an error response.
         super().__init__(listener, application, spawn=places, handler_class=_Handler, log=None, error_log=None)
         #: Connections by the host that they come from, the oldest first.
         self._open: defaultdict[str, dict[Any, None]] = defaultdict(dict)
 
     @contextmanager
     def place(self, sock: Any, address: Any) -> Iterator[None]:
-        """Let ``sock`` have a place, for no longer than it may."""
+        """Hold a connection slot for ``sock``, for a limited time."""
         host = address[0] if isinstance(address, tuple) else ""
         while sum(map(len, self._open.values())) >= _CONNECTIONS:
             self._cut_one()
@@ -144,7 +144,7 @@ def _end(sock: Any) -> None:
 
 
 def _cut(sock: Any) -> None:
-    """Break the connection: whoever reads from it or writes to it finds its end."""
+    """Shut the connection down: readers and writers see its end."""
     try:
         sock.shutdown(socket.SHUT_RDWR)
     except OSError:
@@ -209,7 +209,7 @@ class Monitor:
 
     def _knows(self, host: str) -> bool:
         name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
-        # Only a name can be made to stand for this machine by somebody else; and a browser always sends one.
+        # Only names can be rebound to this machine by others; and a browser always sends one.
         return not name or _is_address(name) or name.lower().rstrip(".") in self._hosts
 
     def _answer(self, environ: Mapping[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:

@@ -1,4 +1,4 @@
-"""Which endpoints of a router can be reached from other hosts by anybody."""
+"""Find endpoints of a router that anybody on other hosts can use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def is_local(url: str) -> bool:
 
 
 def open_binds(config: RouterConfig) -> list[str]:
-    """A sentence for each endpoint that anybody who reaches it can use."""
+    """Return a warning for each endpoint that anybody who reaches it can use."""
     found = []
     listen, http = config.router.listen, config.router.http
     if not config.security.keys and not is_local(listen):
@@ -44,13 +44,13 @@ def open_binds(config: RouterConfig) -> list[str]:
 
 
 def check_binds(config: RouterConfig) -> list[str]:
-    """What is open by the operator's wish.
+    """Check for open endpoints; return the warnings about those that the operator allows.
 
     Raises:
         ConfigError: something is, and the operator has not said so.
     """
     found = open_binds(config)
     if found and not config.router.insecure:
-        wish = "; or say --insecure (router.insecure = true) if everybody there may"
+        wish = "; or allow it with --insecure (router.insecure = true)"
         raise ConfigError("\n".join(f"{text}{wish}" for text in found))
     return found

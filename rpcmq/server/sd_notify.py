@@ -1,4 +1,4 @@
-"""Tells systemd how the daemon is, as sd_notify(3) describes: datagrams to ``$NOTIFY_SOCKET``."""
+"""Notifies systemd of the daemon's state, as in sd_notify(3): datagrams to ``$NOTIFY_SOCKET``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Notifier:
         if self._path:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
             self._socket.setblocking(False)
-        #: How often the service manager wants to hear WATCHDOG=1 at least (seconds); None: not at all.
+        #: Longest interval between WATCHDOG=1 messages (seconds); None: none are wanted.
         self.watchdog_seconds = _watchdog_seconds(environ) if self._path else None
 
     def ready(self, status: str) -> None:

@@ -1,4 +1,4 @@
-"""From the router's configuration to the engine's settings."""
+"""Conversion of the router's configuration into the engine's settings."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ def settings_for(config: RouterConfig) -> Settings:
 
 
 def apply(config: RouterConfig, settings: Settings) -> None:
-    """Change ``settings``, which an engine may be using, to what ``config`` says."""
+    """Update ``settings``, which an engine may be using, from ``config``."""
     settings.apply(config, {"router.name": socket.gethostname(), "router.max_bytes": half_of_memory()})

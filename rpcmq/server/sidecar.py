@@ -18,14 +18,14 @@ __all__ = ["Sidecar", "command_for"]
 
 log = logging.getLogger("rpcmq.router")
 
-#: Its exit codes that another start would only repeat: a wrong setting, a package that is not installed.
+#: Exit codes after which it is not restarted: wrong settings, a missing package.
 HOPELESS = (2, 10)
 #: Seconds before it is started again: the first time, and at most.
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0
 
 
 def command_for(config: RouterConfig) -> list[str]:
-    """What to run for the log that ``config`` describes."""
+    """Return the ``rpcmq ship`` command for the log that ``config`` describes."""
     settings = config.dispatch_log
     values = {
         "--log": settings.directory,
@@ -35,7 +35,7 @@ def command_for(config: RouterConfig) -> list[str]:
         "--keep-ready": settings.keep_ready_seconds,
         "--log-format": config.router.log_format,
         "--log-level": config.router.log_level,
-        # Should this process be killed, nobody else tells the child.
+        # If this process is killed, the child must notice by itself.
         "--parent": os.getpid(),
     }
     flags = [str(each) for pair in values.items() for each in pair]
@@ -54,7 +54,7 @@ class Sidecar:
 
     @property
     def pid(self) -> int | None:
-        """Of the child that runs now."""
+        """The pid of the running child, or None."""
         return self._process.pid if self._process and self._process.poll() is None else None
 
     @property
@@ -63,7 +63,7 @@ class Sidecar:
         return bool(self._keeper.dead)
 
     def stop(self, seconds: float) -> None:
-        """Have it ship what is there, and end; what takes longer than ``seconds`` it does when it is started again."""
+        """Let it ship what is complete, and end it after at most ``seconds``; the rest follows at its next start."""
         self._stop.set()
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()

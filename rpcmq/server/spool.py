@@ -1,4 +1,4 @@
-"""Writes the dispatch log to spool files, in a thread of its own, so that a slow disk delays nobody.
+"""Writes the dispatch log to spool files in a separate thread, so that a slow disk delays no messages.
 
 Whatever goes wrong there (no room, no directory, a broken disk) costs records, never the router: what
 cannot be written is dropped and counted, and a second later the next file is tried.
@@ -26,14 +26,14 @@ log = logging.getLogger("rpcmq.router")
 
 #: Chunks that may wait while the disk does not answer.
 MAX_WAITING = 64
-#: How long a failure is left alone before the next file is tried (seconds).
+#: Pause after a failure before the next file is tried (seconds).
 _RETRY = 1.0
-#: Between two looks whether somebody has removed the file (seconds).
+#: Interval between checks whether the file was removed (seconds).
 _LOOK = 1.0
-#: Between two warnings (seconds).
+#: Interval between warnings (seconds).
 _SILENCE = 60.0
 
-# Of the system even where gevent has put its own in their place: to wait for a disk blocks a thread.
+# The unpatched originals: waiting for a disk must block an OS thread.
 _SimpleQueue = get_original("queue", "SimpleQueue")
 _allocate_lock = get_original("_thread", "allocate_lock")
 _start_new_thread = get_original("_thread", "start_new_thread")
@@ -55,7 +55,7 @@ class Spool:
         _check(directory, self.directory)
         self._router = (router_id, router_name, boot)
         self._pid = os.getpid()
-        #: Why nothing can be written now, and why it could not the last time that it was so.
+        #: The current problem, empty if writing works; and the last one.
         self.problem = self._last_problem = ""
         self._failed_segment = 0
         self._try_again = 0.0
@@ -66,7 +66,7 @@ class Spool:
         self._chunks: Any = _SimpleQueue()
         self._ended: Any = _allocate_lock()
         self._ended.acquire()
-        #: What was dropped when that was last said, and when it was.
+        #: The number of dropped records last reported, and when.
         self._told, self._told_at = 0, -_SILENCE
         self._is_bad = False
         _start_new_thread(self._run, ())
@@ -79,7 +79,7 @@ class Spool:
         return self._refused + self._lost
 
     def write(self, chunk: Chunk) -> bool:
-        """Take ``chunk``; False if its segment cannot go on, and it was dropped."""
+        """Accept ``chunk``; return False if it was dropped, and its segment must end."""
         if self._chunks.qsize() >= MAX_WAITING:
             self._trouble(chunk.segment, f"{self.directory} does not answer, {MAX_WAITING} writes wait")
         if chunk.segment <= self._failed_segment or monotonic() < self._try_again:
@@ -91,7 +91,7 @@ class Spool:
         return True
 
     def statistics(self) -> dict[str, Any]:
-        """Where to, how much, and what was lost and why."""
+        """Directory, counts of records written and dropped, and the last problem."""
         return {
             "directory": self.directory,
             "files": self._files,
@@ -114,7 +114,7 @@ class Spool:
             log_event(log, logging.INFO, "dispatch log", text, dropped=dropped, problem="")
 
     def close(self, seconds: float) -> None:
-        """Wait until what was taken is written, for at most ``seconds``."""
+        """Wait until accepted chunks are written, for at most ``seconds``."""
         if self._pid == os.getpid():  # in a fork the thread is the parent's
             self._chunks.put(None)
             if self._ended.acquire(timeout=seconds):
@@ -168,7 +168,7 @@ class Spool:
         return file
 
     def _abandon(self, file: _File) -> None:
-        """``file`` does not go on: seal what is good in it, if that can be done; else the shipper will."""
+        """Stop using ``file``: seal its good part if possible; else the shipper will."""
         self._file = None
         try:
             if not file.is_gone:
@@ -214,7 +214,7 @@ class _File:
 
     @property
     def is_gone(self) -> bool:
-        """Somebody removed it, or its disk: what is written to it reaches nobody."""
+        """Whether the file or its disk was removed, so that writes are lost."""
         try:
             return os.fstat(self._fd).st_nlink == 0
         except OSError:
@@ -233,7 +233,7 @@ class _File:
         self._names += chunk.name_count
 
     def seal(self, dropped: int, is_final: bool) -> None:
-        """Nothing more comes. May be tried again."""
+        """Write the final block. May be retried."""
         if not self._is_sealed:
             counts = SEAL.pack(self.records, self._in_flight, self._names, dropped, is_final)
             self._put(framed(BlockKind.SEAL, 1, counts))
@@ -245,7 +245,7 @@ class _File:
             wanted = sum(map(len, pieces))
             put = os.writev(self._fd, pieces)
             if put < wanted:
-                # The rest of it says why, if there is a reason.
+                # Writing the rest raises the reason, if there is one.
                 rest = memoryview(b"".join(pieces))[put:]
                 while rest:
                     rest = rest[os.write(self._fd, rest) :]

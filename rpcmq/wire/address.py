@@ -15,7 +15,7 @@ _LENGTHS = Struct(">BBB")
 
 
 class Address(NamedTuple):
-    """Where a message goes: (exchange, topic, server), each a field of its own; names contain dots.
+    """A destination: (exchange, topic, server), each a field of its own; names contain dots.
 
     ``server`` is empty for the shared topic. Fanout is a flag of the message.
     """

@@ -16,7 +16,7 @@ __all__ = ["MAX_BATCH_MESSAGES", "MAX_INLINE_BYTES", "split"]
 #: The longest message in a batch frame: header, three names and their lengths, method, trace, a payload that is not
 #: detached. What is longer is refused, so that 256 of them always fit into a frame that any peer takes.
 MAX_INLINE_BYTES = 40 + 3 + 3 * MAX_NAME_BYTES + 255 + 255 + DETACH_BYTES - 1
-#: Messages in one batch; processes send 256. More would keep all others waiting.
+#: Most messages in one batch, so that other peers need not wait; processes send 256.
 MAX_BATCH_MESSAGES = 4096
 #: Length, version, flags: what is needed to cut a message out of its batch.
 _unpack_start = Struct(">IBxH").unpack_from
@@ -70,12 +70,12 @@ def _check_large(batch: bytes) -> None:
             return
         length = _unpack_start(batch, start)[0]
         if length < 40:
-            return  # as will be found
+            return  # malformed: split() will report it
         if length > MAX_INLINE_BYTES:
             raise _too_long(length, start)
         start += length
     if start < end:
-        raise ProtocolError(f"more than {MAX_BATCH_MESSAGES} messages in one batch", "batch")
+        raise ProtocolError(f"batch exceeds the limit of {MAX_BATCH_MESSAGES} messages", "batch")
 
 
 def _too_long(length: int, start: int) -> ProtocolError:
@@ -84,11 +84,11 @@ def _too_long(length: int, start: int) -> ProtocolError:
 
 
 def _misfit(batch: bytes, start: int) -> ProtocolError:
-    """Why no message starts at ``start``."""
+    """Return why no message starts at ``start``."""
     left = len(batch) - start
     if left < 40:
         return ProtocolError(f"{left} bytes at {start} are shorter than a header (40)", "truncated")
     length, version, _ = _unpack_start(batch, start)
     if length < 40 or length > left:
         return ProtocolError(f"message length {length} at byte {start} of a batch of {len(batch)}", "length")
-    return ProtocolError(f"version {version} is not spoken here, only {VERSION}", "version")
+    return ProtocolError(f"version {version} is not supported; this is version {VERSION}", "version")

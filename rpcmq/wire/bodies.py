@@ -11,9 +11,9 @@ from rpcmq.wire.header import message, parse, payload_of
 
 __all__ = ["MAX_VIEW_BYTES", "body_of", "control", "json_bytes"]
 
-#: The longest body of a control message, but for a router's answer to a question: to read JSON takes time and memory.
+#: Longest body of a control message, except answers to queries: parsing JSON takes time and memory.
 MAX_BODY_BYTES = 1 << 20
-#: The longest answer to a question.
+#: Longest answer to a query.
 MAX_VIEW_BYTES = 1 << 30
 
 
@@ -36,7 +36,7 @@ def body_of(part: bytes, max_bytes: int = MAX_BODY_BYTES) -> dict[str, Any]:
     parse(part)
     payload = payload_of(part)
     if len(payload) > max_bytes:
-        raise ProtocolError(f"body of {len(payload)} bytes; {max_bytes} may be", "body")
+        raise ProtocolError(f"body of {len(payload)} bytes exceeds the limit of {max_bytes}", "body")
     try:
         body = json.loads(bytes(payload).decode())
     except (ValueError, RecursionError) as error:

@@ -66,7 +66,7 @@ __all__ = [
 
 NO_TTL = 0xFFFFFFFF
 MAX_TTL_MS = NO_TTL - 1
-#: Of the class that a FAULT may name.
+#: Longest class name in a FAULT (bytes).
 MAX_ERROR_BYTES = 100
 #: A payload of at least this many bytes travels in a frame of its own.
 DETACH_BYTES = 32 * 1024
@@ -125,7 +125,7 @@ class Detached(bytes):
 
     @classmethod
     def of(cls, head: bytes, payload: bytes | memoryview) -> Detached:
-        """``head`` with ``payload`` attached; ``head`` must have the DETACHED flag set."""
+        """Attach ``payload`` to ``head``, which must have the DETACHED flag set."""
         made = cls(head)
         made.payload = payload
         return made
@@ -147,7 +147,7 @@ def message(
     consumer: int = 0,
     hops: int = 0,
 ) -> bytes:
-    """One message. ``key`` is router, handle and sequence; ``sequence`` alone is for link control.
+    """Build a message. ``key`` is router, handle and sequence; ``sequence`` alone is for control messages.
 
     A payload of ``DETACH_BYTES`` or more is detached: the result is then a :class:`Detached`.
     """
@@ -241,7 +241,7 @@ def method_of(part: bytes) -> str:
 
 
 def remade(part: bytes, head: bytes) -> bytes:
-    """``head`` in place of ``part``, with the payload of ``part`` if that is detached."""
+    """Return ``part`` with ``head`` as its header, keeping a detached payload."""
     return Detached.of(head, part.payload) if part[7] & 1 else head  # type: ignore[attr-defined]
 
 
@@ -316,7 +316,7 @@ def error_name(error: BaseException) -> bytes:
 
 
 def without_error(part: bytes) -> tuple[bytes, str]:
-    """A FAULT, which has no trace, without the class that it names in the place of the method; and that name.
+    """Split a FAULT into the message without its error class, which stands in the place of the method, and the name.
 
     The name is empty if it is too long, no UTF-8 or has a control character: whoever sends it is not to be trusted.
     """

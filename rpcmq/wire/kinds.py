@@ -12,7 +12,7 @@ SESSION_KINDS = 0x10
 
 
 class Kind(IntEnum):
-    """What a message is. Below 0x10: about the link itself. The numbers are on the wire."""
+    """Kinds of messages. Below 0x10: about the link itself. The numbers are on the wire."""
 
     HELLO = 0x01
     WELCOME = 0x02

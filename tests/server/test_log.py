@@ -100,7 +100,7 @@ def test_offences_of_one_identity_are_written_up_to_a_number_then_counted(log: l
         "WARNING bad: 1",
         "WARNING other: 0",
         "INFO    bad (roundrobin): said goodbye",
-        "WARNING bad: 5 more offences, not written one by one",
+        "WARNING bad: 5 more protocol errors, not logged one by one",
         "WARNING bad: 7",
     ]
 
@@ -113,7 +113,7 @@ def test_offences_under_ever_new_identities_are_bounded_too(log: logging.Logger)
         notes(Note("offence", f"bad-{number}", f"bad-{number}"))
     assert 1000 <= len(lines(stream)) <= 1001
     notes.sweep()
-    assert lines(stream)[-1].endswith("(others): 3999 more offences, not written one by one")
+    assert lines(stream)[-1].endswith("(others): 3999 more protocol errors, not logged one by one")
 
 
 def test_lines_of_one_event_are_bounded_whoever_they_are_about(log: logging.Logger) -> None:
@@ -174,4 +174,4 @@ def test_that_no_more_files_can_be_had_is_no_internal_error_and_said_once(log: l
         del hub.__dict__["print_exception"]
     assert not errors
     [line] = lines(stream)
-    assert line.endswith("WARNING a connection has to wait: Too many open files; raise LimitNOFILE= (or ulimit -n)")
+    assert line.endswith("WARNING cannot accept a connection: Too many open files; raise LimitNOFILE= (or ulimit -n)")

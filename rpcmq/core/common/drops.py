@@ -167,7 +167,7 @@ class DropNotices:
         rows[drop] = rows.get(drop, 0) + count
 
     def next_deadline(self) -> float | None:
-        """When :meth:`due` wants to be asked."""
+        """The time at which :meth:`due` has the next line (monotonic seconds); None if nothing is due."""
         return self._tell_at
 
     def due(self, now: float) -> dict[bytes, dict[Drop, int]]:

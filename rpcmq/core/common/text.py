@@ -6,5 +6,5 @@ _MAX_CHARACTERS = 500
 
 
 def shortened(text: str) -> str:
-    """``text``, cut where it goes on for longer than anybody reads: it may quote what a peer sent."""
+    """Return ``text`` shortened to a readable length: it may quote a peer."""
     return text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 3]}..."

@@ -1,4 +1,4 @@
-"""The router's edge: which key may connect as whom, and what it may do. Nothing here without CURVE.
+"""Access control: which identities a key may use, and what it may do. Unused without CURVE.
 
 The transport says under which key a connection was authenticated. A link belongs to that key for all
 its life. Each message that a key needs a right for is looked at here before anything is queued; the
@@ -28,18 +28,18 @@ from rpcmq.wire import KEY, KIND_AT, LOW_FLAGS_AT, Address, Flag, Kind, address_
 
 __all__ = ["Account", "Guard", "Permits", "account_row"]
 
-#: Addresses whose decision one link keeps.
+#: Most addresses whose decisions one link caches.
 _KEPT = 10_000
-#: What is metered: an introduction costs both sides more than a call.
+#: Metered kinds: an introduction costs both sides more than a call.
 _METERED = (Kind.REQUEST, Kind.CAST, Kind.PUBLISH, Kind.INTRODUCE)
 _REQUEST = int(Kind.REQUEST)
-#: What is refused beyond the rate, and not offered again by the sender.
+#: Kinds refused beyond the rate that their sender does not offer again.
 _ASKED = (_REQUEST, int(Kind.INTRODUCE))
 S = TypeVar("S", bound=Hashable)
 
 
 class Account:
-    """What became of one key since the router's start."""
+    """Usage and refusals of one key since the router's start."""
 
     def __init__(self, key: Key) -> None:
         self.key = key
@@ -48,17 +48,17 @@ class Account:
         #: Monotonic seconds of the last HELLO; None: never.
         self.last_seen: float | None = None
         self.refused: Counter[str] = Counter()
-        #: Position of a right -> decisions that it was the reason of.
+        #: Position of a right -> number of decisions it allowed.
         self.used: Counter[int] = Counter()
         self.bucket: TokenBucket | None = None
-        #: Identities that its processes were introduced to: what goes on between them the router does not see.
+        #: Identities that its processes were introduced to: the router does not see their direct traffic.
         self.introduced: dict[str, None] = {}
-        #: When so many are known, those that have left are forgotten.
+        #: Number of known identities above which those that have left are forgotten.
         self.most_introduced = 256
 
 
 class Permits:
-    """What one link was found to be allowed: addresses, as they are on the wire. Calls and casts: ``Link.granted``."""
+    """Cached permissions of one link, by address as on the wire. Calls and casts are cached in ``Link.granted``."""
 
     __slots__ = ("account", "fanout", "publish", "throttled")
 
@@ -93,7 +93,7 @@ class Guard:
         secret: bytes = b"",
     ) -> None:
         self._secret = secret
-        #: Where the work of refusing is counted.
+        #: Counter of the work that refusals cost.
         self.turns = Turns()
         self._settings = settings
         self._links = links
@@ -113,7 +113,7 @@ class Guard:
     # --- keys --------------------------------------------------------------------------------
 
     def authorise(self, now: float, keys: Iterable[Key]) -> None:
-        """From now on these keys may connect, and no others: links of the rest end at once."""
+        """Set the authorised keys; links of all other keys end at once."""
         accounts: dict[str, Account] = {}
         narrowed: list[Account] = []
         for key in keys:
@@ -134,16 +134,16 @@ class Guard:
                 self.cut(now, link, reason)
 
     def _tell_peers(self, account: Account) -> None:
-        """Those who may have direct links with the processes of a key that may less are to end them."""
+        """Tell processes with direct links to those of a key that lost rights to end these links."""
         body = {"url": "", "revoked": account.key.public}
         for link in self._links:
-            # Whoever listens may have been introduced by an earlier life of the router.
+            # Any listening process may have been introduced by an earlier incarnation of the router.
             if link.identity in account.introduced or any(c.peer_url for c in link.consumers.values()):
                 link.send(control(Kind.INTRODUCTION, body))
         account.introduced.clear()
 
     def introduced(self, one: Link, other: Link) -> None:
-        """The two may have a direct link from now on."""
+        """Record that the two may have a direct link from now on."""
         for link, peer in ((one, other), (other, one)):
             account: Account = link.permits.account
             if len(account.introduced) >= account.most_introduced:
@@ -161,7 +161,7 @@ class Guard:
         return old if old is not None and old.rate == rate else TokenBucket(rate, now)
 
     def _lost_its_right(self, link: Link, permits: Permits) -> str:
-        """Why ``link`` must end under the present keys; empty: it need not."""
+        """Return why ``link`` must end under the present keys; empty if it need not."""
         account = permits.account
         key = account.key
         if self._accounts.get(key.public) is not account:
@@ -189,11 +189,11 @@ class Guard:
     # --- who may connect ---------------------------------------------------------------------
 
     def account_of(self, user: str) -> Account | None:
-        """The account of the public key ``user``; None if it is not authorised."""
+        """Return the usage record of the public key ``user``; None if it is not authorised."""
         return self._accounts.get(user)
 
     def problem(self, account: Account | None, identity: str) -> tuple[str, str] | None:
-        """Why a process with this key may not be ``identity``: reason and sentence."""
+        """Return why a process with this key may not be ``identity``, as reason and sentence; None if it may."""
         if account is None:
             self._refused["key not authorised"] += 1
             return "key", "the key of this connection is not authorised (any more)"
@@ -213,13 +213,13 @@ class Guard:
         return None
 
     def seal(self, account: Account, handle: int) -> str:
-        """The end of the token of a link: a later life of the router knows by it whose the handle is."""
+        """Return the MAC in a link's token, by which a later incarnation of the router verifies its handle."""
         text = account.key.public.encode() + handle.to_bytes(8)
         return "." + blake2b(text, key=self._secret, digest_size=16).hexdigest()
 
     def sealed(self, account: Account, handle: int, token: object) -> bool:
-        """Whether ``token`` is of a link of this key with that handle, in whichever life of the router."""
-        # Text that is not ASCII could not be encoded or compared, and is no token of ours.
+        """Whether ``token`` was issued to this key for that handle, by any incarnation of the router."""
+        # Text that is not ASCII cannot be encoded or compared, and is not one of our tokens.
         if not isinstance(token, str) or not token.isascii():
             return False
         return compare_digest(token[-33:].encode(), self.seal(account, handle).encode())
@@ -234,12 +234,12 @@ class Guard:
         return False
 
     def attach(self, link: Link, account: Account) -> None:
-        """``link`` belongs to the key, and what it may do is decided anew."""
+        """Assign ``link`` to the key, and reset its cached permissions."""
         link.permits = Permits(account)
         key = account.key
         everything = next((number for number, right in enumerate(key.rights) if right.everything), None)
         if everything is not None:
-            # A key that may do anything needs no look at each message.
+            # A key with all rights needs no check of each message.
             account.used[everything] += 1
             link.granted = link.granted_casts = None
             link.handlers = self._plain if account.bucket is None else self._plain_metered
@@ -250,7 +250,7 @@ class Guard:
             link.handlers = within_formats(link.handlers, key.formats, self._deny_format)
 
     def seen(self, now: float, link: Link) -> None:
-        """``link`` is connected (again)."""
+        """Record that ``link`` is connected (again)."""
         if link.permits is not None:
             link.permits.account.connects += 1
             link.permits.account.last_seen = now
@@ -260,7 +260,7 @@ class Guard:
         if link.permits is not None:
             link.permits.account.links -= 1
 
-    # --- what they may do --------------------------------------------------------------------
+    # --- rights --------------------------------------------------------------------
 
     def _table(self, handlers: list[Handler], metered: bool) -> list[Handler]:
         table = list(handlers)
@@ -275,7 +275,7 @@ class Guard:
         return table
 
     def may_send(self, link: Link, part: bytes, destination: Destination | None) -> bool:
-        """Whether the link's key has the right to send the call or cast ``part``; a yes is kept for ``destination``."""
+        """Whether the link's key may send the call or cast ``part``; permission is cached for ``destination``."""
         if part[KIND_AT] == _REQUEST:
             verb, kept = "call", link.granted
         elif part[LOW_FLAGS_AT] & Flag.FANOUT:
@@ -327,14 +327,14 @@ class Guard:
         return query
 
     def _decide(self, link: Link, part: bytes, block: bytes, verb: str) -> bool:
-        """Whether the link's key has the right; its process is told if not.
+        """Whether the link's key has the right; if not, notify its process.
 
         Raises:
             ProtocolError: the address is malformed.
         """
         parse(part)
         address = Address.decode(block)
-        # An event's address has no server that anybody looks at.
+        # The server in an event's address is ignored.
         names = _served(address) if verb == "serve" else (_name(address),)
         if verb in ("publish", "subscribe"):
             names = (address.topic,)
@@ -382,7 +382,7 @@ class Guard:
             link.send(control(Kind.ERROR, body, key=part[KEY]))
         return text
 
-    # --- how fast ----------------------------------------------------------------------------
+    # --- rate limits ----------------------------------------------------------------------------
 
     def _in_time(self, now: float, link: Link, part: bytes) -> bool:
         permits: Permits = link.permits
@@ -405,7 +405,7 @@ class Guard:
         if not wait:
             return True
         if len(permits.throttled) < _KEPT:
-            # Who has casts to so many addresses under way at a time does without their order.
+            # Order is not kept for casts to more addresses at a time than this.
             permits.throttled[block] = sequence_of(part)
         self._too_fast(link, part, account, wait)
         return False
@@ -424,7 +424,7 @@ class Guard:
 
 
 def _keep(known: set[S], what: S) -> None:
-    """A yes is kept, within a bound."""
+    """Cache a permission, within a bound."""
     if len(known) >= _KEPT:
         known.clear()
     known.add(what)
@@ -439,7 +439,7 @@ def _name(address: Address) -> str:
 
 
 def _served(address: Address) -> tuple[str, ...]:
-    """A server consumes its own topic, and the one that it shares with others."""
+    """Return the topics a server consumes: its own, and the shared one."""
     return (address.topic, _name(address)) if address.server else (address.topic,)
 
 

@@ -1,4 +1,4 @@
-"""What an engine wants done besides sending what is in the outboxes: a closed list."""
+"""Actions: everything an engine asks of its shell besides sending the outboxes. A closed list."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Action", "Answer", "Disconnect", "Left", "Note"]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Send ``part`` to a connection that is no link."""
+    """Send ``part`` to a connection without a link."""
 
     route: bytes
     part: bytes
@@ -19,12 +19,12 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Worth a line in the log: what kind of event, the sentence, and whom it is about."""
+    """A log event: its kind, the sentence, and the identity it is about."""
 
     event: str
     text: str
     identity: str
-    #: The same for machines.
+    #: The event's fields, for machines.
     fields: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -37,7 +37,7 @@ class Disconnect:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The connection ``route`` carries no link any more: it has to say HELLO again, or to go."""
+    """The connection ``route`` has lost its link: it must say HELLO again, or be closed."""
 
     route: bytes
 

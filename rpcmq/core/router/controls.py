@@ -17,7 +17,7 @@ from rpcmq.wire import Kind, control
 
 __all__ = ["FREE", "kick", "text_of"]
 
-#: What needs no right: it tells a process of messages that it has only.
+#: Controls that need no right: they only concern messages that the asking process has.
 FREE = frozenset({"caller"})
 
 
@@ -36,7 +36,7 @@ def text_of(body: Mapping[str, Any], name: str, default: str | None = None) -> s
 def kick(
     links: LinkTable, act: Callable[[Action], None], now: float, link: Link, body: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """End the links of a process, as if it had gone. If it lives it connects again, with nothing of what it had."""
+    """End the links of a process, as if it had gone. A live process reconnects with new sessions."""
     identity = text_of(body, "identity")
     if identity == link.identity:
         raise ProtocolError("a process cannot kick itself", "query")
@@ -44,7 +44,7 @@ def kick(
     reason = f"kicked by {link.identity}"
     for each in of_process:
         if each.route is not None:
-            # Told so, it begins anew on a new connection; this one has link.handshake_seconds to go.
+            # The process starts over on a new connection, and has link.handshake_seconds to close this one.
             refusal = control(Kind.REFUSED, {"reason": "kicked", "text": shortened(reason)})
             act(Answer(each.route, refusal))
         links.end(now, each, reason)

@@ -1,4 +1,4 @@
-"""Which topics there are, who consumes them, and where an address leads.
+"""The directory of topics: their consumers, and address resolution.
 
 A topic that was consumed once is remembered (and so keeps what is sent to it) until nobody has
 consumed it, and nothing has waited in it, for ``mailbox_max_seconds``.
@@ -20,11 +20,11 @@ from rpcmq.wire import Address, address_and_method_of, address_of, parse
 
 __all__ = ["Directory"]
 
-#: Stands for the names and methods beyond the bounds.
+#: Under which names and methods beyond the bounds are counted.
 _OTHER = "(other)"
-#: Looking at 100,000 topics in one go would be felt by the calls that wait meanwhile.
+#: Topics scanned in one tick: a scan of 100,000 at once would delay calls noticeably.
 _SWEPT_AT_ONCE = 500
-#: Groups of a topic: each message to it is copied to all of them.
+#: Most groups of a topic: each message is copied to all of them.
 _MAX_GROUPS = 1000
 #: Statistics that are added up in one step.
 _COUNTED = 100
@@ -33,7 +33,7 @@ _SWEEP_PAUSE = 0.02
 #: Others cost a few microseconds more for each message.
 _MAX_TARGETS = 5_000
 _MAX_TARGET_BYTES = 256 << 20
-#: What one takes beside its own bytes.
+#: Memory of one entry beside its own bytes.
 _TARGET_OVERHEAD = 300
 
 
@@ -51,11 +51,11 @@ class Directory:
         #: (exchange, "topic.server") -> that server, for callers who name it as one topic.
         self._aliases: dict[tuple[str, str], Server] = {}
         self._statistics: dict[tuple[str, str], Statistics] = {}
-        #: Servers of all topics, and how many topics and servers nobody has ever consumed.
+        #: Number of servers of all topics, and of topics and servers never consumed.
         self._servers = self._unclaimed = 0
         self._next_sweep = 0.0
         self._unswept: list[Topic] = []
-        #: What was counted for methods that are forgotten since.
+        #: Counters inherited from forgotten methods.
         self._forgotten_calls = self._forgotten_casts = 0
         self._forgotten_outcomes: Counter[int] = Counter()
         #: (address block + method) as on the wire -> where it goes. A cache.
@@ -71,7 +71,7 @@ class Directory:
 
     @property
     def statistics(self) -> Iterator[Statistics]:
-        """What became of the messages, for each address and method."""
+        """Statistics of each address and method."""
         return iter(self._statistics.values())
 
     def totals(self) -> Steps[dict[str, Any]]:
@@ -90,7 +90,7 @@ class Directory:
     # --- addresses ---------------------------------------------------------------------------
 
     def resolve(self, now: float, part: bytes) -> Destination:
-        """Where ``part`` goes.
+        """Return the destination of ``part``.
 
         Raises:
             ProtocolError: its variable parts do not fit or its address is malformed, or there would
@@ -130,7 +130,7 @@ class Directory:
         return None
 
     def forget(self, topic: Topic) -> bool:
-        """Forget ``topic`` now rather than when it has not been used for long; returns whether that could be."""
+        """Forget ``topic`` now rather than once it has been idle for long; return whether it was unused."""
         if not topic.forgettable:
             return False
         self._forget_statistics(topic.targets)
@@ -150,13 +150,13 @@ class Directory:
         return topic, None
 
     def _admit(self, address: Address, claimed: bool) -> None:
-        """Senders can make topics by addressing them; they must not make too many, nor keep services out."""
+        """Enforce the topic limits: senders create topics by addressing them, and must not crowd out services."""
         settings = self._settings
         if len(self._topics) + self._servers >= settings.max_topics:
-            raise ProtocolError(f"the router has its {settings.max_topics} topics", "too many topics")
+            raise ProtocolError(f"topic limit reached (topics.max_topics = {settings.max_topics})", "too many topics")
         if not claimed and self._unclaimed >= settings.max_unclaimed_topics:
             raise ProtocolError(
-                f"{self._unclaimed} topics were addressed that nobody ever consumed; {str(address)!r} is one too many",
+                f"{str(address)!r}: unclaimed topic limit reached (mailbox.max_unclaimed_topics = {self._unclaimed})",
                 "too many topics",
             )
 
@@ -206,7 +206,7 @@ class Directory:
         return consumer
 
     def declare(self, now: float, address: Address, group: str = "") -> tuple[Topic, Server]:
-        """Keep from now on what is sent to (topic, server), or a group of the topic, though nobody consumes it yet.
+        """Queue messages to (topic, server), or to a group of the topic, from now on, though nobody consumes it yet.
 
         Raises:
             ProtocolError: the topic is the own topic of a server, or there would be too many.
@@ -233,12 +233,12 @@ class Directory:
         if topic is None and group:
             whole = self._topic(now, address, "")
             if len(whole.groups) >= _MAX_GROUPS:
-                raise ProtocolError(f"topic {address.topic!r} has its {_MAX_GROUPS} groups", "too many groups")
+                raise ProtocolError(f"topic {address.topic!r}: group limit reached ({_MAX_GROUPS})", "too many groups")
             topic = whole.groups[group] = self._create(now, address, True, group)
         return topic or self._create(now, address, True)
 
     def in_group(self, group: Topic, method: str) -> Destination:
-        """Where the copy for ``group`` of a message that calls ``method`` goes."""
+        """Return the destination of the copy for ``group`` of a message that calls ``method``."""
         destination = group.copies.get(method)
         if destination is None:
             statistics = self._statistics_of(group.queue.name, method)
@@ -270,7 +270,7 @@ class Directory:
         self._aliases.setdefault((exchange, name), server)
 
     def unregister(self, now: float, consumer: Consumer) -> None:
-        """``consumer`` takes no more; what it has in flight stays with it."""
+        """Stop deliveries to ``consumer``; messages in flight stay with it."""
         topic = consumer.topic
         consumer.stopping = True
         if consumer.in_flight:
@@ -287,7 +287,7 @@ class Directory:
     # --- forgetting --------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
-        """Forget what nobody has used for long enough."""
+        """Forget topics and servers that have been idle for long enough."""
         if now < self._next_sweep:
             return
         settings = self._settings

@@ -1,4 +1,4 @@
-"""What the router writes of each message that has ended: packed here, written elsewhere.
+"""The dispatch log: one packed record for each message that has ended. A :class:`Sink` writes it.
 
 Records collect in one buffer that is used over and over. When it is full, and four times a second, what
 is in it goes to the :class:`Sink` as a :class:`Chunk`, together with the names that it is the first of its
@@ -46,11 +46,11 @@ _FULL = CHUNK_RECORDS * _SIZE
 _pack_into, _pack_short_into = RECORD.pack_into, SHORT_RECORD.pack_into
 _ERROR = Struct(">H")
 _ERROR_AT = next(field.offset for field in LAYOUT if field.name == "error")
-#: A call is looked at once it is older than this (seconds).
+#: Age from which a call in flight is recorded (seconds).
 _LOOK = 1.0
-#: What has ended waits no longer for the sink (seconds): so much is lost if the router is killed.
+#: Longest time that a record waits for the sink (seconds): so much is lost if the router is killed.
 _WRITE = 0.25
-#: Looking at all links, or writing down all that hangs, in one go would be felt by the calls that wait meanwhile.
+#: Links scanned, and long-running calls recorded, in one tick: all at once would delay other calls noticeably.
 _LINKS_AT_ONCE = 500
 _CALLS_AT_ONCE = 1000
 _PAUSE = 0.01
@@ -62,27 +62,27 @@ _received_at: Callable[[Request], float] = attrgetter("received_at")
 
 
 class Chunk(NamedTuple):
-    """What is to be written in one piece: each part holds entries of a block."""
+    """One write to the sink; each member holds entries of a block."""
 
-    #: Counts up; what has the same goes into one file.
+    #: Increasing number; chunks with the same one go into one file.
     segment: int
     mark: bytes
     name_count: int
     names: bytes
     in_flight: bytes
     records: bytes
-    #: The segment is complete; the router's life is.
+    #: Whether the segment is complete; whether the router's incarnation is.
     is_last: bool
     is_final: bool
 
     @property
     def record_count(self) -> int:
-        """Messages that have ended."""
+        """Number of messages that have ended."""
         return len(self.records) // _SIZE
 
     @property
     def in_flight_count(self) -> int:
-        """Calls that have not."""
+        """Number of calls that have not ended."""
         return len(self.in_flight) // _SIZE
 
     def blocks(self) -> list[bytes]:
@@ -98,13 +98,13 @@ class Chunk(NamedTuple):
 
 
 class Sink(Protocol):
-    """Where chunks go. Neither method waits or raises."""
+    """Receives chunks. Its methods neither wait nor raise."""
 
     def write(self, chunk: Chunk) -> bool:
-        """Take ``chunk``; whether its segment may go on. If not, the chunk was dropped and counted."""
+        """Accept ``chunk``; return False if it was dropped and counted, and its segment must end."""
 
     def statistics(self) -> dict[str, Any]:
-        """What was written and dropped, for the router's views."""
+        """Counts of records written and dropped, for the router's views."""
 
 
 class DispatchLog:
@@ -130,7 +130,7 @@ class DispatchLog:
         self._records = bytearray(_FULL)
         self._end = 0
         self._in_flight: list[bytes] = []
-        #: Something was written of this life of the router.
+        #: Whether anything was written by this incarnation of the router.
         self._is_begun = False
         #: Of the mark that was written last.
         self._last_seq = 0
@@ -147,7 +147,7 @@ class DispatchLog:
 
     def _new_segment(self) -> None:
         self._segment += 1
-        #: When the first chunk of the segment went out.
+        #: When the segment's first chunk was written.
         self._began: float | None = None
         self._written = 0
         #: Destination, link (or the key's part of a caller that may have gone), consumer -> number.
@@ -157,7 +157,7 @@ class DispatchLog:
 
     @property
     def sink(self) -> Sink:
-        """Where the log goes."""
+        """The receiver of the log's chunks."""
         return self._sink
 
     # --- records -----------------------------------------------------------------------------
@@ -248,7 +248,7 @@ class DispatchLog:
     def _error(self, error: str) -> int:
         number = self._numbers.get((NameKind.ERROR, error))
         if number is None:
-            # What the record has no room for is not said.
+            # Error names beyond the record's range are left out.
             if self._name_count >= MAX_ERROR:
                 return 0
             number = self._number(error, NameKind.ERROR, error)
@@ -288,7 +288,7 @@ class DispatchLog:
             self._new_segment()
 
     def tick(self, now: float) -> None:
-        """Look at calls that take long, and write what there is."""
+        """Record long-running calls, and flush."""
         if now < self._due:
             return
         if now >= self._next_look:
@@ -305,7 +305,7 @@ class DispatchLog:
             return
         self._due = min(self._next_look, now + _WRITE)
         has_news = self._end or self._in_flight or self._progress()[0] != self._last_seq
-        # That a life has begun says that the one before is over, and what was in flight in it unknown.
+        # A new incarnation implies the end of the previous one, whose calls in flight become unknown.
         if has_news or not self._is_begun or self._is_segment_due(now):
             self._flush(now)
 
@@ -343,7 +343,7 @@ class DispatchLog:
         return self._due
 
     def close(self, now: float, unsettled: Iterable[Request]) -> None:
-        """The router ends and leaves ``unsettled`` behind: write all there is."""
+        """Flush everything: the router ends and leaves ``unsettled`` behind."""
         for request in unsettled:
             is_waiting = not request.is_call and request.delivery is None
             self.ended(now, request, request.delivery, Outcome.DRAINING if is_waiting else Outcome.LINK_LOST)

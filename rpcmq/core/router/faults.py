@@ -1,4 +1,4 @@
-"""Exceptions inside the engine: defects of ours that must cost whoever triggered one, and nobody else."""
+"""Unexpected exceptions inside the engine: they must affect only the peer that triggered them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Faults:
 
 
 def reraise(now: float, identity: str = "") -> None:
-    """Where there is no router to report to: raise the exception that is being handled."""
+    """Default fault handler, for engines without a router: re-raise the current exception."""
     error = sys.exception()
     if error is not None:
         raise error

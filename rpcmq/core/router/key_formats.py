@@ -1,4 +1,4 @@
-"""Which payload formats a key may send: looked at on the links of keys whose files say so, and on no others.
+"""Restrict the payload formats a key may send; applied only to links of keys that have such a restriction.
 
 The router sees the number of the format in the header; it never looks at the payload.
 """
@@ -16,12 +16,12 @@ __all__ = ["within_formats"]
 _REQUESTS = (Kind.REQUEST, Kind.CAST, Kind.PUBLISH)
 _ANSWERS = (Kind.REPLY, Kind.FAULT, Kind.ITEM)
 
-#: Called with the link, the message, and why it is refused: short, and as a sentence without the key.
+#: Called with the link, the message, and the reason: short, and as a sentence without the key.
 Refuse = Callable[[Link, bytes, str, str], str]
 
 
 def within_formats(handlers: list[Handler], mask: int, refuse: Refuse) -> list[Handler]:
-    """``handlers`` behind a look at the format.
+    """Wrap ``handlers`` in a check of the payload format.
 
     Args:
         handlers: by kind.
@@ -56,7 +56,7 @@ def _answer(accept: Handler, fail: Handler, mask: int, refuse: Refuse) -> Handle
             accept(now, link, part)
             return
         text = refuse(link, part, format_name(part[FORMAT_AT]), f"may not answer in {format_name(part[FORMAT_AT])}")
-        # The caller is told, and waits no longer.
+        # Send the caller an error, so that it waits no longer.
         record = json_bytes({"type": "rpcmq.errors:AccessDenied", "text": text})
         fault = message(
             Kind.FAULT,

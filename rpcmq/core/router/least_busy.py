@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 __all__ = ["ALONE", "NOWHERE", "LeastInFlight"]
 
-#: The ``level`` of a consumer that stands in no level: it takes no work now, or has all it may have.
+#: The ``level`` of a consumer in no level: it accepts no work, or has used up its credit.
 NOWHERE = -1
-#: The ``level`` of the only consumer of a topic that takes work: there is nobody to compare it with.
+#: The ``level`` of a topic's only ready consumer: there is nothing to compare.
 ALONE = -2
 
 
 class LeastInFlight:
-    """The consumers that take work, by how much they have in flight; equals take turns.
+    """Ready consumers by load, for least-busy balancing; equally busy ones take turns.
 
     All operations are O(1) amortised, whatever the number of consumers. One that is alone (most
     topics have one consumer) stands in no level and costs nothing to move.
@@ -33,7 +33,7 @@ class LeastInFlight:
         self._lowest = 0
 
     def place(self, consumer: Consumer) -> None:
-        """Take ``consumer`` in, or leave it out, as it takes work or not; then :meth:`move` it."""
+        """Add or remove ``consumer`` as it accepts work or not; then :meth:`move` it."""
         members = self._members
         if (consumer in members) != (consumer.link.answering and not consumer.stopping):
             if consumer in members:
@@ -47,7 +47,7 @@ class LeastInFlight:
         self.move(consumer)
 
     def move(self, consumer: Consumer) -> None:
-        """Put ``consumer`` where its load says; not needed while it is ``ALONE``."""
+        """Move ``consumer`` to the level of its load; not needed while it is ``ALONE``."""
         if consumer is self.alone:
             level = ALONE
         else:
@@ -70,7 +70,7 @@ class LeastInFlight:
             self._lowest = level
 
     def pick(self) -> Consumer | None:
-        """The consumer with the least in flight; of equals the one that has waited longest."""
+        """Return the least busy consumer; among equals, the one idle for longest."""
         alone = self.alone
         if alone is not None:
             return alone if len(alone.in_flight) < alone.credit else None
@@ -83,7 +83,7 @@ class LeastInFlight:
         return None
 
     def check(self) -> None:
-        """Assert that everyone stands where it should. For tests: it looks at everything."""
+        """Assert that each consumer is in its level. For tests: scans everything."""
         assert (self.alone is not None) == (len(self._members) == 1)
         filed = {consumer: level for level, row in enumerate(self._levels) for consumer in row}
         for consumer in self._members:

@@ -1,4 +1,4 @@
-"""The links of a router: who is connected under which identity, who is away, who does not answer.
+"""The links of a router: connected, away and unresponsive processes by identity.
 
 Rules:
 
@@ -41,9 +41,9 @@ __all__ = ["QUEUE_TYPES", "Handler", "Link", "LinkState", "LinkTable", "outgoing
 
 QUEUE_TYPES = ("roundrobin", "pubsub")
 _MAX_IDENTITY_BYTES = 255
-#: Looking at 100,000 links in one go would be felt by the calls that wait meanwhile.
+#: Links scanned in one tick: a scan of 100,000 at once would delay calls noticeably.
 _SEEN_AT_ONCE = 500
-#: Links that are away, of which one makes room for another when there are too many.
+#: Away links considered for eviction when the table is full.
 _AWAY_COMPARED = 100
 
 
@@ -83,20 +83,20 @@ class Link(Session):
         self.route: bytes | None = None
         self.state = LinkState.AWAY
         self.answering = False
-        #: Bytes read of its connection, with the frames around them: no less than they were.
+        #: Upper bound of the bytes read from its connection, framing included.
         self.read_bytes = 0
-        #: Bytes of its calls and casts that have not ended, and the limit by which no more are taken; empty: none.
+        #: Bytes of its unfinished calls and casts, and the limit that is exceeded; empty if none is.
         self.usage = Usage()
         self.overdrawn = ""
-        #: So much was sent and not acknowledged that it gets no new work and no events until it has taken some.
+        #: The unacknowledged window is full: no new work and no events until it acknowledges some.
         self.is_full = False
-        #: Whether the process keeps its casts until it is told that it need not.
+        #: Whether the process retains its casts until delivery is acknowledged.
         self.keeps = False
-        #: Whether the process is still to say that it sends nothing new to a router that is shutting down.
+        #: Whether the process has yet to confirm that it sends nothing new to the draining router.
         self.answers_drain = False
-        #: Whether the process wants to be told what was dropped of its casts.
+        #: Whether the process wants DROPPED notices about its casts.
         self.wants_drops = False
-        #: The process's monotonic clock (microseconds) as it sent the answers that come now; 0: not known.
+        #: The process's monotonic clock when it sent the current answers (microseconds); 0 if unknown.
         self.sent_us = 0
         #: Whether the process had a session before that this router knows nothing of.
         self.returning = False
@@ -104,37 +104,37 @@ class Link(Session):
         self.since = 0.0
         self.calls: dict[bytes, Request] = {}
         self.consumers: dict[int, Consumer] = {}
-        #: Consumers given up while the link was away; they come back with it.
+        #: Consumers removed while the link was away; restored when it resumes.
         self.lapsed: list[Consumer] = []
         #: Casts that wait for the end of the recovery window after a restart of the router.
         self.held: list[bytes] = []
-        #: Messages that came and wait for the link's next turn, and about how many bytes they are.
+        #: Received messages waiting for the link's next turn, and their approximate bytes.
         self.inbox: deque[bytes] = deque()
         self.inbox_bytes = 0
-        #: It has said goodbye, and ends when they were handled.
+        #: It has said GOODBYE, and ends when these are handled.
         self.leaves = False
-        #: Queues that refused a cast of this link -> sequence with which it may go on.
+        #: Queues that refused a cast of this link -> sequence of the cast that must come next.
         self.stalled: dict[Queue, int] = {}
-        #: PubSub: (exchange, pattern) subscribed to, deliveries that may still be sent.
+        #: PubSub: subscriptions (exchange, pattern), and the remaining delivery window.
         self.patterns: dict[tuple[bytes, bytes], None] = {}
         self.window: Any = None
         self.counters: Counter[str] = Counter()
-        #: What its messages are given to, by kind.
+        #: Handlers of its messages, by kind.
         self.handlers: list[Handler] = []
         #: The key that it belongs to, and what that was found to be allowed; None without CURVE.
         self.permits: Any = None
-        #: Where it may send calls, and casts to one consumer, as far as that was decided; None: anywhere.
+        #: Destinations to which it may send calls and casts, as far as decided; None: no restriction.
         self.granted: set[Destination] | None = None
         self.granted_casts: set[Destination] | None = None
 
     def forget_inbox(self) -> None:
-        """What waits there is not handled: it was not counted as received either, and is sent again."""
+        """Discard the inbox: its messages were not counted as received, and will be sent again."""
         self.inbox.clear()
         self.inbox_bytes = 0
         self.leaves = False
 
     def window_full(self) -> None:
-        """Give its consumers nothing more: it waits where it is bounded, and where others can take it."""
+        """Stop deliveries to its consumers: messages wait in bounded queues, from which others can take them."""
         if not self.is_full:
             self.is_full = True
             self.counters["window full"] += 1
@@ -171,32 +171,32 @@ class LinkTable:
         self._on_changed = on_changed
         self._identities: dict[tuple[str, str], Link] = {}
         self._handles: dict[bytes, Link] = {}
-        # Never those of an earlier life, whose processes are still to come back: lives may begin in the same second.
+        # Never handles of an earlier incarnation, whose processes may return: two may start in the same second.
         self._next_handle = (boot // 1000 & 0xFFFFFFFF) << 32 | boot % 1000 << 22
         #: Links that are away, the longest first; and those of them whose consumers still wait for them.
         self._away: OrderedDict[Link, None] = OrderedDict()
         self._spared: OrderedDict[Link, None] = OrderedDict()
-        #: What is left of the turn in which each link is looked at.
+        #: Links still to be scanned in this round.
         self._unseen: list[Link] = []
         self._pause = 0.0
         self._next_look = 0.0
         self._probing = False
         self._next_probe = 0.0
-        #: What the messages of a link are given to, by kind.
+        #: Handlers of a link's messages, by kind.
         self.handlers: list[Handler] = []
-        #: Looks at the keys of those who connect; None without CURVE.
+        #: Access control; None without CURVE.
         self.guard: Guard | None = None
         self.routes: dict[bytes, Link] = {}
         self.dirty: list[Session] = []
         self.draining = False
-        #: Whether processes had a session with an earlier life of this router.
+        #: Whether any process had a session with an earlier incarnation of this router.
         self.has_returned = False
-        #: Whether processes are to say when they send their answers.
+        #: Whether to ask processes for clock stamps of their answers.
         self.stamps = False
         self.counters: Counter[str] = Counter()
-        #: Called with a connection that carries no link any more, and stands.
+        #: Called with a connection that is still open and has lost its link.
         self.on_left: Callable[[bytes], None] = lambda route: None
-        #: Called with messages that the process has, by its own account.
+        #: Called with messages that the process has acknowledged.
         self.on_taken: Callable[[float, Link, list[bytes]], None] = lambda now, link, parts: None
         #: Called with a link whose window was full and that may be given work again.
         self.on_room: Callable[[float, Link], None] = lambda now, link: None
@@ -227,12 +227,12 @@ class LinkTable:
     # --- handshake ---------------------------------------------------------------------------
 
     def stranger(self, route: bytes, part: bytes) -> list[bytes]:
-        """Answer a message from a connection that has not said HELLO; the answers go to it directly."""
+        """Refuse a message from a connection that has not said HELLO; return the answers to send directly."""
         self.counters["stranger"] += 1
         return [control(Kind.REFUSED, {"reason": "hello-first", "text": "say HELLO before anything else"})]
 
     def hello(self, now: float, route: bytes, part: bytes, user: str = "") -> bytes | None:
-        """A process introduces itself. Returns the refusal to send to ``route``, or None if it is welcome.
+        """Handle HELLO. Return the refusal to send to ``route``, or None if the process is welcome.
 
         Args:
             user: the public key of its connection; empty without CURVE.
@@ -249,18 +249,18 @@ class LinkTable:
         link = self._identities.get((identity, queue_type))  # type: ignore[arg-type]
         received = body.get("received")
         if self.draining and not (link is not None and token == link.token and link.can_resume(received)):
-            # Who has a session may come back to it: for the answers to what still runs.
+            # A process with a session may resume it, to receive outstanding answers.
             return self._refusal("draining", "the router is shutting down")
         if link is not None and (token != link.token or not self._owns(account, link)):
             if link.state is not LinkState.AWAY:
-                # The old connection may be dead without our having noticed: a send will tell.
+                # The old connection may be dead unnoticed: sending on it will show.
                 link.close_with(message(Kind.HEARTBEAT, flags=Flag.ANSWER_WANTED))
                 text = f"identity {identity!r} is taken by a live process; stop it or choose another identity"
                 return self._refusal("identity-taken", text)
             self.end(now, link, "replaced by a new process of the same identity")
             link = None
         if link is not None and link.fruitless >= GIVE_UP_AFTER:
-            # Something that it was sent ends each of its connections. To those who dispatched it, it may have run.
+            # Some message ends each connection it is sent on. To its sender, it may have run.
             self.end(now, link, f"{GIVE_UP_AFTER} connections in a row ended before it acknowledged what it was sent")
             link = None
         if link is not None and link.can_resume(received):
@@ -269,10 +269,10 @@ class LinkTable:
         if link is not None:
             self.end(now, link, "started over")
         if len(self._identities) >= self._settings.max_links and not self._make_room(now):
-            text = f"the router has its {self._settings.max_links} links (link.max_links)"
+            text = f"link limit reached (link.max_links = {self._settings.max_links})"
             return self._refusal("too-many-links", text)
         if account is not None and self.guard is not None and not self.guard.has_room(account):
-            text = f"key {account.key.name!r} has its {account.links} links"
+            text = f"key {account.key.name!r}: link limit reached ({account.links}; its max_links)"
             return self._refusal("too-many-links", text)
         link = self._create(identity, queue_type, body, account)  # type: ignore[arg-type]
         if account is not None and self.guard is not None:
@@ -282,16 +282,16 @@ class LinkTable:
         return None
 
     def _make_room(self, now: float) -> bool:
-        """End one of the links that have been away for longest, one that never sent anything before the others."""
+        """Evict a link that has been away for longest; prefer one that never sent anything."""
         oldest = list(islice(self._away, _AWAY_COMPARED))
         if not oldest:
             return False
         link = next((link for link in oldest if not link.received), oldest[0])
-        self.end(now, link, "away, and its place in the full table was needed")
+        self.end(now, link, "evicted while away: the link table was full")
         return True
 
     def _owns(self, account: Account | None, link: Link) -> bool:
-        """A token is worth nothing under another key."""
+        """Whether ``account`` owns ``link``: tokens are not valid under another key."""
         return link.permits is None or link.permits.account is account
 
     def _problem(self, identity: object, queue_type: object, body: dict[str, Any]) -> tuple[str, str] | None:
@@ -316,11 +316,11 @@ class LinkTable:
 
     def _create(self, identity: str, queue_type: str, body: dict[str, Any], account: Account | None) -> Link:
         handle = body.get("handle")
-        # After a restart of the router a process keeps its handle, so that what it sends again is
-        # recognised by those who had it before.
+        # After a restart of the router a process keeps its handle, so that messages sent again are
+        # recognised by consumers that had them before.
         returning = type(handle) is int and 0 < handle < 1 << 64
         if returning and account is not None and self.guard is not None:
-            # Under another's handle casts could be sent that pass for his.
+            # With another process's handle, casts could be forged in its name.
             returning = self.guard.sealed(account, handle, body.get("token"))  # type: ignore[arg-type]
         if not returning or self._taken(handle):  # type: ignore[arg-type]
             handle = self._unused_handle()
@@ -348,7 +348,7 @@ class LinkTable:
         try:
             self._connect(now, link, route, body, resume)
         except BaseException:
-            # Nobody would ever end a link that has no connection and is not away either.
+            # A link neither connected nor away would never end.
             self.end(now, link, "its handshake failed")
             raise
 
@@ -410,7 +410,7 @@ class LinkTable:
     # --- life --------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Tell all that nothing new is taken, and let nobody in who has no session here."""
+        """Notify all links of the drain, and refuse processes without a session."""
         self.draining = True
         for link in self._identities.values():
             self._tell_drain(link)
@@ -424,7 +424,7 @@ class LinkTable:
         return any(link.answers_drain and link.answering for link in self._identities.values())
 
     def dismiss(self) -> None:
-        """Tell each process how many of its messages were looked at, and that no more will be."""
+        """Send each process its final receive count: no more messages will be handled."""
         text = "the router has shut down"
         for link in self._identities.values():
             if link.route is not None:
@@ -432,7 +432,7 @@ class LinkTable:
                 link.close_with(control(Kind.REFUSED, body))
 
     def about_link(self, now: float, link: Link, part: bytes) -> None:
-        """A message about the link itself.
+        """Handle a control message.
 
         Raises:
             ProtocolError: the kind is not one that a process sends, or the count is impossible.
@@ -485,7 +485,7 @@ class LinkTable:
         self.on_left(route)
 
     def answers_again(self, now: float, link: Link) -> None:
-        """Something was heard from an unresponsive link."""
+        """Mark an unresponsive link responsive: something was received from it."""
         self._set_state(now, link, LinkState.ANSWERING)
 
     def _set_state(self, now: float, link: Link, state: LinkState) -> None:
@@ -498,7 +498,7 @@ class LinkTable:
         self._on_changed(now, link)
 
     def _present(self, link: Link) -> None:
-        """``link`` is not away any more."""
+        """Remove ``link`` from the away links."""
         self._away.pop(link, None)
         self._spared.pop(link, None)
 
@@ -512,7 +512,7 @@ class LinkTable:
         return due
 
     def tick(self, now: float) -> list[Link]:
-        """Look at each link's silence; returns those that are away for longer than the consumer grace."""
+        """Check links for silence; return those away for longer than the consumer grace."""
         if now >= self._next_look:
             self._look(now)
         for link in self._away_since(now, self._away, self._settings.resume_seconds):
@@ -520,14 +520,14 @@ class LinkTable:
         return self._away_since(now, self._spared, self._settings.consumer_grace_seconds)
 
     def _away_since(self, now: float, links: OrderedDict[Link, None], seconds: float) -> list[Link]:
-        """Take those out of ``links`` that went ``seconds`` ago."""
+        """Remove and return the links that went away at least ``seconds`` ago."""
         due: list[Link] = []
         while links and now >= next(iter(links)).since + seconds:
             due.append(links.popitem(last=False)[0])
         return due
 
     def _look(self, now: float) -> None:
-        """Look at some more of the connected links; at each once in a turn of at most a second."""
+        """Scan some more connected links; a round over all takes at most a second."""
         settings = self._settings
         if not self._unseen:
             self._unseen = list(self._identities.values())
@@ -537,7 +537,7 @@ class LinkTable:
             turn = min(settings.heartbeat_seconds / 4, settings.unresponsive_seconds / 4, 1.0)
             self._pause = max(0.05, turn) / max(1, ceil(len(self._unseen) / _SEEN_AT_ONCE))
         seen = self._unseen[-_SEEN_AT_ONCE:]
-        # Before they are looked at, and the next time with them: whatever fails, the others have their turn.
+        # Advance first: whatever fails in the scan, the next one covers the other links.
         del self._unseen[-_SEEN_AT_ONCE:]
         self._next_look = now + self._pause
         overfull: list[tuple[Link, str]] = []
@@ -550,7 +550,7 @@ class LinkTable:
                     overfull.append((link, problem))
             except Exception:
                 self.on_fault(now, link.identity)
-        # Not before it is known who is silent: what these had goes to the others.
+        # Only once all silent links are known: their work goes to the others.
         for link, problem in overfull:
             self.end_safely(now, link, problem)
 
@@ -595,7 +595,7 @@ class LinkTable:
 
 
 def _silence_of(link: Link) -> LinkState:
-    """What a link is that is connected and silent."""
+    """Return the state of a connected link that is silent."""
     return LinkState.UNRESPONSIVE if link.consumers or link.patterns or link.calls else LinkState.QUIET
 
 

@@ -1,4 +1,4 @@
-"""What the router holds for each link, each key and in all, in bytes, and who has to give way when it is too much.
+"""Memory accounting: bytes held for each link, each key and in all, and who must give way at a limit.
 
 A message is charged to the link that sent it from when it is accepted until it has ended, wherever it is meanwhile:
 in a queue, in flight, or in both as copies. What is sent to a link, or waits to be, is that link's. Accepting and
@@ -19,19 +19,19 @@ from rpcmq.core.router.usage import Usage
 
 __all__ = ["Memory"]
 
-#: Sums are not counted again before so many bytes have come, or so long has passed (seconds).
+#: Bytes received, or seconds passed, before the sums are computed again.
 _LEAST_BYTES = 8 << 20
 _PERIOD = 1.0
-#: Counting is not to take more than a fiftieth of the time; it takes so long for a link (seconds).
+#: Counting may take a fiftieth of the time; its cost for one link (seconds).
 _SECONDS_PER_LINK = 50e-6
-#: An overdrawn link is one no more when its owner has come down to this part of the limit.
+#: Share of the limit to which an owner must come down before its links are accepted again.
 _LOW = 0.75
-#: At this multiple of the router's limit links are ended.
+#: Multiple of the router's limit at which links are ended.
 _HIGH = 1.25
 
 
 class Memory:
-    """Counts, and says whose messages are refused and whose links must end."""
+    """Accounts for memory, and decides whose messages are refused and whose links must end."""
 
     def __init__(self, settings: Settings, links: LinkTable, now: float) -> None:
         self._settings = settings
@@ -40,9 +40,9 @@ class Memory:
         self._room = _LEAST_BYTES
         self._count_at = now + _PERIOD
         self._overdrawn: set[Link] = set()
-        #: Of links that have ended and whose casts have not: usage -> key's account, None without keys.
+        #: Usage of ended links with unfinished casts -> the key's account, None without keys.
         self._left: dict[Usage, Hashable] = {}
-        #: As of the last count: bytes held for senders, and those on their way out.
+        #: Results of the last count: bytes held for senders, and bytes queued to be sent.
         self.held_bytes = self.outgoing_bytes = 0
 
     @property
@@ -52,11 +52,11 @@ class Memory:
 
     @property
     def overdrawn(self) -> int:
-        """How many links have their calls and casts refused."""
+        """Number of links whose calls and casts are refused."""
         return len(self._overdrawn)
 
     def received(self, size_bytes: int) -> bool:
-        """Note what came; returns whether :meth:`count` is to be called before it is used."""
+        """Add received bytes; return whether :meth:`count` must be called before they are used."""
         self._fresh += size_bytes
         return self._fresh >= self._room
 
@@ -67,7 +67,7 @@ class Memory:
             self._left[link.usage] = _owner(link)
 
     def next_deadline(self) -> float | None:
-        """When :meth:`count` wants to be called; None: nothing moves."""
+        """The time of the next :meth:`count` (monotonic seconds); None while nothing changes."""
         return self._count_at if self._fresh or self._overdrawn else None
 
     def is_due(self, now: float) -> bool:
@@ -75,7 +75,7 @@ class Memory:
         return now >= self._count_at and bool(self._fresh or self._overdrawn)
 
     def count(self, now: float) -> list[tuple[Link, str]]:
-        """Count everything; returns the links that are to end, and why."""
+        """Compute all sums; return the links that must end, with reasons."""
         settings = self._settings
         self._fresh = 0
         self._count_at = now + max(_PERIOD, len(self._links) * _SECONDS_PER_LINK)
@@ -110,10 +110,10 @@ class Memory:
         return self._to_end(of_link, held, total) if total > settings.router_max_bytes * _HIGH else []
 
     def _mark(self, of_link: dict[Link, int], held: dict[Hashable, int], total: int) -> None:
-        """Say of each link whether its messages are refused, and by which limit."""
+        """Mark each link over a limit with the name of that limit."""
         settings = self._settings
         before, self._overdrawn = self._overdrawn, set()
-        # Below the limit for all nobody gives way to it; above it those who hold more than their equal share.
+        # Above the router's limit, links holding more than an equal share must give way.
         share = settings.router_max_bytes / max(1, len(held))
         is_over = total > settings.router_max_bytes * (_LOW if before else 1.0)
         for link in of_link:
@@ -144,5 +144,5 @@ class Memory:
 
 
 def _owner(link: Link) -> Hashable:
-    """Whose the bytes are: a key's, whatever its links; without keys each link is its own."""
+    """Return who is charged: the link's key, or the link itself where there are no keys."""
     return link if link.permits is None else link.permits.account

@@ -8,12 +8,12 @@ from rpcmq.histogram import Histogram, microseconds
 __all__ = ["Statistics"]
 
 _OK = int(Outcome.OK)
-#: Statistics count at the latest when so many different latencies have come together.
+#: Number of distinct pending latencies at which statistics are folded into the histogram.
 _MAX_UNCOUNTED = 64
 
 
 class Statistics:
-    """What became of the messages of one (topic, server, fanout-less) address and method.
+    """Outcomes and latencies of the messages of one address and method.
 
     Each message, and each copy of one, counts once, when it ends: just as the dispatch log has one record of it, so
     the outcomes are those of its records, and the latency is the histogram of their ``total_us``.
@@ -36,7 +36,7 @@ class Statistics:
         self._latency = Histogram()
 
     def answered(self, seconds: float) -> None:
-        """A message ended with OK, ``seconds`` after it came."""
+        """Count a message that ended with OK, ``seconds`` after it came."""
         if seconds != self.run_seconds:
             self._end_run()
             self.run_seconds = seconds
@@ -50,13 +50,13 @@ class Statistics:
             self.run = 0
 
     def ended(self, outcome: int, seconds: float) -> None:
-        """A message ended with ``outcome``, ``seconds`` after it came."""
+        """Count a message that ended with ``outcome``, ``seconds`` after it came."""
         self._outcomes[outcome] = self._outcomes.get(outcome, 0) + 1
         self._latency.record(microseconds(seconds))
 
     @property
     def outcomes(self) -> dict[int, int]:
-        """How many ended with each outcome."""
+        """Number of messages by outcome."""
         self._count()
         return self._outcomes
 

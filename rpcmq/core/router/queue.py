@@ -17,10 +17,10 @@ class Queue:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        #: Of all that wait; 0 only if nothing does, since no message is empty.
+        #: Bytes of all waiting messages; 0 only if there are none, since no message is empty.
         self.size_bytes = 0
         self.dropped: dict[str, int] = {}
-        # By key; by itself where that is taken: two queues may become one.
+        # By key; by the object where the key is taken: two queues may be merged.
         self._waiting: OrderedDict[bytes | Request, Request] = OrderedDict()
 
     def __len__(self) -> int:
@@ -70,7 +70,7 @@ class Queue:
         self._taken(request)
 
     def count_dropped(self, reason: str) -> None:
-        """Remember that a message was lost here, and why."""
+        """Count a message dropped here, by reason."""
         self.dropped[reason] = self.dropped.get(reason, 0) + 1
 
     def _name(self, request: Request) -> bytes | Request:

@@ -53,22 +53,22 @@ class Request:
     delivery: Delivery | None
     #: The deadline wheel's slot that holds it; None without a deadline. A call has one until it ends.
     slot: dict[Request, Request] | None
-    #: How many consumers had it before and may have run it, modulo 256.
+    #: Number of consumers that had it before and may have run it, modulo 256.
     attempts: int
-    #: Whether its sender keeps it until it is told that it need not.
+    #: Whether its sender retains it until delivery is acknowledged.
     kept: bool
     #: Counts arrivals in the router, and the copies made there: the smaller is the older.
     number: int
     #: Milliseconds that it had left when it came; NO_TTL for no limit.
     ttl: int
     received_at: float
-    #: Where its bytes are counted, and how many; 0 before it is accepted and once it has ended.
+    #: The usage record charged for it, and the bytes charged; 0 before acceptance and after its end.
     usage: Usage
     charge: int
 
     @property
     def flags(self) -> int:
-        """The flags that it came with."""
+        """The flags of the message."""
         return flags_of(self.message)
 
     @property
@@ -123,7 +123,7 @@ class Request:
         return copy
 
     def drop_payload(self) -> None:
-        """Nobody is to get it any more, but it is still counted where it is."""
+        """Drop the payload: the message is delivered to nobody any more, but still counted."""
         self.message = without_payload(self.message)
 
 

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 
 __all__ = ["ALL_VERBS", "EVERYTHING", "Key", "Right", "allows_pattern", "matches"]
 
-#: What a key can be allowed to do; ``admin`` is to ask for views, whose names take the place of topics.
+#: The verbs of a right; ``admin`` allows views and controls, whose names take the place of topics.
 ALL_VERBS = ("call", "cast", "fanout", "publish", "subscribe", "serve", "admin")
 
 

@@ -59,7 +59,7 @@ __all__ = ["NODE_TYPES", "Router"]
 N = TypeVar("N", bound=NodeType)
 
 _DETACHED = Flag.DETACHED
-#: What ZMTP and CURVE put around a frame, at most.
+#: Most bytes that ZMTP and CURVE add to a frame.
 _FRAME_BYTES = 42
 #: Kinds whose ProtocolError is answered with an ERROR for that very message.
 _ANSWERED = (
@@ -80,11 +80,11 @@ def _overrides(node: NodeType, name: str) -> bool:
 
 
 class Router:
-    """The whole of a router but its sockets.
+    """A complete router except for its sockets.
 
     Args:
         settings: bounds and times; may be changed while it runs.
-        boot: wall-clock milliseconds at start; names this life of the router.
+        boot: wall-clock milliseconds at start; identifies this incarnation of the router.
         now: monotonic seconds.
         new_token: makes an unguessable string.
         sink: where the dispatch log goes; None: there is none.
@@ -100,11 +100,11 @@ class Router:
         self.boot = boot
         self.started = now
         self.actions: list[Action] = []
-        #: Messages not used because their sender broke the protocol, by reason.
+        #: Messages discarded for protocol errors, by reason.
         self.refused: Counter[str] = Counter()
-        #: What an operator must know of how it is set up.
+        #: Warnings about the configuration, for operators.
         self.warnings: list[str] = []
-        #: Who may connect and do what; None: everybody anything.
+        #: Access control; None: everybody may do anything.
         self.guard: Guard | None = None
         self.links = LinkTable(settings, boot, new_token, self._link_ended, self._link_changed)
         self.directory = Directory(settings)
@@ -180,7 +180,7 @@ class Router:
     # --- inputs ------------------------------------------------------------------------------
 
     def authorise(self, now: float, keys: Iterable[Key], secret: bytes = b"") -> None:
-        """From now on only connections with these keys are taken; links of others end at once.
+        """Accept only connections with these keys from now on; links of others end at once.
 
         Args:
             secret: looked at the first time: known to this router in all its lives, and to nobody else.
@@ -197,7 +197,7 @@ class Router:
     def receive(
         self, now: float, route: bytes, batch: bytes, payloads: Sequence[bytes | memoryview] = (), user: str = ""
     ) -> None:
-        """What came in one ZeroMQ message on the connection ``route``. Never raises on bad input.
+        """Handle one ZeroMQ message from the connection ``route``. Never raises on bad input.
 
         Args:
             user: the public key that the connection was authenticated with; looked at for HELLO only.
@@ -239,7 +239,7 @@ class Router:
             self._turn_away(now, route)
 
     def _handle(self, now: float, link: Link, parts: Sequence[bytes], handlers: list[Handler]) -> int:
-        """How many of ``parts`` were handled before the turn was over; at least one."""
+        """Handle ``parts`` until the turn is over; return how many were handled, at least one."""
         turns, steps = self.turns, TURN_STEPS
         rest = iter(parts)
         for part in rest:
@@ -248,15 +248,15 @@ class Router:
             except ProtocolError as error:
                 self._offence(now, link.route or b"", link, part, error)
             except Exception:
-                # A fault of ours must cost this message only: the batch and its counts go on.
+                # An internal error discards this message only: the batch and its counts go on.
                 self.faults.report(now, link.identity)
             if turns.spent > steps:
-                # To count them in the loop would cost each message.
+                # Counted here because counting in the loop would cost each message.
                 return len(parts) - length_hint(rest)
         return len(parts)
 
     def _handlers_of(self, link: Link) -> list[Handler]:
-        """What the messages of ``link`` are given to: its calls and casts are refused while too much is held for it."""
+        """Return the handlers for ``link``: refusing ones while too much is held for it."""
         if not link.overdrawn and link.usage.size_bytes <= self.settings.link_max_bytes:
             return link.handlers
         handlers = link.handlers[:]
@@ -289,7 +289,7 @@ class Router:
             return 0
 
     def proceed(self, now: float) -> None:
-        """Give the link that has waited longest its next turn, and begin a new one for what comes. Never raises."""
+        """Run the next turn of the link that has waited longest, then start a turn for new input. Never raises."""
         turns = self.turns
         if turns.waiting and (link := turns.next_link()) is not None:
             self._guarded(now, self._take_turn, link)
@@ -309,18 +309,18 @@ class Router:
             self.links.end(now, link, "said goodbye")
 
     def _put_off(self, now: float, link: Link, parts: list[bytes]) -> None:
-        """``parts`` come after messages that still wait for their turn."""
+        """Queue ``parts`` behind messages that still wait for their turn."""
         self.turns.put_off(link, parts)
         self.turns.spent += len(parts)
         most = self.settings.inbox_max_bytes
         if link.inbox_bytes > most and (route := link.route) is not None:
-            text = f"{link.inbox_bytes} bytes came and wait for their turn; link.inbox_max_bytes = {most}"
+            text = f"{link.inbox_bytes} received bytes wait for their turn; link.inbox_max_bytes = {most}"
             self.links.end(now, link, text)
             self.actions.append(Answer(route, control(Kind.REFUSED, {"reason": "protocol", "text": text})))
             self.actions.append(Disconnect(route))
 
     def _without_too_large(self, now: float, link: Link, parts: list[bytes]) -> list[bytes]:
-        """Refuse the messages whose payload is larger than any may be; returns the others."""
+        """Refuse messages whose payload exceeds the limit; return the others."""
         most = self.settings.message_max_bytes
         fitting: list[bytes] = []
         for part in parts:
@@ -333,10 +333,10 @@ class Router:
         return fitting
 
     def _turn_away(self, now: float, route: bytes) -> None:
-        """End the link on ``route`` and its connection: handling what came there raised an exception."""
+        """End the link and connection ``route``: handling its input raised an exception."""
         link = self.links.routes.get(route)
         self.faults.report(now, link.identity if link is not None else "")
-        text = "the router failed to handle what this connection sent; its log has the error"
+        text = "internal error while handling this connection's messages; see the router's log"
         self.actions.append(Answer(route, control(Kind.REFUSED, {"reason": "protocol", "text": text})))
         self.actions.append(Disconnect(route))
         if link is None:
@@ -351,10 +351,10 @@ class Router:
         self._guarded(now, self.links.lost, route)
 
     def tick(self, now: float) -> None:
-        """Do what is due. Never raises: what fails keeps nothing else from being done."""
+        """Do what is due. Never raises: a failing step does not prevent the others."""
         for node in self.nodes:
             self._guarded(now, node.tick)
-        # First of all who is silent: nothing of what follows is for them.
+        # Detect silent links first: they must not get any of what follows.
         self._guarded(now, self._tick_links)
         for node in self.nodes:
             self.turns.spent = 0
@@ -374,7 +374,7 @@ class Router:
                 self._guarded(now, node.link_lapsed, link)
 
     def next_deadline(self) -> float:
-        """When :meth:`tick` is to be called."""
+        """The time of the next :meth:`tick` (monotonic seconds)."""
         due = self.links.next_deadline()
         for node in self.nodes:
             if (deadline := node.next_deadline()) < due:
@@ -384,18 +384,18 @@ class Router:
         return due
 
     def drain(self, now: float) -> None:
-        """Take nothing more and tell everyone; what runs may finish."""
+        """Begin a drain: accept nothing new, notify everyone, let running work finish."""
         for node in self.nodes:
             node.drain(now)
         self.links.drain()
 
     def end_drain(self) -> None:
-        """From now on also what handlers ask for is given back: nobody waits for its end any more."""
+        """Return even requests made by running handlers: the drain has timed out."""
         for node in self.nodes:
             node.end_drain()
 
     def dismiss(self, now: float) -> None:
-        """The end of a drain: the callers of what still runs are told, and each process what was read of it.
+        """Finish a drain: fail the calls still running, and send each process its final receive count.
 
         Nothing may be received after this.
         """
@@ -404,7 +404,7 @@ class Router:
         self.links.dismiss()
 
     def close(self, now: float) -> None:
-        """The end: write down in the dispatch log what is left."""
+        """Close the dispatch log, recording unfinished messages."""
         for node in self.nodes:
             node.close(now)
 
@@ -413,7 +413,7 @@ class Router:
 
     @property
     def in_flight(self) -> int:
-        """Calls that have not ended."""
+        """Number of calls that have not ended."""
         return self.dispatch.requests.calls_in_flight
 
     # --- links -------------------------------------------------------------------------------
@@ -421,7 +421,7 @@ class Router:
     def _about_link(self, now: float, route: bytes, link: Link | None, parts: list[bytes], user: str) -> None:
         part = parts[0]
         if len(parts) > 1 and link is not None:
-            self._offence(now, route, link, None, ProtocolError("a message about the link must stand alone", "batch"))
+            self._offence(now, route, link, None, ProtocolError("control messages must be alone in a batch", "batch"))
             return
         try:
             parse(part)
@@ -443,7 +443,7 @@ class Router:
             self._offence(now, route, link, None, error)
 
     def _offence(self, now: float, route: bytes, link: Link | None, part: bytes | None, error: ProtocolError) -> None:
-        """Count and attribute what a peer did wrong, and tell it."""
+        """Count and attribute a peer's protocol error, and report it to the peer."""
         self.refused[error.reason] += 1
         self.turns.spent += ERROR_STEPS
         text = shortened(str(error))

@@ -1,4 +1,4 @@
-"""What an operator can set of the engine, as plain values. Seconds and bytes throughout."""
+"""Settings of the router engine, as plain values. Seconds and bytes throughout."""
 
 from __future__ import annotations
 

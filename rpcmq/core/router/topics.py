@@ -40,20 +40,20 @@ class Consumer:
         self.tag = tag
         self.topic = topic
         self.server = server
-        #: Deliveries that the process takes at a time; and how many it is given: none while its link is full.
+        #: The process's credit; and the credit in force, which is 0 while its link's window is full.
         self.granted = credit
         self.credit = 0 if link.is_full else credit
         self.accepts = link.accepts
         self.backlog = Queue(f"{topic.server(server).queue.name} (fanout)")
-        #: All that it takes messages from.
+        #: The queues it takes messages from.
         self.queues = (topic.queue, topic.server(server).queue, self.backlog)
         self.in_flight: dict[bytes, Delivery] = {}
         self.settled = 0
-        #: When it answered or settled something last, or sent an item or a sign of life.
+        #: Time of its last answer, settlement, item or sign of life.
         self.progressed_at = 0.0
-        #: Where the process listens for peers; empty if it does not.
+        #: URL of the process's peer socket; empty if it has none.
         self.peer_url = ""
-        #: Where it stands in the topic's LeastInFlight.
+        #: Its level in the topic's LeastInFlight.
         self.level = NOWHERE
         self.stopping = False
 
@@ -64,7 +64,7 @@ class Consumer:
 
 
 class Topic:
-    """All that the router knows of one (exchange, topic)."""
+    """A topic, (exchange, topic): its consumers, servers, groups and queue."""
 
     __slots__ = (
         "address", "consumers", "copies", "group", "groups", "last_seen", "leaving", "queue", "ready", "registered",
@@ -81,11 +81,11 @@ class Topic:
         self.copies: dict[str, Destination] = {}
         self.queue = Queue(f"{address} (group {group})" if group else str(address))
         self.consumers: dict[Consumer, None] = {}
-        #: Those that take no more, and had something when they said so: it may come back, if they are lost.
+        #: Unregistered consumers with deliveries in flight, which come back if they are lost.
         self.leaving: set[Consumer] = set()
         self.ready = LeastInFlight()
         self.servers: dict[str, Server] = {}
-        #: Somebody has consumed it at least once since it was last forgotten.
+        #: Whether it has ever been consumed.
         self.registered = False
         self.last_seen = 0.0
         #: Keys of this topic in the router's table of destinations.
@@ -100,7 +100,7 @@ class Topic:
 
     @property
     def forgettable(self) -> bool:
-        """Nobody consumes it, nobody who did has anything of it, and nothing waits."""
+        """Whether it can be forgotten: no consumers, nothing in flight, nothing waiting."""
         if self.consumers or self.groups or self.queue or any(c.in_flight for c in self.leaving):
             return False
         return not any(s.queue for s in self.servers.values())
@@ -120,7 +120,7 @@ class Server:
         self.last_seen = 0.0
 
     def pick(self) -> Consumer | None:
-        """Its ready consumer with the least in flight; of equals the one that was picked longest ago."""
+        """Return its least busy ready consumer; among equals, the one picked longest ago."""
         best, least = None, inf
         consumers = self.consumers
         for consumer in consumers:
@@ -137,7 +137,7 @@ _NOBODY = LeastInFlight()
 
 
 class Destination:
-    """An address and method as they were resolved once: where such messages go."""
+    """A resolved address and method."""
 
     __slots__ = ("groups", "method", "pick", "queue", "ready", "server", "statistics", "topic")
 
@@ -151,22 +151,22 @@ class Destination:
         self.groups = {} if server else topic.groups
         #: The consumers of the topic, for a look at the one that is alone; of a server's own topic there is none.
         self.ready = _NOBODY if server else topic.ready
-        #: Says who should get the next message; None when nobody is ready.
+        #: Returns the consumer for the next message; None if none is ready.
         self.pick: Callable[[], Consumer | None] = server.pick if server else topic.ready.pick
 
     @property
     def consumers(self) -> dict[Consumer, None]:
-        """All who consume it, ready or not."""
+        """Its consumers, ready or not."""
         return self.server.consumers if self.server else self.topic.consumers
 
     @property
     def registered(self) -> bool:
-        """Somebody has consumed it at least once."""
+        """Whether it has been consumed at least once."""
         return self.server.registered if self.server else self.topic.registered
 
     @property
     def last_seen(self) -> float:
-        """When its last consumer left."""
+        """When the last consumer left (monotonic seconds)."""
         return self.server.last_seen if self.server else self.topic.last_seen
 
     @property

@@ -1,4 +1,4 @@
-"""Turns: what one peer sends is worked on for a while, then others are heard and the rest waits.
+"""Fair turns: the messages of one peer are handled for a bounded time, then others get their turn.
 
 A message can cost the router far more than its own handling: a copy for each subscriber, the states of a match,
 the rows of a view. What does so says how many *steps* it has taken; a turn ends with the message that takes it
@@ -18,16 +18,16 @@ from rpcmq.wire import size_of
 __all__ = ["ERROR_STEPS", "TURN_STEPS", "Turns"]
 
 #: A step is the work of one copy of an event, about a microsecond. Ordinary messages count one each, and only between
-#: batches: a batch of them is handled in one go.
+#: batches: a batch of them is handled without interruption.
 TURN_STEPS = 5_000
-#: What it takes to refuse a message: to say why, count it, and note it for the log.
+#: Cost of refusing a message: explaining, counting and logging it.
 ERROR_STEPS = 25
-#: What a waiting message takes beside its bytes.
+#: Memory of a waiting message beside its bytes.
 _OVERHEAD_BYTES = 100
 
 
 class Turns:
-    """Steps taken in this turn, and the links whose messages wait for another."""
+    """The steps used in this turn, and the links waiting for another."""
 
     __slots__ = ("spent", "waiting")
 
@@ -38,7 +38,7 @@ class Turns:
 
     @property
     def is_over(self) -> bool:
-        """Whether others are to be heard before more is handled."""
+        """Whether the turn's steps are used up."""
         return self.spent > TURN_STEPS
 
     @property
@@ -51,14 +51,14 @@ class Turns:
         self.spent += steps
 
     def put_off(self, link: Link, parts: Sequence[bytes]) -> None:
-        """Let ``parts`` of ``link`` wait, behind those that do already."""
+        """Queue ``parts`` of ``link`` behind those that wait already."""
         if not link.inbox:
             self.waiting.append(link)
         link.inbox.extend(parts)
         link.inbox_bytes += sum(map(size_of, parts)) + _OVERHEAD_BYTES * len(parts)
 
     def next_link(self) -> Link | None:
-        """The link whose turn it is now, which begins with no steps taken; None: nobody waits."""
+        """Start the turn of the next link and return it; None if none waits."""
         self.spent = 0
         while self.waiting:
             link = self.waiting.popleft()
@@ -67,13 +67,13 @@ class Turns:
         return None
 
     def take(self, link: Link) -> bytes:
-        """The message of ``link`` that is to be handled next."""
+        """Take the next message of ``link``."""
         part = link.inbox.popleft()
         link.inbox_bytes -= size_of(part) + _OVERHEAD_BYTES
         return part
 
     def end(self, link: Link, handled: Sequence[bytes]) -> None:
-        """The turn of ``link``, in which ``handled`` were, is over; what still waits has another."""
+        """End the turn of ``link``, in which ``handled`` messages were handled; the rest gets another."""
         if link.state is LinkState.ENDED:
             return
         if handled:
@@ -81,5 +81,5 @@ class Turns:
         if link.inbox:
             self.waiting.append(link)
         else:
-            # It may have asked while they waited, and be waiting itself.
+            # It may have queued more meanwhile.
             link.acknowledge()

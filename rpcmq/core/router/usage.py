@@ -4,12 +4,12 @@ from __future__ import annotations
 
 __all__ = ["MESSAGE_OVERHEAD", "SharedUsage", "Usage"]
 
-#: What a message takes beside its bytes: its entries in the router's tables.
+#: Memory of a message beside its bytes: its entries in the router's tables.
 MESSAGE_OVERHEAD = 600
 
 
 class Usage:
-    """Of one link."""
+    """Memory charged to one link."""
 
     __slots__ = ("size_bytes",)
 
@@ -18,7 +18,7 @@ class Usage:
 
 
 class SharedUsage(Usage):
-    """Of one message with copies, which share its bytes: they are given back when the last copy has ended.
+    """Memory of one message shared by its copies, released when the last copy has ended.
 
     Stands for the link's usage in the copies, each of which counts as 1 in :attr:`size_bytes`.
 
@@ -38,7 +38,7 @@ class SharedUsage(Usage):
 
     @property
     def size_bytes(self) -> int:
-        """How many copies have not ended."""
+        """Number of copies that have not ended."""
         return self._copies
 
     @size_bytes.setter

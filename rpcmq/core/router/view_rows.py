@@ -12,14 +12,14 @@ __all__ = ["MAX_ROWS", "SMALL", "View", "made", "rows_of"]
 #: The steps that make a view.
 View = Steps[dict[str, Any]]
 
-#: A view lists at most so many rows; ``truncated`` tells how many more there are.
+#: Most rows of a view; ``truncated`` has the number of further ones.
 MAX_ROWS = 2000
 #: Rows, or smaller things, that are made or looked at in one step.
 _ROWS_IN_ONE_STEP, SMALL = 5, 50
 
 
 def rows_of(name: str, rows: list[dict[str, Any]], total: int | None = None) -> dict[str, Any]:
-    """The first of ``rows``; of ``total``, where the others were not made: a router has far more than it shows."""
+    """Return the first of ``rows``; ``total`` counts rows that were not made at all."""
     return {name: rows[:MAX_ROWS], "truncated": max(0, (len(rows) if total is None else total) - MAX_ROWS)}
 
 

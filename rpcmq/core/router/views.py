@@ -114,7 +114,7 @@ def _keys(router: Router, now: float) -> View:
 
 
 def _stats(router: Router, now: float) -> View:
-    """Totals since the start: none of them ever goes back, whatever becomes of the topics they are from."""
+    """Totals since the start: they never decrease, whatever becomes of their topics."""
     totals = yield from router.directory.totals()
     return {
         "uptime_seconds": round(now - router.started, 3),

@@ -167,7 +167,7 @@ def test_topics_that_nobody_consumes_are_bounded(make_net):
         assert api.cast(f"junk-{i}").answers == []
     (error,) = api.cast("junk-3").answers
     assert error.outcome is Outcome.PROTOCOL
-    assert "'junk-3' is one too many" in error.body["text"]
+    assert "'junk-3': unclaimed topic limit reached" in error.body["text"]
     assert net.router.refused == {"too many topics": 1}
     assert api.cast("junk-0").answers == []
     net.advance(30)

@@ -116,4 +116,4 @@ def test_answers_that_nobody_gets_are_counted_with_their_reason(net: Network, ap
     net.advance(DEFAULTS.resume_seconds + 1)
     node.reply(others[1])
     counters = operator.query("summary")["counters"]
-    assert (counters["late replies"], counters["answers to a caller that has gone"]) == (2, 1)
+    assert (counters["late replies"], counters["answers to ended links"]) == (2, 1)

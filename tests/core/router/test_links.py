@@ -182,7 +182,7 @@ def test_too_many_links_are_refused(make_net):
     net.process("a")
     second = net.process("b")
     third = net.process("c")
-    assert third.refusals == [("too-many-links", "the router has its 2 links (link.max_links)")]
+    assert third.refusals == [("too-many-links", "link limit reached (link.max_links = 2)")]
     second.stop()
     third.connect()
     assert net.link(third).answering

@@ -350,7 +350,7 @@ def test_a_call_is_refused_when_the_router_has_too_many_in_flight(make_net):
     call = api.request("compute")
     assert error_of(call) == (
         Outcome.OVERLOADED,
-        "the router has its 1 calls in flight",
+        "limit of calls in flight reached (call.max_in_flight = 1)",
         {"limit": "call.max_in_flight"},
     )
     api.cancel(first)

@@ -161,7 +161,7 @@ def test_when_the_router_leaves_each_call_is_told_what_became_of_it(net: Network
     outcome, text, details = error_of(running)
     assert outcome is Outcome.LINK_LOST
     assert text == (
-        "the router was stopped, and waited no longer (router.drain_seconds): node had it for 5.0 s; it may have run"
+        "the router stopped when its drain timed out (router.drain_seconds): node had it for 5.0 s; it may have run"
     )
     assert details["started"] == "unknown"
     assert [error_of(call)[0] for call in (again, inner, late)] == [Outcome.DRAINING] * 3

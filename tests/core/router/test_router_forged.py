@@ -199,7 +199,7 @@ def test_signs_of_life_without_end_are_not_kept_for_a_caller_that_does_not_take_
         net.router.receive(net.now, node.connection.route, alive * 200)
         net.router.proceed(net.now)
     assert len(net.link(api).outbox) <= 1001
-    assert counted(net)["signs of life not passed on"] == 20_000 - len(net.link(api).outbox)
+    assert counted(net)["keep-alives dropped: outbox full"] == 20_000 - len(net.link(api).outbox)
     large = message(Kind.ALIVE, bytes(4 << 20), key=request.key, consumer=0, format=1)
     net.link(api).outbox.clear()
     for _ in range(20):

@@ -220,7 +220,7 @@ def test_claims_of_all_are_bounded(net: Network, monkeypatch: pytest.MonkeyPatch
         keys = b"".join((100 * number + i).to_bytes(20) for i in range(100))
         node.register(f"topic-{number}", recent=keys.hex())
     assert sum(map(len, net.router.dispatch.recovery._recent.values())) == 100
-    assert net.router.dispatch.requests.counters["recent casts beyond the bound"] == 400
+    assert net.router.dispatch.requests.counters["recent casts beyond the limit"] == 400
 
 
 def test_nothing_is_held_for_a_caller_that_leaves(net: Network):

@@ -1,4 +1,4 @@
-"""Peer2Peer: the router makes two processes known to each other and is out of the data path then."""
+"""Peer2Peer: the router introduces two processes, which then communicate directly."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rpcmq.wire import KEY, Kind, control
 
 __all__ = ["Peer2Peer"]
 
-#: Messages that wait for a consumer before it is introduced to nobody any more.
+#: Messages queued for a consumer above which it is not introduced to callers.
 _MAX_WAITING = 1000
 
 
@@ -40,7 +40,7 @@ def _introduce(caller: Link, key: bytes, destination: Destination, ticket: str) 
     """
     candidates = [c for c in destination.consumers if c.link.answering]
     willing = [c for c in candidates if c.peer_url]
-    # Whoever asks without end must not fill the link of who is asked for.
+    # A caller that asks endlessly must not fill the consumer's link.
     listening = [c for c in willing if not c.link.is_full and len(c.link.outbox) < _MAX_WAITING]
     if not listening:
         reason = "has no peer socket" if candidates else "has no consumer that answers"

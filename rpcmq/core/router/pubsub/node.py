@@ -37,14 +37,14 @@ from rpcmq.wire import (
 __all__ = ["PubSub", "Subscriber"]
 
 _MAX_WINDOW = 65535
-#: The window of a subscriber in a drain.
+#: Window that subscribers get during a drain.
 _ANY_NUMBER = 1 << 62
-#: What an event that is held takes beside its bytes.
+#: Memory of a held event beside its bytes.
 _OVERHEAD_BYTES = 100
 
 
 class Subscriber:
-    """What one link may be sent, and what waits for it."""
+    """The delivery window and queue of one subscribing link."""
 
     __slots__ = ("delivered", "dropped", "lost", "queue", "size_bytes", "states", "window")
 
@@ -56,11 +56,11 @@ class Subscriber:
         self.states = 0
         self.delivered = 0
         self.dropped: Counter[str] = Counter()
-        #: Lost since it was last told.
+        #: Events lost since the last LOST notice.
         self.lost = 0
 
     def clear(self) -> None:
-        """Nothing is wanted any more; what was delivered may still be given back."""
+        """Drop the subscription's queue and window; credit for delivered events may still arrive."""
         self.queue.clear()
         self.size_bytes = self.lost = 0
 
@@ -79,7 +79,7 @@ class PubSub(NodeType):
             Kind.PUBLISH: self.publish,
             Kind.TAKEN: self.taken,
         }
-        #: After a restart events wait until then for the subscribers of the life before to come back.
+        #: After a restart, events are held until then for subscribers to return.
         self._hold_until = context.now + settings.recovery_seconds
         self._held: deque[tuple[Link, bytes]] = deque()
         self._held_bytes = 0
@@ -87,7 +87,7 @@ class PubSub(NodeType):
         self.published: Counter[str] = Counter()
 
     def subscribe(self, now: float, link: Link, part: bytes) -> None:
-        """A pattern is added to the link's subscriptions.
+        """Add a pattern to the link's subscriptions.
 
         Raises:
             ProtocolError: malformed, or too many patterns.
@@ -126,7 +126,7 @@ class PubSub(NodeType):
         link.patterns[exchange, pattern] = None
 
     def unsubscribe(self, now: float, link: Link, part: bytes) -> None:
-        """A pattern is taken away.
+        """Remove a pattern from the link's subscriptions.
 
         Raises:
             ProtocolError: malformed.
@@ -150,7 +150,7 @@ class PubSub(NodeType):
             raise ProtocolError(f"origin {part[ORIGIN].hex()} is not this link's", "origin")
         exchange, topic = self._address(part)
         if self._held or (now < self._hold_until and self._links.has_returned):
-            split_words(topic)  # as the match would, whose refusal would come too late
+            split_words(topic)  # validate now: the match would refuse it too late
             self._hold(now, link, part)
         else:
             self._pass_on(now, link, part, exchange, topic)
@@ -159,7 +159,7 @@ class PubSub(NodeType):
         self._held.append((link, part))
         self._held_bytes += size_of(part) + _OVERHEAD_BYTES
         while self._held_bytes > self._settings.pubsub_max_bytes:
-            # Who is not back yet misses it; the others do not.
+            # Subscribers that have not returned miss it; the others do not.
             self.published["released early"] += 1
             self._release_one(now)
 
@@ -170,15 +170,15 @@ class PubSub(NodeType):
 
     @property
     def held(self) -> int:
-        """Events that wait for subscribers to come back after a restart."""
+        """Number of events held for subscribers to return after a restart."""
         return len(self._held)
 
     def next_deadline(self) -> float:
-        """When :meth:`release` wants to be called."""
+        """The time of the next :meth:`release` (monotonic seconds)."""
         return self._hold_until if self._held else inf
 
     def release(self, now: float) -> None:
-        """Pass on what was held, once it is time: as much as fits into a turn."""
+        """Release held events once they are due, as many as fit into a turn."""
         self._turns.spent = 0
         while self._held and now >= self._hold_until and not self._turns.is_over:
             self._release_one(now)
@@ -198,7 +198,7 @@ class PubSub(NodeType):
             link.send(message(Kind.CONFIRM, reached.to_bytes(4), key=part[KEY]))
 
     def taken(self, now: float, link: Link, part: bytes) -> None:
-        """The subscriber has handled some events and takes as many more.
+        """Extend a subscriber's window by the number of events it has handled.
 
         Raises:
             ProtocolError: the count is malformed, or nothing is subscribed to.
@@ -207,7 +207,7 @@ class PubSub(NodeType):
         subscriber: Subscriber | None = link.window
         if len(payload) != 4 or subscriber is None:
             raise ProtocolError("TAKEN needs a count of 4 bytes and a subscription", "length")
-        # More than were delivered may come from before the link started over; they are void.
+        # Excess credit stems from before the link started over, and is void.
         subscriber.delivered -= min(subscriber.delivered, int.from_bytes(payload))
         self._flow(link, subscriber)
 
@@ -221,7 +221,7 @@ class PubSub(NodeType):
         self.link_changed(now, link)
 
     def drain(self, now: float) -> None:
-        """Send subscribers what waits for them, whatever their windows: there is no later time for it here.
+        """Flush subscribers' queues whatever their windows: the router is about to stop.
 
         It is bounded already, and their processes keep it until their handlers get to it.
         """

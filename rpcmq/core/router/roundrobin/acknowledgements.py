@@ -1,4 +1,4 @@
-"""Which casts their senders need not keep any more.
+"""Acknowledgements of delivery: tell senders which casts they need not retain any more.
 
 A sender keeps each cast until a consumer has it or it has ended some other way, and offers what it still keeps to the
 router's next life. So a router that is killed loses no cast whose sender lives, although it has them in memory only.
@@ -12,18 +12,18 @@ from rpcmq.wire import ORIGIN_OF_KEY, SEQUENCE_OF_KEY, Kind, message
 
 __all__ = ["RECEIPTS", "Receipts"]
 
-#: A sender is told of so many casts at once,
+#: Acknowledgements are sent when so many have collected,
 RECEIPTS = 256
-#: or of fewer after so many seconds.
+#: or after so many seconds.
 _SECONDS = 0.1
 
 
 class Receipts:
-    """Collects what senders are to be told: a message for each cast would cost as much as the cast."""
+    """Batches acknowledgements: a message for each cast would cost as much as the cast."""
 
     def __init__(self, links: LinkTable) -> None:
         self._links = links
-        #: Origin -> sequences that it can forget.
+        #: Origin -> sequences it need not retain any more.
         self._due: dict[bytes, list[bytes]] = {}
         self._tell_at = 0.0
 
@@ -48,14 +48,14 @@ class Receipts:
         return self._tell_at if self._due else None
 
     def tick(self, now: float) -> None:
-        """Tell what has waited long enough."""
+        """Send acknowledgements that have waited long enough."""
         if self._due and now >= self._tell_at:
             due, self._due = self._due, {}
             for origin, sequences in due.items():
                 self._tell(origin, sequences)
 
     def tell_all(self) -> None:
-        """Tell now what waits: the router ends, and what its next life is offered again would run twice."""
+        """Send all acknowledgements now: casts offered again to the next incarnation would run twice."""
         self.tick(self._tell_at)
 
     def _tell(self, origin: bytes, sequences: list[bytes]) -> None:

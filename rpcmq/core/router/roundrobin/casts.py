@@ -83,9 +83,9 @@ class Casts:
             deliveries.confirm(link, request)
 
     def _skip(self, now: float, link: Link, request: Request, groups: dict[str, Topic]) -> None:
-        """A consumer had the cast from the router's previous life: confirm it, and do not deliver it."""
+        """Confirm a cast that the router's previous incarnation delivered, and do not deliver it again."""
         self._requests.counters["duplicate casts dropped"] += 1
-        # If others wait behind it, it has had its turn.
+        # Casts stalled behind it may proceed.
         self._deliveries.unstall(link, request)
         self._deliveries.confirm(link, request)
         if link.keeps:
@@ -112,7 +112,7 @@ class Casts:
         if part[KIND_AT] != Kind.CAST:
             part = with_kind(part, Kind.CAST)
         shared = SharedUsage(request.usage, size_of(part))
-        # One for the loop, which may come to the end of a copy before it makes the next.
+        # The loop holds a reference: a copy may end before the next one is made.
         shared.size_bytes += 1
         for group in groups:
             if group is request.destination.topic:
@@ -179,7 +179,7 @@ class Casts:
 
 
 def resolve_group(directory: Directory, request: Request) -> Destination:
-    """Where a message to a topic with groups goes itself: to the topic, unless only groups use it."""
+    """Return the original's destination: the topic itself, or its first group if only groups are consumed."""
     destination = request.destination
     if not destination.registered:
         first = next(iter(destination.groups.values()))

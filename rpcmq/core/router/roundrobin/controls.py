@@ -19,7 +19,7 @@ from rpcmq.wire import ORIGIN_OF_KEY
 
 __all__ = ["Controls"]
 
-#: Messages that one request purges: more would keep everybody else waiting.
+#: Most messages that one request purges, so that nobody else has to wait.
 _PURGED_AT_ONCE = 2000
 
 
@@ -32,7 +32,7 @@ class Controls:
         self.table = {"control.purge": self._purge, "caller": self._caller}
 
     def _purge(self, now: float, link: Link, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Drop what waits for a topic, or for one server or group of it. What consumers have is not touched."""
+        """Drop messages waiting for a topic, or for one server or group of it. Deliveries in flight are not touched."""
         name, exchange, group = text_of(body, "topic"), text_of(body, "exchange", ""), text_of(body, "group", "")
         found = self._context.directory.lookup(exchange, name, group)
         answer: dict[str, Any] = {
@@ -61,7 +61,7 @@ class Controls:
         return answer
 
     def _caller(self, now: float, link: Link, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Who has sent the message ``key`` (hexadecimal), which the asking process has: for its log."""
+        """Identify the sender of the message ``key`` (hexadecimal), which the asking process has: for its log."""
         try:
             key = bytes.fromhex(text_of(body, "key"))
         except ValueError:
@@ -72,7 +72,7 @@ class Controls:
 
 
 def _queues(topic: Topic, server: Server | None) -> Iterator[Queue]:
-    """All in which messages for ``server`` wait, or for ``topic`` with all of its servers."""
+    """Iterate over the queues of ``server``, or of ``topic`` and all its servers."""
     if server is None:
         yield topic.queue
     for each in topic.servers.values() if server is None else (server,):

@@ -11,7 +11,7 @@ __all__ = ["ENDED_AT_ONCE", "Deadlines"]
 
 #: Requests that expire, or lose their caller, in one go: each takes some 25 us, and all others wait meanwhile.
 ENDED_AT_ONCE = 250
-#: Calls that came within so long have come together (seconds).
+#: Calls received within this interval share a slot of the wheel (seconds).
 _TOGETHER = 0.0005
 
 
@@ -31,7 +31,7 @@ class Deadlines:
         self.slot: dict[Request, Request] = {}
         self.slot_until = -1.0
         self.slot_ttl = 0
-        #: When more had expired than was ended.
+        #: Time of the last tick if it left expired messages to the next one; else None.
         self._more_at: float | None = None
 
     def slot_of(self, now: float, ttl: int) -> dict[Request, Request]:
@@ -48,11 +48,11 @@ class Deadlines:
         slot[request] = request
 
     def arm_call(self, now: float, request: Request) -> None:
-        """A call expires when its caller says, within the router's own bound."""
+        """Arm a call's deadline, limited by the router's maximum."""
         self.arm(request, now + self._seconds(request.ttl))
 
     def arm_cast(self, now: float, request: Request) -> None:
-        """A cast that has to wait expires at its own deadline, or when its mailbox lets it go."""
+        """Arm a queued cast's expiry: its ttl or the mailbox's maximum age, whichever is earlier."""
         settings = self._settings
         age = settings.mailbox_max_seconds if request.destination.registered else settings.unclaimed_seconds
         left = request.ttl / 1000 - (now - request.received_at) if request.ttl != NO_TTL else age
@@ -73,7 +73,7 @@ class Deadlines:
         """When :meth:`expire` wants to be called."""
         self.slot_until = -1.0
         if self._more_at is not None:
-            # More was due already then: not the deadline that has passed, or the shell would think itself late.
+            # More was due then: do not return a past deadline, or the shell would consider itself late.
             return self._more_at
         return self.wheel.next_deadline()
 

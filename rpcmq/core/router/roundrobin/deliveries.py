@@ -30,7 +30,7 @@ from rpcmq.wire import (
 
 __all__ = ["Deliveries"]
 
-#: A message that waited for less is not given a new header: its ttl is as good as right (seconds).
+#: A message that waited for less (seconds) keeps its header, whose ttl is still accurate enough.
 _NO_TIME = 0.001
 
 
@@ -132,7 +132,7 @@ class Deliveries:
     # --- consumers that become free ----------------------------------------------------------
 
     def feed(self, now: float, consumer: Consumer) -> None:
-        """Give ``consumer`` what waits for it, oldest first, while it is ready."""
+        """Deliver waiting messages to ``consumer``, oldest first, while it is ready."""
         consumer.topic.ready.place(consumer)
         requests = self._requests
         fed_bytes = 0
@@ -193,7 +193,7 @@ class Deliveries:
         """Whether ``request`` replaces ``old``: a caller whose link had ended has come back and asks again."""
         if not _is_deserted(old, request):
             return False
-        # What the consumer still says of the earlier one is not about this one.
+        # Late messages of the consumer about the earlier call must not be taken for this one.
         request.attempts = (old.attempts + 1) % 256
         if not old.has_ended:
             self._requests.cancel(now, old)
@@ -216,7 +216,7 @@ class Deliveries:
             self._requests.counters["duplicate casts dropped"] += 1
 
     def note_repeated(self, now: float, link: Link, request: Request) -> None:
-        """Tell ``link`` that it has used a sequence twice; where it came back, it may not know better."""
+        """Report a reused sequence to ``link``, unless it has just come back and may not know better."""
         if not request.is_call and request.flags & Flag.RESENT:
             self._requests.counters["duplicate casts dropped"] += 1
             if not request.flags & Flag.FANOUT:

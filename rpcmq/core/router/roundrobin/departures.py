@@ -17,7 +17,7 @@ from rpcmq.wire import KEY, KIND_AT, Flag, Kind
 
 __all__ = ["MAX_ATTEMPTS", "Departures"]
 
-#: An idempotent message whose consumers die is given to at most so many of them.
+#: Most delivery attempts of an idempotent message whose consumers die.
 MAX_ATTEMPTS = 5
 _DELIVERIES = (int(Kind.REQUEST), int(Kind.CAST))
 _ANSWERS = (int(Kind.REPLY), int(Kind.FAULT), int(Kind.END))
@@ -31,12 +31,12 @@ class Departures:
     def __init__(self, requests: RequestTable, deliveries: Deliveries) -> None:
         self._requests = requests
         self._deliveries = deliveries
-        #: Links that have ended and left calls, of which only so many are ended at a time.
+        #: Ended links with unfinished calls, which are ended a bounded number at a time.
         self.deserted: deque[Link] = deque()
         self._end_more_at = 0.0
 
     def consumer_gone(self, now: float, consumer: Consumer, reason: str) -> None:
-        """What ``consumer`` had goes on elsewhere where it may, and ends with LinkLost where not."""
+        """Redeliver the deliveries of ``consumer`` where that is allowed; end the others with LinkLost."""
         unsent = {m[KEY] for m in consumer.link.outbox if m[KIND_AT] in _DELIVERIES}
         deliveries = sorted(consumer.in_flight.values(), key=lambda each: each.request.number)
         consumer.in_flight.clear()
@@ -77,14 +77,14 @@ class Departures:
             requests.record(now, request, Outcome.NO_CONSUMER)
 
     def caller_gone(self, now: float, link: Link) -> None:
-        """Nobody waits for the calls of ``link`` any more. Its casts go on, also those that are held."""
+        """End the calls of ``link``, which has ended. Its casts go on, held ones included."""
         if undelivered := link.unacknowledged_of(_ANSWERS):
-            self._requests.counters["answers to a caller that has gone"] += undelivered
+            self._requests.counters["answers to ended links"] += undelivered
         self.deserted.append(link)
         self.end_deserted(now)
 
     def end_deserted(self, now: float) -> None:
-        """End calls whose callers have gone: so many now, the others with the next ticks."""
+        """End calls whose callers have gone, a bounded number in each tick."""
         room, self._end_more_at = ENDED_AT_ONCE, now
         while self.deserted and room:
             link = self.deserted[0]

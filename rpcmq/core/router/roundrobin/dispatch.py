@@ -91,15 +91,15 @@ class Dispatch:
         self.casts = Casts(settings, directory, self.requests, self.recovery, self.deliveries, self._goes_on)
         self.streams = Streams(settings, self.requests)
         self.departures = Departures(self.requests, self.deliveries)
-        #: Of a drain: nothing is waited for any more.
+        #: Whether the drain has timed out.
         self.ending = False
-        #: Whether the sender's key has the right to send it there; it is told if not.
+        #: Checks the right of the sender's key to send there, and notifies the sender if it has none.
         self.allows: Callable[[Link, bytes, Destination | None], bool] = lambda link, part, destination: True
 
     # --- from callers ------------------------------------------------------------------------
 
     def accept(self, now: float, link: Link, part: bytes) -> None:  # noqa: C901 - the hot path
-        """A call or cast.
+        """Accept a call or cast.
 
         Raises:
             ProtocolError: malformed, not from this link, or a call whose sequence is in flight already.
@@ -110,7 +110,7 @@ class Dispatch:
         cut = HEADER_BYTES + address_length + method_length
         destination = self._destinations.get(part[HEADER_BYTES:cut])
         if destination is None or cut + trace_length > length:
-            # Who has no right makes no topics.
+            # A sender without the right must not create topics.
             if link.granted is not None and not self.allows(link, part, None):
                 return
             destination = self._directory.resolve(now, part)
@@ -185,7 +185,7 @@ class Dispatch:
             requests.record(now, requests.copy(request), Outcome.OVERLOADED)
 
     def refuse(self, now: float, link: Link, part: bytes) -> None:
-        """A call or cast of a link for which too much is held already.
+        """Refuse a call or cast of a link over its memory limit.
 
         Raises:
             ProtocolError: as :meth:`accept`.
@@ -199,7 +199,7 @@ class Dispatch:
         }[limit]
         destination = self._directory.resolve(now, part)
         if part[KIND_AT] == _CAST and not part[LOW_FLAGS_AT] & (Flag.FANOUT | Flag.CONFIRM):
-            # As in a full queue: what follows is refused, too, until this one is offered again.
+            # As for a full queue: later casts are refused, too, until this one is offered again.
             link.stalled.setdefault(destination.queue, sequence_of(part))
         self.requests.counters[f"refused: {limit}"] += 1
         text = f"{link.usage.size_bytes} bytes of calls and casts of {link.identity} have not ended"
@@ -207,7 +207,7 @@ class Dispatch:
         self.requests.tell(link, part[KEY], Outcome.OVERLOADED, f"{text}; {limit} = {value}", details)
 
     def cancel(self, now: float, link: Link, part: bytes) -> None:
-        """The caller gave up: a queued call never runs, a running one is told."""
+        """Cancel a call: a queued one never runs, a running one is notified."""
         request = link.calls.get(part[KEY])
         if request is not None:
             self.requests.cancel(now, request)
@@ -215,7 +215,7 @@ class Dispatch:
     # --- from consumers ----------------------------------------------------------------------
 
     def taken(self, now: float, link: Link, parts: list[bytes]) -> None:
-        """The process has received ``parts``.
+        """Handle the acknowledgement of the delivered ``parts``.
 
         It runs what it has, whatever becomes of this router, and the senders of casts need not keep those. Idempotent
         ones are kept until they have ended: they may go to another process if this one is lost.
@@ -230,7 +230,7 @@ class Dispatch:
                     self.requests.receipts.note(now, delivery.request)
 
     def reply(self, now: float, link: Link, part: bytes) -> None:  # noqa: C901 - the hot path
-        """REPLY, FAULT or END: a call is done."""
+        """Handle REPLY, FAULT or END: a call has ended."""
         kind, attempt, tag, handler_us, key, lengths = unpack_reply(part)
         requests = self.requests
         try:
@@ -301,12 +301,12 @@ class Dispatch:
         self.requests.withdraw(request)
 
     def _within_bounds(self, caller: Link, request: Request, part: bytes, outcome: int) -> tuple[bytes, int]:
-        """The large answer ``part`` and its outcome; an error instead if too much waits for the caller already."""
+        """Return the large answer ``part`` and its outcome, or an error if too much waits for the caller already."""
         waiting, most = outgoing_bytes(caller), self._settings.outbox_max_bytes
         if waiting + size_of(part) <= most:
             return part, outcome
-        self.requests.counters["answers beyond the bound"] += 1
-        text = f"the answer of {size_of(part)} bytes was not kept: {waiting} bytes wait for this caller already"
+        self.requests.counters["answers dropped: outbox full"] += 1
+        text = f"answer of {size_of(part)} bytes dropped: {waiting} bytes wait for this caller already"
         details = {"topic": request.destination.name, "started": "yes", "limit": "link.outbox_max_bytes"}
         body = {"outcome": Outcome.LINK_LOST, "text": f"{text} (link.outbox_max_bytes = {most})", "details": details}
         return control(Kind.ERROR, body, key=request.key), int(Outcome.LINK_LOST)
@@ -317,7 +317,7 @@ class Dispatch:
         return control(Kind.ERROR, {"outcome": Outcome.PROTOCOL, "text": text, "details": {}}, key=key)
 
     def settle(self, now: float, link: Link, part: bytes) -> None:
-        """Casts are done.
+        """Settle casts.
 
         Raises:
             ProtocolError: the payload is not a whole number of settlements.
@@ -352,14 +352,14 @@ class Dispatch:
         self.deliveries.feed(now, consumer)
 
     def _relieved(self, now: float, consumer: Consumer) -> None:
-        """``consumer`` has less in flight than before."""
+        """Deliver more to ``consumer``, which has less in flight than before."""
         consumer.topic.ready.move(consumer)
         if consumer.stopping and not consumer.in_flight:
             consumer.link.consumers.pop(consumer.tag, None)
             self.departures.consumer_gone(now, consumer, "unregistered")
 
     def has_room(self, now: float, link: Link) -> None:
-        """The link takes work again."""
+        """Resume deliveries to ``link``, whose window has room again."""
         for consumer in list(link.consumers.values()):
             consumer.credit = consumer.granted
             self.deliveries.feed(now, consumer)
@@ -381,7 +381,7 @@ class Dispatch:
             self.departures.end_deserted(now)
 
     def drain(self, now: float) -> None:
-        """Take nothing more; calls that nobody has yet go back to their callers, unharmed."""
+        """Accept nothing more; return undelivered calls, which did not run, to their callers."""
         requests = self.requests
         requests.draining = True
         for link in list(self._links):
@@ -392,16 +392,16 @@ class Dispatch:
                 requests.tell(link, request.key, Outcome.DRAINING, text, {})
 
     def _goes_on(self, flags: int) -> bool:
-        """Whether what was begun before a drain may need this to end: a handler asks for it and waits.
+        """Whether work begun before the drain may need this message to end: its handler waits for it.
 
-        Any that runs will do: handlers ask over their service's link or over that of another client of their process.
+        Any running handler counts: it may use its service's link or that of another client of its process.
         """
         if not flags & Flag.NESTED or self.ending or not self.requests.draining:
             return False
         return any(consumer.in_flight for each in self._links for consumer in each.consumers.values())
 
     def give_up(self, now: float) -> None:
-        """The drain is over. Callers are told of what has not ended; what may run again goes to the next life."""
+        """End the drain: fail unfinished calls, and return retryable ones for the next incarnation."""
         requests = self.requests
         for link in list(self._links):
             for request in list(link.calls.values()):
@@ -415,7 +415,7 @@ class Dispatch:
                     requests.tell(link, request.key, Outcome.LINK_LOST, text, details)
 
     def unsettled(self) -> Iterator[Request]:
-        """All that has not ended: calls of all callers, then casts, in flight and waiting."""
+        """Iterate over all unfinished messages: calls of all callers, then casts, in flight and waiting."""
         for link in (*self._links, *self.departures.deserted):
             yield from link.calls.values()
             for consumer in link.consumers.values():
@@ -426,7 +426,7 @@ class Dispatch:
                 yield from (each for each in queue if not each.is_call)
 
     def check(self) -> None:
-        """Assert the invariants. For tests: it looks at everything."""
+        """Assert the invariants. For tests: scans every table."""
         calls = sum(len(link.calls) for link in self.departures.deserted)
         for link in self._links:
             calls += len(link.calls)

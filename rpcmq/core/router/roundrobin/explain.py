@@ -1,4 +1,4 @@
-"""Sentences that say where a message was when it ended, with the same as fields."""
+"""Explanations of where a message was when it ended, as text and as fields."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Explanation = tuple[str, dict[str, Any]]
 
 
 def ago(seconds: float) -> str:
-    """A rough age, as people say it."""
+    """Format a rough age, such as "5 min ago"."""
     for limit, unit, name in ((120, 1, "s"), (7200, 60, "min"), (172800, 3600, "h")):
         if seconds < limit:
             return f"{seconds / unit:.0f} {name} ago"
@@ -42,7 +42,7 @@ def _queued_because(now: float, destination: Destination) -> str:
 
 
 def timed_out(now: float, request: Request) -> Explanation:
-    """Why a call's deadline passed."""
+    """Explain a call's timeout."""
     destination, consumer = request.destination, request.consumer
     waited = (request.dispatched_at if consumer else now) - request.received_at
     details: dict[str, Any] = {
@@ -65,12 +65,12 @@ def timed_out(now: float, request: Request) -> Explanation:
 
 
 def no_consumer(now: float, destination: Destination) -> Explanation:
-    """Why a message was refused at once."""
+    """Explain an immediate refusal for want of consumers."""
     return _absence(now, destination), {"topic": destination.name, "method": destination.method}
 
 
 def overloaded(destination: Destination, settings: Settings, is_behind: bool = False) -> Explanation:
-    """Which bound was reached; ``is_behind``: by an earlier message of the same sender."""
+    """Name the limit that was reached; ``is_behind``: by an earlier message of the same sender."""
     queue = destination.queue
     limit, most = "queue.max_bytes", settings.queue_max_bytes
     if len(queue) >= settings.queue_max_messages:
@@ -78,12 +78,12 @@ def overloaded(destination: Destination, settings: Settings, is_behind: bool = F
     text = f"{destination.name!r} is full: {len(queue)} messages, {queue.size_bytes} bytes wait; {limit} = {most}"
     details = {"topic": destination.name, "queued": len(queue), "queued_bytes": queue.size_bytes}
     if is_behind:
-        return f"{text}; behind a refused cast", details | {"limit": "behind a refused cast"}
+        return f"{text}; behind an earlier refused cast", details | {"limit": "behind a refused cast"}
     return text, details | {"limit": limit, "limit_value": most}
 
 
 def consumer_lost(now: float, delivery: Delivery, reason: str) -> Explanation:
-    """The consumer that had the call is gone."""
+    """Explain the loss of the consumer that had the call."""
     held = now - delivery.dispatched_at
     return _started(
         delivery, held, f"{delivery.consumer.link.identity} went away ({reason}) after {held:.1f} s with the call"
@@ -91,9 +91,9 @@ def consumer_lost(now: float, delivery: Delivery, reason: str) -> Explanation:
 
 
 def not_waited_for(now: float, delivery: Delivery) -> Explanation:
-    """The router leaves before the consumer that has the call has answered."""
+    """Explain a call that a stopping router did not wait for any longer."""
     held = now - delivery.dispatched_at
-    text = "the router was stopped, and waited no longer (router.drain_seconds): "
+    text = "the router stopped when its drain timed out (router.drain_seconds): "
     return _started(delivery, held, f"{text}{delivery.consumer.link.identity} had it for {held:.1f} s")
 
 

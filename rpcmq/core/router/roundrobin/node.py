@@ -84,7 +84,7 @@ class RoundRobin(NodeType):
         recovery = self.dispatch.recovery
         try:
             for link, held in recovery.release_held(now):
-                # Looked at when they came, and acknowledged.
+                # Validated and acknowledged when they came.
                 while held := held[self._context.handle(now, link, held) :]:
                     self._context.turns.spent = 0
         finally:

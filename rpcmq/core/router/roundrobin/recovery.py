@@ -14,9 +14,9 @@ from rpcmq.wire import KEY_BYTES, Address, Flag, size_of
 
 __all__ = ["Recovery"]
 
-#: A cast with one of these waits for the consumers of the router's previous life to come back.
+#: Casts with one of these flags are held until the consumers of the router's previous incarnation return.
 _HELD = Flag.RESENT | Flag.MANDATORY
-#: Casts that one registration may say it had before, of which processes remember 4096; and all together.
+#: Most casts that one registration may report as delivered before (processes remember 4096); and all together.
 _MAX_RECENT = 10_000
 _MAX_RECENT_OF_ALL = 4_000_000
 
@@ -44,7 +44,7 @@ class Recovery:
         self._hoping: list[Request] = []
         #: What was held is being taken now. It was acknowledged to its sender, and is not refused any more.
         self.is_releasing = False
-        #: Casts that consumers had from the router's previous life, by the topic and group that they consume.
+        #: Casts that consumers received from the router's previous incarnation, by topic and group.
         self._recent: dict[tuple[Address, str], set[bytes]] = {}
         self._recent_until = now + settings.mailbox_max_seconds
 
@@ -59,8 +59,8 @@ class Recovery:
         return True
 
     def _is_early(self, link: Link, request: Request, flags: int) -> bool:
-        """Whether consumers that are on their way back after a restart matter to this cast."""
-        # A process that is new has nothing that an earlier life of the router may have delivered.
+        """Whether this cast must wait for consumers returning after a restart."""
+        # An earlier incarnation of the router cannot have delivered casts of a new process.
         if link.returning or not flags & Flag.MANDATORY:
             return link.returning
         return self._links.has_returned or not _is_consumed(request.destination)
@@ -76,7 +76,7 @@ class Recovery:
     # --- what consumers had before -----------------------------------------------------------
 
     def was_had(self, key: bytes, topic: Topic) -> bool:
-        """Whether a consumer of ``topic``, or of the group that it is, had the cast in the router's previous life."""
+        """Whether a consumer of ``topic`` (a topic or a group) had the cast from the router's previous incarnation."""
         return bool(self._recent) and key in self._recent.get((topic.address, topic.group), ())
 
     def note_had(self, now: float, address: Address, group: str, keys: bytes) -> None:
@@ -95,11 +95,11 @@ class Recovery:
                 f"{len(keys)} bytes of recent casts are no multiple of {KEY_BYTES}, or more than {_MAX_RECENT} of them"
             )
             raise ProtocolError(text, "length")
-        # Who has not come back with its casts until then does not come back, and what is reported later
-        # is of this life of the router.
+        # Senders that have not returned with their casts by then do not return, and later reports
+        # concern this incarnation of the router.
         if now < self._recent_until and keys:
             if sum(map(len, self._recent.values())) >= _MAX_RECENT_OF_ALL:
-                self._requests.counters["recent casts beyond the bound"] += count
+                self._requests.counters["recent casts beyond the limit"] += count
                 return
             known = self._recent.setdefault((address._replace(server=""), group), set())
             known.update(keys[i : i + KEY_BYTES] for i in range(0, len(keys), KEY_BYTES))

@@ -93,9 +93,9 @@ class Registrations:
             self._context.guarded(now, self.end, consumer, reason)
 
     def restore(self, now: float, link: Link) -> None:
-        """Let a link that resumes consume again: its process does not know that it was given up."""
+        """Restore the consumers of a resumed link: its process does not know that they were removed."""
         lapsed, link.lapsed = link.lapsed, []
-        # What was on its way to its consumers has gone to others since, or was declared lost.
+        # Deliveries to its consumers have gone to others since, or were declared lost.
         link.outbox[:] = [part for part in link.outbox if part[KIND_AT] not in (Kind.REQUEST, Kind.CAST)]
         try:
             for old in lapsed:

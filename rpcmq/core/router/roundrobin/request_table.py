@@ -24,7 +24,7 @@ from rpcmq.wire import NO_TTL, ORIGIN_OF_KEY, Flag, Kind, control, message, sequ
 __all__ = ["RequestTable"]
 
 _OK = int(Outcome.OK)
-#: Why a message is dropped that is refused with this outcome.
+#: Outcome of a refusal -> reason of the drop.
 _REFUSED = {
     Outcome.OVERLOADED: "queue full",
     Outcome.NO_CONSUMER: "no consumer",
@@ -51,7 +51,7 @@ class RequestTable:
         self.draining = False
         self.counters: Counter[str] = Counter()
         self.receipts = Receipts(links)
-        #: Where the work of a message that costs more than its own handling is counted.
+        #: Counter of work beyond a message's own handling.
         self.turns = Turns()
         #: Called in the handler of an exception that must cost one message only.
         self.on_fault: Callable[[float], None] = reraise
@@ -82,7 +82,7 @@ class RequestTable:
         return due
 
     def tick(self, now: float) -> None:
-        """End what has expired."""
+        """End expired messages."""
         self.receipts.tick(now)
         for request in self.deadlines.expire(now):
             try:
@@ -133,7 +133,7 @@ class RequestTable:
         destination, consumer = request.destination, request.consumer
         drop = Drop(destination.name, verb, reason)
         sender = self._links.by_origin(request.key[ORIGIN_OF_KEY])
-        # A fanout is for those who listen at that moment; that there is nobody is no fault.
+        # A fanout reaches current consumers only; having none is no error.
         loud = not told and reason != "no consumer"
         self.drops.add(
             now,
@@ -172,7 +172,7 @@ class RequestTable:
     # --- ends --------------------------------------------------------------------------------
 
     def finish(self, now: float, request: Request, outcome: Outcome) -> None:
-        """The call has ended for its caller."""
+        """End the call for its caller."""
         link = request.reply_to
         assert link is not None
         del link.calls[request.key]
@@ -186,10 +186,10 @@ class RequestTable:
         self.withdraw(request)
 
     def break_off(self, now: float, request: Request, outcome: Outcome, text: str) -> None:
-        """End a call of which one side does what it must not, for both."""
+        """End a call for both sides because one of them broke the protocol."""
         caller = request.reply_to
         assert caller is not None
-        self.counters["calls broken off"] += 1
+        self.counters["calls aborted"] += 1
         self.finish(now, request, outcome)
         self.tell(caller, request.key, outcome, text, {"topic": request.destination.name, "started": "yes"})
         self.withdraw(request)
@@ -221,7 +221,7 @@ class RequestTable:
             request.drop_payload()
 
     def tell(self, link: Link, key: bytes, outcome: Outcome, text: str, details: dict[str, Any]) -> None:
-        """Tell the sender of ``key`` how it ended."""
+        """Send an ERROR about the message ``key`` to its sender."""
         self.turns.spent += ERROR_STEPS
         link.send(control(Kind.ERROR, {"outcome": outcome, "text": text, "details": details}, key=key))
 
@@ -236,14 +236,14 @@ class RequestTable:
         text, details = why
         waits = caster is not None and outcome is Outcome.OVERLOADED and not request.flags & Flag.CONFIRM
         told = request.is_call or caster is not None
-        # In another format it may still be taken.
+        # It may still be accepted in another format.
         if not (waits or (told and outcome is Outcome.PROTOCOL)):
             self.count_drop(now, request, _REFUSED[outcome], told)
         if request.reply_to is not None:
             self.finish(now, request, outcome)
             self.tell(request.reply_to, request.key, outcome, text, details)
             return
-        # Its sender is told here what to do with it.
+        # The ERROR below tells its sender what to do with it.
         request.kept = request.kept and caster is None
         self.record(now, request, outcome)
         if caster is not None:
@@ -254,9 +254,9 @@ class RequestTable:
             self.tell(caster, request.key, outcome, text, details)
 
     def refuse_new(self, link: Link, key: bytes) -> None:
-        """The router takes no more, or not so many."""
+        """Refuse a call or cast because of a drain or the limit of calls in flight."""
         if self.draining:
             self.tell(link, key, Outcome.DRAINING, "the router is shutting down; not accepted", {})
             return
-        text = f"the router has its {self.calls_in_flight} calls in flight"
+        text = f"limit of calls in flight reached (call.max_in_flight = {self._settings.max_calls_in_flight})"
         self.tell(link, key, Outcome.OVERLOADED, text, {"limit": "call.max_in_flight"})

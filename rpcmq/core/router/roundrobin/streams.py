@@ -25,11 +25,11 @@ from rpcmq.wire import (
 
 __all__ = ["ITEMS_UNASKED", "MAX_ITEMS_GRANTED", "Streams"]
 
-#: Items that may come before anything was granted.
+#: Item credit of a stream before the first grant.
 ITEMS_UNASKED = 16
-#: Items that were granted and not sent, at most.
+#: Most items granted and not yet sent.
 MAX_ITEMS_GRANTED = 1024
-#: Messages, and bytes, that wait for a caller before a sign of life of its call: more, and it is let go.
+#: Messages and bytes queued for a caller above which keep-alives are dropped.
 _MAX_BEFORE_ALIVE = 1000
 _MAX_BYTES_BEFORE_ALIVE = 8 << 20
 
@@ -44,7 +44,7 @@ class Streams:
         self._requests = requests
 
     def grant(self, now: float, link: Link, part: bytes) -> None:
-        """The caller takes more items of a stream: it was busy with those it has, and the time starts again.
+        """Grant items of a stream, and restart its timeout: the caller was busy with those it had.
 
         Raises:
             ProtocolError: there is no count.
@@ -58,18 +58,18 @@ class Streams:
         self._restart(now, request)
         items = int.from_bytes(payload)
         if not items:
-            return  # all that it says is said to us
+            return  # a grant of 0 only restarts the timeout
         delivery = request.delivery
         left = _items_left(delivery) + items
         if left > MAX_ITEMS_GRANTED:
-            text = f"{left} items of the stream were granted and not sent; {MAX_ITEMS_GRANTED} may be"
+            text = f"{left} items of the stream granted and not sent exceed the limit of {MAX_ITEMS_GRANTED}"
             self._requests.break_off(now, request, Outcome.PROTOCOL, text)
             return
         delivery.items_left = left
         delivery.consumer.link.send(part)
 
     def item(self, now: float, link: Link, part: bytes) -> None:
-        """ITEM of a stream, or ALIVE (a sign of life, perhaps with progress)."""
+        """Handle an ITEM of a stream, or ALIVE (a keep-alive, perhaps with progress)."""
         consumer = link.consumers.get(part[CONSUMER_AT])
         delivery = consumer.in_flight.get(part[KEY]) if consumer is not None else None
         if delivery is None or delivery.attempt != part[ATTEMPT_AT] or has_names(part):
@@ -85,7 +85,7 @@ class Streams:
         elif _has_time_for(caller, part):
             caller.send(part)
         else:
-            self._requests.counters["signs of life not passed on"] += 1
+            self._requests.counters["keep-alives dropped: outbox full"] += 1
 
     def _pass_item(self, now: float, link: Link, caller: Link, delivery: Delivery, part: bytes) -> None:
         request, left = delivery.request, _items_left(delivery)
@@ -95,9 +95,7 @@ class Streams:
             text = f"{link.identity} sent more items than were granted"
             self._requests.break_off(now, request, Outcome.PROTOCOL, text)
         elif waiting + size_of(part) > most:
-            text = (
-                f"an item was not kept: {waiting} bytes wait for this caller already (link.outbox_max_bytes = {most})"
-            )
+            text = f"item dropped: {waiting} bytes already wait for this caller (link.outbox_max_bytes = {most})"
             self._requests.break_off(now, request, Outcome.LINK_LOST, text)
         else:
             delivery.items_left = left - 1
@@ -113,7 +111,7 @@ class Streams:
 
 
 def _items_left(delivery: Delivery) -> int:
-    """How many items its consumer may still send."""
+    """Return how many items the consumer may still send."""
     try:
         return delivery.items_left
     except AttributeError:
@@ -121,7 +119,7 @@ def _items_left(delivery: Delivery) -> int:
 
 
 def _has_time_for(caller: Link, part: bytes) -> bool:
-    """Whether a sign of life is passed on: nothing is lost by one that is not, but much by piling them up."""
+    """Whether to forward a keep-alive: dropping one loses nothing, queueing many costs memory."""
     if caller.is_full or len(caller.outbox) > _MAX_BEFORE_ALIVE:
         return False
     return not part[LOW_FLAGS_AT] & Flag.DETACHED or outgoing_bytes(caller) < _MAX_BYTES_BEFORE_ALIVE

@@ -33,7 +33,7 @@ _Found = Callable[[Request, float], None]
 
 
 def count_stuck(directory: Directory, now: float) -> Steps[int]:
-    """How many calls and deliveries have made no progress for :data:`STUCK_SECONDS`."""
+    """Count calls and deliveries without progress for :data:`STUCK_SECONDS`."""
     count = 0
 
     def found(request: Request, since: float) -> None:
@@ -100,7 +100,7 @@ def _with(consumer: Consumer, limit: float, found: _Found) -> Steps[None]:
 
 
 def _waiting(topic: Topic, limit: float, found: _Found) -> Steps[None]:
-    """What somebody could take. There must be none: it would be a fault of the router."""
+    """Yield messages that a ready consumer could take. There must be none: any is a fault of the router."""
     if not any(consumer.ready for consumer in topic.consumers):
         return
     queues: list[tuple[Queue, Iterable[Consumer]]] = [(topic.queue, list(topic.consumers))]

@@ -180,7 +180,7 @@ def wrap_db_error(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-# --- the rest -----------------------------------------------------------------------------------
+# --- introductions and queries -----------------------------------------------------------------------------------
 
 _TABLE = """
 NotAuthorized NovaException 403 Not authorized.
