@@ -16,8 +16,9 @@ from rpcmq.cli.output import Output, add_row, print_json, table
 from rpcmq.cli.text import plain
 from rpcmq.core.router.rights import ALL_VERBS, EVERYTHING, Key, Right
 from rpcmq.errors import ConfigError, UsageError
-from rpcmq.payload.format import Format, accept_mask, accept_names
+from rpcmq.payload.format import accept_mask_with_json, accept_names
 from rpcmq.server.keyring import AUTHORIZED, ROUTER_KEY, Keyring, read_authorised, summary, to_toml
+from rpcmq.toml import quoted
 from rpcmq.transport.curve import check_libzmq, is_key, new_pair
 from rpcmq.transport.key_files import KeyFile, check_folder, is_name, read_key_file, write_private
 
@@ -89,8 +90,8 @@ def init_command(state: State, folder: str, listen: str, client: str, owner: str
     config = root / _CONFIG
     write_private(
         config,
-        f'# rpcmq router --config {config}\n[router]\nlisten = "{_quoted(listen)}"\n\n'
-        f'[security]\nkeys = "{_quoted(str(root.resolve()))}"\n',
+        f"# rpcmq router --config {config}\n[router]\nlisten = {quoted(listen)}\n\n"
+        f"[security]\nkeys = {quoted(str(root.resolve()))}\n",
     )
     if state.json:
         print_json({"config": str(config), "key_file": str(key_file), "router": public})
@@ -107,10 +108,6 @@ def _check_listen(listen: str) -> None:
     from rpcmq.config import load_router_config
 
     load_router_config(None, {}, {"router.listen": listen})
-
-
-def _quoted(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _make_client(
@@ -164,13 +161,9 @@ def _formats(names: tuple[str, ...]) -> int | None:
     if not names:
         return None
     try:
-        mask = accept_mask(names)
+        return accept_mask_with_json(names)
     except UsageError as error:
-        raise UsageError(f"--format: {error}") from None
-    if not mask & Format.JSON.bit:
-        text = "json must be among them; it runs nothing, and errors travel in it"
-        raise UsageError(f"--format {', '.join(names)}: {text}")
-    return mask
+        raise UsageError(f"--format {', '.join(names)}: {error}") from None
 
 
 def _until(text: str | None) -> datetime | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
@@ -13,6 +12,7 @@ from rpcmq.config.client import ClientConfig
 from rpcmq.config.keys import CLIENT_FIELDS, ROUTER_FIELDS, VARIABLES, FieldInfo
 from rpcmq.config.router import ASCENDING, RouterConfig
 from rpcmq.errors import ConfigError
+from rpcmq.toml import read_toml
 
 __all__ = ["apply_live", "diff_live", "live_fields", "load_client_config", "load_router_config"]
 
@@ -44,12 +44,9 @@ class _Values:
 
     def take_file(self, path: str) -> None:
         try:
-            with open(path, "rb") as file:
-                tables = tomllib.load(file)
-        except OSError as error:
-            self.problems.append(f"{path}: cannot be read: {error.strerror}")
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            self.problems.append(f"{path}: not valid TOML: {error}")
+            tables = read_toml(path)
+        except ConfigError as error:
+            self.problems.append(str(error))
         else:
             self._take_tables(path, tables)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from rpcmq.errors import ConfigError
+from rpcmq.toml import read_toml
 
 __all__ = ["VERBS", "Topology", "load_topology"]
 
@@ -81,11 +81,7 @@ def load_topology(path: str | Path) -> Topology:
     Raises:
         ConfigError: it cannot be read, or says what is unknown or wrong.
     """
-    try:
-        with open(path, "rb") as file:
-            values = tomllib.load(file)
-    except (OSError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"{path}: {error}") from None
+    values = read_toml(path)
     known = {f.name: f for f in fields(Topology)}
     problems = [f"{name!r} is unknown; known: {', '.join(known)}" for name in values if name not in known]
     default = Topology()

@@ -12,7 +12,7 @@ from enum import IntEnum
 
 from rpcmq.errors import UsageError
 
-__all__ = ["ALL", "Format", "accept_mask", "accept_names", "format_name", "known_mask"]
+__all__ = ["ALL", "Format", "accept_mask", "accept_mask_with_json", "accept_names", "format_name", "known_mask"]
 
 
 class Format(IntEnum):
@@ -66,6 +66,18 @@ def accept_mask(formats: Iterable[Format | str]) -> int:
     mask = 0
     for entry in formats:
         mask |= (entry if isinstance(entry, Format) else Format.named(entry)).bit
+    return mask
+
+
+def accept_mask_with_json(names: Iterable[str]) -> int:
+    """The mask of ``names``, of which JSON must be one.
+
+    Raises:
+        UsageError: it is not, or a name is unknown.
+    """
+    mask = accept_mask(names)
+    if not mask & Format.JSON.bit:
+        raise UsageError("json must be among them; it runs nothing, and errors travel in it")
     return mask
 
 

@@ -25,17 +25,16 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from dataclasses import replace as with_fields
-from pathlib import Path
 from typing import Any
 
 from rpcmq.errors import ConfigError, UsageError
 from rpcmq.payload.allow_list import AllowList
 from rpcmq.payload.codec import Codec
-from rpcmq.payload.format import Format, accept_mask, accept_names
+from rpcmq.payload.format import Format, accept_mask_with_json, accept_names
+from rpcmq.toml import quoted, read_toml
 
 __all__ = ["Policy", "Rule", "read_policy"]
 
@@ -161,12 +160,7 @@ def read_policy(path: str | os.PathLike[str]) -> Policy:
     Raises:
         ConfigError: it cannot be read, or names file, table, key and what was expected.
     """
-    try:
-        content = tomllib.loads(Path(path).read_bytes().decode())
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not valid TOML: {error}") from None
+    content = read_toml(path)
     where = ""
     try:
         known = (*_FIGURES, "topics")
@@ -233,12 +227,9 @@ def _formats(key: str, value: object) -> int:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise _Wrong(f"{key} = {value!r}: expected a list of formats")
     try:
-        mask = accept_mask(value)
+        return accept_mask_with_json(value)
     except UsageError as error:
-        raise _Wrong(f"{key}: {error}") from None
-    if not mask & Format.JSON.bit:
-        raise _Wrong(f"{key} = {value!r}: json must be among them; it runs nothing, and errors travel in it")
-    return mask
+        raise _Wrong(f"{key} = {value!r}: {error}") from None
 
 
 def _allow(table: Mapping[str, Any]) -> tuple[str, ...]:
@@ -269,16 +260,12 @@ def to_toml(rules: tuple[Rule, ...]) -> Iterator[str]:
     for rule in rules:
         yield ""
         yield "[[topics]]"
-        yield f"topics = {_listed(rule.topics)}"
-        yield f"exchanges = {_listed(rule.exchanges)}"
+        yield f"topics = {quoted(rule.topics)}"
+        yield f"exchanges = {quoted(rule.exchanges)}"
         if rule.formats is not None:
-            yield f"formats = {_listed(accept_names(rule.formats))}"
+            yield f"formats = {quoted(accept_names(rule.formats))}"
         if rule.only:
             yield "only = true"
             yield "allow = ["
-            yield from (f'    "{name}",' for name in rule.allow)
+            yield from (f"    {quoted(name)}," for name in rule.allow)
             yield "]"
-
-
-def _listed(texts: tuple[str, ...]) -> str:
-    return "[" + ", ".join('"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"' for text in texts) + "]"

@@ -25,13 +25,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import inf
 from time import time
-from typing import Any
 
 from rpcmq.core.router.rights import ALL_VERBS, Key, Right
 from rpcmq.errors import ConfigError, UsageError
-from rpcmq.payload.format import Format, accept_mask, accept_names
+from rpcmq.payload.format import accept_mask_with_json, accept_names
+from rpcmq.toml import quoted
 from rpcmq.transport.curve import is_key
-from rpcmq.transport.key_files import is_name, read_toml
+from rpcmq.transport.key_files import is_name, read_trusted_toml
 
 __all__ = ["AUTHORIZED", "ROUTER_KEY", "Authorised", "Keyring", "read_authorised"]
 
@@ -67,16 +67,11 @@ def _texts(path: str, key: str, value: object, empty: bool = False) -> tuple[str
 
 
 def _formats(path: str, value: object) -> int:
+    names = _texts(path, "formats", value)
     try:
-        mask = accept_mask(_texts(path, "formats", value))
+        return accept_mask_with_json(names)
     except UsageError as error:
-        if isinstance(error, ConfigError):
-            raise
-        raise ConfigError(f"{path}: formats: {error}") from None
-    if not mask & Format.JSON.bit:
-        text = "json must be among them; it runs nothing, and errors travel in it"
-        raise ConfigError(f"{path}: formats = {value!r}: {text}")
-    return mask
+        raise ConfigError(f"{path}: formats = {value!r}: {error}") from None
 
 
 def _right(path: str, number: int, table: object) -> Right:
@@ -109,7 +104,7 @@ def read_authorised(path: str) -> Authorised:
     Raises:
         ConfigError: it cannot be read, or something in it is missing, unknown or wrong; names file and key.
     """
-    values = read_toml(path, _KNOWN)
+    values = read_trusted_toml(path, _KNOWN)
     for needed in ("name", "public", "rights"):
         if needed not in values:
             raise ConfigError(f"{path}: {needed} is missing")
@@ -290,31 +285,24 @@ def _shown(right: Right) -> str:
 
 def to_toml(key: Key, until: datetime | None) -> str:
     """The file that authorises ``key``."""
-
-    def text(value: str) -> str:
-        return '"' + "".join(c if c.isprintable() and c not in '\\"' else f"\\u{ord(c):04x}" for c in value) + '"'
-
-    def texts(values: Any) -> str:
-        return f"[{', '.join(map(text, values))}]"
-
-    lines = [f"name = {text(key.name)}", f"public = {text(key.public)}"]
+    lines = [f"name = {quoted(key.name)}", f"public = {quoted(key.public)}"]
     if key.owner:
-        lines.append(f"owner = {text(key.owner)}")
+        lines.append(f"owner = {quoted(key.owner)}")
     if until is not None:
         lines.append(f"expires = {until.astimezone(UTC).strftime('%Y-%m-%dT%H:%M:%SZ')}")
     if key.identities:
-        lines.append(f"identities = {texts(key.identities)}")
+        lines.append(f"identities = {quoted(key.identities)}")
     if key.max_links is not None:
         lines.append(f"max_links = {key.max_links}")
     if key.messages_per_second is not None:
         lines.append(f"messages_per_second = {key.messages_per_second:g}")
     if key.formats is not None:
-        lines.append(f"formats = {texts(accept_names(key.formats))}")
+        lines.append(f"formats = {quoted(accept_names(key.formats))}")
     if not key.rights:
         lines.append("rights = []")
     for right in key.rights:
         verbs = [verb for verb in ALL_VERBS if verb in right.verbs]
-        lines += ["", "[[rights]]", f"verbs = {texts(verbs)}", f"topics = {texts(right.topics)}"]
+        lines += ["", "[[rights]]", f"verbs = {quoted(verbs)}", f"topics = {quoted(right.topics)}"]
         if right.exchanges != ("",):
-            lines.append(f"exchanges = {texts(right.exchanges)}")
+            lines.append(f"exchanges = {quoted(right.exchanges)}")
     return "\n".join(lines) + "\n"

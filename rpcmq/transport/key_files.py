@@ -9,16 +9,16 @@ from __future__ import annotations
 import os
 import re
 import stat
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import Any
 
 from rpcmq.errors import ConfigError
+from rpcmq.toml import parse_toml, quoted
 from rpcmq.transport.curve import Curve, is_key, public_of
 
-__all__ = ["KeyFile", "check_folder", "curve_for", "is_name", "read_key_file", "read_toml", "write_private"]
+__all__ = ["KeyFile", "check_folder", "curve_for", "is_name", "read_key_file", "read_trusted_toml", "write_private"]
 
 #: Longest key file (bytes); usual ones have some hundreds.
 _MAX_BYTES = 1 << 20
@@ -44,17 +44,13 @@ class KeyFile:
         """As the file's content, below ``comments``."""
         lines = [f"# {comment}" for comment in comments]
         values = {"name": self.name, "public": self.public, "secret": self.secret, "router": self.router}
-        lines += [f'{key} = "{_escaped(value)}"' for key, value in values.items() if value]
+        lines += [f"{key} = {quoted(value)}" for key, value in values.items() if value]
         return "\n".join(lines) + "\n"
 
 
 def curve_for(keys: KeyFile | None) -> Curve | None:
     """Return the CURVE parameters of a client's socket; None without keys."""
     return Curve(keys.public, keys.secret, keys.router) if keys is not None else None
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def is_name(text: object) -> bool:
@@ -80,17 +76,14 @@ def _read(path: str | os.PathLike[str]) -> bytes:
     return content
 
 
-def read_toml(path: str | os.PathLike[str], keys: Mapping[str, type | tuple[type, ...]]) -> dict[str, Any]:
+def read_trusted_toml(path: str | os.PathLike[str], keys: Mapping[str, type | tuple[type, ...]]) -> dict[str, Any]:
     """The values of a TOML file that has no other keys than ``keys``, each of its type.
 
     Raises:
         ConfigError: it cannot be read, others can change it, it is no TOML, or has a key that is unknown or
             of another type.
     """
-    try:
-        content = tomllib.loads(_read(path).decode())
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: not valid TOML: {error}") from None
+    content = parse_toml(path, _read(path))
     for key, value in content.items():
         if key not in keys:
             raise ConfigError(f"{path}: {key}: unknown; known: {', '.join(keys)}")
@@ -143,7 +136,7 @@ def read_key_file(path: str | os.PathLike[str], client: bool) -> KeyFile:
     """
     check_private(path)
     known = dict.fromkeys(("name", "public", "secret", "router") if client else ("public", "secret"), str)
-    values = read_toml(path, known)
+    values = read_trusted_toml(path, known)
     for key in known:
         if key not in values:
             raise ConfigError(f"{path}: {key} is missing")

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from rpcmq.errors import ConfigError
 from rpcmq.payload.seal import KEY_BYTES, MacKeys
-from rpcmq.transport.key_files import check_private, is_name, read_toml, write_private
+from rpcmq.toml import quoted
+from rpcmq.transport.key_files import check_private, is_name, read_trusted_toml, write_private
 
 __all__ = ["new_mac_key", "read_mac_keys", "use_mac_key"]
 
@@ -27,7 +28,7 @@ def read_mac_keys(path: str | os.PathLike[str]) -> MacKeys:
         ConfigError: it cannot be read, others can read it, or something in it is missing or wrong.
     """
     check_private(path)
-    values = read_toml(path, {"write": str, "keys": dict})
+    values = read_trusted_toml(path, {"write": str, "keys": dict})
     keys = values.get("keys", {})
     for name, secret in keys.items():
         if not is_name(name):
@@ -83,9 +84,9 @@ def _replace(path: str | os.PathLike[str], keys: MacKeys) -> None:
 def _text(keys: MacKeys) -> str:
     lines = [
         "# mac_file (RPCMQ_MAC_FILE): whoever has this file can sign payloads and be believed. Keep it secret.",
-        f'write = "{keys.write}"',
+        f"write = {quoted(keys.write)}",
         "",
         "[keys]",
-        *(f'"{name}" = "{secret.hex()}"' for name, secret in keys.secrets.items()),
+        *(f"{quoted(name)} = {quoted(secret.hex())}" for name, secret in keys.secrets.items()),
     ]
     return "\n".join(lines) + "\n"

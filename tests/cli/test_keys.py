@@ -139,7 +139,7 @@ def test_a_key_made_where_it_is_used(made: Path, daemon: Daemon, invoke: Invoke,
         (("x", "--allow", "call:a..b"), "none empty"),
         (("x", "--expires", "soon"), "--expires 'soon'"),
         (("x", "--public", "abc"), "--public 'abc'"),
-        (("x", "--format", "xml"), "--format: unknown payload format 'xml'"),
+        (("x", "--format", "xml"), "--format xml: unknown payload format 'xml'"),
         (("x", "--format", "pickle"), "--format pickle: json must be among them"),
     ],
 )

@@ -83,7 +83,7 @@ topics = ["#"]
         ('[[topics]]\ntopics = ["a..b"]', "'a..b': expected words between dots"),
         ('[[topics]]\ntopics = ["#"]\nexchanges = []', "exchanges = "),
         ('[[topics]]\ntopics = ["#"]\nformat = ["json"]', "format: unknown; known: topics"),
-        ('[[topics]]\ntopics = ["#"]\nformats = ["yaml"]', "formats: unknown payload format 'yaml'"),
+        ('[[topics]]\ntopics = ["#"]\nformats = ["yaml"]', r"formats = \['yaml'\]: unknown payload format 'yaml'"),
         ('[[topics]]\ntopics = ["#"]\nformats = ["pickle"]', "json must be among them"),
         ('[[topics]]\ntopics = ["#"]\nformats = "json"', "formats = 'json': expected a list"),
         ('[[topics]]\ntopics = ["#"]\nallow = "x"', "allow = 'x': expected a list"),

@@ -90,7 +90,7 @@ def test_what_is_written_is_what_is_read(tmp_path: Path, key: Key) -> None:
         ('["node-7", "worker-*"]', "[]", r"identities = \[\]: expected a list of texts"),
         ('["node-7", "worker-*"]', "[7]", r"identities = \[7\]"),
         ("max_links = 10", "max_links = true", "max_links = True"),
-        ("max_links = 10", 'formats = ["yaml"]', "formats: unknown payload format 'yaml'"),
+        ("max_links = 10", 'formats = ["yaml"]', r"formats = \['yaml'\]: unknown payload format 'yaml'"),
         ("max_links = 10", 'formats = ["pickle"]', "json must be among them"),
         ("max_links = 10", "formats = []", "formats = .*: expected a list of texts"),
         ("max_links = 10", "max_links = -1", "max_links = -1: expected 0 or more"),

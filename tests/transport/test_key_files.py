@@ -9,7 +9,7 @@ import pytest
 
 from rpcmq.errors import ConfigError
 from rpcmq.transport.curve import check_libzmq, is_key, new_pair, public_of
-from rpcmq.transport.key_files import KeyFile, check_folder, read_key_file, read_toml, write_private
+from rpcmq.transport.key_files import KeyFile, check_folder, read_key_file, read_trusted_toml, write_private
 
 
 @pytest.fixture
@@ -136,16 +136,16 @@ def test_what_is_no_small_regular_file_is_refused_at_once(tmp_path: Path) -> Non
     }
     for name, text in expected.items():
         with pytest.raises(ConfigError, match=rf"{name}: .*{text}"):
-            read_toml(tmp_path / name, {})
+            read_trusted_toml(tmp_path / name, {})
 
 
 @pytest.mark.parametrize("text", ["a = " + "[" * 20_000, "a = 1_", "a = " + "9" * 10_000, "\x00", "a.b.c = 1\na = 2"])
 def test_toml_that_wants_to_break_its_reader_is_wrong_and_no_more(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigError, match=r"not valid TOML|expected str"):
-        read_toml(written(tmp_path / "k", text), {"a": str})
+        read_trusted_toml(written(tmp_path / "k", text), {"a": str})
 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
 def test_a_file_that_others_can_change_says_nothing(tmp_path: Path, mode: int) -> None:
     with pytest.raises(ConfigError, match=f"mode {mode:04o}.*chmod go-w"):
-        read_toml(written(tmp_path / "k", 'a = "b"', mode), {"a": str})
+        read_trusted_toml(written(tmp_path / "k", 'a = "b"', mode), {"a": str})
