@@ -9,21 +9,36 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from rpcmq import rpc
-    from rpcmq.client import Client, Request, Retry, Service, Subscription, current_request
+    from rpcmq.client import (
+        CallOptions,
+        Client,
+        Middleware,
+        OutgoingRequest,
+        Request,
+        Retry,
+        Service,
+        Subscription,
+        Tracing,
+        current_request,
+    )
     from rpcmq.payload import AllowList, Codec, ExceptionRegistry, Format, allow
     from rpcmq.wire import Address
 
 __all__ = [
     "Address",
     "AllowList",
+    "CallOptions",
     "Client",
     "Codec",
     "ExceptionRegistry",
     "Format",
+    "Middleware",
+    "OutgoingRequest",
     "Request",
     "Retry",
     "Service",
     "Subscription",
+    "Tracing",
     "__version__",
     "allow",
     "current_request",
@@ -33,14 +48,18 @@ __all__ = [
 _HOME = {
     "Address": "rpcmq.wire",
     "AllowList": "rpcmq.payload",
+    "CallOptions": "rpcmq.client",
     "Client": "rpcmq.client",
     "Codec": "rpcmq.payload",
     "ExceptionRegistry": "rpcmq.payload",
     "Format": "rpcmq.payload",
+    "Middleware": "rpcmq.client",
+    "OutgoingRequest": "rpcmq.client",
     "Request": "rpcmq.client",
     "Retry": "rpcmq.client",
     "Service": "rpcmq.client",
     "Subscription": "rpcmq.client",
+    "Tracing": "rpcmq.client",
     "allow": "rpcmq.payload",
     "current_request": "rpcmq.client",
 }

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from time import monotonic, time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from time import time
 from typing import Any
 from uuid import uuid4
 
 from gevent._hub_local import get_hub_if_exists
 
 from rpcmq.client.arguments import context_dict
+from rpcmq.client.middleware import Middleware, OutgoingRequest, Pipeline
+from rpcmq.client.options import CallOptions, Defaults
 from rpcmq.client.process import codec_for
-from rpcmq.client.retry import Retry, RetryBudget, guarded
+from rpcmq.client.retry import Retry, RetryBudget
 from rpcmq.client.router_verbs import RouterVerbs
 from rpcmq.client.sender import Target
 from rpcmq.client.subscription import Subscription
@@ -38,6 +40,9 @@ class Client(RouterVerbs):
             the name of its key if there is a ``key_file``.
         exceptions: exception classes of the application that are rebuilt when a method raises them.
         codec: encodes and decodes payloads; default: from the configuration.
+        options: what verbs do whose caller does not say it, for example ``CallOptions(retry=3)``.
+        topic_options: the same for some topics and their servers; they come before ``options``.
+        middleware: stands around calls and casts, the first outermost; see :class:`rpcmq.Middleware`.
         settings: any field of :class:`rpcmq.config.ClientConfig`, for example ``timeout=10``, or ``key_file``: the
             keys of this process and of a router with CURVE (default: ``RPCMQ_KEY_FILE``), or ``shell``.
 
@@ -58,12 +63,17 @@ class Client(RouterVerbs):
         *,
         exceptions: ExceptionRegistry | None = None,
         codec: Codec | None = None,
+        options: CallOptions | None = None,
+        topic_options: Mapping[Target, CallOptions] | None = None,
+        middleware: Sequence[Middleware] = (),
         **settings: Any,
     ) -> None:
         arguments = {k: v for k, v in {"router": router, "identity": identity, **settings}.items() if v is not None}
         config = load_client_config(os.environ, arguments)
         super().__init__(config, codec or codec_for(config, exceptions))
-        self._budget = RetryBudget(config.retry_budget_ratio)
+        defaults = Defaults(options, topic_options, config.exchange)
+        self._pipeline = Pipeline(middleware, defaults, RetryBudget(config.retry_budget_ratio))
+        self._layered = self._pipeline.used
 
     def call(
         self,
@@ -72,22 +82,25 @@ class Client(RouterVerbs):
         msg: Mapping[str, Any],
         timeout: float | None = None,
         *,
-        idempotent: bool = False,
-        mandatory: bool = False,
+        idempotent: bool | None = None,
+        mandatory: bool | None = None,
         sign_of_life: float | None = None,
         on_progress: Callable[[Any], None] | None = None,
         retry: Retry | int | bool | None = None,
-        direct: bool = False,
+        direct: bool | None = None,
         traceparent: str | None = None,
     ) -> Any:
         """Ask one consumer of ``topic`` and wait for its answer.
+
+        An option that is None is as the client's ``topic_options`` and ``options`` say, and otherwise off.
 
         Args:
             ctx: request context: None, a mapping, or an object with ``to_dict()``.
             topic: ``"compute"``, a server's own topic ``"compute.node-7"``, or an ``Address``.
             msg: ``{"method": name, "args": {name: value}}``. ``namespace``, ``version`` and keys that begin with
                 ``_`` travel beside the args; a :class:`Service` ignores them. Any other key is a UsageError.
-            timeout: seconds; default: what the request being handled has left, else the client's.
+            timeout: seconds; default: what the request being handled has left, else the setting ``timeout``. One of
+                ``topic_options`` or ``options`` comes before both, but is never longer than what that request has left.
             idempotent: may be run twice: it goes to another consumer if the first is lost.
             mandatory: fail at once with NoConsumer if nobody consumes the topic; of a router that has just
                 started, when its ``router.recovery_seconds`` (2.5) are over.
@@ -111,21 +124,23 @@ class Client(RouterVerbs):
             RouterUnreachable: there is no router.
             UsageError: a wrong argument.
         """
+        if retry or self._layered:
+            options = CallOptions(
+                timeout=timeout, idempotent=idempotent, mandatory=mandatory, retry=retry, sign_of_life=sign_of_life,
+                direct=direct,
+            )  # fmt: skip
+            return self._through_pipeline(OutgoingRequest("call", ctx, topic, msg, options, on_progress, traceparent))
         if get_hub_if_exists() is not self.hub:
             return run_at_home(
                 Client.call, self, ctx, topic, msg, timeout, idempotent=idempotent, mandatory=mandatory,
                 sign_of_life=sign_of_life, on_progress=on_progress, retry=retry, direct=direct, traceparent=traceparent,
             )  # fmt: skip
-        if retry:
-            return self._call_again(ctx, topic, msg, timeout, retry, mandatory, sign_of_life, on_progress, traceparent)
         flags = (_IDEMPOTENT if idempotent else 0) | (_MANDATORY if mandatory else 0)
+        links = self._links
+        sender = links.sender if not links.process.connection.abandoned else self.sender
         if direct:
-            if sign_of_life is not None:
-                raise UsageError(
-                    "sign_of_life is watched for calls through the router; leave out direct or sign_of_life"
-                )
-            return self.sender.call_directly(ctx, topic, msg, timeout, flags, on_progress, traceparent)
-        return self.sender.call(ctx, topic, msg, timeout, flags, sign_of_life, on_progress, traceparent)
+            return sender.call_directly(ctx, topic, msg, timeout, flags, sign_of_life, on_progress, traceparent)
+        return sender.call(ctx, topic, msg, timeout, flags, sign_of_life, on_progress, traceparent)
 
     def cast(
         self,
@@ -133,9 +148,9 @@ class Client(RouterVerbs):
         topic: Target,
         msg: Mapping[str, Any],
         *,
-        confirm: bool = False,
-        idempotent: bool = False,
-        mandatory: bool = False,
+        confirm: bool | None = None,
+        idempotent: bool | None = None,
+        mandatory: bool | None = None,
         ttl: float | None = None,
         timeout: float | None = None,
         traceparent: str | None = None,
@@ -159,22 +174,28 @@ class Client(RouterVerbs):
             NoConsumer: (``confirm`` and ``mandatory``) nobody consumes the topic.
             PayloadError, RouterUnreachable, UsageError: as for :meth:`call`.
         """
+        if self._layered:
+            options = CallOptions(confirm=confirm, idempotent=idempotent, mandatory=mandatory, ttl=ttl, timeout=timeout)
+            self._through_pipeline(OutgoingRequest("cast", ctx, topic, msg, options, None, traceparent))
+            return
         if get_hub_if_exists() is not self.hub:
-            return run_at_home(
+            run_at_home(
                 Client.cast, self, ctx, topic, msg, confirm=confirm, idempotent=idempotent, mandatory=mandatory,
                 ttl=ttl, timeout=timeout, traceparent=traceparent,
             )  # fmt: skip
+            return
         flags = (_IDEMPOTENT if idempotent else 0) | (_MANDATORY if mandatory else 0)
-        self.sender.cast(ctx, topic, msg, flags, confirm, ttl, timeout, traceparent)
+        links = self._links
+        sender = links.sender if not links.process.connection.abandoned else self.sender
+        sender.cast(ctx, topic, msg, flags, confirm, ttl, timeout, traceparent)
 
-    @at_home
     def fanout_cast(
         self,
         ctx: Any,
         topic: Target,
         msg: Mapping[str, Any],
         *,
-        confirm: bool = False,
+        confirm: bool | None = None,
         timeout: float | None = None,
         traceparent: str | None = None,
     ) -> int | None:
@@ -189,9 +210,16 @@ class Client(RouterVerbs):
         Raises:
             As :meth:`cast`.
         """
+        if self._layered:
+            options = CallOptions(confirm=confirm, timeout=timeout)
+            request = OutgoingRequest("fanout_cast", ctx, topic, msg, options, None, traceparent)
+            return self._through_pipeline(request)  # type: ignore[no-any-return]
+        if get_hub_if_exists() is not self.hub:
+            return run_at_home(
+                Client.fanout_cast, self, ctx, topic, msg, confirm=confirm, timeout=timeout, traceparent=traceparent
+            )
         return self.sender.cast(ctx, topic, msg, _FANOUT, confirm, None, timeout, traceparent)
 
-    @at_home
     def multicall(self, ctx: Any, topic: Target, msg: Mapping[str, Any], timeout: float | None = None) -> Iterator[Any]:
         """Ask one consumer and iterate over what its generator yields, as it is yielded.
 
@@ -204,6 +232,11 @@ class Client(RouterVerbs):
         Raises:
             As :meth:`call`, while iterating.
         """
+        if self._layered:
+            request = OutgoingRequest("multicall", ctx, topic, msg, CallOptions(timeout=timeout))
+            return self._through_pipeline(request)  # type: ignore[no-any-return]
+        if get_hub_if_exists() is not self.hub:
+            return run_at_home(Client.multicall, self, ctx, topic, msg, timeout)
         return self.sender.multicall(self, ctx, topic, msg, timeout)
 
     @at_home
@@ -288,34 +321,33 @@ class Client(RouterVerbs):
         answer: dict[str, Any] = self.call(None, topic, message, timeout, mandatory=True)
         return answer
 
-    def _call_again(
-        self,
-        ctx: Any,
-        topic: Target,
-        msg: Mapping[str, Any],
-        timeout: float | None,
-        retry: Retry | int | bool,
-        mandatory: bool,
-        sign_of_life: float | None,
-        on_progress: Callable[[Any], None] | None,
-        traceparent: str | None,
-    ) -> Any:
-        policy = Retry.of(retry)
-        deadline = monotonic() + self.sender.seconds(timeout)
-        if on_progress is not None:
-            on_progress = guarded(on_progress)
+    # --- through the pipeline ----------------------------------------------------------------
 
-        def attempt() -> Any:
-            return self.call(
-                ctx,
-                topic,
-                msg,
-                max(0.001, deadline - monotonic()),
-                idempotent=True,
-                mandatory=mandatory,
-                sign_of_life=sign_of_life,
-                on_progress=on_progress,
-                traceparent=traceparent,
-            )
+    def _through_pipeline(self, request: OutgoingRequest) -> Any:
+        """Send ``request`` with default options, middleware and retries; these run where the verb was used."""
+        return self._pipeline.run(
+            request, self.sender.seconds, lambda sent: self._send(sent, on_progress=sent.on_progress)
+        )
 
-        return policy.run(attempt, deadline, self._budget)
+    @at_home
+    def _send(self, request: OutgoingRequest, *, on_progress: Callable[[Any], None] | None) -> Any:
+        """What comes of ``request``, which has passed the pipeline."""
+        sender, options = self.sender, request.options
+        message = request.ctx, request.topic, request.message
+        trace = request.traceparent
+        flags = _flags(options.idempotent, options.mandatory)
+        match request.verb:
+            case "call" if options.direct:
+                return sender.call_directly(*message, options.timeout, flags, options.sign_of_life, on_progress, trace)
+            case "call":
+                return sender.call(*message, options.timeout, flags, options.sign_of_life, on_progress, trace)
+            case "multicall":
+                return sender.multicall(self, *message, options.timeout)
+            case "cast":
+                return sender.cast(*message, flags, bool(options.confirm), options.ttl, options.timeout, trace)
+            case "fanout_cast":
+                return sender.cast(*message, _FANOUT, bool(options.confirm), None, options.timeout, trace)
+
+
+def _flags(idempotent: bool | None, mandatory: bool | None) -> int:
+    return (_IDEMPOTENT if idempotent else 0) | (_MANDATORY if mandatory else 0)

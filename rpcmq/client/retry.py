@@ -8,11 +8,11 @@ from math import inf
 from time import monotonic
 from typing import Any, TypeVar
 
-import gevent
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
 
 from rpcmq.errors import LinkLost, Overloaded, UsageError
 from rpcmq.payload.bounded_text import brief
+from rpcmq.transport.home import pause
 
 __all__ = ["Retry", "RetryBudget", "guarded"]
 
@@ -115,7 +115,7 @@ class Retry:
 
         jitter = wait_random_exponential(multiplier=self.base, max=self.most)
         retrying = Retrying(
-            sleep=gevent.sleep,
+            sleep=pause,
             wait=lambda state: _told_to_wait(state) + jitter(state),
             retry=retry_if_exception_type((LinkLost, Overloaded)),
             stop=enough,

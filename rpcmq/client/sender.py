@@ -66,9 +66,11 @@ class Sender:
 
     def call_directly(
         self, ctx: Any, topic: Target, msg: Mapping[str, Any], timeout: float | None, flags: int,
-        on_progress: Callable[[Any], None] | None, traceparent: str | None,
+        sign_of_life: float | None, on_progress: Callable[[Any], None] | None, traceparent: str | None,
     ) -> Any:  # fmt: skip
         """As :meth:`call`, with no router in between where that is possible."""
+        if sign_of_life is not None:
+            raise UsageError("sign_of_life is watched for calls through the router; leave out direct or sign_of_life")
         deadline = monotonic() + self.seconds(timeout)
         ended = self._ended_directly(ctx, topic, msg, deadline, on_progress)
         if ended is not None:
@@ -87,7 +89,7 @@ class Sender:
         return Stream(client, self.process, start(), lambda refused: start() if self.learn_format(refused) else None)
 
     def cast(
-        self, ctx: Any, topic: Target, msg: Mapping[str, Any], flags: int, confirm: bool, ttl: float | None,
+        self, ctx: Any, topic: Target, msg: Mapping[str, Any], flags: int, confirm: bool | None, ttl: float | None,
         timeout: float | None, traceparent: str | None,
     ) -> int | None:  # fmt: skip
         """See :meth:`Client.cast`, and for its result :meth:`Client.fanout_cast`."""

@@ -18,6 +18,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from weakref import finalize, ref
 
 from gevent import get_hub, getcurrent, monkey
+from gevent import sleep as gevent_sleep
 from gevent._hub_local import get_hub_if_exists, set_hub
 from gevent.event import Event
 from gevent.exceptions import LoopExit
@@ -33,6 +34,7 @@ __all__ = [
     "background_home",
     "home_for",
     "is_background",
+    "pause",
     "program_is_patched",
     "run_at_home",
 ]
@@ -49,6 +51,14 @@ _start_new_thread: Callable[..., int] = monkey.get_original("_thread", "start_ne
 _LOOP_AGAIN = 0.05
 #: Longest wait for a program's own hub to begin another thread's function (seconds).
 _PATIENCE = 5.0
+
+
+def pause(seconds: float) -> None:
+    """Wait in this thread: in gevent where it has a hub, so that its other greenlets go on."""
+    if get_hub_if_exists() is None:
+        _sleep(seconds)
+    else:
+        gevent_sleep(seconds)
 
 
 def program_is_patched() -> bool:

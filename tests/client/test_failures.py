@@ -94,7 +94,7 @@ def test_methods_that_a_caller_invents_take_bounded_memory_and_lines(serve, clie
             client.call(None, "compute", message(f"nothing_{number}"))
     eventually(lambda: len(lines(caplog)) == 50)
     fail(client)
-    assert len(service._consumer._failures._limit) <= 1000 and len(lines(caplog)) == 50
+    assert len(service._consumer.answers._failures._limit) <= 1000 and len(lines(caplog)) == 50
 
 
 def test_what_is_no_exception_is_logged_as_well(client, serve, caplog):

@@ -8,6 +8,8 @@ import pytest
 
 import rpcmq
 from rpcmq.client import Client, Retry
+from rpcmq.client.middleware import Pipeline
+from rpcmq.client.options import Defaults
 from rpcmq.client.retry import RetryBudget
 from rpcmq.errors import CallTimeout, LinkLost, NoConsumer, Overloaded, UsageError
 from tests.client.endpoints import Compute, message
@@ -104,7 +106,7 @@ def test_a_call_is_tried_again_when_its_queue_was_full():
         assert compute.started.wait(5)
         gevent.sleep(0.02)
         retry = Retry(attempts=1000, base=0.01, most=0.02)
-        client._budget = RetryBudget(1.0, most=1000.0)
+        client._pipeline = Pipeline([], Defaults(None, None, ""), RetryBudget(1.0, most=1000.0))
         trying = gevent.spawn(client.call, None, "compute", message("add", a=1), timeout=10, retry=retry)
         gevent.sleep(0.1)
         assert not trying.ready()
@@ -161,7 +163,7 @@ def test_retries_share_the_timeout(client):
 
 def test_a_retry_waits_at_least_as_long_as_the_error_says(monkeypatch: pytest.MonkeyPatch):
     slept: list[float] = []
-    monkeypatch.setattr("rpcmq.client.retry.gevent.sleep", slept.append)
+    monkeypatch.setattr("rpcmq.client.retry.pause", slept.append)
     failures: list[Exception] = [
         Overloaded("too fast", {"retry_after": 5}),
         Overloaded("full"),
