@@ -1,4 +1,4 @@
-"""Casts to topics that nobody has: each is dropped, counted by name and reason, and its sender is told."""
+"""Drop accounting: casts to topics without consumers must be counted by topic and reason, and reported to senders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _GIVEN_BACK = "queue full"
 
 
 class Accounts:
-    """Compares what was sent to misspelt topics with what the router and the senders have counted.
+    """Compares casts sent to misspelt topics with the counts of router and senders.
 
     Attributes:
         accounted: dropped casts that the router has counted.
@@ -63,7 +63,7 @@ class Accounts:
             self._counted[event.id][event.process] += fields["count"]
 
     def violations(self) -> Iterator[Violation]:
-        """What nobody has counted, or somebody too often. The counts of a router are gone with it."""
+        """Report drops that were not counted, or counted too often. A killed router's counts are lost with it."""
         if not self._sent or self._router_lives > 1:
             return
         for topic, senders in self._sent.items():

@@ -1,4 +1,4 @@
-"""A plain program that computes or sleeps has a client that lives on: nobody takes it for silent."""
+"""Busy plain programs: their clients keep heartbeating, so the router must not declare them silent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Busy"]
 
 
 class Busy:
-    """Looks at what the router says of programs that are busy."""
+    """Checks the router's statements about busy programs."""
 
     def __init__(self, bounds: Bounds, disturbances: Disturbances) -> None:
         self._bounds = bounds
@@ -30,7 +30,7 @@ class Busy:
             self._declared.append(event)
 
     def violations(self) -> Iterator[Violation]:
-        """Who was taken for silent though it was busy only."""
+        """Report programs that were declared silent while they were merely busy."""
         for event in self._declared:
             at, process = event.at, event.id
             since = at - self._bounds.unresponsive

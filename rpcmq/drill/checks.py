@@ -1,4 +1,4 @@
-"""What must hold of a history. Pure: events in, violations out, each with the ids it is about.
+"""Check a history against the guarantees. Pure: events in, violations out, each with the ids it is about.
 
 :class:`Checker` looks at each event as it comes, and at the end at what should have happened and did not. What
 holds and what does not is what docs/guarantees.md says; where it names an exception, so does the code here.
@@ -24,9 +24,9 @@ from rpcmq.drill.silence import Silence
 
 __all__ = ["LATE", "Bounds", "Checker", "Judge", "Verdict", "Violation", "check"]
 
-#: What the router's counters of answers that nobody got begin with.
+#: Prefix of the router's counters of unclaimed answers.
 LATE = ("late", "reply of", "reply for", "answers")
-#: How a call or cast may end for its caller, in the words of real processes and of the simulation; all else is an
+#: Outcomes of a call or cast for its caller, in the words of real processes and of the simulation; all else is an
 #: error of the library, or of the drill.
 _ENDS = (
     "ok", "remote_error", "timeout", "link_lost", "no_consumer", "overloaded", "cancelled", "refused", "CallTimeout",
@@ -37,7 +37,7 @@ _NEVER = inf
 
 @dataclass
 class Verdict:
-    """What a history amounts to.
+    """The result of checking a history.
 
     Attributes:
         violations: what must not have happened.
@@ -111,14 +111,14 @@ class _Work:
         self.timeout: float | None = fields.get("timeout")
         self.submitted_at = event.at
         self.confirmed_at: float | None = None
-        #: When the verb of a plain program was over.
+        #: When the plain program's verb returned.
         self.returned_at: float | None = None
         self.ended_at: float | None = None
         self.outcome = ""
         #: (when, where, attempt)
         self.starts: list[tuple[float, str, int]] = []
         self.finished = 0
-        #: How the router says it ended, if not well.
+        #: The router's outcome, if not ok.
         self.settled = ""
 
     @property
@@ -157,7 +157,7 @@ class Judge(Protocol):
         """The next event."""
 
     def violations(self) -> Iterable[Violation]:
-        """The history is complete: what was not as promised?"""
+        """Return the violations found at the end of the history."""
 
 
 class Checker:
@@ -171,7 +171,7 @@ class Checker:
         self.bounds = bounds or Bounds()
         self.verdict = Verdict()
         self._works: dict[str, _Work] = {}
-        #: Process -> what it runs.
+        #: Process -> messages it runs.
         self._running: defaultdict[str, set[str]] = defaultdict(set)
         self._dead: dict[str, float] = {}
         self._done: dict[str, float] = {}
@@ -184,7 +184,7 @@ class Checker:
         self._unresponsive: dict[str, float] = {}
         #: Whether the history has what the router does.
         self._is_watched = False
-        #: What this life of the router has taken.
+        #: Messages that this incarnation of the router has accepted.
         self._accepted: set[str] = set()
         #: Id -> to whom it was sent, and at which attempt.
         self._dispatched: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
@@ -195,7 +195,7 @@ class Checker:
         self._returns: list[_Return] = []
         self._router_starts: list[float] = []
         self._router_kills: list[float] = []
-        #: When its lives have ended, in order or not.
+        #: End times of its incarnations, orderly or not.
         self._router_ends: list[float] = []
         #: Process -> (when, resumed) of each of its sessions.
         self._links: defaultdict[str, list[tuple[float, bool]]] = defaultdict(list)
@@ -203,7 +203,7 @@ class Checker:
         self._lost_sessions: defaultdict[str, list[_LostSession]] = defaultdict(list)
         self._counted: Counter[str] = Counter()
         self._has_counted = False
-        #: Those that were told to go.
+        #: Processes that were told to end.
         self._left: set[str] = set()
         self._now = 0.0
         self._handlers: dict[What, Callable[[Event], None]] = {
@@ -369,7 +369,7 @@ class Checker:
         That router may be the first that it was sent to, or the one after a restart.
         """
         for session in self._lost_sessions[work.caller]:
-            # Who heartbeats is told of what the router has.
+            # Heartbeats carry acknowledgements.
             since = max(started_at, session.begin)
             until = since + self.bounds.heartbeat + self.bounds.recovery_window
             is_told = until <= session.end and not self._is_disturbed(work.caller, since, until, DELAYING)
@@ -479,7 +479,7 @@ class Checker:
         stopped = self._stopped.get(target)
         promised = self.bounds.lost if state in ("away", "ended") else self.bounds.unresponsive
         excused = self._is_disturbed(target, event.at - promised, event.at, ("kill", "cut", "delay"))
-        # A router that was stopped has heard nobody.
+        # A stopped router has received nothing.
         excused |= self._is_disturbed("router", event.at - promised, event.at)
         # One whose connection was reset, and that has not made another since, is away and not silent. The router may
         # notice that only when it has something to send.
@@ -559,7 +559,7 @@ class Checker:
     # --- the end -----------------------------------------------------------------------------
 
     def finish(self) -> Verdict:
-        """The history is complete: what is missing?"""
+        """Check the complete history for missing events."""
         for id, work in self._works.items():
             if work.waits and work.ended_at is None and work.caller not in self._dead:
                 self._violated("never ended", f"{work.verb} {id} of {work.caller} has never ended", id)
@@ -642,7 +642,7 @@ class Checker:
             )
 
     def _late_answers(self) -> None:
-        """An answer that does not end its call is counted by somebody."""
+        """Check that each answer that does not end its call is counted as late."""
         self.verdict.late = self._counted["late answers"]
         if not self._has_counted or self._left or self._dead or self._router_starts:
             return  # what they had counted is gone with them

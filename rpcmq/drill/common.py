@@ -1,4 +1,4 @@
-"""What the processes of a drill have in common, whatever they do."""
+"""Parts shared by all processes of a drill."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = ["INNER", "MISSPELT", "TOPIC", "Options", "listen", "outcome_of", "say
 TOPIC = "drill"
 #: Of the calls that handlers make.
 INNER = "drill.inner"
-#: What nobody consumes.
+#: Topics that nobody consumes.
 MISSPELT = ("dirll", "dril", "drills")
-#: Part of a line of a process's log -> what it says of the router.
+#: Phrase in a process's log -> the router state it reports.
 _SAID = {"has been silent for": SILENT, "answers again": ANSWERS}
 _OUTCOMES: dict[type[BaseException], str] = {
     CallTimeout: "timeout",
@@ -34,7 +34,7 @@ _OUTCOMES: dict[type[BaseException], str] = {
 
 @dataclass(frozen=True)
 class Options:
-    """What one process is told.
+    """Options of one process.
 
     Attributes:
         name: in the history; another for each life.
@@ -76,7 +76,7 @@ def text_of(id: str, size: int) -> str:
 
 
 def write_links(client: rpcmq.Client, recorder: Recorder) -> None:
-    """Have each session with the router written down."""
+    """Record each session with the router."""
     uplink = client.process.uplink
     on_welcome = uplink.on_welcome
 
@@ -90,7 +90,7 @@ def write_links(client: rpcmq.Client, recorder: Recorder) -> None:
 
 
 class _Ear(logging.Handler):
-    """Has what a process says of its router written down."""
+    """A log handler that records a process's statements about its router."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(logging.WARNING)
@@ -104,13 +104,13 @@ class _Ear(logging.Handler):
 
 
 def listen(recorder: Recorder) -> None:
-    """Have what this process says of its router written down."""
+    """Record this process's log lines about its router."""
     logger = logging.getLogger("rpcmq.client")
     logger.setLevel(logging.WARNING)
     logger.addHandler(_Ear(recorder))
 
 
 def say(text: str) -> None:
-    """To whoever started this process."""
+    """Print a line for the process that started this one."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""A connection that no fault has disturbed stands: one that is made anew without a cause was broken by an error."""
+"""Undisturbed connections must stand: a reconnection without an injected fault indicates an error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Connections"]
 
 
 class Connections:
-    """Looks at processes that connect again."""
+    """Checks processes that reconnect."""
 
     def __init__(self, bounds: Bounds, disturbances: Disturbances) -> None:
         self._bounds = bounds
@@ -30,7 +30,7 @@ class Connections:
         self._linked.add(event.process)
 
     def violations(self) -> Iterator[Violation]:
-        """Connections that were broken by nobody."""
+        """Report reconnections without a fault."""
         for event in self._again:
             # A fault may be noticed late, and by then be over.
             since = event.at - event.fields.get("away", 0.0) - self._bounds.lost - self._bounds.recovery

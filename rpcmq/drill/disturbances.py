@@ -1,4 +1,4 @@
-"""Which faults disturb whom, and when: what is late or goes wrong because of them is excused."""
+"""Faults by target and time: lateness and failures they cause are excused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The faults of a drill. Each is a function that does its harm, waits, and undoes it; many may run at once."""
+"""The faults of a drill. Each is a function that injects a fault, waits, and undoes it; several may run at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Fault = Callable[[Drill, Random, float], None]
 
 
 def kill(drill: Drill, rng: Random, seconds: float) -> None:
-    """A service is killed; another takes its place after a while."""
+    """Kill a service, and replace it after a while."""
     place = _pick(rng, drill.services)
     if place is None:
         return
@@ -30,7 +30,7 @@ def kill(drill: Drill, rng: Random, seconds: float) -> None:
 
 
 def kill_plain(drill: Drill, rng: Random, seconds: float) -> None:
-    """A plain program is killed while it computes or sleeps, by when all that it cast is on its way."""
+    """Kill a plain program while it computes or sleeps, when all its casts have left it."""
     place = _pick(rng, drill.named("plain"))
     if place is None:
         return
@@ -43,7 +43,7 @@ def kill_plain(drill: Drill, rng: Random, seconds: float) -> None:
 
 
 def stop(drill: Drill, rng: Random, seconds: float) -> None:
-    """A service or a caller is stopped (SIGSTOP) and goes on."""
+    """Stop a service or a caller (SIGSTOP), and resume it."""
     place = _pick(rng, [*drill.services, *drill.callers])
     if place is None:
         return
@@ -54,7 +54,7 @@ def stop(drill: Drill, rng: Random, seconds: float) -> None:
 
 
 def router(drill: Drill, rng: Random, seconds: float) -> None:
-    """The router is killed and started again on its port."""
+    """Kill the router, and restart it on its port."""
     if not drill.router_lock.acquire(blocking=False):
         return
     try:
@@ -66,7 +66,7 @@ def router(drill: Drill, rng: Random, seconds: float) -> None:
 
 
 def router_restart(drill: Drill, rng: Random, seconds: float) -> None:
-    """The router is stopped in order (SIGTERM) and started again on its port."""
+    """Stop the router in order (SIGTERM), and restart it on its port."""
     if not drill.router_lock.acquire(blocking=False):
         return
     try:
@@ -78,7 +78,7 @@ def router_restart(drill: Drill, rng: Random, seconds: float) -> None:
 
 
 def router_stop(drill: Drill, rng: Random, seconds: float) -> None:
-    """The router is stopped (SIGSTOP) and goes on."""
+    """Stop the router (SIGSTOP), and resume it."""
     _stop_router(drill, "stop", seconds)
 
 
@@ -106,7 +106,7 @@ def _stop_router(drill: Drill, kind: str, seconds: float) -> None:
 
 
 def reset(drill: Drill, rng: Random, seconds: float) -> None:
-    """The connections of a process are reset."""
+    """Reset the connections of a process."""
     place = _pick(rng, list(drill.places.values()))
     if place is not None:
         drill.fault("reset", place.life)
@@ -117,22 +117,22 @@ def reset(drill: Drill, rng: Random, seconds: float) -> None:
 
 
 def partition(drill: Drill, rng: Random, seconds: float) -> None:
-    """A process is cut off from the router, both ways; what is sent arrives afterwards."""
+    """Cut a process off from the router, both ways; queued data arrives afterwards."""
     _cut(drill, rng, seconds, True, True)
 
 
 def cut_to_router(drill: Drill, rng: Random, seconds: float) -> None:
-    """Nothing of a process reaches the router."""
+    """Block traffic from a process to the router."""
     _cut(drill, rng, seconds, True, False)
 
 
 def cut_to_process(drill: Drill, rng: Random, seconds: float) -> None:
-    """Nothing of the router reaches a process."""
+    """Block traffic from the router to a process."""
     _cut(drill, rng, seconds, False, True)
 
 
 def stall(drill: Drill, rng: Random, seconds: float) -> None:
-    """As on a line that loses packets: nothing, then all at once, again and again."""
+    """Simulate packet loss: stall and release traffic repeatedly."""
     end = seconds
     while end > 0:
         pause = min(end, rng.uniform(0.05, 0.5))
@@ -154,7 +154,7 @@ def _cut(drill: Drill, rng: Random, seconds: float, to_router: bool, to_process:
 
 
 def delay(drill: Drill, rng: Random, seconds: float) -> None:
-    """All between a process and the router takes 50 to 500 ms longer."""
+    """Delay traffic between a process and the router by 50 to 500 ms."""
     place = _pick(rng, list(drill.places.values()))
     if place is None:
         return
@@ -167,7 +167,7 @@ def delay(drill: Drill, rng: Random, seconds: float) -> None:
 
 
 def half_open(drill: Drill, rng: Random, seconds: float) -> None:
-    """The router sees a connection end, and the process does not, for a while."""
+    """Close a connection on the router's side only, for a while."""
     place = _pick(rng, list(drill.places.values()))
     if place is None:
         return
@@ -181,7 +181,7 @@ def half_open(drill: Drill, rng: Random, seconds: float) -> None:
 
 
 def hog(drill: Drill, rng: Random, seconds: float) -> None:
-    """A handler holds the processor of a service."""
+    """Let a handler block the processor of a service."""
     place = _pick(rng, drill.services)
     if place is not None:
         life = place.life
@@ -191,7 +191,7 @@ def hog(drill: Drill, rng: Random, seconds: float) -> None:
 
 
 def slow_subscriber(drill: Drill, rng: Random, seconds: float) -> None:
-    """Somebody subscribes to all events and handles one a second."""
+    """Add a subscriber to all events that handles one a second."""
     place = drill.add(f"slow-{drill.next_number()}", "subscriber", slow_seconds=1.0)
     drill.expect_ready([place])
     drill.fault("slow subscriber", place.life)
@@ -227,7 +227,7 @@ def _limit_router(drill: Drill, kind: str, limit: int, value: int, seconds: floa
 
 
 def _pick(rng: Random, places: list[Place]) -> Place | None:
-    """One that runs; None if none does."""
+    """Pick a running process; None if there is none."""
     running = [p for p in places if p.program.exit_code is None and not (p.is_stopped or p.is_starting)]
     return rng.choice(running) if running else None
 
@@ -276,7 +276,7 @@ def chosen(text: str) -> tuple[str, ...]:
 
 
 def inject(drill: Drill, names: tuple[str, ...], seconds: float, every: float, lasts: tuple[float, float]) -> None:
-    """For ``seconds`` begin one of the faults each ``every`` seconds; returns when the last is over.
+    """Inject a fault every ``every`` seconds for ``seconds``; return when the last is over.
 
     Args:
         lasts: the shortest and the longest time that one lasts (seconds).

@@ -30,7 +30,7 @@ class HistoryError(RpcError):
 
 
 class What(StrEnum):
-    """What happened. In brackets: the fields beside time, process and id."""
+    """Kinds of events. In brackets: the fields beside time, process and id."""
 
     #: A caller is about to send [verb, topic, idempotent, confirm, timeout; size: if it is large; quick: its handler
     #: does not wait; misspelt: nobody has the topic; nested: a handler sends it].
@@ -67,7 +67,7 @@ class What(StrEnum):
     SAYS = "says"
     #: A plain program computes or sleeps from now on [seconds].
     BUSY = "busy"
-    #: Who writes has counted messages for the topic that the id names, and that were dropped [verb, reason, count].
+    #: The writer has counted dropped messages of the topic named by the id [verb, reason, count].
     DROPPED = "dropped"
     #: The same for all topics of a router, which the id names [verb, reason, count].
     DROPPED_IN_ALL = "dropped in all"
@@ -115,7 +115,7 @@ class Recorder:
         #: Programs of threads write, too.
         self._lock = allocate_lock()
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        #: What there was no room for.
+        #: Events not yet written for want of disk space.
         self._unwritten = bytearray()
 
     def write(self, what: What, id: str = "", /, **fields: Any) -> None:

@@ -1,4 +1,4 @@
-"""Keys of a drill's own, where the configuration of its router wants CURVE: nobody's keys are used for it."""
+"""Keys generated for a drill whose router uses CURVE; existing keys are never used."""
 
 from __future__ import annotations
 

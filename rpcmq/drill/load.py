@@ -1,4 +1,4 @@
-"""The processes of a drill: callers, services and subscribers that write down all they do.
+"""The processes of a drill: callers, services and subscribers that record all they do.
 
 ``python -m rpcmq.drill.load ROLE OPTIONS`` with OPTIONS as JSON (:class:`rpcmq.drill.common.Options`). SIGTERM ends it
 in order.
@@ -31,12 +31,12 @@ from rpcmq.errors import RpcError
 
 __all__ = ["main"]
 
-#: A caller says so often how far it is (messages).
+#: Interval of a caller's progress lines (messages).
 _REPORT_EACH = 500
 
 
 class DrillFailure(Exception):
-    """What a handler raises that is asked to."""
+    """Raised by a handler that is asked to fail."""
 
 
 class Service:
@@ -55,7 +55,7 @@ class Service:
         self, ctx: Any, id: str, topic: str, seconds: float, fails: bool, hogs: bool, text: str,
         echo: bool = False, nested: float = 0.0,
     ) -> str | list[str]:  # fmt: skip
-        """Takes its time, and says what it was for.
+        """Work for a while, and return the request's id.
 
         Args:
             echo: ``text`` is that of ``id``, and is returned as well.
@@ -159,7 +159,7 @@ class _Caller:
             self._recorder.write(What.END, id, outcome="ok", of=of, **changed)
 
     def _happens(self, share: float) -> bool:
-        """By chance. Where it never does, nothing is drawn: other choices of a seed are not changed by it."""
+        """Whether an event of probability ``share`` occurs. 0 draws nothing, so that other draws of a seed stay."""
         return share > 0 and self._rng.random() < share
 
     def _do(self, verb: str, topic: str, args: dict[str, Any], confirm: bool, idempotent: bool, mandatory: bool) -> Any:
@@ -178,10 +178,10 @@ class _Caller:
         return None
 
     def close(self) -> None:
-        """Hand over what is left, and say how it went."""
+        """Hand over unacknowledged messages, and record the counts."""
         caller = self._client.process.caller
         deadline = time.monotonic() + self._options.settle_seconds
-        # Of what nobody consumes it is told when the router drops it.
+        # Drops of unconsumed casts are reported by the router later.
         while (caller.casts_open or (self._topology.misspelt and len(caller.keeping))) and time.monotonic() < deadline:
             self._client.process.uplink.ask_acknowledgement()
             self._client.process.schedule()
@@ -292,7 +292,7 @@ def _publish(options: Options, recorder: Recorder) -> None:
 
 
 def _come_and_go(options: Options, recorder: Recorder) -> None:
-    """So many clients, one after the other: each calls, subscribes, and leaves, every third without a goodbye."""
+    """Run clients one after the other: each calls, subscribes and leaves, every third without GOODBYE."""
     for number in range(options.count):
         with rpcmq.Client(options.router, f"{options.place}-{number}", shell="gevent") as client:
             id = f"{options.name}-{number}"

@@ -1,4 +1,4 @@
-"""What a router knows calls, casts and processes by, and what they are called in the history of a drill.
+"""Translate a router's names of calls, casts and processes into those of the drill's history.
 
 Each call and cast of a drill has a trace id that stands for its id, and each process says under which link the router
 knows it: the router's own events have those.
@@ -34,7 +34,7 @@ def named(events: Iterable[Event]) -> Iterator[Event]:
     What is of a call or a process that nobody else has written of is left out: a subscriber, a look at the router.
     """
     ids: dict[str, str] = {}
-    #: The router's name of a link -> the life of the process.
+    #: The router's name of a link -> the incarnation of the process.
     lives: dict[str, str] = {}
     for event in events:
         if event.process == ROUTER:

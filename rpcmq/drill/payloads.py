@@ -1,4 +1,4 @@
-"""Large payloads: they arrive as they were sent, and what comes after them is as quick as before."""
+"""Large payloads must arrive unchanged, and must not slow down later messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rpcmq.drill.promises import Bounds, Violation
 
 __all__ = ["Payloads"]
 
-#: Of fewer calls a median says nothing.
+#: Fewest calls for a meaningful median.
 _LEAST = 20
 
 
@@ -57,7 +57,7 @@ class Payloads:
             self._seconds[event.process].append(event.at - since)
 
     def violations(self) -> Iterator[Violation]:
-        """What has arrived changed, and who is slow."""
+        """Report payloads that arrived changed, and processes that are slow."""
         for event in self._changed:
             text = f"{event.process}: the payload of {event.id} is not the one that was sent"
             yield Violation("payload changed", text, (event.id,))

@@ -1,4 +1,4 @@
-"""What a simulated run does, step by step, drawn from one seed before it begins.
+"""The plan of a simulated run, drawn from one seed before it begins.
 
 A plan is plain data: it can be printed, and steps can be left out of it to find those that matter.
 """

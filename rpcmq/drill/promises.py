@@ -1,4 +1,4 @@
-"""What a drill holds its processes to, and a promise that was broken."""
+"""The promises a drill checks, and a violation of one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Bounds", "Violation"]
 
 @dataclass(frozen=True)
 class Bounds:
-    """What is promised, in seconds.
+    """Promised times, in seconds.
 
     Attributes:
         told: from the kill of a process to the failure of what it was running.

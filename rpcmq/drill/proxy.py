@@ -80,7 +80,7 @@ class _Pair:
             gevent.wait([up.greenlets[0]])
 
     def cut(self) -> None:
-        """Both ends get a reset, and what was under way is gone."""
+        """Reset both ends, discarding data in transit."""
         for end in (self.near, self.far):
             _reset(end)
         for way in self.ways:
@@ -153,20 +153,20 @@ class FaultProxy:
             self._cut(pair)
 
     def partition(self, to_router: bool = True, to_process: bool = True) -> None:
-        """From now on nothing gets through in these directions; connections stay, and what is sent waits."""
+        """Block these directions from now on; connections stay, and data queues."""
         if to_router:
             self.to_router.clear()
         if to_process:
             self.to_process.clear()
 
     def heal(self) -> None:
-        """What waited since :meth:`partition` arrives; nothing is late any more."""
+        """Let delayed bytes since :meth:`partition` arrive; end all delays."""
         self.delay_seconds = 0.0
         self.to_router.set()
         self.to_process.set()
 
     def half_open(self) -> None:
-        """The router sees its connections end. The processes are told nothing, and what they send goes nowhere."""
+        """Close the connections on the router's side only; what processes send is discarded."""
         for pair in self._pairs:
             for way in pair.ways:
                 way.swallows = True

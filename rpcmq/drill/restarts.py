@@ -30,7 +30,7 @@ class _Call:
     caller: str
     submitted_at: float
     timeout: float
-    #: Who was given it, and who has started it when.
+    #: Consumers it was dispatched to, and when it was started.
     consumers: set[str] = field(default_factory=set)
     started_at: float = inf
     finished_at: float = inf

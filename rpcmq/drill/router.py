@@ -25,7 +25,7 @@ __all__ = ["main"]
 
 
 class _Scribe:
-    """Writes down what the engine says, in the router's names."""
+    """Records the engine's events, under the router's names."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder

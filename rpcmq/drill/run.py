@@ -45,7 +45,7 @@ from rpcmq.testing.processes import Program, RouterProcess
 
 __all__ = ["Drill", "Place", "Result", "bounds_of", "config_of", "cpu_seconds", "open_files", "rss_bytes"]
 
-#: How long a process may take to start, to end, and the last casts to be run (seconds).
+#: Longest time for a process to start, for one to end, and for the last casts to be run (seconds).
 _START_SECONDS = 60.0
 _STOP_SECONDS = 60.0
 _SETTLE_SECONDS = 60.0
@@ -73,7 +73,7 @@ class Place:
 
 @dataclass
 class Result:
-    """What a drill has shown.
+    """The result of a drill.
 
     Attributes:
         seconds: from the first message to the last answer.
@@ -111,14 +111,14 @@ class Result:
 
 
 def config_of(settings: Mapping[str, Any], file: str = "") -> RouterConfig:
-    """What a router with these settings goes by."""
+    """Return the effective configuration of a router with these settings."""
     keys = {name.replace("_", ".", 1) if not name.startswith("dispatch") else name: v for name, v in settings.items()}
     keys = {k.replace("dispatch_log_", "dispatch_log."): v for k, v in keys.items()}
     return load_router_config(file or None, {}, keys)
 
 
 def bounds_of(settings: Mapping[str, Any], file: str = "") -> Bounds:
-    """What a router with these settings promises."""
+    """Return the promised times of a router with these settings."""
     config = config_of(settings, file)
     link = config.link
     return Bounds(
@@ -142,7 +142,7 @@ def rss_bytes(pid: int) -> int:
 
 
 def open_files(pid: int) -> int:
-    """How many files and sockets a process has open."""
+    """Return the number of files and sockets a process has open."""
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
@@ -155,7 +155,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 class Drill:
-    """Runs the processes of ``topology`` and hurts them.
+    """Runs the processes of ``topology``, and injects faults.
 
     Args:
         seed: where all choices come from.
@@ -171,9 +171,9 @@ class Drill:
         self._folder = folder or Path(tempfile.mkdtemp(prefix="rpcmq-drill-"))
         self._keeps_folder = folder is not None
         self._folder.mkdir(parents=True, exist_ok=True)
-        #: Where the router writes its dispatch log, whatever its configuration says; None: where the topology says.
+        #: Folder of the router's dispatch log, overriding its configuration; None: as the topology says.
         self._log = None if "dispatch_log_directory" in topology.router else self._folder / "dispatch-log"
-        #: Where the keys of this drill are, and the file of its processes' key; None and empty: its router has no keys.
+        #: Folder of this drill's keys, and its processes' key file; None and empty if its router has no keys.
         self._keys: Path | None = None
         self._key_file = ""
         if config.security.keys:
@@ -187,7 +187,7 @@ class Drill:
         self._ended: list[Program] = []
         self._began = monotonic()
         self._problems: list[Violation] = []
-        #: How long the last casts may take to end; those to topics that nobody has are dropped first.
+        #: Longest time for the last casts to end (seconds); those to topics without consumers are dropped first.
         self._settle_seconds = 20.0 + (config.mailbox.unclaimed_seconds * 1.5 if topology.misspelt else 0.0)
         #: Held while the router is down, stopped or starved.
         self.router_lock = BoundedSemaphore()
@@ -343,7 +343,7 @@ class Drill:
         self._ended.append(place.program)
 
     def revive(self, place: Place) -> None:
-        """Another process takes the place of one that has ended; returns when it is ready."""
+        """Replace an ended process; return when the new one is ready."""
         place.is_starting = True
         place.program = self._start(place.name, place.role, place.url, place.options)
         place.life = place.program.name
@@ -420,7 +420,7 @@ class Drill:
             self._problem("lost wake-ups", f"the router has missed {process['lost_wakeups']} wake-ups")
 
     def _write_drops(self) -> None:
-        """What ``rpcmq ls --dropped`` shows."""
+        """Record the rows of ``rpcmq ls --dropped``."""
         view = self.router.view("dropped")
         for row in view["dropped"]:
             self.recorder.write(What.DROPPED, row["topic"], **{n: row[n] for n in ("verb", "reason", "count")})
@@ -465,11 +465,11 @@ class Drill:
         return Result(self.seed, seconds, verdict, dict(self.faults), dict(figures or {}))
 
     def end_load(self) -> None:
-        """Nobody sends anything new; returns when all have had their answers."""
+        """Stop the load; return when all answers have arrived."""
         self._end([p for p in self.places.values() if p.role in ("caller", "plain", "publisher", "churn")])
 
     def events(self) -> Iterator[Event]:
-        """What all processes have written down, by time."""
+        """Iterate over the events of all processes, by time."""
         return named(merged(sorted(self._folder.glob("*.history"))))
 
     def _end(self, places: list[Place]) -> None:
@@ -487,7 +487,7 @@ class Drill:
                     self._problem("process", f"{place.life} ended with {code}: {place.program.said()[-500:]}")
 
     def every(self, seconds: float, times: int, action: Callable[[], None]) -> None:
-        """Do ``action`` again and again, ``seconds`` apart from one beginning to the next."""
+        """Run ``action`` ``times`` times, ``seconds`` apart from start to start."""
         due = monotonic()
         for _ in range(times):
             action()

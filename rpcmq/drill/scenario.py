@@ -36,7 +36,7 @@ __all__ = [
     "stopped",
 ]
 
-#: How long a load may take (seconds).
+#: Longest duration of a load (seconds).
 _PATIENCE = 7200.0
 
 
@@ -151,7 +151,7 @@ def services_killed(seed: int, services: int, count: int, every: float = 1.0, **
 
 
 def stopped(seed: int, count: int, lasts: tuple[float, float], every: float, **topology: Any) -> Result:
-    """Services and callers are stopped (SIGSTOP) and go on."""
+    """Stop services and callers (SIGSTOP), and resume them."""
     chosen: dict[str, Any] = {"services": 3, "callers": 2, "workers": 16, "timeout": 30.0} | topology
     return _while_loaded(seed, count, ("stop",), lasts, every, Topology(**chosen))
 
@@ -232,7 +232,7 @@ def _is_slow(drill: Drill, name: str) -> bool:
 
 
 def churn(seed: int, connects: int, processes: int = 2) -> Result:
-    """Clients come, call, subscribe and leave, every third without a goodbye; what is left of them?"""
+    """Connect and disconnect clients, every third without GOODBYE; check what they leave behind."""
     topology = Topology(
         services=1,
         callers=0,
@@ -289,7 +289,7 @@ def soak(seed: int, seconds: float, settle_seconds: float, rate: float, idle_sec
 
 
 def disk_full(seed: int, count: int, spool: Path, fill: Callable[[Drill], Callable[[], None]]) -> Result:
-    """The disk under the dispatch log is full for a while; nobody but the log notices.
+    """Fill the disk under the dispatch log for a while; only the log may be affected.
 
     Args:
         spool: the folder of the dispatch log.

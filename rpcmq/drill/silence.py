@@ -1,4 +1,4 @@
-"""A router that is silent rather than dead: its processes must notice, say so, give it up in time, and come back."""
+"""A silent router: its processes must notice, log it, give up the connection in time, and reconnect."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Silence:
 
 
 class Silence:
-    """Looks at what processes say while their router is silent."""
+    """Checks what processes log while their router is silent."""
 
     def __init__(self, bounds: Bounds, disturbances: Disturbances) -> None:
         self._bounds = bounds

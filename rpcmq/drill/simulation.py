@@ -49,7 +49,7 @@ class _Peer(Endpoint):
         self._rng = Random(seed)
         self._attempts = 0
         self._lost_at: float | None = None
-        #: What was due while it was stopped.
+        #: Actions that came due while it was stopped.
         self._deferred: list[Callable[[], None]] = []
         self.name = name
         self.is_dead = self.is_leaving = False

@@ -1,4 +1,4 @@
-"""What a drill runs: how many processes, what they do, and the router's own configuration."""
+"""The topology of a drill: its processes, their load, and the router's configuration."""
 
 from __future__ import annotations
 

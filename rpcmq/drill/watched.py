@@ -1,4 +1,4 @@
-"""A router's engine that says what it takes, whom it gives it to, and of whom it thinks what: for a history."""
+"""A router engine that records what it accepts, to whom it dispatches, and which link states it declares."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Watch", "WatchedRouter"]
 
 
 class Watch(Protocol):
-    """Is told of each thing when it happens, and before anything of it leaves the router."""
+    """Observes each event when it happens, before anything about it leaves the router."""
 
     def accepted(self, part: bytes) -> None:
         """The call or cast ``part`` is the router's now: it is queued, or dispatched next."""
@@ -51,7 +51,7 @@ class _Deliveries(Deliveries):
 
     __slots__ = ("at_once", "watch")
     watch: Watch
-    #: What is dispatched while it is being accepted, which is told first.
+    #: Dispatches made while a message is being accepted; the acceptance is reported first.
     at_once: list[Callable[[], None]] | None
 
     def deliver(self, now: float, request: Request, consumer: Consumer, caster: Link | None = None) -> bool:
@@ -66,7 +66,7 @@ class _Deliveries(Deliveries):
 
 
 class _Dispatch(Dispatch):
-    """Tells its watch, first what it has taken, then what came of that at once."""
+    """Reports to its observer: first the acceptance, then its immediate consequences."""
 
     __slots__ = ("watch",)
     watch: Watch
@@ -100,7 +100,7 @@ class _RoundRobin(RoundRobin):
 
 
 class WatchedRouter(Router):
-    """The engine as it is, with somebody who looks on.
+    """The unmodified engine with an observer.
 
     Args:
         watch: is told what happens.

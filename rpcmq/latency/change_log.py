@@ -1,4 +1,4 @@
-"""An append-only journal: one JSON object a line, each a change that is there whole or not at all; one process writes.
+"""An append-only journal with atomic changes: one JSON object a line, one writing process.
 
 What a crash tore off at the end is cut when the journal is opened for writing again, and readers pass over it.
 """
@@ -20,9 +20,9 @@ __all__ = ["ChangeLog", "Folded", "replayed"]
 
 
 class Folded(Protocol):
-    """What the lines of a journal add up to."""
+    """The state that a journal's lines add up to."""
 
-    #: How many there are.
+    #: Number of lines.
     lines: int
 
     def apply(self, line: bytes) -> None:
@@ -40,7 +40,7 @@ State = TypeVar("State", bound=Folded)
 
 
 def replayed(path: Path, state: State, damaged: type[RpcError]) -> State:
-    """``state`` with all that the journal says; there may be none.
+    """Apply the journal, if there is one, to ``state``.
 
     Raises:
         damaged: a line before the last one is no change.
@@ -121,7 +121,7 @@ class ChangeLog(Generic[State]):
         self.state.apply(line)
 
     def rewrite(self, state: State) -> None:
-        """Replace all lines by one that says what ``state`` says.
+        """Replace all lines by one with the totals of ``state``.
 
         Raises:
             OSError: the journal is as it was.

@@ -1,4 +1,4 @@
-"""From packed records to columns: what ``schema.rows_of`` says of them one by one, for many at once."""
+"""Vectorised conversion of packed records to columns, equivalent to ``schema.rows_of``."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ INPUTS = b"rpcmq:inputs"
 
 
 def compact(directory: Path, manifest: Manifest, now: float, max_rows: int = MAX_ROWS) -> tuple[int, list[str]]:
-    """Rewrite what was shipped before the hour of ``now`` (seconds since 1970).
+    """Compact segments shipped before the hour of ``now`` (seconds since 1970).
 
     A segment that is not what the manifest says of it is left where it is, and no part of the result.
 

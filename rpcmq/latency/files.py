@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and files of others: read only if they are files."""
+"""Atomic writes of files, and safe reads of files that others may have put there."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def open_regular(path: Path, *, follow: bool = False) -> BinaryIO:
 
 
 def read_regular(path: Path, most: int, *, follow: bool = False) -> bytes:
-    """What is in the file ``path``, which has at most ``most`` bytes.
+    """Return the content of the file ``path``, which has at most ``most`` bytes.
 
     Raises:
         Unsuitable: it is no regular file, or has more.
@@ -86,7 +86,7 @@ def read_regular(path: Path, most: int, *, follow: bool = False) -> bytes:
     """
     with open_regular(path, follow=follow) as file:
         size = os.fstat(file.fileno()).st_size
-        # It may grow while it is read; and what is too large is not read at all.
+        # It may grow while being read; too large files are not read at all.
         content = file.read(most + 1) if size <= most else b""
     if max(size, len(content)) > most:
         raise Unsuitable(errno.EFBIG, f"has {max(size, len(content))} bytes, more than {most}", str(path))
@@ -94,7 +94,7 @@ def read_regular(path: Path, most: int, *, follow: bool = False) -> bytes:
 
 
 def write_whole(path: Path, fill: Callable[[Path], object] | bytes, mode: int | None = None) -> None:
-    """Make or replace the file ``path``: whoever looks sees all of it or what was there before.
+    """Make or replace the file ``path`` atomically.
 
     It is written under another name, one with a dot in front, which readers of a directory pass over.
 
@@ -127,7 +127,7 @@ def write_whole(path: Path, fill: Callable[[Path], object] | bytes, mode: int | 
 
 
 def sync(path: Path) -> None:
-    """Have what is in the file or directory ``path`` on the disk before this returns."""
+    """Sync the file or directory ``path`` to disk."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
@@ -136,7 +136,7 @@ def sync(path: Path) -> None:
 
 
 def move(path: Path, into: Path) -> Path:
-    """Move a file to the directory ``into``; what has its name there is replaced. Returns where it is."""
+    """Move a file to the directory ``into``, replacing one of the same name; return its new path."""
     into.mkdir(parents=True, exist_ok=True)
     target = into / path.name
     path.replace(target)

@@ -1,4 +1,4 @@
-"""What is in one spool file, as far as it can be trusted."""
+"""Read one spool file as far as it can be trusted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Harvest", "harvest", "readable_rows"]
 
 @dataclass
 class Harvest:
-    """The blocks of a file that are whole, all of which are before the first that is not.
+    """The valid blocks of a file, up to the first damaged one.
 
     Attributes:
         names: what the numbers in its records stand for.
@@ -54,7 +54,7 @@ class Harvest:
         """Messages a second that the router received when it last wrote; 0: the file tells of less than a second."""
         marks = [(self.head.monotonic, 0), *((each.monotonic, each.last_seq) for each in self.marks)]
         until, last = marks[-1]
-        # Nobody knows which numbers were given before the file began.
+        # The numbers assigned before the file began are unknown.
         earlier = [(at, seq) for at, seq in marks[1:] if at <= until - 1]
         if not earlier and self.head.segment == 1:
             earlier = [(at, seq) for at, seq in marks[:1] if at <= until - 1]

@@ -37,12 +37,12 @@ __all__ = ["Boot", "File", "LogInUse", "Manifest", "ManifestDamaged", "Source", 
 NAME = "manifest.jsonl"
 TOTALS = "totals.json"
 LOCK = ".ship.lock"
-#: What a ``State`` has of records that are in no file any more.
+#: Fields of a ``State`` about records that are in no file any more.
 _GONE = (
     "rows_quarantined", "rows_damaged", "rows_retired", "files_quarantined", "files_damaged", "files_retired",
     "bytes_quarantined", "bytes_damaged", "bytes_retired", "bytes_torn",
 )  # fmt: skip
-#: A router writes what it has at least so often (seconds).
+#: Longest interval between a router's writes (seconds).
 _WRITTEN_WITHIN = 0.25
 #: Lines that say nothing any more, above which the journal is rewritten.
 _STALE_LINES = 10_000
@@ -53,7 +53,7 @@ class LogInUse(RpcError):
 
 
 class ManifestDamaged(RpcError):
-    """A line before the last one is no change that this version knows."""
+    """A line before the last one is not a change known to this version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Source:
 
 @dataclass(slots=True)
 class Boot:
-    """What came from one life of one router.
+    """The records of one incarnation of one router.
 
     Attributes:
         router: its name.
@@ -160,7 +160,7 @@ class Boot:
 
     @property
     def unwritten(self) -> int:
-        """Records, about, that are lost if it was killed: those between two writes, of which nobody else knows."""
+        """Approximate number of records lost if it was killed: those since the last write."""
         return ceil(self.rate * _WRITTEN_WITHIN)
 
     def add(self, source: Source, rows: int) -> None:
@@ -188,7 +188,7 @@ class Boot:
 
 @dataclass(slots=True)
 class State:
-    """What the journal's lines add up to.
+    """The state that the journal's lines add up to.
 
     Attributes:
         live: the files that hold each record once, by path.
@@ -260,7 +260,7 @@ class State:
         }
 
     def boot(self, router_id: int, boot: int) -> Boot:
-        """What came from that life of that router."""
+        """Return the records of that incarnation of that router."""
         return self.boots.setdefault((router_id, boot), Boot())
 
     def _ship(
@@ -336,7 +336,7 @@ class State:
         self.rows_written = self.rows_retired + self.rows_damaged
 
     def earlier(self) -> dict[str, Any]:
-        """What cannot be found out from the files."""
+        """Return the totals that cannot be recomputed from the files."""
         boots = [[*key, asdict(boot) | {"in_flight": {}}] for key, boot in self.boots.items()]
         return {name: getattr(self, name) for name in _GONE} | {"boots": boots}
 
@@ -362,7 +362,7 @@ def read(directory: Path) -> State:
 
 
 def _kept(directory: Path) -> dict[str, Any] | None:
-    """What ``totals.json`` says; None if there is none, or it is none."""
+    """Return the content of ``totals.json``; None if it is missing or invalid."""
     try:
         totals: dict[str, Any] = json.loads((directory / TOTALS).read_bytes())
         State()._earlier(dict(totals))
@@ -410,7 +410,7 @@ class Manifest(ChangeLog[State]):
             self._kept = totals
 
     def tidy(self, settled: Collection[str]) -> None:
-        """Rewrite the journal if most of it says nothing any more.
+        """Compact the journal if most of its lines are obsolete.
 
         Args:
             settled: names of spool files that are still there: the others' need no memory.

@@ -39,7 +39,7 @@ __all__ = ["LONGEST_US", "PERCENTILES", "VERSION", "Entry", "Policy", "PolicyRef
 VERSION = 1
 _KIND = "rpcmq latency"
 PERCENTILES = ("p50", "p95", "p99")
-#: No call takes longer than a day; what says so is wrong.
+#: Longest plausible duration of a call: a day.
 LONGEST_US = 86_400_000_000.0
 #: Clocks of two machines may differ so much (seconds).
 _SKEW = 60.0
@@ -55,7 +55,7 @@ class PolicyRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """How long a method takes.
+    """The usual durations of one method.
 
     Attributes:
         samples: records that it is known from.
@@ -77,7 +77,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What the file says.
+    """The content of a policy file.
 
     Attributes:
         made_at: when it was written, seconds since 1970.
@@ -93,7 +93,7 @@ class Policy:
 
 
 def write_policy(path: Path, policy: Policy) -> None:
-    """Write ``policy`` to ``path``: whoever reads sees all of it, or what was there before.
+    """Write ``policy`` to ``path`` atomically.
 
     Raises:
         ValueError: it has no entries, or one that a reader would refuse.
@@ -108,7 +108,7 @@ def write_policy(path: Path, policy: Policy) -> None:
 
 
 def as_json(policy: Policy) -> dict[str, Any]:
-    """What the file has."""
+    """Return the file's content as JSON data."""
     return {
         "policy": _KIND,
         "version": VERSION,
@@ -161,7 +161,7 @@ def read_policy(path: Path, now: float) -> Policy:
 
 
 class _Wrong(Exception):
-    """What is wrong with the content."""
+    """Raised with a description of invalid content."""
 
 
 def _parsed(data: bytes) -> object:

@@ -1,4 +1,4 @@
-"""Whether a directory has a dispatch log that can be read: said before anything that takes long is begun."""
+"""Check that a directory has a readable dispatch log, before anything slow begins."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def is_log(directory: Path) -> bool:
 
 
 def complete_files(directory: Path) -> int:
-    """How many spool files wait to be shipped."""
+    """Return the number of spool files that wait to be shipped."""
     return sum(1 for _ in (directory / "spool").glob(f"[!.]*{SEALED}"))
 
 
@@ -45,6 +45,6 @@ def check_log(directory: Path) -> None:
 
 
 def elsewhere(directory: Path) -> str:
-    """Where there is a log beside ``directory``, as the end of a sentence; empty: nowhere."""
+    """Return a clause naming a log beside ``directory``, to end a sentence; empty if there is none."""
     near = [directory.resolve().parent, *(path for path in sorted(directory.glob("*")) if path.is_dir())]
     return next((f"; there is one in {path}" for path in near if is_log(path)), "")

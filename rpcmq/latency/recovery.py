@@ -107,7 +107,7 @@ class _Recovery:
     # --- segments --------------------------------------------------------------------------------
 
     def _source(self, path: str) -> Source | None:
-        """What the segment ``path`` was made of; None: it is none."""
+        """Return the source of the segment ``path``; None if it is no segment."""
         try:
             return _checked(Source(**json.loads(segment.metadata_of(self.directory / path)[segment.SOURCE])))
         except segment.Damaged as error:
@@ -124,7 +124,7 @@ class _Recovery:
             return
         boot = self.manifest.state.boots.get((source.router_id, source.boot))
         if not source.segno and boot and boot.in_flight and source.name == Path(path).stem:
-            # What is to be said of calls in flight is still to be said.
+            # Calls in flight still have to be recorded.
             remove(self.directory / path)
         elif self._is_new(file, self.manifest.state.live.values()):
             again = bool(boot and boot.has_counted(source))
@@ -171,6 +171,6 @@ def _overlap(one: File, other: File) -> bool:
 
 
 def _shared(mine: pa.Table, others: pa.Table) -> int:
-    """How many of the records of ``mine`` are among ``others``."""
+    """Return how many of the records of ``mine`` are also in ``others``."""
     others = others.filter(pc.is_in(others["seq"], mine["seq"].combine_chunks()))
     return int(mine.join(others, mine.column_names, join_type="left semi").num_rows) if others.num_rows else 0

@@ -1,4 +1,4 @@
-"""Retention: what is too old, or too much, goes; the oldest first, and counted."""
+"""Retention: remove records beyond the limits of age and size, the oldest first, and count them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LARGE = 0.1
 
 
 class Limits(NamedTuple):
-    """What a log may hold.
+    """Limits of a log's age and size.
 
     Attributes:
         age: seconds since they were shipped, after which records go.
@@ -94,7 +94,7 @@ class _Held(NamedTuple):
 
 
 def _spoilt(directory: Path) -> Iterator[Path]:
-    # A directory that somebody put into the spool is theirs to remove.
+    # Leave foreign directories in the spool to their owner.
     found = (directory / "quarantine").glob("[!.]*")
     return (path for path in found if path.is_symlink() or not path.is_dir())
 
@@ -108,7 +108,7 @@ def _spoilt_file(path: Path) -> _Held:
 def _retire(directory: Path, manifest: Manifest, paths: list[str], why: str, now: float) -> None:
     records = [path for path in paths if path in manifest.state.live]
     if records:
-        # Named before they go: a reader must not look for a file that nobody will ever bring back.
+        # Record the removal first: readers must not look for files that are gone for good.
         manifest.append("retire", paths=records, why=why, at=now)
     for path in paths:
         _drop(directory, manifest, path)

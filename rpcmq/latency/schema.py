@@ -155,7 +155,7 @@ def _row_of(head: Head, record: Record, reply_us: int | None) -> dict[str, Any]:
 
 
 def in_flight(row: dict[str, Any]) -> dict[str, Any]:
-    """``row`` of a call that had not ended, as it is to be said if nothing more is heard of it.
+    """Return ``row`` of an unfinished call as recorded if its end is never known.
 
     How long it would have taken nobody knows, so it has no durations.
     """

@@ -1,4 +1,4 @@
-"""Files of records as Parquet: written with checksums of their pages, read only if they are what was written."""
+"""Parquet files of records: written with page checksums, read only if unchanged."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _FORMAT: dict[str, Any] = {
 
 
 class Damaged(RpcError):
-    """A file is not what the manifest says of it, or no Parquet of this schema."""
+    """A file does not match its manifest entry, or is not Parquet of this schema."""
 
 
 def is_segment(file: File) -> bool:
@@ -80,7 +80,7 @@ def write(directory: Path, path: str, table: pa.Table, metadata: Mapping[bytes, 
 
 
 def entry(directory: Path, path: str, at: float) -> File:
-    """What the manifest says of the file ``path``, which is there.
+    """Return the manifest entry for the existing file ``path``.
 
     Raises:
         Damaged: it cannot be read as records.
@@ -132,7 +132,7 @@ def metadata_of(path: Path) -> dict[bytes, bytes]:
 
 
 def identities(directory: Path, path: str) -> pa.Table:
-    """What names the records of the file ``path``: ``router_id``, ``boot`` and ``seq``.
+    """Return the identities of the records of the file ``path``: ``router_id``, ``boot`` and ``seq``.
 
     Raises:
         Damaged: it cannot be read as records.
@@ -157,7 +157,7 @@ def _content(directory: Path, path: str) -> bytes:
 
 
 def _compare(content: bytes, table: pa.Table, path: str) -> None:
-    """Read what was written as if it came from elsewhere; a group at a time, for it may be large."""
+    """Verify the written file by reading it back, a group at a time because it may be large."""
     place = 0
     for part in _groups(content, path):
         if not part.equals(table.slice(place, part.num_rows)):

@@ -1,4 +1,4 @@
-"""Which records are meant: a directory, a range of time, values of dimensions; and how people write that."""
+"""Selection of records: a directory, a range of time, values of dimensions; and its textual form."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def parse_time(text: str, now: float) -> float:
 
 
 def columns_of_trace(id: str) -> dict[str, str | int]:
-    """What the records of one trace, or of one call, have in their columns.
+    """Return the column values that identify the records of one trace, or of one call.
 
     Args:
         id: 32 hexadecimal digits; or a correlation id: the caller's router, link and sequence, with colons between.

@@ -40,11 +40,11 @@ Note = Callable[[int, str, str, dict[str, Any]], object]
 
 
 def _silent(level: int, event: str, text: str, fields: dict[str, Any]) -> None:
-    """Say nothing."""
+    """Discard an event: the default ``note``."""
 
 
 def account(state: State) -> dict[str, Any]:
-    """What became of all records that the shipper of a log has seen, for a reader of JSON."""
+    """Return the disposition of all records seen by the shipper of a log, as JSON data."""
     boots = [
         {
             "router": each.router,
@@ -114,7 +114,7 @@ class Shipper:
 
     @property
     def state(self) -> State:
-        """What became of the records so far."""
+        """The state of the log: the disposition of its records so far."""
         return self._manifest.state
 
     def close(self) -> None:
@@ -122,7 +122,7 @@ class Shipper:
         self._manifest.close()
 
     def run_once(self) -> int:
-        """Ship what is there, compact what is of an hour that is over, remove what is beyond the limits.
+        """Ship complete files, compact finished hours, remove records beyond the limits.
 
         Returns:
             Records that were written to segments.
@@ -182,7 +182,7 @@ class Shipper:
     # --- the spool ---------------------------------------------------------------------------
 
     def _settle_all(self, spooled: Sequence[Spooled]) -> dict[tuple[int, int] | str, OSError]:
-        """Ship or set aside what is complete; what could not be done, which holds up nothing but its own life."""
+        """Ship or set aside complete files; return failures, which only delay their own incarnation."""
         failed: dict[tuple[int, int] | str, OSError] = {}
         for each in spooled:
             if not each.is_open and each.life not in failed:
@@ -251,7 +251,7 @@ class Shipper:
         return asdict(self._sink.write(self._directory, path, records, metadata, self._clock()))
 
     def _end_lives(self, spooled: Sequence[Spooled], unsettled: Collection[object]) -> None:
-        """Say ``unknown`` of what was in flight in those lives of routers that are over."""
+        """Record ``unknown`` for calls in flight in incarnations of routers that are over."""
         open_lives = {each.order[:2] for each in spooled if each.is_open}
         latest: dict[int, int] = {}
         for router_id, number in [*self.state.boots, *open_lives]:
@@ -287,7 +287,7 @@ class Shipper:
         return self._directory / "quarantine"
 
     def _refuse(self, path: Path, data: bytes, source: Source, trouble: Trouble) -> None:
-        """Set a spool file aside: the reason, then the manifest's line, then the file itself."""
+        """Quarantine a spool file: write the reason, then the manifest's line, then move the file."""
         rows = readable_rows(data)
         size = size_of(path)
         self._explain(path.name, *trouble, {"rows": rows, "bytes": size, "crc32": source.crc32})
@@ -312,7 +312,7 @@ class Shipper:
 
 
 def _completed(source: Source, found: Harvest, seqs: set[int]) -> Source:
-    """``source`` with what was found in the file."""
+    """Return ``source`` completed from the file's content."""
     seal, mark, head = found.seal, found.mark, found.head
     return replace(
         source,

@@ -1,4 +1,4 @@
-"""What segments are written as: Parquet, or JSON Lines for a look at single records."""
+"""Output formats of segments: Parquet, or JSON Lines for viewing single records."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Content(NamedTuple):
 
 @dataclass
 class Recovered:
-    """What became of files that the manifest did not name, by their paths.
+    """The disposition of files that the manifest did not name, by path.
 
     Attributes:
         taken: they count now.
@@ -76,7 +76,7 @@ class Sink(Protocol):
 
 
 class JsonLines:
-    """One object a record, its time as text. For a look at it: files are large, and never compacted."""
+    """JSON Lines: one object a record, times as text. For inspection: files are large and never compacted."""
 
     suffix = ".jsonl"
 
@@ -102,11 +102,11 @@ class JsonLines:
         return File(path, len(records), len(text), zlib.crc32(text), min(times), max(times), at)
 
     def recover(self, directory: Path, manifest: Manifest, spooled: Collection[str], now: float) -> Recovered:
-        """Nothing: these files are no archive."""
+        """Recover nothing: these files are not an archive."""
         return Recovered()
 
     def compact(self, directory: Path, manifest: Manifest, now: float) -> tuple[int, list[str]]:
-        """Nothing."""
+        """Do nothing: JSON Lines are never compacted."""
         return 0, []
 
 

@@ -22,7 +22,7 @@ __all__ = ["MAX_BYTES", "Reason", "Spooled", "Trouble", "spooled_files", "troubl
 
 #: Of a spool file: more than 5 million records, the greatest ``dispatch_log.segment_records``, with their names.
 MAX_BYTES = 2 << 30
-#: Where the head of a spool file must be.
+#: Size of the prefix that must contain the head of a spool file.
 _HEAD_BYTES = 1 << 16
 #: Of what is no spool file: enough to know it again, however large it is.
 _FOREIGN_BYTES = 16 << 20
@@ -30,18 +30,18 @@ _PIECE = 1 << 20
 
 
 class Reason(StrEnum):
-    """Why a file is in quarantine, beside what ``record.Problem`` says of its bytes."""
+    """Reasons for quarantine, beside those of ``record.Problem``."""
 
     #: The system does not let us read it.
     UNREADABLE = "unreadable"
-    #: What it has in it was shipped before.
+    #: Its records were shipped before.
     DUPLICATE = "duplicate"
-    #: A segment is no longer what was written.
+    #: A segment has changed since it was written.
     DAMAGED = "damaged"
 
 
 class Trouble(NamedTuple):
-    """Why a file is set aside: a word and a sentence."""
+    """The reason for setting a file aside: a word and a sentence."""
 
     reason: str
     text: str
@@ -49,7 +49,7 @@ class Trouble(NamedTuple):
 
 @dataclass(frozen=True)
 class Spooled:
-    """A spool file: what its head says, or why that cannot be known."""
+    """A spool file with its head, or the reason why that cannot be read."""
 
     path: Path
     head: Head | None
@@ -59,17 +59,17 @@ class Spooled:
 
     @property
     def name(self) -> str:
-        """What its segment is called."""
+        """The name of its segment."""
         return file_name(self.head.router_id, self.head.boot, self.head.segment) if self.head else self.path.name
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """A router's lives, and the files of each, one after the other."""
+        """Sort key: incarnations of a router in order, and the files of each in order."""
         return (self.head.router_id, self.head.boot, self.head.segment) if self.head else (0, 0, 0)
 
     @property
     def life(self) -> tuple[int, int] | str:
-        """What it has to be settled in the order of: the life of a router, or nothing but itself."""
+        """The unit within which files must be settled in order: an incarnation of a router, or the file alone."""
         return self.order[:2] if self.head else self.path.name
 
     def content(self) -> tuple[bytes, int]:
@@ -91,7 +91,7 @@ class Spooled:
 
 
 def spooled_files(directory: Path) -> Iterator[Spooled]:
-    """What lies in ``directory``, the spool. Of what a living router has only begun nothing is said."""
+    """Iterate over the files in the spool ``directory``, except those a running router has only begun."""
     for path in sorted(directory.glob("[!.]*")):
         try:
             with open_regular(path) as file:
@@ -112,7 +112,7 @@ def spooled_files(directory: Path) -> Iterator[Spooled]:
 
 
 def trouble_of(error: OSError) -> Trouble:
-    """Why a file is set aside that could not be read."""
+    """Return the reason for setting aside a file that could not be read."""
     if isinstance(error, Unsuitable):
         return Trouble(Problem.FOREIGN, str(error.strerror))
     return Trouble(Reason.UNREADABLE, f"cannot be read: {error.strerror}")

@@ -1,4 +1,4 @@
-"""The way out and the way back, told apart: how long an answer took from the service to the router.
+"""Network time, split into both directions: how long an answer took from the service to the router.
 
 Each answer whose service said when it sent it is an exchange of four readings of two clocks:
 
@@ -29,9 +29,9 @@ from rpcmq.log_format import Record
 
 __all__ = ["DRIFT", "LATEST", "WINDOW_US", "replies"]
 
-#: The best exchange is looked for within so long (microseconds).
+#: Window in which the best exchange is selected (microseconds).
 WINDOW_US = 10_000_000
-#: One part in so many is what two clocks may drift apart: 50 ppm.
+#: Inverse of the largest drift of two clocks: 50 ppm.
 DRIFT = 20_000
 #: A clock that shows more (microseconds; 36,000 years) is none.
 LATEST = 1 << 60

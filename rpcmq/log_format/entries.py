@@ -12,15 +12,15 @@ __all__ = ["Block", "Head", "Mark", "Name", "Problem", "Record", "Seal", "SpoolE
 
 
 class Problem(StrEnum):
-    """Why a file cannot be read, or no further."""
+    """Reasons why a file cannot be read, or no further."""
 
-    #: It is no spool file.
+    #: Not a spool file.
     FOREIGN = "foreign"
     #: It is of a version later than this reader.
     VERSION = "version"
     #: It ends inside its head or a block.
     TRUNCATED = "truncated"
-    #: A checksum, or what a block says, is wrong.
+    #: A checksum or the content of a block is wrong.
     CORRUPT = "corrupt"
 
 
@@ -40,7 +40,7 @@ class SpoolError(RpcError):
 
 
 class Head(NamedTuple):
-    """What a file says of itself. ``length`` is that of the head."""
+    """The head of a file. ``length`` is that of the head."""
 
     version: int
     length: int
@@ -63,19 +63,19 @@ class Block(NamedTuple):
     kind: BlockKind
     entries: int
     body: memoryview
-    #: Where in the file it begins.
+    #: Its offset in the file.
     offset: int
 
 
 class Name(NamedTuple):
-    """What a number in a record stands for."""
+    """The meaning of a number in a record."""
 
     kind: NameKind
     texts: tuple[str, ...]
 
 
 class Mark(NamedTuple):
-    """How far the router was when it wrote."""
+    """The router's progress at the time of a write."""
 
     monotonic: float
     last_seq: int
@@ -83,7 +83,7 @@ class Mark(NamedTuple):
 
 
 class Seal(NamedTuple):
-    """What a file that was written to its end has in it; ``final``: the router ended in good order."""
+    """The totals at the end of a complete file; ``final``: the router ended in good order."""
 
     records: int
     in_flight: int

@@ -39,7 +39,7 @@ __all__ = [
 MAGIC = b"rpcmqlog"
 VERSION = 3
 FIRST_VERSION = 1
-#: How the name of a file ends that is being written, and of one that is done.
+#: Extensions of a file being written and of a sealed one.
 PART, SEALED = ".part", ".spool"
 #: Mode of the files of a dispatch log, in the spool and where they are shipped to, whatever the umask is: they say who
 #: calls what. For those who analyse them the folder has a group.
@@ -55,14 +55,14 @@ FRAME_BYTES = FRAME.size + CRC.size
 
 #: Monotonic clock, last seq given, calls in flight.
 MARK = Struct(">dQQ")
-#: Records, in-flight entries, names, dropped records, whether the router's life ended here.
+#: Records, in-flight entries, names, dropped records, whether the router's incarnation ended here.
 SEAL = Struct(">QQQQ?")
 #: The bytes of one message: see LAYOUT. A request's header is packed by giving the request itself, for
 #: ``36s`` takes the first bytes of what is longer.
 RECORD = Struct(">36sQdddIIIIIIBBH16sQ")
 #: The same without ``request_bytes``, ``error`` and ``trace_id``: zero.
 SHORT_RECORD = Struct(">36sQdddIII4xIIBB18xQ")
-#: What the records of earlier versions do not have at their end.
+#: Bytes that records of earlier versions lack at their end.
 SINCE_VERSION_3 = 8
 
 #: The header of a request, by docs/protocol.md, without the lengths of what follows it.
@@ -84,7 +84,7 @@ class Field(NamedTuple):
     note: str
 
 
-#: What a record of ``RECORD.size`` bytes has, in the order of its bytes.
+#: The fields of a record of ``RECORD.size`` bytes, in order.
 LAYOUT = (
     # The first 36 bytes of the message's header as it came, by docs/protocol.md.
     Field("length", ">u4", 0, "bytes of the message without a detached payload"),
@@ -119,7 +119,7 @@ LAYOUT = (
 
 
 class BlockKind(IntEnum):
-    """What a block has in it."""
+    """Kinds of blocks."""
 
     NAMES = 1
     RECORDS = 2
@@ -129,7 +129,7 @@ class BlockKind(IntEnum):
 
 
 class NameKind(IntEnum):
-    """What a name stands for, and so which texts it has."""
+    """Kinds of names, and so the texts that each has."""
 
     #: exchange, topic, group, server (empty: any), method
     TARGET = 1
@@ -145,7 +145,7 @@ TEXTS = {NameKind.TARGET: 5, NameKind.CALLER: 1, NameKind.SERVER: 2, NameKind.ER
 
 
 class MessageKind(StrEnum):
-    """How a message was sent."""
+    """Kinds of messages."""
 
     CALL = "call"
     CAST = "cast"

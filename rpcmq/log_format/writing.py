@@ -16,7 +16,7 @@ def file_name(router_id: int, boot: int, segment: int) -> str:
 
 
 def pack_head(head: Head) -> bytes:
-    """The bytes of ``head``, whose ``version`` and ``length`` are not looked at."""
+    """Pack ``head``, ignoring its ``version`` and ``length``."""
     name = head.router_name.encode()
     length = HEAD.size + len(name) + CRC.size
     fixed = HEAD.pack(

@@ -1,4 +1,4 @@
-"""The account of a log that was read: what counts, what does not, what nobody knows. Reports begin with it."""
+"""The account of a log: records counted, set aside and unknown. Reports begin with it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ __all__ = ["Account", "Life", "SetAside", "Verdict"]
 
 
 class Verdict(StrEnum):
-    """What an account comes to."""
+    """Verdicts on an account."""
 
-    #: All records that there should be are counted.
+    #: All expected records are counted.
     COMPLETE = "complete"
-    #: It is known which are not, and why.
+    #: Some are missing, for known reasons.
     INCOMPLETE = "incomplete"
-    #: Records are missing, or are too many, and nothing says why.
+    #: Records are missing or duplicated without explanation.
     UNBALANCED = "does not balance"
 
 
@@ -57,7 +57,7 @@ class Life:
 
 @dataclass(slots=True)
 class Account:
-    """What became of the records of a log.
+    """The disposition of a log's records.
 
     Attributes:
         files: files that were read.

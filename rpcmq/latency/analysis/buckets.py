@@ -55,7 +55,7 @@ class Buckets:
         return int(self.up_to[-1]) if len(self.up_to) else 0
 
     def around(self, rank: int) -> tuple[float, float]:
-        """What the value at ``rank`` (1 to ``count``) of the sorted values lies between."""
+        """Return the bounds of the value at ``rank`` (1 to ``count``) of the sorted values."""
         if rank == 1:
             return float(self.lower[0]), float(self.lower[0])
         if rank == self.count:
@@ -65,7 +65,7 @@ class Buckets:
 
 
 def middle(index: int) -> float:
-    """What a quantile in the bucket ``index`` of ``on_one_grid`` is taken for, as ``Histogram`` does."""
+    """Return the representative value of bucket ``index`` of ``on_one_grid``, as ``Histogram`` computes it."""
     return 0.0 if index == _ZERO else float(2.0 ** (index / (1 << SCALE)) * 2 * GROWTH / (1 + GROWTH))
 
 

@@ -33,7 +33,7 @@ __all__ = ["Burst", "Rise", "burst", "rise"]
 #: Logs that have a false change, of those in which nothing changes: half of them a rise, half of them a burst. One in
 #: a hundred would be borne; of a hundred logs more than one would then have one in a quarter of all cases.
 _FALSE = 0.002
-#: What is asked for a rise, one after the other.
+#: Quantiles tested for a rise, in this order.
 _QUANTILES = (0.99, 0.9, 0.5)
 _FEWEST_WINDOWS = 10
 #: A step leaves so many windows before it; what comes back is in less than half of them.
@@ -71,7 +71,7 @@ class Rise:
 
     @property
     def times(self) -> float:
-        """How many times as high."""
+        """The ratio of ``during`` to ``before``."""
         return self.during / self.before
 
 
@@ -115,7 +115,7 @@ def rise(windows: Sequence[Series], of_series: int = 1) -> Rise | None:
 
 
 class _Table:
-    """What is in each window and each bucket, and a quantile of that."""
+    """Counts by window and bucket, and one quantile of each window."""
 
     def __init__(self, grid: Ints, counts: Ints, quantile: float) -> None:
         self._grid, self._counts, self._quantile = grid, counts, quantile
@@ -194,7 +194,7 @@ def _up_to(counts: Ints) -> Ints:
 
 
 def _likelihood_ratio(some: Ints, of: Ints, whole: int, of_whole: int) -> Floats:
-    """How much better two shares explain ``some`` of ``of`` and the rest of ``whole`` than one does; 0: not higher."""
+    """The likelihood ratio of two shares, ``some`` of ``of`` and the rest of ``whole``, over one; 0 if not higher."""
     rest, of_rest = whole - some, of_whole - of
     higher = some * of_rest > rest * of
     found = _likelihood(some, of) + _likelihood(rest, of_rest) - _likelihood(np.array([whole]), np.array([of_whole]))

@@ -40,16 +40,16 @@ __all__ = [
     "compare",
 ]
 
-#: What a shift is of, if not of a percentile.
+#: Name of a shift in the share of errors.
 ERRORS = "errors"
 PERCENTILES = (0.5, 0.95, 0.99)
 #: Of the changes that are called confirmed, at most this share is chance.
 FALSE_DISCOVERIES = 0.05
 #: Fewer of a method say nothing, whatever the percentile; p99 needs 299, p99.9 needs 2,995.
 FEWEST_RECORDS = 30
-#: In so many cases a change is found whose size is ``Shift.detectable``.
+#: Power: the probability of detecting a change of size ``Shift.detectable``.
 _POWER = 0.8
-#: Groups of windows that are looked at for drift: with fewer windows on a side nothing is drawn from these.
+#: Groups of windows examined for drift; with fewer windows on a side no drift is estimated.
 _GROUPS = 20
 #: Deviations beyond which a difference is drift: of all methods together, and of one, of which there are many.
 _COMMON, _OWN = 3.0, 4.0
@@ -61,7 +61,7 @@ _ERRORS_WEIGH = 10
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """How a percentile, or the share of errors, of one method has changed.
+    """The change of a percentile, or of the share of errors, of one method.
 
     Attributes:
         what: ``p99`` and the like, or ``errors``.
@@ -101,7 +101,7 @@ class Shift:
 
 @dataclass(frozen=True, slots=True)
 class MethodShift:
-    """How a method has changed.
+    """The changes of one method.
 
     Attributes:
         key: exchange, topic, method.
@@ -121,7 +121,7 @@ class MethodShift:
 
     @property
     def weight(self) -> float:
-        """How much it matters: the largest shift, times the time that callers spent in the method (seconds)."""
+        """The weight of the change: the largest shift, times the time that callers spent in the method (seconds)."""
         counts = [shift.size for shift in self.shifts if shift.matters] or [
             shift.size for shift in self.shifts if shift.interval is not None
         ]
@@ -130,7 +130,7 @@ class MethodShift:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What has changed.
+    """The changes of all methods.
 
     Attributes:
         measure: the duration that was compared: total, queue or service.
@@ -315,7 +315,7 @@ def _widened(draws: Floats, estimate: float, drift: float) -> Floats:
 
 
 def _p_value(estimate: float, draws: Floats) -> float:
-    """How likely it is that there is no change, of whatever sign.
+    """Return the two-sided p-value of "no change".
 
     It is twice the share of draws on the other side of zero. Where no draw is, that says less than 1 in 1,000, and
     how much less is as the normal distribution has it: thousands of series cannot do with less.

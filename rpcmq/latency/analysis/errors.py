@@ -1,4 +1,4 @@
-"""How records failed: by the class of what their methods raised where that is known, else by outcome."""
+"""Failures by the class the method raised, where known; else by outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report says is to be looked at first."""
+"""A finding: something a report says to look at first."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Finding"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to look at.
+    """A finding.
 
     Attributes:
         what: a line: the thing and its figure.

@@ -1,4 +1,4 @@
-"""How well a quantile is known: intervals by order statistics. And how well a share is.
+"""Confidence intervals: of quantiles by order statistics, and of shares.
 
 How many of n records lie below the true quantile q is binomial, whatever the distribution of durations is. So
 two of the sorted records enclose it with a probability that can be computed, and nothing is assumed. What is
@@ -21,7 +21,7 @@ __all__ = ["interval", "rank_above", "rank_below", "share_interval", "smallest_c
 
 
 def interval(histogram: Histogram, q: float, confidence: float = 0.95) -> tuple[float, float] | None:
-    """What the quantile ``q`` of all that the records are a sample of lies between (microseconds).
+    """Return the confidence interval of quantile ``q`` of the sampled population (microseconds).
 
     Each end is missed with at most half of ``1 - confidence``. Where not even the largest record is above the
     quantile with that probability, the upper end may have more of it and the lower end gets what is left; where that
@@ -49,7 +49,7 @@ def interval(histogram: Histogram, q: float, confidence: float = 0.95) -> tuple[
 
 @lru_cache(maxsize=1000)
 def smallest_count(q: float, confidence: float = 0.95) -> int:
-    """How many records an interval of the quantile ``q`` needs: 29 for p90, 299 for p99, 2,995 for p99.9.
+    """Return the fewest records for an interval of the quantile ``q``: 29 for p90, 299 for p99, 2,995 for p99.9.
 
     Raises:
         ValueError: ``q`` or ``confidence`` is not above 0 and below 1.
@@ -90,7 +90,7 @@ def rank_above(count: int, q: float, missed: float) -> int | None:
 
 
 def share_interval(some: int, of: int, confidence: float = 0.95) -> tuple[float, float]:
-    """What the share of which ``some`` of ``of`` records are a sample lies between: Wilson's interval.
+    """Return Wilson's confidence interval of a share, of which ``some`` of ``of`` records are a sample.
 
     Raises:
         ValueError: there are no records, or ``confidence`` is not above 0 and below 1.

@@ -43,7 +43,7 @@ _EXAMPLES = "'p99 > +10%', 'p99 > 250ms', 'compute.*:p99.9 > +5ms', 'errors > +1
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What must not be exceeded.
+    """A limit that must not be exceeded.
 
     Attributes:
         text: as it was given.
@@ -82,7 +82,7 @@ class Excess:
 
 @dataclass(slots=True)
 class Verdict:
-    """What has become of a limit.
+    """The verdict on a limit.
 
     Attributes:
         limit: which one.
@@ -132,7 +132,7 @@ def parse_limit(text: str) -> Limit:
 
 
 def judge(limits: Iterable[Limit], comparison: Comparison) -> list[Verdict]:
-    """What has become of each of ``limits``.
+    """Return the verdict on each of ``limits``.
 
     Args:
         comparison: with the percentiles that the limits on rises name.
@@ -178,7 +178,7 @@ def _rise(shift: Shift, limit: Limit) -> tuple[float, float, float] | None:
 
 
 def _unit(shift: Shift, limit: Limit) -> float:
-    """What a share is in the limit's unit: of what it was; a rise in microseconds is that share of it."""
+    """Return the factor from a share to the limit's unit: 1, or the former value in microseconds."""
     return 1.0 if limit.is_share or shift.before is None else shift.before
 
 

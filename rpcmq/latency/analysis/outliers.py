@@ -28,7 +28,7 @@ __all__ = ["MARK", "Outlier", "Standing", "outliers", "standings"]
 
 #: The share of the others' records that is below the mark.
 MARK = 0.95
-#: Less than elsewhere: a server that is blamed is a server that somebody will look at.
+#: Smaller than elsewhere, because a server named here will be investigated.
 _FALSE_DISCOVERIES = 0.01
 _SMALLEST_EXCESS = 1.5
 _SMALLEST_SLOWDOWN = 1.1
@@ -82,7 +82,7 @@ class Outlier:
 
     @property
     def excess(self) -> float:
-        """How many times the slow records that it should have."""
+        """The ratio of slow records to the expected number."""
         return self.above / self.expected
 
 

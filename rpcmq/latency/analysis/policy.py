@@ -1,4 +1,4 @@
-"""What the latency policy says of each method (``rpcmq.latency.policy`` is the file)."""
+"""Compute the latency policy of each method (``rpcmq.latency.policy`` reads and writes the file)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which methods to look at: by the time that they take, by their tail, by what waits in queues."""
+"""Rankings of methods: by total time, by tail, by queueing."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def by_queueing(methods: Iterable[Series]) -> list[Ranked]:
 
 
 def tail_us(histogram: Histogram) -> float:
-    """What the slowest 5 % took longer than the median, in all (microseconds).
+    """Return the total excess of the slowest 5 % over the median (microseconds).
 
     It is large where the slowest are much slower than what is usual, and where there are many: what one would gain if
     no record took longer than most do.

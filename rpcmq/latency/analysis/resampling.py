@@ -62,7 +62,7 @@ def log_quantiles(
 
 
 def share_draws(errors: Ints, records: Ints, chance: np.random.Generator) -> Floats:
-    """What the share of errors might have been, by draws of windows.
+    """Return bootstrap draws of the share of errors, resampling windows.
 
     Args:
         errors, records: of at least ``FEWEST_WINDOWS`` windows.
@@ -95,7 +95,7 @@ def drift(values: Floats, no_chance: float) -> float:
 
 
 def _draw_windows(windows: int, chance: np.random.Generator) -> Floats:
-    """How often each window was drawn, a row a draw; floats, whose products are quick."""
+    """Return how often each window was drawn, one row a draw; floats, whose products are quick."""
     length = _block(windows)
     starts = chance.integers(0, windows, (DRAWS, windows // length, 1))
     drawn = (starts + np.arange(length)) % windows + np.arange(DRAWS)[:, np.newaxis, np.newaxis] * windows

@@ -13,7 +13,7 @@ from rpcmq.histogram import Histogram
 
 __all__ = ["DIMENSIONS", "MEASURES", "METHOD", "Key", "Series", "merged"]
 
-#: What records can be grouped by; columns of the dispatch log.
+#: Dimensions by which records can be grouped; columns of the dispatch log.
 DIMENSIONS = ("router", "exchange", "topic", "method", "kind", "server", "client", "outcome", "error_class")
 #: The dimensions that name a method.
 METHOD = ("exchange", "topic", "method")
@@ -26,7 +26,7 @@ Key = Mapping[str, str | None]
 
 @dataclass(slots=True)
 class Series:
-    """What the records with ``key`` add up to.
+    """The aggregate of the records with ``key``.
 
     Attributes:
         key: dimension -> value; a server is None where nobody had the message.

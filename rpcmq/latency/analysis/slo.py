@@ -1,4 +1,4 @@
-"""Service level objectives: what was promised of methods, and how fast the allowance for failure is used up.
+"""Service level objectives of methods, and the rate at which their error budget burns.
 
 ::
 
@@ -72,7 +72,7 @@ PAIRS = (Pair(3600, 300, 14.4), Pair(6 * 3600, 1800, 6.0))
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """What was promised.
+    """A service level objective.
 
     Attributes:
         text: as it was given.
@@ -111,7 +111,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class Burn:
-    """How fast the allowance goes, by one pair.
+    """The burn rates of one pair of times.
 
     Attributes:
         long, short: burn rates at the end of the report; None: the log is shorter than that, or has no calls there.
@@ -131,7 +131,7 @@ class Burn:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a method stands.
+    """A method's standing against an objective.
 
     Attributes:
         objective: what was promised.
@@ -148,7 +148,7 @@ class Standing:
 
     @property
     def share(self) -> float:
-        """The share of what is good."""
+        """The share of good minutes or calls."""
         return self.good / self.all
 
     @property
@@ -163,7 +163,7 @@ class Standing:
 
     @property
     def budget_left(self) -> float:
-        """What is left of what may fail in the time of the report: 1 is all, 0 none; negative: more has failed."""
+        """The remaining error budget in the time of the report: 1 is all, 0 none; negative: exceeded."""
         return 1 - self.burn
 
 
@@ -195,7 +195,7 @@ def evaluate(
     window_seconds: int,
     pairs: Collection[Pair] = PAIRS,
 ) -> list[Standing]:
-    """How each method stands to each objective that is for it, objective by objective, the worst first.
+    """Return each method's standing against each objective that applies to it, by objective, the worst first.
 
     Args:
         windows: by window, exchange, topic, method and outcome.
@@ -256,7 +256,7 @@ def _is_good(good: int, of: int, quantile: float) -> int:
 
 
 def _below(histogram: Histogram, threshold_us: float) -> int:
-    """How many of the values are in buckets with nothing but what is below the threshold."""
+    """Return the number of values in buckets that lie wholly below the threshold."""
     buckets = Buckets.of(histogram)
     inside = int(np.searchsorted(buckets.upper, threshold_us))
     return int(buckets.up_to[inside - 1]) if inside else 0

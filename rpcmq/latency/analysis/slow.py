@@ -1,4 +1,4 @@
-"""Why it is slow: what an operator should look at first, with figures.
+"""Findings: what an operator should look at first, with figures.
 
 Each kind of trouble is looked for by itself and gets a weight from 0 to 1, by how much of all records or of all time
 it touches. What makes the report itself doubtful (records that are missing) comes first, then what failed, then what
@@ -22,7 +22,7 @@ from rpcmq.latency.analysis.wording import clock, count, duration, share, unseal
 
 __all__ = ["findings"]
 
-#: How many of one kind are named.
+#: Most findings of one kind.
 _OF_A_KIND = 2
 
 
@@ -34,7 +34,7 @@ def findings(
     servers: Sequence[Series],
     account: Account,
 ) -> list[Finding]:
-    """What to look at, the most important first; the same of the same series, in whatever order they come.
+    """Return the findings, the most important first; deterministic whatever the order of the series.
 
     Args:
         whole: all records.
@@ -87,7 +87,7 @@ def _of_account(account: Account, whole: Series) -> Iterator[Finding]:
         what = f"{count(len(account.set_aside), 'file')} could not be read: {', '.join(reasons)}"
         yield Finding(what, text, 0.96)
     if account.missing_segments:
-        what = f"{count(account.missing_segments, 'spool file')} of a router never came"
+        what = f"{count(account.missing_segments, 'spool file')} of a router never arrived"
         yield Finding(what, "The shipper has not seen them: they were removed, or are still on the router.", 0.94)
     if account.dropped:
         text = "The router could not write them: the disk was full or failed. Its own log says when."
@@ -111,7 +111,7 @@ def _of_account(account: Account, whole: Series) -> Iterator[Finding]:
     if unknown := whole.outcomes.get("unknown", 0):
         text = "They were under way when a router died, and may or may not have run. The callers saw the link break."
         weight = _between(0.4, 0.9, unknown / max(1, whole.records), 0.01)
-        yield Finding(f"Nobody knows how {count(unknown, 'call')} ended", text, weight)
+        yield Finding(f"The end of {count(unknown, 'call')} is unknown", text, weight)
 
 
 def _of_errors(whole: Series, methods: Sequence[Series]) -> Iterator[Finding]:
@@ -150,7 +150,7 @@ def _of_tails(whole: Series, methods: Sequence[Series]) -> Iterator[Finding]:
     for each in by_tail(methods)[:_OF_A_KIND]:
         total = each.series.total
         median, slowest = total.quantile(0.5) or 0.0, total.quantile(0.99) or 0.0
-        # What is below a millisecond nobody waits for, whatever its shape.
+        # Durations below a millisecond do not matter, whatever their distribution.
         if total.count < smallest_count(0.99) or slowest < max(5 * median, 1000) or each.share < 0.05:
             continue
         what = f"{method_name(each.series.key)} has a long tail: p99 {duration(slowest)}, median {duration(median)}"

@@ -123,7 +123,7 @@ def waterfall(rows: Iterable[Row]) -> list[Span]:
 
 
 def _top(span: Span, above: dict[Span, Span]) -> Span:
-    """What ``span`` hangs on in the end, if it has nothing above it yet; ``above`` gets shorter ways there."""
+    """Return the root ancestor of ``span``; ``above`` gets shorter ways there."""
     while (parent := above.get(span)) is not None:
         above[span] = above.get(parent, parent)
         span = parent
@@ -151,20 +151,20 @@ def _parent(span: Span, candidates: Sequence[Span]) -> Span | None:
             containing = [each for each in here if _contains(each.row, row)]
             # The one that began last is the innermost.
             return max(containing, key=lambda each: int(each.row["seq"]), default=None)
-        # Another router's clock says nothing: only its durations can.
+        # Another router's clock is not comparable: only its durations are.
         candidates = [each for each in candidates if _misfit(each.row["service_us"], row["total_us"]) < _NEVER]
     # Of a fanout there are several; the one whose time at the server fits this record best.
     return min(candidates, key=lambda each: _misfit(each.row["service_us"], row["total_us"]), default=None)
 
 
 def _process(identity: str | None) -> str | None:
-    """What identities that were made by ``rpcmq.client.process.default_identity`` have in common in one process."""
+    """Return the common part of the identities of one process (``rpcmq.client.process.default_identity``)."""
     found = re.fullmatch(r"(.+:\d+):[0-9a-f]{6}", identity or "")
     return found[1] if found else identity
 
 
 def _misfit(outer: int | None, inner: int | None) -> float:
-    """How much longer the outer duration is; infinite if it is shorter, and so cannot contain the inner one."""
+    """Return by how much the outer duration is longer; infinite if shorter, since it cannot contain the inner one."""
     if outer is None or inner is None:
         return 1e18
     return outer - inner if outer >= inner - _SLACK_US else _NEVER
@@ -178,7 +178,7 @@ def _contains(outer: Row, inner: Row) -> bool:
 
 
 def _walk(roots: Sequence[Span]) -> Iterator[tuple[Span, Span | None]]:
-    """Each record before what hangs on it, and what it hangs on."""
+    """Yield each record before its children, with its parent."""
     waiting: list[tuple[Span, Span | None]] = [(root, None) for root in reversed(roots)]
     while waiting:
         span, parent = waiting.pop()
@@ -224,7 +224,7 @@ def _ways(span: Span) -> tuple[int | None, int | None]:
     if inner is None:
         return None, None
     both, reply = max(0, int(service) - inner), span.row["reply_us"]
-    # The service's answer passed the next router too: how much of its way was here nobody knows.
+    # The answer passed the next router too: this router's part of the way is unknown.
     if reply is None or hops:
         return both, None
     back = min(max(0, int(reply)), both)

@@ -1,1 +1,1 @@
-"""What runs in Spark, and the only package that imports it."""
+"""Jobs that run in Spark or DuckDB; the only package that imports Spark."""

@@ -1,4 +1,4 @@
-"""Which segments a stream reads: those that the manifest names, checked, each once.
+"""Admission of segments to a stream: those the manifest names, checked, each once.
 
 Spark's file source takes whatever lies in a directory, and a stream over ``ready/`` itself would end at the first
 file that is damaged, and at each restart again; and at a file that compaction or retention has removed after it was
@@ -46,7 +46,7 @@ _UNREADABLE = (errno.EACCES, errno.EIO, errno.EISDIR, errno.EPERM)
 
 
 class Looked(NamedTuple):
-    """What one look brought.
+    """The result of one scan.
 
     Attributes:
         segments, records: how many were admitted.
@@ -86,7 +86,7 @@ class Admission:
         self._recover()
 
     def look(self, most: int) -> Looked:
-        """Admit what is there, at most so many segments.
+        """Admit available segments, at most ``most``.
 
         Raises:
             ManifestDamaged: of the log; nothing was admitted.
@@ -110,7 +110,7 @@ class Admission:
         return Looked(len(good), sum(good.values()), aside, bool(self._pending))
 
     def withdraw(self) -> list[SetAside]:
-        """Set aside what was admitted, was not yet counted, and cannot be read. To be used between queries."""
+        """Set aside admitted, uncounted segments that cannot be read. Call between queries."""
         bad = []
         for name in list(self._journal.state.waiting):
             path = self.directory / name
@@ -125,7 +125,7 @@ class Admission:
         return bad
 
     def reconsider(self) -> Looked:
-        """Look again at what was set aside and is still there. To be used when Spark's checkpoint is new.
+        """Check again the segments set aside that still exist. Call when Spark's checkpoint is new.
 
         Raises:
             OSError: what was admitted is; the rest will be another time.
@@ -140,7 +140,7 @@ class Admission:
         return Looked(len(good), sum(good.values()), [], False)
 
     def release(self) -> None:
-        """Remove what has been counted. To be used when Spark will not read any of it again."""
+        """Remove counted segments. Call when Spark will not read them again."""
         waiting = self._journal.state.waiting
         for name in self._names():
             if name not in waiting:
@@ -197,7 +197,7 @@ class Admission:
             self._show()
 
     def _show(self) -> None:
-        """Let Spark see what the journal says is admitted."""
+        """Make the admitted segments visible to Spark."""
         while self._hidden:
             name = self._hidden[-1]
             (self.directory / f".{name}").rename(self.directory / name)
@@ -206,7 +206,7 @@ class Admission:
     def _is_settled(self, path: str) -> bool:
         name = _name(path)
         why = self._journal.state.aside.get(name)
-        # What was set aside before the manifest said how many records it has is looked at again.
+        # Files set aside before the manifest listed them are checked again.
         return name in self._journal.state.settled and (why is None or why.rows is not None)
 
     def _why_gone(self, path: str) -> str:
@@ -244,7 +244,7 @@ class Admission:
         return (self._log / "ready").glob("[!.]*.parquet")
 
     def _strays(self) -> Iterator[SetAside]:
-        """Files that nobody has spoken of, looked for now and then."""
+        """Yield unlisted files; scanned periodically."""
         now = self._clock()
         if now < self._strays_due:
             return
@@ -281,7 +281,7 @@ def _link(source: Path, target: Path) -> None:
 
 
 def _unreadable(path: Path) -> Problem | None:
-    """What the gate does not look at: whether all pages of ``path`` can be read."""
+    """Return the problem of a file with unreadable pages, which the gate does not check; None if there is none."""
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as parquet:
             for number in range(parquet.num_row_groups):

@@ -29,11 +29,11 @@ _LENGTHS = (1, 2, 5, 10, 15, 30, 60)
 _TIMES = (1, 2, 5, 10, 15, 30, 60, 120, 240, 360, 720, 1440)
 #: Windows that a report has, about; and at most, where their length was asked for.
 _WINDOWS, _WINDOWS_ASKED_FOR = 120, 1000
-#: Methods whose servers are looked at, those with the most total time; callers, those with the most records.
+#: Most methods whose servers are examined, by total time; most callers, by records.
 METHODS, _CALLERS = 200, 200
-#: What methods raised: kinds that are counted, those with the most records.
+#: Most kinds of raised errors that are counted, those with the most records.
 ERROR_CLASSES = 1000
-#: Windows of all methods together: as many methods as fit in have theirs looked at.
+#: Most windows of all methods together, which limits the number of methods examined.
 _METHOD_WINDOWS = 6000
 #: Records of the traces of the slowest calls.
 _TRACED = 2000
@@ -197,7 +197,7 @@ def _time(series: Series) -> float:
 
 
 def _levels(outline: Outline, window: int, length: int) -> dict[str, Level]:
-    """What the engine is to add up; what ``_filled`` can add up of that is left out."""
+    """Return the rollups to request from the engine; those ``_filled`` can derive are left out."""
     shown = outline.methods[:METHODS]
     detailed = shown[: in_detail(window, length)]
     has_rest = len(detailed) < len(outline.methods)
@@ -233,7 +233,7 @@ def _filled(found: dict[str, list[Series]], outline: Outline) -> Series:
 
 
 def in_detail(window: int, length: int) -> int:
-    """How many methods are looked at in windows of ``window`` in a range of ``length`` seconds."""
+    """Return how many methods are examined by windows of ``window`` in a range of ``length`` seconds."""
     return max(1, _METHOD_WINDOWS * window // length)
 
 

@@ -1,4 +1,4 @@
-"""The bounds of the histograms' buckets as integers, for engines whose logarithm errs by a last digit now and then."""
+"""Integer bounds of the histograms' buckets, for engines whose logarithm may err in the last digit."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class CellsDamaged(RpcError):
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What cells were made from.
+    """The provenance of cells.
 
     Attributes:
         window_seconds: length of their windows.
@@ -141,7 +141,7 @@ def datasets(directory: Path) -> list[Path]:
 
 
 def about(dataset: Path) -> About:
-    """What the cells in the directory ``dataset`` were made from.
+    """Return the provenance of the cells in the directory ``dataset``.
 
     Raises:
         CellsDamaged: it does not say, or they are of a version that is not known.

@@ -1,4 +1,4 @@
-"""What reads logs and cells and adds them up: the contract of Spark's engine and of the local one.
+"""The engine contract: read logs and cells and aggregate them. Implemented with Spark and locally.
 
 Both give the same figures, to the last bucket. Reports and answers are made of what they give, and know neither.
 """
@@ -23,7 +23,7 @@ TRIES = 5
 
 
 class Changed(RpcError):
-    """Files of the log were removed or damaged while they were read: read it again."""
+    """Files of the log were removed or damaged while being read: read it again."""
 
 
 class Only(NamedTuple):
@@ -50,7 +50,7 @@ class Level(NamedTuple):
 
 
 class Outline(NamedTuple):
-    """What decides which figures are asked for.
+    """The extent of the data, from which the figures to compute are chosen.
 
     Attributes:
         methods: by exchange, topic and method, those with the most total time first.
@@ -72,7 +72,7 @@ class Cells(Protocol):
     """Cells that can be asked. Each question takes some tenths of a second with Spark, so there are to be few."""
 
     def outline(self, methods: int | None = 0, callers: int = 0, raised: int = 0) -> Outline:
-        """What there is, at most so many of each; None: all."""
+        """Return the extent of the data, at most so many of each; None: all."""
 
     def series(self, levels: Mapping[str, Level]) -> dict[str, list[Series]]:
         """The series of each level, by its name, in the order of window and names."""
@@ -110,7 +110,7 @@ class Records(Cells, Protocol):
         """
 
     def unknown(self, count: int) -> list[dict[str, Any]]:
-        """At most ``count`` such rows of calls whose end nobody knows, the newest first."""
+        """Return at most ``count`` such rows of calls with unknown outcome, the newest first."""
 
 
 class Engine(Protocol):

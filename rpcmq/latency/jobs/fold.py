@@ -1,4 +1,4 @@
-"""The fold: what batches have written becomes one directory of cells for each hour.
+"""Merging: directories of cells written by batches become one directory for each hour.
 
 A stream leaves a directory for each batch, some thousands an hour. When the hour in which they were written is over,
 or when there are many, they are merged, with the directory of the same hour of records if there is one: late records
@@ -40,7 +40,7 @@ _MANY = 600
 
 
 class FoldFailed(RpcError):
-    """What was merged does not have all records; nothing has changed."""
+    """The merged cells do not have all records; nothing has changed."""
 
 
 def read_stream_cells(spark: SparkSession, out: Path) -> DataFrame:
@@ -63,7 +63,7 @@ def due(state: State, now: float) -> list[Dataset]:
 
 
 def fold(spark: SparkSession, out: Path, log: Journal, batches: Sequence[Dataset], now: float) -> list[Dataset]:
-    """Merge ``batches``, which are live, with what there is of their hours.
+    """Merge the live ``batches`` into the directories of their hours.
 
     Returns:
         What they have become.

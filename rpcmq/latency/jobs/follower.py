@@ -1,4 +1,4 @@
-"""What the shipper says as it says it: the segments that the manifest names, each once."""
+"""Follow the shipper's manifest as it grows: the segments it names, each once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Named(NamedTuple):
 
 
 class Follower:
-    """Reads a manifest as it grows: of what it read before, nothing is read again.
+    """Reads a manifest incrementally as it grows.
 
     Args:
         log: the log's directory.

@@ -1,4 +1,4 @@
-"""The gate: what Spark is given to read of a dispatch log, and what is set aside.
+"""File checks: select the files of a dispatch log that are safe to read, and set aside the others.
 
 Spark fails a whole job for one file that is damaged, and reads a column that is missing as nulls, a byte that has
 flipped as another number. So each file is looked at before: that it is what the shipper wrote, byte by byte, and of a
@@ -49,16 +49,16 @@ __all__ = ["Passed", "Problem", "hear_of_routers", "inspect", "problem_of"]
 
 _SCHEMA = b"rpcmq:schema"
 _PIECE = 1 << 20
-#: Files looked at, at a time: reading and checksums run outside of Python.
+#: Files checked concurrently: reading and checksums run outside of Python.
 _AT_A_TIME = 4
-#: Seconds that a running shipper is given to name a file that it has written.
+#: Grace for a running shipper to name a file that it has written (seconds).
 _PATIENCE = 2.0
-#: Times that files are looked at while a shipper removes them.
+#: Most rounds of checks while a shipper removes files.
 _LOOKS = 5
 
 
 class Problem(NamedTuple):
-    """What is wrong with a file: one of the words above, and a sentence."""
+    """A problem of a file: one of the words above, and a sentence."""
 
     reason: str
     text: str
@@ -66,7 +66,7 @@ class Problem(NamedTuple):
 
 @dataclass(slots=True)
 class Passed:
-    """What may be read.
+    """Files that may be read.
 
     Attributes:
         files: each record of the range is in one of them, once; they may have records out of the range, too.
@@ -115,7 +115,7 @@ def hear_of_routers(account: Account, state: State) -> None:
         account.holes += boot.holes
         account.dropped += boot.dropped
         account.missing_segments += boot.missing_segments
-        # Of a life that is not over, what is under way has no record yet.
+        # Messages in progress in a live incarnation have no record yet.
         account.open += 0 if boot.final or life in over else max(0, boot.holes - boot.dropped)
 
 
@@ -149,7 +149,7 @@ def _is_in_range(file: File, since: float | None, until: float | None) -> bool:
 
 
 def problem_of(path: Path, file: File | None) -> Problem | None:
-    """What is wrong with ``path``, of which the manifest says what ``file`` does; None: nothing."""
+    """Return the problem of ``path``, described by ``file`` in the manifest; None if it has none."""
     if path.suffix == ".jsonl":
         return Problem("jsonl", "JSON Lines are for a look at single records: ship to Parquet for reports")
     try:
@@ -180,7 +180,7 @@ def _size_and_crc32(path: Path, most: int) -> tuple[int, int]:
 
 
 def _problem_inside(path: Path, rows: int | None) -> Problem | None:
-    """What is wrong with the Parquet file ``path``, which has so many records."""
+    """Return the problem of the Parquet file ``path``, which must have ``rows`` records; None if it has none."""
     try:
         with open_regular(path) as file, pq.ParquetFile(file) as parquet:
             metadata, columns = parquet.metadata, parquet.schema_arrow
@@ -212,7 +212,7 @@ def _problem_of_columns(found: pa.Schema) -> Problem | None:
 
 
 def _strays(directory: Path) -> list[SetAside]:
-    """Files in ``ready/`` and ``log/`` that nobody accounts for."""
+    """Return the files in ``ready/`` and ``log/`` that the manifest does not name."""
     # A shipper that is running writes a file first, and names it in the manifest then.
     patiently = Retrying(
         retry=retry_if_result(bool),
@@ -247,7 +247,7 @@ def _unnamed(directory: Path) -> list[str]:
         for path in sorted((directory / place).rglob("*"))
         if not path.name.startswith(".") and path.is_file()
     ]
-    # Read after the directories: what was written and named in between is no stray.
+    # Read after the directories: files written and named in between are not strays.
     state = manifest.read(directory)
     unnamed = [path for path in paths if not _is_named(state, path)]
     # What the shipper has removed it may have forgotten.
@@ -259,7 +259,7 @@ def _is_named(state: State, path: str) -> bool:
 
 
 def _problem_of_stray(directory: Path, path: str) -> Problem | None:
-    """Why ``path`` is not read; None: its records are read elsewhere, or it has gone."""
+    """Return why ``path`` is not read; None if its records are read elsewhere, or it has gone."""
     if not path.endswith(".parquet"):
         return Problem("foreign", "the shipper makes no such file")
     try:

@@ -1,4 +1,4 @@
-"""What the questions of an operator are answered from: cells of a log or stored ones, as series."""
+"""Input of the operator's questions: cells of a log or stored ones, as series."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WINDOWS = 60
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Which figures are asked for.
+    """A request for figures.
 
     Attributes:
         by: the dimensions to keep.
@@ -68,7 +68,7 @@ class Input:
         return self.window_seconds * max(1, -(-(self.end - self.begin) // (self.window_seconds * _WINDOWS)))
 
     def for_findings(self) -> dict[str, Figures]:
-        """What a report's findings are made from: the same windows and methods, so that the same is found."""
+        """Return the requests for a report's findings: the same windows and methods, so that the same is found."""
         length = max(1, self.end - self.begin)
         window = coarser(self.window_seconds, length)
         served = self.methods[:METHODS] if len(self.methods) > METHODS else None
@@ -90,7 +90,7 @@ class Input:
         return self.cells.series(levels)
 
     def raised(self) -> list[ErrorCount]:
-        """What methods raised, the most frequent."""
+        """Return the most frequent errors that methods raised."""
         return self.cells.outline(raised=ERROR_CLASSES).raised
 
     def answered_calls(self) -> tuple[list[Series], dict[tuple[str, str, str], float]]:
@@ -100,7 +100,7 @@ class Input:
         return calls, ends
 
     def unknown(self, count: int) -> list[dict[str, Any]]:
-        """At most ``count`` records whose end nobody knows, the newest first; none where only cells are known."""
+        """Return at most ``count`` records with unknown outcome, the newest first; none if there are only cells."""
         return self.records.unknown(count) if self.records else []
 
 

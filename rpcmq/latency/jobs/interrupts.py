@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM while Spark works: it has to let go of whoever waits for it."""
+"""SIGINT and SIGTERM while Spark works: interrupt whoever waits for it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Interrupts:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Within, somebody may take SIGINT, who does not keep it afterwards: pyspark."""
+        """Within the block, pyspark may replace the SIGINT handler; restore it afterwards."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return

@@ -1,4 +1,4 @@
-"""Which Java Spark runs on: that of ``JAVA_HOME``, the one on ``PATH``, or the runtime that came as a wheel."""
+"""Find a Java for Spark: that of ``JAVA_HOME``, the one on ``PATH``, or the runtime installed as a wheel."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["OLDEST", "Java", "find"]
 
 #: Spark 4 runs on no older one.
 OLDEST = 17
-#: A Java that has not said its version by then (seconds) is none; a busy machine takes a second or two.
+#: Longest wait for a Java's version (seconds); a busy machine takes a second or two.
 _PATIENCE = 30.0
 _PROPERTY = re.compile(r"^\s*java\.(home|specification\.version) = (.*?)\s*$", re.MULTILINE)
 
@@ -39,7 +39,7 @@ class Java:
 
 
 class _Unfit(Exception):
-    """Why a Java is passed over."""
+    """Reason for passing over a Java."""
 
 
 def find(environ: Mapping[str, str] | None = None) -> Java:

@@ -1,4 +1,4 @@
-"""What a stream has done so far: ``OUT/journal.jsonl``, the one place that says which cells count.
+"""A stream's journal, ``OUT/journal.jsonl``: the only authority on which cells count.
 
 An append-only journal, one JSON object a line:
 
@@ -40,10 +40,10 @@ class StreamInUse(RpcError):
 
 
 class JournalDamaged(RpcError):
-    """A line before the last one is no change that this version knows."""
+    """A line before the last one is not a change known to this version."""
 
 
-#: What an account has from the manifest.
+#: Fields of an account that come from the manifest.
 _HEARD = ("holes", "dropped", "missing_segments", "open", "unsealed")
 
 
@@ -68,7 +68,7 @@ class Dataset:
 
 @dataclass(slots=True)
 class State:
-    """What the journal's lines add up to.
+    """The state that the journal's lines add up to.
 
     Attributes:
         live: the directories that have each record once, by path.
@@ -234,7 +234,7 @@ class Journal:
 
     @property
     def state(self) -> State:
-        """What its lines add up to."""
+        """The state that its lines add up to."""
         return self._lines.state
 
     def admit(self, segments: dict[str, int]) -> None:
@@ -259,7 +259,7 @@ class Journal:
         )
 
     def fold(self, inputs: Collection[str], outputs: Iterable[Dataset]) -> None:
-        """What is in ``inputs`` is in ``outputs`` now."""
+        """Record that the contents of ``inputs`` are now in ``outputs``."""
         self._append("fold", inputs=list(inputs), outputs=[asdict(each) for each in outputs], at=self._clock())
 
     def sweep(self, paths: Collection[str]) -> None:
@@ -267,13 +267,13 @@ class Journal:
         self._append("sweep", paths=list(paths))
 
     def hear(self, account: Account) -> None:
-        """What the shipper's manifest says of the routers. If it is nothing new, nothing is written."""
+        """Record the manifest's statements about routers, if they are new."""
         heard = asdict(account)
         if any(getattr(account, name) != getattr(self.state, name) for name in _HEARD):
             self._append("log", **{name: heard[name] for name in _HEARD})
 
     def tidy(self, known: Callable[[], Collection[str]]) -> None:
-        """Rewrite the journal if most of it says nothing any more.
+        """Compact the journal if most of its lines are obsolete.
 
         Args:
             known: names of the segments that may be offered again; the others need no memory.

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 __all__ = ["Jvm", "SparkFailed"]
 
 _LOOPBACK = "127.0.0.1"
-#: What another Spark of this machine is set up with.
+#: Environment variables that configure another Spark of this machine.
 _FOREIGN = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS")
 #: Seconds that it is given to end.
 _PATIENCE = 10.0
-#: Seconds that it may take to end after it has stopped to answer.
+#: Time for it to end after it has stopped answering (seconds).
 _LAST_GASP = 2.0
 #: Lines of its log that an error carries.
 _LAST_LINES = 5
@@ -59,7 +59,7 @@ logger.shell.level = error
 
 
 class SparkFailed(RpcError):
-    """Spark could not do what it was asked to, did not start, or has ended; the text has what it said of that."""
+    """Spark failed, did not start, or has ended; the text has its own message."""
 
 
 class Jvm:
@@ -131,7 +131,7 @@ class Jvm:
         return ""
 
     def abort(self) -> None:
-        """Begin to end it: whoever waits for an answer of it gets an error."""
+        """Abort the process: pending requests to it fail."""
         self._aborted = True
         with suppress(OSError):
             # It reads from there, and ends in good order when that ends.
@@ -180,7 +180,7 @@ def _launched(settings: SparkConf, log: IO[bytes]) -> ClientServer | None:
 
 
 def _home(java: Java, directory: Path) -> Path:
-    """What to give Spark's launcher as ``JAVA_HOME``."""
+    """Return the ``JAVA_HOME`` for Spark's launcher."""
     program = directory / "java" / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(_PROGRAM.format(java=str(java.home / "bin" / "java").replace("'", "'\\''")))

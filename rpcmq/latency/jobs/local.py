@@ -47,7 +47,7 @@ _ANSWERED = Only(("kind", "outcome"), [("call", "ok")])
 
 
 class LocalFailed(RpcError):
-    """DuckDB could not do what it was asked to; says why."""
+    """DuckDB failed; the text says why."""
 
 
 class Local:
@@ -143,7 +143,7 @@ class _Log:
         chosen = self._selection
         passed = inspect(chosen.path, chosen.since, chosen.until, self._unreadable)
         self.account, self.files = passed.account, [file.path for file in passed.files]
-        # The gate has looked whether they have as many.
+        # The file check has verified their number.
         self.account.counted = sum(file.rows for file in passed.files)
 
     @property
@@ -155,7 +155,7 @@ class _Log:
 
     @property
     def wanted(self) -> str:
-        """Which of them were selected."""
+        """The SQL condition for the selected records."""
         chosen = self._selection
         terms = [f"{sql.name(name)} = {sql.literal(value)}" for name, value in chosen.where.items()]
         if chosen.since is not None:
@@ -185,7 +185,7 @@ class _Log:
         return [dict(zip((each.name for each in COLUMNS), row, strict=True)) for row in found]
 
     def persistently(self, ask: Callable[[], Result]) -> Result:
-        """What ``ask`` returns; again if files have changed meanwhile.
+        """Return the result of ``ask``, retried if files change meanwhile.
 
         Raises:
             Changed: they go faster than they can be read.
@@ -218,7 +218,7 @@ class _Log:
 
 
 def _problem(path: Path) -> str:
-    """Why a file that passed the gate cannot be read; empty: it can."""
+    """Return why a file that passed the gate cannot be read; empty if it can."""
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as parquet:
             for number in range(parquet.num_row_groups):

@@ -1,4 +1,4 @@
-"""The local engine's questions as SQL: what ``transforms`` says in Spark's words, to the last bucket."""
+"""The local engine's queries as SQL, equivalent to ``transforms`` to the last bucket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much memory an engine gets on this machine."""
+"""Memory for an engine on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``spark-submit`` needs to run the latency jobs: the package as a zip, and a script that starts them."""
+"""Package the latency jobs for ``spark-submit``: rpcmq as a zip, and a script that starts them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rpcmq.latency.files import write_whole
 
 __all__ = ["NEEDS", "write_package"]
 
-#: What Python needs where the driver runs, beside Spark. Executors need none of it: nothing in the jobs runs Python.
+#: Python packages needed at the driver, beside Spark. Executors need none: nothing in the jobs runs Python.
 NEEDS = (
     "click>=8.1.7",
     "jinja2>=3.1",

@@ -1,4 +1,4 @@
-"""How far Spark is with what it was asked for."""
+"""Progress of Spark jobs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _watch(spark: SparkSession, show: Callable[[int, int], None], seconds: float
                 if (info := tracker.getStageInfo(stage)) is not None:
                     stages[stage] = info.numCompletedTasks, info.numTasks
         except (Py4JError, OSError):
-            # Spark is gone: whoever waits for it will be told.
+            # Spark is gone: the waiting caller gets an error.
             return
         done = sum(done for done, _ in stages.values())
         known = sum(known for _, known in stages.values())

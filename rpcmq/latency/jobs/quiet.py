@@ -1,4 +1,4 @@
-"""What Spark's Python side would log of errors that it raises too."""
+"""Silence Spark's Python logging of errors that it raises, too."""
 
 from __future__ import annotations
 

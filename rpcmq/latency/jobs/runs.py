@@ -17,7 +17,7 @@ __all__ = ["Run", "joined"]
 
 
 class Run(NamedTuple):
-    """What several directories of cells have in common.
+    """The common properties of several directories of cells.
 
     Attributes:
         window_seconds: a length of windows that all of theirs fit into.

@@ -42,7 +42,7 @@ _TYPES: dict[str, DataType] = {
 #: The columns of the log for Spark, which would make nulls of one that it does not find.
 SCHEMA = StructType([StructField(each.name, _TYPES[each.type], each.nullable) for each in COLUMNS])
 
-#: What Spark says of a file that it could not read, whatever it was doing.
+#: Spark's message for a file that it could not read, whatever it was doing.
 _FAILED = re.compile(
     r"(?:\[FAILED_READ_FILE\S*\] Encountered error while reading file|\[PATH_NOT_FOUND\] Path does not exist:)"
     r" (?P<path>.+?\.parquet)\b"

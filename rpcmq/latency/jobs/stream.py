@@ -53,7 +53,7 @@ __all__ = ["Stream", "StreamFailed"]
 
 Note = Callable[[int, str, str, dict[str, Any]], object]
 
-#: What cells are made of; the other columns are not read.
+#: Columns needed to make cells; the others are not read.
 _NEEDED = (
     *DIMENSIONS,
     "recv_at",
@@ -64,17 +64,17 @@ _NEEDED = (
     *(f"{name}_us" for name in MEASURES),
 )
 _SEGMENT = "_segment"
-#: Seconds between two looks at the manifest; when nothing is new, a look is one ``stat``.
+#: Interval between polls of the manifest (seconds); an idle poll costs one ``stat``.
 _LOOK = 0.2
-#: Segments admitted between two looks at the query: a second's work.
+#: Most segments admitted between two checks of the query: a second's work.
 _AT_A_TIME = 500
 #: Records that wait, from which on a batch is worth more than one core's work.
 _LARGE = 200_000
-#: Seconds between two looks whether something is to be merged or removed.
+#: Interval between checks for something to merge or remove (seconds).
 _HOUSEKEEPING = 5.0
 #: Segments after which the checkpoint is made anew: it rewrites the list of all that it has seen every tenth batch.
 _OUTGROWN = 50_000
-#: Seconds that a batch is given to end when the stream is told to.
+#: Time for a batch to end when the stream is told to end (seconds).
 _PATIENCE = 60.0
 #: Seconds between a failure and the next try, at most.
 _LONGEST_DELAY = 60.0
@@ -89,19 +89,19 @@ _LINES = 10
 
 
 class StreamFailed(RpcError):
-    """Spark cannot go on, and no segment is to blame."""
+    """Spark cannot continue, for a reason other than a bad segment."""
 
 
 class _Halted(Exception):
-    """No new batch, the stream is to end."""
+    """Raised to prevent another batch: the stream must end."""
 
 
 def _silent(level: int, event: str, text: str, fields: dict[str, Any]) -> None:
-    """Say nothing."""
+    """Discard an event: the default ``note``."""
 
 
 def _go_on(made: Dataset) -> None:
-    """Nothing more."""
+    """Do nothing: the default ``after_write``."""
 
 
 class Stream:
@@ -160,7 +160,7 @@ class Stream:
 
     @property
     def state(self) -> State:
-        """What became of the segments so far, and which cells count."""
+        """The state of the stream: the fate of each segment, and which cells count."""
         return self._journal.state
 
     def close(self) -> None:
@@ -182,7 +182,7 @@ class Stream:
                     stop.wait(min(2.0**failures, _LONGEST_DELAY))
 
     def run_once(self, spark: SparkSession, stop: Event) -> None:
-        """Take what is there now, merge what is due, and end; or end before, when ``stop`` is set.
+        """Process available segments, merge due batches, and return; earlier if ``stop`` is set.
 
         Raises:
             StreamFailed: it did not work, several times.
@@ -203,7 +203,7 @@ class Stream:
     # --- one query ---------------------------------------------------------------------------
 
     def _go(self, spark: SparkSession, stop: Event, executor: ThreadPoolExecutor) -> Exception | None:
-        """A query, from its start to its end; why it ended, if it did by itself."""
+        """Run a query to its end; return the error that ended it, if any."""
         folding: Future[None] | None = None
         try:
             query = self._start(spark, processingTime=f"{round(self._every * 1000)} milliseconds")
@@ -270,7 +270,7 @@ class Stream:
         return query
 
     def _why(self, query: StreamingQuery) -> Exception | None:
-        """Why it has ended; None: because it was at its end."""
+        """Return why the query has ended; None if it finished."""
         error = query.exception()
         return self._error or (StreamFailed(_first_line(error)) if error else None)
 
@@ -292,7 +292,7 @@ class Stream:
             pass
 
     def _renew(self) -> None:
-        """If there is no checkpoint, make sure that a new one finds what is to be read, and no more."""
+        """If there is no checkpoint, prepare the directory so that a new one reads exactly the waiting segments."""
         if (self._checkpoint / "metadata").exists():
             return
         shutil.rmtree(self._checkpoint, ignore_errors=True)
@@ -335,7 +335,7 @@ class Stream:
     # --- one batch ---------------------------------------------------------------------------
 
     def _write(self, records: DataFrame, batch: int) -> None:
-        """What Spark calls, in a thread of its own, for each batch."""
+        """Write a batch; called by Spark, in a thread of its own."""
         try:
             self._make(records, batch)
         except Exception as error:
@@ -422,7 +422,7 @@ class Stream:
         return True
 
     def _housekeep(self, spark: SparkSession) -> None:
-        """Merge what is due, remove what is not needed any more. What fails is left for the next time."""
+        """Merge due batches, remove obsolete files. Failures are left for the next time."""
         try:
             now = self._clock()
             batches = due(self.state, now)

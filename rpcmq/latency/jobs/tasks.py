@@ -1,4 +1,4 @@
-"""Into how many tasks Spark splits what it groups."""
+"""The number of tasks into which Spark splits a grouping."""
 
 from __future__ import annotations
 

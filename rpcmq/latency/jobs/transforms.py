@@ -48,7 +48,7 @@ __all__ = [
     "unknown",
 ]
 
-#: What tells two records apart, and so makes an order complete.
+#: Columns that identify a record, and so make an order total.
 _IDENTITY = ("router_id", "boot", "seq")
 
 
@@ -127,14 +127,14 @@ def _spare(service: str, handler: str) -> Column:
 
 
 def _reply() -> Column:
-    """The way back of one record, no more than it can be; null: it cannot be told from the rest."""
+    """The reply time of one record, clamped; null if unknown."""
     # greatest() and least() pass over nulls.
     are_known = F.col("reply_us").isNotNull() & F.col("handler_us").isNotNull() & F.col("service_us").isNotNull()
     return F.when(are_known, F.least(F.greatest(F.col("reply_us"), F.lit(0)), _spare("service_us", "handler_us")))
 
 
 def _collected(name: str) -> list[Column]:
-    """What a cell needs of one duration: its buckets are all those that occur, in order."""
+    """Return the columns a cell needs of one duration: all buckets that occur, in order."""
     return [
         F.count_if(F.col(name) == 0).alias(f"{name}_zeros"),
         _or_0(F.sum(name)).alias(f"{name}_sum"),
@@ -241,7 +241,7 @@ def _is_one_of(only: Only) -> Column:
 
 
 def _kept(sets: Sequence[_Set], name: str) -> Column:
-    """What the level of a row has kept as ``name``."""
+    """Return the value of ``name`` in the row's own level."""
     kind = "bigint" if name == "window" else "string"
     columns = [F.col(each.kept[name]) for each in sets if name in each.kept]
     return F.coalesce(*columns, F.lit(None)).cast(kind)
@@ -324,7 +324,7 @@ def _parts_of_measured(records: DataFrame, names: Sequence[str]) -> DataFrame:
 
 
 def _sums() -> list[Column]:
-    """What becomes of several rows of ``_parts`` for the same bucket."""
+    """Return the aggregates that combine several rows of ``_parts`` for the same bucket."""
     sums = [F.sum(name).alias(name) for name in (*SUMS, "c", "zeros", "sum")]
     return [*sums, F.min("min").alias("min"), F.max("max").alias("max")]
 
@@ -380,5 +380,5 @@ def of_trace(records: DataFrame, id: str) -> DataFrame:
 
 
 def unknown(records: DataFrame, count: int) -> DataFrame:
-    """At most ``count`` records of calls whose end nobody knows, the newest first."""
+    """Return at most ``count`` records of calls with unknown outcome, the newest first."""
     return records.where(F.col("outcome") == UNKNOWN).orderBy(F.desc("recv_at"), *_IDENTITY).limit(count)

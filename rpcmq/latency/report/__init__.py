@@ -1,4 +1,4 @@
-"""What a person sees of the dispatch log: page, pictures, text; and the same for programs."""
+"""Presentation of the dispatch log: page, pictures and text for people; JSON for programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rpcmq.latency.report.model import Report
 
 __all__ = ["METHODS_IN_DETAIL", "Report", "as_json", "summary", "write_report"]
 
-#: Methods that the page shows, those with the most total time: more ``Report.method_windows`` are not looked at.
+#: Most methods shown on the page, by total time; further ``Report.method_windows`` are ignored.
 METHODS_IN_DETAIL = 200
 
 

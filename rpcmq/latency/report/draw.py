@@ -114,7 +114,7 @@ def percentiles(line: Timeline, width: int) -> Figure | None:
 
 
 def heat_map(line: Timeline, width: int) -> Figure | None:
-    """How many records took how long, over time: both colours and durations are logarithmic; None: there are none."""
+    """Draw counts of records by duration over time, both colours and durations logarithmic; None if there are none."""
     found = _cells(line)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""All that a report says, as data: what page, pictures, text and JSON are made from."""
+"""A report as data: the source of page, pictures, text and JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report says of a series: quantiles with their intervals, stages, rates."""
+"""Figures of a series: quantiles with their intervals, stages, rates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rpcmq.latency.report.model import Report
 __all__ = ["QUANTILES", "STAGES", "Quantile", "known", "mean", "quantile", "quantile_name", "seconds_of", "stages"]
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
-#: Where the time goes, as ``stages`` has it, in the order in which it happens: its name and what it is.
+#: Stages of a message's time, in order: name and description (see ``stages``).
 STAGES = {
     "queued": ("queued", "not at a server: waiting in routers, for a free server, between attempts"),
     "network": (
@@ -75,7 +75,7 @@ def stages(series: Series) -> dict[str, float]:
 
 
 def seconds_of(report: Report) -> float:
-    """How long the range of a report is (seconds), at least one window: 0 if there are no records."""
+    """Return the length of the report's range (seconds), at least one window; 0 if there are no records."""
     if report.since is None or report.until is None:
         return 0.0
     return max(report.until - report.since, 1.0)

@@ -139,7 +139,7 @@ def _file(name: str) -> str:
 
 
 def _seen(value: object) -> object:
-    """What the template prints; text that is not the template's own has nothing invisible in it."""
+    """Return ``value`` for the template, with invisible characters written out in text not its own."""
     return value if isinstance(value, Markup) or not isinstance(value, str) else units.visible(value)
 
 
@@ -209,7 +209,7 @@ def _total_time(microseconds: float) -> str:
     return units.length(microseconds / 1e6) if microseconds >= 100e6 else units.duration(microseconds)
 
 
-#: What the template may call.
+#: Functions available to the template.
 _WORDS: dict[str, Any] = {
     "between": units.between,
     "bytes": units.bytes_text,

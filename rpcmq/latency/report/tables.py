@@ -16,16 +16,16 @@ from rpcmq.latency.report.timeline import Timeline, timeline
 
 __all__ = ["MEANINGS", "Outcome", "Row", "Spark", "outcomes", "rows", "sparks"]
 
-#: What outcomes mean.
+#: Outcome -> its meaning.
 MEANINGS = {
     "ok": "ended well",
     "remote_error": "the method raised an error",
     "timeout": "no end within the time that the caller gave it",
-    "no_consumer": "nobody served it",
+    "no_consumer": "no consumer served it",
     "overloaded": "refused, because queues were full",
     "link_lost": "a connection was lost on its way",
-    "cancelled": "the caller took it back",
-    "protocol": "a message that was no message",
+    "cancelled": "the caller cancelled it",
+    "protocol": "a malformed message",
     "draining": "a router or service was shutting down",
     "denied": "a key had no right to it",
     "unknown": "a router died while it was under way",
@@ -54,7 +54,7 @@ class Spark:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What is said of a series; durations are microseconds."""
+    """A table row for a series; durations are microseconds."""
 
     name: str
     below: str
@@ -73,7 +73,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How many ended in a way.
+    """A table row for an outcome.
 
     Attributes:
         methods: those with the most of it, and their numbers.
@@ -162,7 +162,7 @@ def _spark(line: Timeline) -> Spark | None:
 
 
 def outcomes(report: Report) -> list[Outcome]:
-    """How all records ended: the most frequent first, but those that ended well before all others."""
+    """Return a row for each outcome: the most frequent first, but successes before all others."""
     found, failed = report.whole.outcomes, failures(report.whole)
     made = []
     for name in sorted(found, key=lambda name: (name != "ok", -found[name])):

@@ -32,12 +32,12 @@ class Timeline:
 
     @property
     def starts(self) -> list[int]:
-        """When the columns begin, seconds since 1970."""
+        """Start times of the columns (seconds since 1970)."""
         return [self.begin + number * self.seconds for number in range(len(self.columns))]
 
     @property
     def end(self) -> int:
-        """When the last one ends, seconds since 1970."""
+        """End of the last column (seconds since 1970)."""
         return self.begin + len(self.columns) * self.seconds
 
 

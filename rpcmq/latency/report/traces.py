@@ -11,7 +11,7 @@ from rpcmq.latency.report import units
 
 __all__ = ["Line", "Part", "Trace", "traces"]
 
-#: Traces, and records of one, that are drawn; and records of one that are looked at, the longest ones.
+#: Most traces drawn, most records drawn of one, and most records examined of one (the longest).
 _TRACES, _LINES, _RECORDS = 10, 30, 200
 
 
@@ -135,7 +135,7 @@ def _parts(span: Span) -> Iterator[tuple[str, float, float]]:
     onward = any(child.link == "hop" for child in span.children)
     there: float = min(span.network_us, served)
     if span.reply_us is None:
-        # How much of it was the way there nobody knows: half, then.
+        # The split of both ways is unknown: assume half.
         there /= 2
         back, stage = there, "network"
     else:

@@ -57,10 +57,10 @@ def test_an_account_that_does_not_balance_comes_before_all_else() -> None:
     assert [each.what for each in first[:4]] == [
         "The account does not balance: +9,300 records",
         "1 file could not be read: corrupt",
-        "2 spool files of a router never came",
+        "2 spool files of a router never arrived",
         "20 records dropped by a router",
     ]
-    assert {"30 messages without a record", "Nobody knows how 3 calls ended"} <= {each.what for each in first}
+    assert {"30 messages without a record", "The end of 3 calls is unknown"} <= {each.what for each in first}
 
 
 def test_errors_name_what_failed_where() -> None:
