@@ -16,7 +16,7 @@ from typing import Any
 from rpcmq.core.process.calls import Call, Caller
 from rpcmq.core.process.tasks import Registration, Serving, Task
 from rpcmq.core.process.uplink import Uplink, Welcome
-from rpcmq.core.router.links import Link
+from rpcmq.core.router.link import Link
 from rpcmq.drill.checks import LATE, Bounds, Checker, Verdict, Violation
 from rpcmq.drill.history import Event, What, line_of
 from rpcmq.drill.plan import Fault, Operation, Plan, plan_of

@@ -219,7 +219,7 @@ class Daemon:
         self._router.shell.wake()
         gevent.sleep(0)
         while (looked := monotonic()) < started + seconds:
-            if not under_way(engine) and not (engine.links.undrained and looked < started + _QUIET):
+            if not under_way(engine) and not (engine.links.has_undrained_senders and looked < started + _QUIET):
                 break
             # A scan is costly with many topics; leave most of the time to the router.
             gevent.sleep(max(_POLL, 5 * (monotonic() - looked)))

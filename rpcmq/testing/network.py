@@ -27,7 +27,7 @@ from typing import Any
 from rpcmq.core.common.session import Session
 from rpcmq.core.router.actions import Action, Answer, Disconnect, Left, Note
 from rpcmq.core.router.dispatch_log import Sink
-from rpcmq.core.router.links import Link
+from rpcmq.core.router.link import Link
 from rpcmq.core.router.router import Router
 from rpcmq.core.router.settings import Settings
 from rpcmq.testing.endpoint import Connection, Endpoint, Way

@@ -28,7 +28,7 @@ from gevent import get_hub
 from gevent.monkey import get_original
 
 from rpcmq.core.router.actions import Note
-from rpcmq.core.router.links import Link
+from rpcmq.core.router.link import Link
 from rpcmq.core.router.router import Router
 
 __all__ = ["STRANGER_BYTES", "BacklogWatch", "Stranger", "received_bytes"]

@@ -17,7 +17,7 @@ from gevent import get_hub
 
 from rpcmq.core.common.session import Session
 from rpcmq.core.router.actions import Action, Answer, Disconnect, Left, Note
-from rpcmq.core.router.links import Link
+from rpcmq.core.router.link import Link
 from rpcmq.core.router.router import Router
 from rpcmq.core.router.turns import TURN_STEPS
 from rpcmq.errors import ConfigError

@@ -92,14 +92,14 @@ def test_an_action_that_raises_keeps_no_other_from_being_done(faulty: InProcessR
 
 
 def test_a_message_that_raises_ends_its_own_link_only(faulty: InProcessRouter, monkeypatch: pytest.MonkeyPatch):
-    whole = faulty._embedded.engine.links.about_link
+    whole = faulty._embedded.engine.links.control_message
 
-    def about_link(now: float, link: Any, part: bytes) -> None:
+    def control_message(now: float, link: Any, part: bytes) -> None:
         if link.identity == "mallory":
             raise ZeroDivisionError("a bug")
         whole(now, link, part)
 
-    monkeypatch.setattr(faulty._embedded.engine.links, "about_link", about_link)
+    monkeypatch.setattr(faulty._embedded.engine.links, "control_message", control_message)
     context = new_context()
     socket = BatchSocket(context, zmq.DEALER, max_bytes=1 << 20)
     socket.socket.connect(faulty.url)

@@ -226,7 +226,7 @@ def test_connections_of_a_key_are_bounded(folder, secure, connect):
     path = folder.add("web", max_links=2)
     for _ in range(2):
         connect(key_file=path).connect()
-    refused(connect(key_file=path), "key 'web' has its 2 links")
+    refused(connect(key_file=path), "key 'web': link limit reached")
 
 
 # --- keys that go ---------------------------------------------------------------------------------

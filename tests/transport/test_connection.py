@@ -20,7 +20,7 @@ from rpcmq.errors import IdentityTaken, RouterUnreachable, UsageError
 from rpcmq.testing import InProcessRouter, eventually
 from rpcmq.transport import names
 from rpcmq.transport.connection import Connection
-from rpcmq.wire import Address, Kind, message
+from rpcmq.wire import Address, Kind, control, message
 
 
 class Process:
@@ -302,13 +302,15 @@ def test_a_router_that_never_welcomes_is_given_up_and_hello_is_said_to_the_next(
 
 
 def test_a_refusal_for_any_reason_leads_to_another_hello(router, make, monkeypatch):
-    links, refusals = router._embedded.engine.links, ["protocol", "draining", "whatever"]
-    hello = links.hello
+    handshake, refusals = router._embedded.engine.handshake, ["protocol", "draining", "whatever"]
+    hello = handshake.hello
 
     def refuse(*args: Any) -> Any:
-        return links._refusal(refusals.pop(), "on purpose") if refusals else hello(*args)
+        if not refusals:
+            return hello(*args)
+        return control(Kind.REFUSED, {"reason": refusals.pop(), "text": "on purpose"})
 
-    monkeypatch.setattr(links, "hello", refuse)
+    monkeypatch.setattr(handshake, "hello", refuse)
     process = make(reconnect_max_seconds=0.05)
     process.connection.wait_ready(3)
     assert refusals == []

@@ -18,7 +18,8 @@ from rpcmq.core.common.token_bucket import TokenBucket
 from rpcmq.core.router.actions import Action, Disconnect, Note
 from rpcmq.core.router.controls import FREE
 from rpcmq.core.router.key_formats import within_formats
-from rpcmq.core.router.links import Handler, Link, LinkTable
+from rpcmq.core.router.link import Handler, Link
+from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.rights import Key
 from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.topics import Destination

@@ -11,7 +11,8 @@ from typing import Any
 
 from rpcmq.core.common.text import shortened
 from rpcmq.core.router.actions import Action, Answer
-from rpcmq.core.router.links import Link, LinkTable
+from rpcmq.core.router.link import Link
+from rpcmq.core.router.link_table import LinkTable
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import Kind, control
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from rpcmq.core.router.links import Link
+from rpcmq.core.router.link import Link
 from rpcmq.core.router.method_statistics import Statistics
 from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.steps import Steps

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rpcmq.core.router.links import Handler, Link
+from rpcmq.core.router.link import Handler, Link
 from rpcmq.payload.format import Format, format_name
 from rpcmq.wire import ATTEMPT_AT, CONSUMER_AT, FORMAT_AT, KEY, Address, Kind, address_of, json_bytes, message, parse
 

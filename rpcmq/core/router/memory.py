@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from rpcmq.core.router.links import Link, LinkTable, outgoing_bytes
+from rpcmq.core.router.link import Link, outgoing_bytes
+from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.usage import Usage
 

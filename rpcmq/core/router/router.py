@@ -25,7 +25,10 @@ from rpcmq.core.router.controls import kick
 from rpcmq.core.router.directory import Directory
 from rpcmq.core.router.dispatch_log import Sink
 from rpcmq.core.router.faults import Faults
-from rpcmq.core.router.links import Handler, Link, LinkState, LinkTable
+from rpcmq.core.router.handshake import Handshake
+from rpcmq.core.router.link import Handler, Link, LinkState
+from rpcmq.core.router.link_table import LinkTable
+from rpcmq.core.router.liveness import Liveness
 from rpcmq.core.router.memory import Memory
 from rpcmq.core.router.node_type import Control, NodeContext, NodeType
 from rpcmq.core.router.peer2peer.node import Peer2Peer
@@ -106,7 +109,9 @@ class Router:
         self.warnings: list[str] = []
         #: Access control; None: everybody may do anything.
         self.guard: Guard | None = None
-        self.links = LinkTable(settings, boot, new_token, self._link_ended, self._link_changed)
+        self.links = LinkTable(self._link_ended, self._link_changed)
+        self.handshake = Handshake(settings, self.links, boot, new_token)
+        self.liveness = Liveness(settings, self.links)
         self.directory = Directory(settings)
         self.turns = Turns()
         self.drops = Drops()
@@ -214,7 +219,7 @@ class Router:
                 return
             link.heard = now
             if not link.answering:
-                self.links.answers_again(now, link)
+                self.links.heard_again(now, link)
             if payloads and max(map(len, payloads)) > self.settings.message_max_bytes:
                 parts = self._without_too_large(now, link, parts)
             if link.inbox:
@@ -369,13 +374,13 @@ class Router:
             self.faults.report(now)
 
     def _tick_links(self, now: float) -> None:
-        for link in self.links.tick(now):
+        for link in self.liveness.tick(now):
             for node in self.nodes:
                 self._guarded(now, node.link_lapsed, link)
 
     def next_deadline(self) -> float:
         """The time of the next :meth:`tick` (monotonic seconds)."""
-        due = self.links.next_deadline()
+        due = self.liveness.next_deadline()
         for node in self.nodes:
             if (deadline := node.next_deadline()) < due:
                 due = deadline
@@ -426,19 +431,19 @@ class Router:
         try:
             parse(part)
             if part[KIND_AT] == Kind.HELLO:
-                refusal = self.links.hello(now, route, part, user)
+                refusal = self.handshake.hello(now, route, part, user)
                 if refusal is not None:
                     self.actions.append(Answer(route, refusal))
             elif link is None:
-                self.actions.extend(Answer(route, answer) for answer in self.links.stranger(route, part))
+                self.actions.append(Answer(route, self.handshake.refuse_without_hello()))
             else:
                 link.heard = now
                 if not link.answering:
-                    self.links.answers_again(now, link)
+                    self.links.heard_again(now, link)
                 if link.inbox and part[KIND_AT] == Kind.GOODBYE:
                     link.leaves = True
                 else:
-                    self.links.about_link(now, link, part)
+                    self.links.control_message(now, link, part)
         except ProtocolError as error:
             self._offence(now, route, link, None, error)
 

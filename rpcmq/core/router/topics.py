@@ -22,7 +22,7 @@ from rpcmq.core.router.request import Delivery
 from rpcmq.wire import Address
 
 if TYPE_CHECKING:
-    from rpcmq.core.router.links import Link
+    from rpcmq.core.router.link import Link
 
 __all__ = ["Consumer", "Destination", "Server", "Topic"]
 

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from rpcmq.core.router.access_control import account_row
-from rpcmq.core.router.links import Link
+from rpcmq.core.router.link import Link
 from rpcmq.core.router.roundrobin.stuck import count_stuck
 from rpcmq.core.router.roundrobin.views import named_outcomes
 from rpcmq.core.router.steps import Steps, finish

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from rpcmq.core.common.session import Session
-from rpcmq.core.router.links import Link, LinkState, LinkTable
+from rpcmq.core.router.handshake import Handshake
+from rpcmq.core.router.link import Link, LinkState
+from rpcmq.core.router.link_table import LinkTable
+from rpcmq.core.router.liveness import Liveness
 from rpcmq.core.router.settings import Settings
 from rpcmq.wire import VERSION, Kind, control
 
@@ -16,13 +19,10 @@ class Table:
         self.told: list[tuple[str, str]] = []
         self.ended: list[tuple[str, str]] = []
         self.tokens = iter(range(1_000_000))
-        self.links = LinkTable(
-            Settings(**settings),  # type: ignore[arg-type]
-            1,
-            lambda: str(next(self.tokens)),
-            self._is_ended,
-            lambda now, link: self.told.append((link.identity, link.state.value)),
-        )
+        of_settings = Settings(**settings)  # type: ignore[arg-type]
+        self.links = LinkTable(self._is_ended, lambda now, link: self.told.append((link.identity, link.state.value)))
+        self.handshake = Handshake(of_settings, self.links, 1, lambda: str(next(self.tokens)))
+        self.liveness = Liveness(of_settings, self.links)
 
     def _is_ended(self, now: float, link: Link, reason: str) -> None:
         self.told.append((link.identity, reason))
@@ -30,16 +30,16 @@ class Table:
 
     def hello(self, now: float, number: int) -> Link:
         body = {"identity": f"p{number}", "queue_type": "roundrobin", "versions": [VERSION]}
-        assert self.links.hello(now, b"%d" % number, control(Kind.HELLO, body)) is None
+        assert self.handshake.hello(now, b"%d" % number, control(Kind.HELLO, body)) is None
         link = self.links.by_identity(f"p{number}")
         assert link is not None
         return link
 
     def run(self, now: float, until: float) -> float:
         """Tick when it wants to, until that time; returns how many links the busiest tick looked at."""
-        while (due := max(now, self.links.next_deadline())) <= until:
-            self.links.tick(due)
-            assert self.links.next_deadline() > due
+        while (due := max(now, self.liveness.next_deadline())) <= until:
+            self.liveness.tick(due)
+            assert self.liveness.next_deadline() > due
             now = due
         return now
 
@@ -58,14 +58,14 @@ def test_many_that_leave_together_are_spared_kept_and_ended_in_time():
     links = [table.hello(0.0, i) for i in range(1_200)]
     for i in range(1_200):
         table.links.lost(1.0, b"%d" % i)
-    assert table.links.tick(1.4) == []
-    assert table.links.tick(1.5) == links
-    assert table.links.tick(2.0) == []
+    assert table.liveness.tick(1.4) == []
+    assert table.liveness.tick(1.5) == links
+    assert table.liveness.tick(2.0) == []
     table.run(2.0, 30.9)
     assert table.ended == [] and len(table.links) == 1_200
     table.run(30.9, 31.0)
     assert len(table.ended) == 1_200 and len(table.links) == 0
-    assert not table.links._away and not table.links._spared
+    assert not table.links.away and not table.links.in_grace
 
 
 def test_one_that_comes_back_in_time_is_not_ended():
@@ -73,10 +73,10 @@ def test_one_that_comes_back_in_time_is_not_ended():
     link = table.hello(0.0, 1)
     table.links.lost(1.0, b"1")
     body = {"identity": "p1", "queue_type": "roundrobin", "versions": [VERSION], "token": link.token, "received": 0}
-    assert table.links.hello(1.2, b"again", control(Kind.HELLO, body)) is None
-    assert table.links.tick(1.6) == []
+    assert table.handshake.hello(1.2, b"again", control(Kind.HELLO, body)) is None
+    assert table.liveness.tick(1.6) == []
     table.links.lost(20.0, b"again")
-    assert table.links.tick(20.4) == [] and table.links.tick(20.5) == [link]
+    assert table.liveness.tick(20.4) == [] and table.liveness.tick(20.5) == [link]
     table.run(20.5, 49.9)
     assert table.ended == []
     table.run(49.9, 50.0)
@@ -87,7 +87,7 @@ def test_a_link_that_ends_in_the_middle_of_a_turn_does_not_end_its_successor():
     table = Table(outbox_max_messages=100)
     for i in range(1_000):
         table.hello(0.0, i)
-    table.links.tick(0.0)  # the second half is yet to be looked at
+    table.liveness.tick(0.0)  # the second half is yet to be looked at
     old = table.links.by_identity("p0")
     assert old is not None and isinstance(old, Session)
     for _ in range(101):
@@ -107,8 +107,8 @@ def test_who_is_silent_is_known_before_the_work_of_others_is_given_away():
     full.heard = 11.0
     for _ in range(101):
         full.send(control(Kind.ANSWER))
-    table.links._next_look = 12.0
-    table.links.tick(12.0)
+    table.liveness._next_check = 12.0
+    table.liveness.tick(12.0)
     assert silent.state is LinkState.QUIET
     assert table.told == [
         ("p2", "quiet"),

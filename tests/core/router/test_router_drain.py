@@ -70,11 +70,11 @@ def test_the_router_knows_when_nothing_new_can_be_under_way_any_more(net: Networ
     net.router.drain(net.now)
     with net.together():
         call = api.request("compute")
-    assert net.router.links.undrained
+    assert net.router.links.has_undrained_senders
     net.advance(0.25)
-    assert net.router.links.undrained, "its answer is under way"
+    assert net.router.links.has_undrained_senders, "its answer is under way"
     net.advance(0.5)
-    assert not net.router.links.undrained
+    assert not net.router.links.has_undrained_senders
     assert error_of(call)[0] is Outcome.DRAINING
 
 
@@ -84,9 +84,9 @@ def test_processes_that_know_nothing_of_it_or_are_silent_are_not_waited_for(net:
     silent = net.process("silent")
     silent.pause()
     drain(net)
-    assert net.router.links.undrained
+    assert net.router.links.has_undrained_senders
     net.advance(net.settings.unresponsive_seconds + 2)
-    assert not net.router.links.undrained
+    assert not net.router.links.has_undrained_senders
 
 
 def test_a_process_cannot_answer_a_drain_that_nobody_asked_about(net: Network, api: Process):
@@ -144,7 +144,7 @@ def test_who_has_a_session_may_come_back_for_its_answers(net: Network, api: Proc
     api.connect()
     assert call.end.payload == b"done"
     assert api.uplink.state.value == "draining" and api.refusals == []
-    assert not net.router.links.undrained
+    assert not net.router.links.has_undrained_senders
 
 
 def test_when_the_router_leaves_each_call_is_told_what_became_of_it(net: Network, api: Process, node: Process):

@@ -140,7 +140,7 @@ def broken(*args: Any, **more: Any) -> Any:
 
 def test_a_hello_that_raises_is_refused_and_its_connection_broken(faulty: tuple[Network, Bystanders], monkeypatch: Any):
     net, bystanders = faulty
-    monkeypatch.setattr(net.router.links, "_welcome", broken)
+    monkeypatch.setattr(net.router.handshake, "_welcome", broken)
     net.router.receive(net.now, b"stranger", hello({}))
     assert Disconnect(b"stranger") in net.router.actions
     (answer,) = [a for a in net.router.actions if isinstance(a, Answer)]
@@ -153,7 +153,7 @@ def test_a_hello_that_raises_is_refused_and_its_connection_broken(faulty: tuple[
 def test_a_message_about_a_link_that_raises_ends_that_link(faulty: tuple[Network, Bystanders], monkeypatch: Any):
     net, _ = faulty
     mallory = net.process("mallory")
-    monkeypatch.setattr(net.router.links, "about_link", broken)
+    monkeypatch.setattr(net.router.links, "control_message", broken)
     mallory.inject(message(Kind.HEARTBEAT))
     monkeypatch.undo()
     assert not any(link.identity == "mallory" and link.received for link in net.router.links)
@@ -171,7 +171,7 @@ def test_a_step_of_tick_that_raises_keeps_no_other_from_being_done(
 ):
     net, bystanders = faulty
     call = bystanders.api.request("nobody", ttl=1)
-    monkeypatch.setattr(net.router.links, "tick", broken)
+    monkeypatch.setattr(net.router.liveness, "tick", broken)
     monkeypatch.setattr(net.router.directory, "tick", broken)
     net.router.tick(net.now + 1.5)
     net.router.dirty.extend([])
@@ -199,14 +199,14 @@ def test_one_deadline_that_raises_keeps_no_other_from_passing(faulty: tuple[Netw
 def test_one_link_that_raises_when_it_is_looked_at(faulty: tuple[Network, Bystanders], monkeypatch: Any):
     net, _ = faulty
     mallory, silent = net.process("mallory"), net.process("silent")
-    whole = net.router.links._look_at
+    whole = net.router.liveness._check_silence
 
-    def look_at(now: float, link: Any) -> None:
+    def check_silence(now: float, link: Any) -> None:
         if link.identity == "mallory":
             raise ZeroDivisionError("a bug")
         whole(now, link)
 
-    monkeypatch.setattr(net.router.links, "_look_at", look_at)
+    monkeypatch.setattr(net.router.liveness, "_check_silence", check_silence)
     silent.cut_off()
     net.advance(15)
     assert net.link(mallory).answering

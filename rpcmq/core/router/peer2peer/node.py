@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rpcmq.core.router.links import Link
+from rpcmq.core.router.link import Link
 from rpcmq.core.router.node_type import NodeContext, NodeType
 from rpcmq.core.router.topics import Destination
 from rpcmq.wire import KEY, Kind, control

@@ -9,7 +9,7 @@ from typing import Any
 from rpcmq.core.common.text import shortened
 from rpcmq.core.router.actions import Note
 from rpcmq.core.router.controls import text_of
-from rpcmq.core.router.links import Link
+from rpcmq.core.router.link import Link
 from rpcmq.core.router.node_type import NodeContext
 from rpcmq.core.router.queue import Queue
 from rpcmq.core.router.roundrobin.request_table import RequestTable

@@ -7,7 +7,8 @@ from math import inf
 
 from rpcmq.core.common.session import WINDOW_BYTES
 from rpcmq.core.router.least_busy import ALONE
-from rpcmq.core.router.links import Link, LinkState, LinkTable
+from rpcmq.core.router.link import Link, LinkState
+from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.queue import Queue
 from rpcmq.core.router.request import Delivery, Request
 from rpcmq.core.router.roundrobin import explain

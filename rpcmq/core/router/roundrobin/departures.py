@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from itertools import islice
 
-from rpcmq.core.router.links import Link
+from rpcmq.core.router.link import Link
 from rpcmq.core.router.request import Delivery, Request
 from rpcmq.core.router.roundrobin import explain
 from rpcmq.core.router.roundrobin.deadlines import ENDED_AT_ONCE

@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterator
 from rpcmq.core.common.drops import Drop
 from rpcmq.core.router.directory import Directory
 from rpcmq.core.router.least_busy import ALONE
-from rpcmq.core.router.links import Link, LinkTable, outgoing_bytes
+from rpcmq.core.router.link import Link, outgoing_bytes
+from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.request import Delivery, Request
 from rpcmq.core.router.roundrobin import explain
 from rpcmq.core.router.roundrobin.casts import Casts, resolve_group

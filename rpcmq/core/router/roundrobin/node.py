@@ -8,7 +8,7 @@ from struct import error as StructError
 from rpcmq.core.common.drops import drop_text
 from rpcmq.core.router.actions import Note
 from rpcmq.core.router.dispatch_log import DispatchLog
-from rpcmq.core.router.links import Link
+from rpcmq.core.router.link import Link
 from rpcmq.core.router.node_type import NodeContext, NodeType
 from rpcmq.core.router.roundrobin import views
 from rpcmq.core.router.roundrobin.controls import Controls

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rpcmq.core.router.links import Link, LinkTable
+from rpcmq.core.router.link import Link
+from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.request import Request
 from rpcmq.core.router.roundrobin import explain
 from rpcmq.core.router.roundrobin.request_table import RequestTable

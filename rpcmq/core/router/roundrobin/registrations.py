@@ -6,7 +6,7 @@ from typing import Any
 
 from rpcmq.core.common.text import shortened
 from rpcmq.core.router.actions import Answer
-from rpcmq.core.router.links import Link
+from rpcmq.core.router.link import Link
 from rpcmq.core.router.node_type import NodeContext
 from rpcmq.core.router.roundrobin.dispatch import Dispatch
 from rpcmq.core.router.topics import Consumer

@@ -10,7 +10,8 @@ from rpcmq.core.common.drops import Drop, DropNotices, Drops
 from rpcmq.core.common.text import shortened
 from rpcmq.core.router.dispatch_log import DispatchLog
 from rpcmq.core.router.faults import reraise
-from rpcmq.core.router.links import Link, LinkTable
+from rpcmq.core.router.link import Link
+from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.queue import Queue
 from rpcmq.core.router.request import Request
 from rpcmq.core.router.roundrobin import explain

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from heapq import heappush, heappushpop
 from typing import TYPE_CHECKING, Any
 
-from rpcmq.core.router.links import LinkTable
+from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.queue import Queue
 from rpcmq.core.router.request import Request
 from rpcmq.core.router.steps import Steps

@@ -10,7 +10,8 @@ from typing import Any
 
 from rpcmq.core.common.drops import Drops
 from rpcmq.core.router.directory import Directory
-from rpcmq.core.router.links import Link, LinkTable
+from rpcmq.core.router.link import Link
+from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.method_statistics import Statistics
 from rpcmq.core.router.queue import Queue
 from rpcmq.core.router.request import Request

@@ -1,0 +1,240 @@
+"""The handshake: HELLO makes or resumes a link and is answered with WELCOME, or with REFUSED.
+
+* An identity has at most one link of each queue type. A HELLO with the link's token resumes it, whatever connection
+  it came on; without the token it is refused while the link is connected, and replaces it while it is away.
+* After a restart of the router, a process gets the handle again that it had, so that what it re-sends is recognised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Any, TypeGuard
+
+from rpcmq.core.common.session import GIVE_UP_AFTER
+from rpcmq.core.common.text import shortened
+from rpcmq.core.router.access_control import Account
+from rpcmq.core.router.link import QUEUE_TYPES, Link, LinkState, origin_of
+from rpcmq.core.router.link_table import LinkTable
+from rpcmq.core.router.settings import Settings
+from rpcmq.payload.format import known_mask
+from rpcmq.wire import VERSION, Flag, Kind, body_of, control, message
+
+__all__ = ["Handshake"]
+
+_MAX_IDENTITY_BYTES = 255
+#: Number of links that have been away for longest among which one is evicted when there are too many.
+_EVICTION_CANDIDATES = 100
+
+
+class _Refusal(Exception):
+    """A HELLO that is refused: reason, as in REFUSED and in the counters, and text."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+class Handshake:
+    """Answers HELLO.
+
+    Args:
+        boot: wall-clock milliseconds at start; names this incarnation of the router.
+        new_token: makes an unguessable string.
+    """
+
+    def __init__(self, settings: Settings, links: LinkTable, boot: int, new_token: Callable[[], str]) -> None:
+        self._settings = settings
+        self._links = links
+        self._boot = boot
+        self._new_token = new_token
+        # Never handles of an earlier incarnation, whose processes may return: two may start in the same second.
+        self._next_handle = (boot // 1000 & 0xFFFFFFFF) << 32 | boot % 1000 << 22
+
+    def refuse_without_hello(self) -> bytes:
+        """Return the answer to a message from a connection that has not said HELLO."""
+        self._links.counters["stranger"] += 1
+        return control(Kind.REFUSED, {"reason": "hello-first", "text": "say HELLO before anything else"})
+
+    def hello(self, now: float, route: bytes, part: bytes, user: str = "") -> bytes | None:
+        """Handle HELLO; return the refusal to send to ``route``, or None if the process is welcome.
+
+        Args:
+            user: the public key of its connection; empty without CURVE.
+
+        Raises:
+            ProtocolError: the body is not a JSON object.
+        """
+        body = body_of(part)
+        try:
+            _check(body)
+            account = self._authenticate(body, user)
+            link = self._known_link(now, body, account)
+            received = body["received"] if link is not None else None
+            if link is None:
+                link = self._new_link(now, body, account)
+        except _Refusal as refusal:
+            self._links.counters[f"refused {refusal.reason}"] += 1
+            return control(Kind.REFUSED, {"reason": refusal.reason, "text": shortened(str(refusal))})
+        try:
+            self._connect(now, link, route, body, received)
+        except BaseException:
+            # A link neither connected nor away would never end.
+            self._links.end(now, link, "its handshake failed")
+            raise
+        return None
+
+    def _authenticate(self, body: dict[str, Any], user: str) -> Account | None:
+        """Return the account of the key ``user``; None without CURVE."""
+        guard = self._links.guard
+        if guard is None:
+            return None
+        account = guard.account_of(user)
+        if problem := guard.problem(account, body["identity"]):
+            raise _Refusal(*problem)
+        return account
+
+    def _known_link(self, now: float, body: dict[str, Any], account: Account | None) -> Link | None:
+        """Return the link that the process resumes; None if it is to get a new one, and has none any more."""
+        identity, token, received = body["identity"], body.get("token"), body.get("received")
+        link = self._links.by_identity(identity, body["queue_type"])
+        if self._links.draining and not (link is not None and token == link.token and link.can_resume(received)):
+            # A process with a session may resume it, to receive outstanding answers.
+            raise _Refusal("draining", "the router is shutting down")
+        if link is None:
+            return None
+        if token != link.token or not _owns(account, link):
+            if link.state is not LinkState.AWAY:
+                # The old connection may be dead unnoticed: sending on it will show.
+                link.close_with(message(Kind.HEARTBEAT, flags=Flag.ANSWER_WANTED))
+                text = f"identity {identity!r} is taken by a live process; stop it or choose another identity"
+                raise _Refusal("identity-taken", text)
+            reason = "replaced by a new process of the same identity"
+        elif link.fruitless >= GIVE_UP_AFTER:
+            # Some message ends each connection it is sent on. To its sender, it may have run.
+            reason = f"{GIVE_UP_AFTER} connections in a row ended before it acknowledged what it was sent"
+        elif link.can_resume(received):
+            return link
+        else:
+            reason = "started over"
+        self._links.end(now, link, reason)
+        return None
+
+    def _new_link(self, now: float, body: dict[str, Any], account: Account | None) -> Link:
+        links, guard = self._links, self._links.guard
+        if len(links) >= self._settings.max_links and not self._evict_away_link(now):
+            text = f"link limit reached (link.max_links = {self._settings.max_links})"
+            raise _Refusal("too-many-links", text)
+        if account is None or guard is None:
+            return self._create(body, _is_handle(body.get("handle")))
+        if not guard.has_room(account):
+            text = f"key {account.key.name!r}: link limit reached ({account.links}; its max_links)"
+            raise _Refusal("too-many-links", text)
+        handle = body.get("handle")
+        # With another process's handle, casts could be forged in its name.
+        link = self._create(body, _is_handle(handle) and guard.sealed(account, handle, body.get("token")))
+        link.token += guard.seal(account, link.handle)
+        account.links += 1
+        guard.attach(link, account)
+        return link
+
+    def _evict_away_link(self, now: float) -> bool:
+        """End one of the links that have been away for longest, preferably one that never sent anything."""
+        candidates = list(islice(self._links.away, _EVICTION_CANDIDATES))
+        if not candidates:
+            return False
+        link = next((link for link in candidates if not link.received), candidates[0])
+        self._links.end(now, link, "evicted while away: the link table was full")
+        return True
+
+    def _create(self, body: dict[str, Any], returning: bool) -> Link:
+        links, router_id = self._links, self._settings.router_id
+        handle = body["handle"] if returning else 0
+        if not returning or self._is_handle_used(handle):
+            handle = self._unused_handle()
+        link = Link(links.dirty, body["identity"], body["queue_type"], handle, router_id)
+        link.returning = returning
+        links.has_returned = links.has_returned or returning
+        link.handlers = links.handlers
+        link.token = self._new_token()
+        links.add(link)
+        return link
+
+    def _unused_handle(self) -> int:
+        self._next_handle += 1
+        while self._is_handle_used(self._next_handle):
+            self._next_handle += 1
+        return self._next_handle
+
+    def _is_handle_used(self, handle: int) -> bool:
+        return self._links.by_origin(origin_of(self._settings.router_id, handle)) is not None
+
+    def _connect(self, now: float, link: Link, route: bytes, body: dict[str, Any], received: int | None) -> None:
+        """Let ``route`` carry ``link``, which resumes if ``received`` is given."""
+        links = self._links
+        if received is not None:
+            link.forget_inbox()
+            links.on_taken(now, link, link.resume(received))
+        links.attach_route(now, link, route)
+        link.accepts = known_mask(body.get("accepts"))
+        link.role = str(body.get("role", ""))[:64]
+        link.keeps = body.get("keeps") is True
+        link.answers_drain = body.get("answers_drain") is True
+        link.wants_drops = body.get("wants_drops") is True
+        link.description = {k: str(body.get(k, ""))[:255] for k in ("host", "pid", "program", "library")}
+        link.greet(self._welcome(link, received is not None))
+        if links.draining:
+            links.send_drain(link)
+        link.counters["connects"] += 1
+        if links.guard is not None:
+            links.guard.seen(now, link)
+        links.set_state(now, link, LinkState.ANSWERING)
+
+    def _welcome(self, link: Link, resumed: bool) -> bytes:
+        settings = self._settings
+        return control(
+            Kind.WELCOME,
+            {
+                "version": VERSION,
+                "router": settings.router_name,
+                "router_id": settings.router_id,
+                "boot": self._boot,
+                "handle": link.handle,
+                "token": link.token,
+                "resumed": resumed,
+                "received": link.received,
+                "heartbeat_seconds": settings.heartbeat_seconds,
+                "unresponsive_seconds": settings.unresponsive_seconds,
+                "lost_seconds": settings.lost_seconds,
+                "recovery_seconds": settings.recovery_seconds,
+                "max_message_bytes": settings.message_max_bytes,
+                "error_names": True,
+                "tells_delivered": True,
+                "stamps": self._links.stamps,
+            },
+        )
+
+
+def _check(body: dict[str, Any]) -> None:
+    identity, queue_type, versions = body.get("identity"), body.get("queue_type"), body.get("versions")
+    if not isinstance(versions, list) or not any(type(each) is int and each == VERSION for each in versions):
+        raise _Refusal("version", f"this router speaks version {VERSION}, the process {versions!r}")
+    if not isinstance(identity, str) or not identity or not identity.isprintable():
+        raise _Refusal("identity", f"identity {identity!r} must be a non-empty printable string")
+    if len(identity.encode()) > _MAX_IDENTITY_BYTES:
+        raise _Refusal("identity", f"identity {identity[:40]!r}... is longer than {_MAX_IDENTITY_BYTES} bytes")
+    if queue_type not in QUEUE_TYPES:
+        raise _Refusal("queue-type", f"queue type {queue_type!r} is unknown; known: {', '.join(QUEUE_TYPES)}")
+    for name in ("handle", "received"):
+        value = body.get(name)
+        if value is not None and type(value) is not int:
+            raise _Refusal("protocol", f"{name} {value!r:.40} must be an integer")
+
+
+def _is_handle(value: object) -> TypeGuard[int]:
+    return type(value) is int and 0 < value < 1 << 64
+
+
+def _owns(account: Account | None, link: Link) -> bool:
+    """Whether ``link`` is of the key ``account``: a token is worth nothing under another key."""
+    return link.permits is None or link.permits.account is account

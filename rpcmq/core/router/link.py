@@ -1,0 +1,182 @@
+"""A link: a process's connection of one queue type, as the router knows it.
+
+A link outlives the ZeroMQ connection under it. Its states, which :class:`~rpcmq.core.router.link_table.LinkTable`
+and :class:`~rpcmq.core.router.liveness.Liveness` change:
+
+    (new) --HELLO--> ANSWERING --silent--> UNRESPONSIVE or QUIET --heard--> ANSWERING
+                         \\------- connection lost, from any of them ------> AWAY --HELLO--> ANSWERING
+    any --GOODBYE, kicked, revoked, away for too long, ...--> ENDED
+
+* *Away*: the connection is gone; the link retains what is to be sent for ``resume_seconds``.
+* *Unresponsive*: connected, but nothing was heard for ``unresponsive_seconds``. It gets no new work and is not
+  declared dead.
+* *Quiet*: the same of a link that nobody waits for: it consumes nothing and has no call in flight. A program that
+  computes between its calls is no cause for alarm.
+* *Ended*: nothing of it is left.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+from enum import Enum
+from struct import pack
+from typing import Any
+
+from rpcmq.core.common.session import Session
+from rpcmq.core.router.queue import Queue
+from rpcmq.core.router.request import Request
+from rpcmq.core.router.topics import Consumer, Destination
+from rpcmq.core.router.usage import Usage
+from rpcmq.payload.format import Format
+from rpcmq.wire import size_of
+
+__all__ = ["QUEUE_TYPES", "Handler", "Link", "LinkState", "origin_of", "outgoing_bytes"]
+
+QUEUE_TYPES = ("roundrobin", "pubsub")
+
+
+class LinkState(Enum):
+    """Whether a link can be given work."""
+
+    ANSWERING = "answering"
+    UNRESPONSIVE = "unresponsive"
+    QUIET = "quiet"
+    AWAY = "away"
+    ENDED = "ended"
+
+
+class Link(Session):
+    """A process's connection of one queue type, which outlives the ZeroMQ connection under it."""
+
+    __slots__ = (
+        "accepts", "answering", "answers_drain", "calls", "claims", "consumers", "counters", "description", "granted",
+        "granted_casts", "handle", "handlers", "heard", "held", "identity", "inbox", "inbox_bytes", "is_full", "keeps",
+        "lapsed", "leaves", "origin", "overdrawn", "patterns", "permits", "queue_type", "read_bytes", "returning",
+        "role", "route", "sent_us", "since", "stalled", "state", "token", "usage", "wants_drops", "window",
+    )  # fmt: skip
+
+    identity: str
+    queue_type: str
+    handle: int
+    #: Router and handle as they stand in each message that comes from here.
+    origin: bytes
+    #: Proof that a HELLO resumes this link.
+    token: str
+    #: Whether the process had a session before that this router knows nothing of.
+    returning: bool
+
+    #: The shell's name of the connection; None while away.
+    route: bytes | None
+    state: LinkState
+    #: Whether the state is ANSWERING: it may be given work.
+    answering: bool
+    #: When something was received last, and when it connected or went away (monotonic seconds).
+    heard: float
+    since: float
+    #: Set by GOODBYE: the link ends when the messages before it were handled.
+    leaves: bool
+
+    role: str
+    description: dict[str, Any]
+    #: Bit mask of payload formats that the process can decode.
+    accepts: int
+    #: Whether the process retains its casts until delivery is acknowledged.
+    keeps: bool
+    #: Whether the process has yet to confirm that it sends nothing new to the draining router.
+    answers_drain: bool
+    #: Whether the process wants DROPPED notices about its casts.
+    wants_drops: bool
+    #: The process's monotonic clock when it sent the current answers (microseconds); 0 if unknown.
+    sent_us: int
+
+    #: Handlers of its messages, by kind.
+    handlers: list[Handler]
+    #: Received messages waiting for the link's next turn, and their approximate bytes.
+    inbox: deque[bytes]
+    inbox_bytes: int
+    #: Upper bound of the bytes read from its connection, framing included.
+    read_bytes: int
+    #: Bytes of its calls and casts that have not ended.
+    usage: Usage
+    #: The limit because of which no more calls and casts are accepted; empty: none.
+    overdrawn: str
+    #: The unacknowledged window is full: no new work and no events until it acknowledges some.
+    is_full: bool
+    counters: Counter[str]
+
+    #: Calls in flight, by key.
+    calls: dict[bytes, Request]
+    #: Registrations, by tag.
+    consumers: dict[int, Consumer]
+    #: Consumers removed while the link was away; restored when it resumes.
+    lapsed: list[Consumer]
+    #: Casts that wait for the end of the recovery window after a restart of the router.
+    held: list[bytes]
+    #: Queues that refused a cast of this link -> sequence of the cast that must come next.
+    stalled: dict[Queue, int]
+    #: PubSub: (exchange, pattern) subscribed to.
+    patterns: dict[tuple[bytes, bytes], None]
+    #: PubSub: deliveries that may still be sent.
+    window: Any
+
+    #: The key that it belongs to, and what that was found to be allowed; None without CURVE.
+    permits: Any
+    #: Destinations to which it may send calls and casts, as far as decided; None: no restriction.
+    granted: set[Destination] | None
+    granted_casts: set[Destination] | None
+
+    def __init__(self, dirty: list[Session], identity: str, queue_type: str, handle: int, router_id: int) -> None:
+        super().__init__(dirty)
+        self.identity, self.queue_type, self.handle = identity, queue_type, handle
+        self.origin = origin_of(router_id, handle)
+        self.token = self.role = self.overdrawn = ""
+        self.description = {}
+        self.accepts = Format.JSON.bit
+        self.route = None
+        self.state = LinkState.AWAY
+        self.answering = self.is_full = self.leaves = self.returning = False
+        self.keeps = self.answers_drain = self.wants_drops = False
+        self.read_bytes = self.inbox_bytes = self.sent_us = 0
+        self.heard = self.since = 0.0
+        self.usage = Usage()
+        self.inbox = deque()
+        self.counters = Counter()
+        self.handlers = []
+        self.calls, self.consumers, self.stalled, self.patterns = {}, {}, {}, {}
+        self.lapsed, self.held = [], []
+        self.window = self.permits = self.granted = self.granted_casts = None
+
+    def forget_inbox(self) -> None:
+        """Discard the inbox: its messages were not counted as received, and will be sent again."""
+        self.inbox.clear()
+        self.inbox_bytes = 0
+        self.leaves = False
+
+    def window_full(self) -> None:
+        """Stop deliveries to its consumers: messages wait in bounded queues, from which others can take them."""
+        if not self.is_full:
+            self.is_full = True
+            self.counters["window full"] += 1
+            for consumer in self.consumers.values():
+                consumer.credit = 0
+                consumer.topic.ready.move(consumer)
+
+    @property
+    def silence(self) -> LinkState:
+        """The state of this link if it is connected and silent."""
+        return LinkState.UNRESPONSIVE if self.consumers or self.patterns or self.calls else LinkState.QUIET
+
+
+#: Handles one message of a link.
+Handler = Callable[[float, Link, bytes], None]
+
+
+def origin_of(router_id: int, handle: int) -> bytes:
+    """Return router and handle as they stand in messages of the link."""
+    return pack(">IQ", router_id, handle)
+
+
+def outgoing_bytes(link: Session) -> int:
+    """Return the bytes that wait to be sent to ``link``, or were sent and not acknowledged."""
+    return link.sent_bytes + sum(map(size_of, link.outbox))

@@ -1,0 +1,212 @@
+"""The links of a router: which processes are connected, or away, under which identity.
+
+* An identity has at most one link of each queue type (:mod:`rpcmq.core.router.handshake` sees to it).
+* A link that is away retains what is to be sent. How long it is waited for, and who is silent, is said in
+  :mod:`rpcmq.core.router.liveness`.
+* A link that ends leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from rpcmq.core.common.session import WINDOW_BYTES, Session
+from rpcmq.core.router.faults import reraise
+from rpcmq.core.router.link import QUEUE_TYPES, Handler, Link, LinkState
+from rpcmq.errors import ProtocolError
+from rpcmq.wire import KIND_AT, Kind, control, message, sequence_of
+
+if TYPE_CHECKING:
+    from rpcmq.core.router.access_control import Guard
+
+__all__ = ["LinkTable"]
+
+
+class LinkTable:
+    """Knows each link by connection, by identity and by handle.
+
+    Args:
+        on_ended: called with (now, link, reason) after a link has ended.
+        on_changed: called with (now, link) when a link stops or starts answering.
+    """
+
+    def __init__(self, on_ended: Callable[[float, Link, str], None], on_changed: Callable[[float, Link], None]) -> None:
+        self._on_ended = on_ended
+        self._on_changed = on_changed
+        self._identities: dict[tuple[str, str], Link] = {}
+        self._handles: dict[bytes, Link] = {}
+        self.routes: dict[bytes, Link] = {}
+        #: Links that are away, the longest first; and those of them whose consumers are still waited for.
+        self.away: OrderedDict[Link, None] = OrderedDict()
+        self.in_grace: OrderedDict[Link, None] = OrderedDict()
+        #: The links that have something to send; shared with the shell.
+        self.dirty: list[Session] = []
+        self.draining = False
+        #: Whether processes had a session with an earlier incarnation of this router.
+        self.has_returned = False
+        #: Whether processes are to send clock stamps with their answers.
+        self.stamps = False
+        self.counters: Counter[str] = Counter()
+        #: Handlers of the messages of a link, by kind.
+        self.handlers: list[Handler] = []
+        #: Checks the keys of those who connect; None without CURVE.
+        self.guard: Guard | None = None
+        #: Called with a connection that is still open and has lost its link.
+        self.on_left: Callable[[bytes], None] = lambda route: None
+        #: Called with messages that the process has acknowledged.
+        self.on_taken: Callable[[float, Link, list[bytes]], None] = lambda now, link, parts: None
+        #: Called with a link whose window was full and that may be given work again.
+        self.on_room: Callable[[float, Link], None] = lambda now, link: None
+        #: Called in the handler of an exception that must cost one link only.
+        self.on_fault: Callable[[float, str], None] = reraise
+
+    def __len__(self) -> int:
+        return len(self._identities)
+
+    def __iter__(self) -> Iterator[Link]:
+        return iter(self._identities.values())
+
+    def by_origin(self, origin: bytes) -> Link | None:
+        """Return the link whose messages carry ``origin`` (router and handle, 12 bytes)."""
+        return self._handles.get(origin)
+
+    def by_identity(self, identity: str, queue_type: str = "roundrobin") -> Link | None:
+        """Return the link of the process ``identity``."""
+        return self._identities.get((identity, queue_type))
+
+    def of_identity(self, identity: str) -> Iterator[Link]:
+        """Return the links of the process ``identity``."""
+        for queue_type in QUEUE_TYPES:
+            link = self._identities.get((identity, queue_type))
+            if link is not None:
+                yield link
+
+    # --- life of a link ----------------------------------------------------------------------
+
+    def add(self, link: Link) -> None:
+        """Add a new link."""
+        self._identities[link.identity, link.queue_type] = link
+        self._handles[link.origin] = link
+
+    def attach_route(self, now: float, link: Link, route: bytes) -> None:
+        """Let the connection ``route`` carry ``link``, in place of its former one."""
+        if link.route == route:
+            del self.routes[route]
+        elif link.route is not None:
+            self._detach_route(link.route)
+        # A connection carries one link, and with this HELLO has left the one that it carried before for good: were that
+        # away, and not ended, one connection could fill the table.
+        former = self.routes.get(route)
+        if former is not None:
+            self.end(now, former, "its connection has said HELLO as another")
+        link.route = route
+        self.routes[route] = link
+        link.since = link.heard = now
+        link.disconnected()
+
+    def lost(self, now: float, route: bytes) -> None:
+        """Handle the end of the connection ``route``: its link is away."""
+        link = self.routes.pop(route, None)
+        if link is not None:
+            link.route = None
+            link.disconnected()
+            link.since = now
+            link.counters["connections lost"] += 1
+            self.set_state(now, link, LinkState.AWAY)
+
+    def end(self, now: float, link: Link, reason: str) -> None:
+        """Forget ``link``."""
+        if link.route is not None:
+            self._detach_route(link.route)
+            link.route = None
+        self._identities.pop((link.identity, link.queue_type), None)
+        self._handles.pop(link.origin, None)
+        self._mark_present(link)
+        link.state = LinkState.ENDED
+        link.forget_inbox()
+        link.answering = False
+        self.counters["links ended"] += 1
+        if self.guard is not None:
+            self.guard.detach(link)
+        self._on_ended(now, link, reason)
+
+    def end_safely(self, now: float, link: Link, reason: str) -> None:
+        """Forget ``link``; an exception is reported and not raised."""
+        try:
+            self.end(now, link, reason)
+        except Exception:
+            self.on_fault(now, link.identity)
+
+    def set_state(self, now: float, link: Link, state: LinkState) -> None:
+        """Change the state of ``link``, and tell who depends on it."""
+        if state is LinkState.AWAY:
+            self.away[link] = self.in_grace[link] = None
+        elif link.state is LinkState.AWAY:
+            self._mark_present(link)
+        link.state = state
+        link.answering = state is LinkState.ANSWERING
+        self._on_changed(now, link)
+
+    def heard_again(self, now: float, link: Link) -> None:
+        """Handle the end of a link's silence."""
+        self.set_state(now, link, LinkState.ANSWERING)
+
+    def _detach_route(self, route: bytes) -> None:
+        self.routes.pop(route, None)
+        self.on_left(route)
+
+    def _mark_present(self, link: Link) -> None:
+        self.away.pop(link, None)
+        self.in_grace.pop(link, None)
+
+    # --- control messages --------------------------------------------------------------------
+
+    def control_message(self, now: float, link: Link, part: bytes) -> None:
+        """Handle a message about the link itself.
+
+        Raises:
+            ProtocolError: the kind is not one that a process sends, or the count is impossible.
+        """
+        kind = part[KIND_AT]
+        if kind == Kind.ACK or kind == Kind.HEARTBEAT:
+            self.on_taken(now, link, link.acknowledged(sequence_of(part)))
+            if link.is_full and link.sent_bytes < WINDOW_BYTES // 2:
+                link.is_full = False
+                self.on_room(now, link)
+            if kind == Kind.HEARTBEAT:
+                link.note_acknowledged()
+                link.close_with(message(Kind.HEARTBEAT, sequence=link.received))
+        elif kind == Kind.DRAIN and self.draining:
+            self.on_taken(now, link, link.acknowledged(sequence_of(part)))
+            link.answers_drain = False
+        elif kind == Kind.GOODBYE:
+            self.end(now, link, "said goodbye")
+        else:
+            raise ProtocolError(f"kind {kind:#04x} is not one that a process sends", "kind")
+
+    # --- shutdown ----------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Tell all processes that nothing new is accepted, and admit nobody who has no session here."""
+        self.draining = True
+        for link in self:
+            self.send_drain(link)
+
+    def send_drain(self, link: Link) -> None:
+        """Tell ``link`` that the router is shutting down."""
+        link.close_with(control(Kind.DRAIN, {"text": "the router is shutting down", "answer": True}))
+
+    @property
+    def has_undrained_senders(self) -> bool:
+        """Whether a connected process may still send something new, and will say when it does not."""
+        return any(link.answers_drain and link.answering for link in self)
+
+    def dismiss(self) -> None:
+        """Tell each process how many of its messages were handled, and that no more will be."""
+        text = "the router has shut down"
+        for link in self:
+            if link.route is not None:
+                body = {"reason": "draining", "text": text, "received": link.received}
+                link.close_with(control(Kind.REFUSED, body))
