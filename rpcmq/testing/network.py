@@ -27,6 +27,7 @@ from typing import Any
 from rpcmq.core.common.session import Session
 from rpcmq.core.router.actions import Action, Answer, Disconnect, Left, Note
 from rpcmq.core.router.dispatch_log import Sink
+from rpcmq.core.router.effects import NO_STORE, Store, StoreError
 from rpcmq.core.router.link import Link
 from rpcmq.core.router.router import Router
 from rpcmq.core.router.settings import Settings
@@ -67,6 +68,8 @@ class Network:
         #: Answers to connections without a link, and log events.
         self.answers: list[Answer] = []
         self.notes: list[Note] = []
+        #: What its router's durable entries go to.
+        self.store: Store = NO_STORE
         self._lost_seconds = lost_seconds
         self._sink = sink
         self._engine = engine
@@ -271,7 +274,7 @@ class Network:
     def _send(self) -> None:
         router = self.router
         stopped: list[Session] = []
-        while self._dirty or (self.is_router_up and (router.dirty or router.actions)):
+        while self._dirty or (self.is_router_up and router.effects):
             for session in _taken(self._dirty):
                 process = self.processes.get(session)
                 if process is None:
@@ -284,19 +287,22 @@ class Network:
                     self._flush(session, process.connection, process.connection.to_router, process.uplink.ready)
             if not self.is_router_up:
                 continue
-            for session in _taken(router.dirty):
-                assert isinstance(session, Link)
-                if session.route is not None:
-                    if session.route not in self._connections:
-                        router.lost(self.now, session.route)
-                    else:
-                        connection = self._connections[session.route]
-                        self._flush(session, connection, connection.to_process if connection else deque(), True)
-            actions, router.actions = router.actions, []
-            for action in actions:
-                self._perform(action)
+            try:
+                router.effects.perform(self.store, self._send_to_process, self._perform)
+            except StoreError:
+                break
         for session in stopped:
             session.mark()
+
+    def _send_to_process(self, link: Session) -> None:
+        assert isinstance(link, Link)
+        if link.route is None:
+            return
+        if link.route not in self._connections:
+            self.router.lost(self.now, link.route)
+        else:
+            connection = self._connections[link.route]
+            self._flush(link, connection, connection.to_process if connection else deque(), True)
 
     def _perform(self, action: Action) -> None:
         if isinstance(action, Note):

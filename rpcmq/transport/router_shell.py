@@ -17,6 +17,7 @@ from gevent import get_hub
 
 from rpcmq.core.common.session import Session
 from rpcmq.core.router.actions import Action, Answer, Disconnect, Left, Note
+from rpcmq.core.router.effects import NO_STORE, Store, StoreError
 from rpcmq.core.router.link import Link
 from rpcmq.core.router.router import Router
 from rpcmq.core.router.turns import TURN_STEPS
@@ -39,6 +40,8 @@ _ROUND_BYTES = 8 << 20
 _LAST_READ = 0.5
 #: Retry interval for a full connection (seconds).
 _RETRY = 0.005
+#: Interval of attempts to use a store that has failed (seconds).
+_STORE_RETRY = 0.1
 #: Lateness of a timer (seconds) that indicates a stopped process; then unread messages are read for so long first.
 _LATE = 0.5
 _CATCH_UP = 0.25
@@ -70,6 +73,7 @@ class RouterShell:
         curve: the router's keys; who may connect is then for the ZAP handler of its domain to say.
         handshake_seconds: what a connection may take to say HELLO.
         max_handshakes: connections that have not said HELLO; the oldest are cut when there are more.
+        store: where entries go that must be durable before anything is sent.
         options: for :class:`BatchSocket`.
 
     Raises:
@@ -85,9 +89,12 @@ class RouterShell:
         curve: Curve | None = None,
         handshake_seconds: float = 10.0,
         max_handshakes: int = 1000,
+        store: Store = NO_STORE,
         **options: Any,
     ) -> None:
         self.router = router
+        self._store = store
+        self._is_store_broken = False
         self.max_handshakes = max_handshakes
         self._handshake_seconds = handshake_seconds
         self._has_users = curve is not None
@@ -227,6 +234,8 @@ class RouterShell:
             due = min(due, next(iter(self._strangers.values())).since + self._handshake_seconds)
         if self._blocked:
             due = min(due, now + _RETRY)
+        if self._is_store_broken:
+            due = min(due, now + _STORE_RETRY)
         due = max(due, self._not_before)
         if self._timer_at and self._timer_at <= due:
             return
@@ -252,22 +261,25 @@ class RouterShell:
     # --- sending -----------------------------------------------------------------------------
 
     def _flush(self) -> None:
-        router = self.router
-        dirty = router.links.dirty
+        effects = self.router.effects
         if self._blocked:
-            dirty.extend(self._blocked)
+            effects.dirty.extend(self._blocked)
             self._blocked.clear()
-        while dirty or router.actions:
-            sessions = dirty[:]
-            dirty.clear()
-            for session in sessions:
-                session.marked = False
-                try:
-                    self._flush_link(session)
-                except Exception:
-                    router.faults.report(monotonic())
-                    self._guarded(self._give_up, session)
-            self._perform()
+        try:
+            effects.perform(self._store, self._send_link, self._act)
+        except StoreError as error:
+            if not self._is_store_broken:
+                self._is_store_broken = True
+                self._on_note(Note("store failed", f"nothing is sent until the store works again: {error}", ""))
+        else:
+            self._is_store_broken = False
+
+    def _send_link(self, link: Session) -> None:
+        if not self._guarded(self._flush_link, link):
+            self._guarded(self._give_up, link)
+
+    def _act(self, action: Action) -> None:
+        self._guarded(self._do, action)
 
     def _give_up(self, link: Session) -> None:
         """Break the connection of a link whose messages could not be sent: its process resumes the session.
@@ -302,14 +314,6 @@ class RouterShell:
             if error.errno != errno.EHOSTUNREACH:
                 raise
             self._loop.run_callback(self._lose, route)
-
-    def _perform(self) -> None:
-        actions = self.router.actions
-        if not actions:
-            return
-        self.router.actions = []
-        for action in actions:
-            self._guarded(self._do, action)
 
     def _do(self, action: Action) -> None:
         match action:

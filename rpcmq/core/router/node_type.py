@@ -55,6 +55,8 @@ class NodeContext:
     new_token: Callable[[], str]
     #: Where the dispatch log goes; None: there is none.
     sink: Sink | None
+    #: Have an entry durable before anything is sent that this message, or a later one, leads to.
+    persist: Callable[[bytes], None]
 
     def guarded(self, now: float, step: Callable[..., None], *args: Any) -> None:
         """Run ``step``; an exception of it is reported, and keeps nothing else from being done."""

@@ -1,8 +1,8 @@
 """The router engine: frames in, frames and rare actions out; no sockets, no clock.
 
 The shell calls :meth:`Router.receive` with what came on a connection, :meth:`Router.lost` when a
-connection is gone and :meth:`Router.tick` at :meth:`Router.next_deadline`. After each wake-up it
-sends what ``dirty`` links have in their outboxes, one batch a link, and performs ``actions``. While
+connection is gone and :meth:`Router.tick` at :meth:`Router.next_deadline`. After each wake-up it performs
+``effects``: what must be durable, what ``dirty`` links have in their outboxes, one batch a link, and actions. While
 ``turns.is_anybody_waiting`` it calls :meth:`Router.proceed` in each further wake-up, and while
 ``queries.is_anybody_waiting`` it calls :meth:`Router.make_views` now and then, for a small part of its time.
 ``now`` is monotonic seconds, never decreasing.
@@ -24,6 +24,7 @@ from rpcmq.core.router.actions import Action, Answer, Disconnect, Left, Note
 from rpcmq.core.router.controls import kick
 from rpcmq.core.router.directory import Directory
 from rpcmq.core.router.dispatch_log import Sink
+from rpcmq.core.router.effects import Effects
 from rpcmq.core.router.faults import Faults
 from rpcmq.core.router.handshake import Handshake
 from rpcmq.core.router.link import Handler, Link, LinkState
@@ -102,7 +103,6 @@ class Router:
         self.settings = settings
         self.boot = boot
         self.started = now
-        self.actions: list[Action] = []
         #: Messages discarded for protocol errors, by reason.
         self.refused: Counter[str] = Counter()
         #: Warnings about the configuration, for operators.
@@ -112,6 +112,8 @@ class Router:
         self.links = LinkTable(self._link_ended, self._link_changed)
         self.handshake = Handshake(settings, self.links, boot, new_token)
         self.liveness = Liveness(settings, self.links)
+        #: What the shell is to do, in its order.
+        self.effects = Effects(self.links.dirty)
         self.directory = Directory(settings)
         self.turns = Turns()
         self.drops = Drops()
@@ -120,7 +122,7 @@ class Router:
         self.queries = Queries(self._view, self.turns)
         context = NodeContext(
             settings, self.links, self.directory, self.drops, self.turns, self.faults, now, self._act, self._offence_of,
-            self._handle_held, new_token, sink,
+            self._handle_held, new_token, sink, self.effects.durable.append,
         )  # fmt: skip
         self.nodes = [make(context) for make in self.node_types]
         self._register_kinds()
@@ -134,7 +136,7 @@ class Router:
         self._handlers[Kind.QUERY] = self._query
         for node in self.nodes:
             for kind, handler in node.kinds.items():
-                assert self._handlers[kind] is _not_for_a_router, f"two node types take {kind.name}"
+                assert self._handlers[kind] is _not_for_a_router, f"two node types take {kind!r}"
                 self._handlers[kind] = handler
             self._refusals |= node.refusals
             self._controls |= node.controls
@@ -176,6 +178,11 @@ class Router:
 
     def _node(self, type_: type[N]) -> N:
         return next(node for node in self.nodes if isinstance(node, type_))
+
+    @property
+    def actions(self) -> list[Action]:
+        """What is to be done when all is sent."""
+        return self.effects.actions
 
     @property
     def dirty(self) -> list[Session]:
@@ -279,7 +286,7 @@ class Router:
             self.links.end_safely(now, link, why)
             if route is not None:
                 body = {"reason": "overloaded", "text": shortened(why)}
-                self.actions += Answer(route, control(Kind.REFUSED, body)), Disconnect(route)
+                self.actions.extend((Answer(route, control(Kind.REFUSED, body)), Disconnect(route)))
 
     def make_views(self, now: float) -> int:
         """Take a step of some 0.1 ms towards the views that were asked for. Never raises.
