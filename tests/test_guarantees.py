@@ -23,7 +23,7 @@ from rpcmq.client import peer, subscription
 from rpcmq.config import ClientConfig, RouterConfig, describe_fields
 from rpcmq.core.common import session as link
 from rpcmq.core.common.drops import DropNotices
-from rpcmq.core.process import calls as caller
+from rpcmq.core.process import calls, casts
 from rpcmq.core.process import tasks as serving
 from rpcmq.core.router.roundrobin import acknowledgements as receipts
 from rpcmq.core.router.roundrobin import departures
@@ -177,14 +177,14 @@ def test_numbers_without_a_setting_are_those_of_the_engines() -> None:
         f"unless they had {subscription._RECENT_EVENTS:,} others since",
         f"`concurrency` ({service['concurrency'].default})",
         f"within its bound ({service['drain_seconds'].default:g} s)",
-        f"if more than {caller._RETRY_CAST:g} s pass between the first refusal",
+        f"if more than {casts._RETRY_CAST:g} s pass between the first refusal",
         f"({messages:,} messages or {size} MiB wait, or were sent",
         f"the next try is after {peer._RETRY_AFTER:g} s",
         window,
     ]
     text = " ".join(PAGE.split())
     assert [phrase for phrase in phrases if phrase not in text] == []
-    assert (departures.MAX_ATTEMPTS, caller._GRACE, caller._ASK_EVERY) == (5, 0.5, 0.25), (
+    assert (departures.MAX_ATTEMPTS, calls._GRACE, casts._ASK_EVERY) == (5, 0.5, 0.25), (
         "five, half a second, four times"
     )
     assert (DropNotices.GATHER, defaults["linger_seconds"]) == (1.0, 1.0), "a second"

@@ -188,4 +188,4 @@ class MessageConsumer:
 
 def is_serving(client: Client) -> bool:
     """Whether a consumer or service of ``client`` takes messages, or runs some that it has taken."""
-    return client.home.run(lambda: bool(client.process.serving.registrations))
+    return client.home.run(lambda: bool(client.process.tasks.registrations))

@@ -8,7 +8,8 @@ from typing import Any, Self
 
 from rpcmq.client.payloads import Payloads
 from rpcmq.client.process import Process
-from rpcmq.core.process.calls import STREAM_WINDOW, Call
+from rpcmq.core.process.call import Call
+from rpcmq.core.process.calls import STREAM_WINDOW
 from rpcmq.errors import PayloadRefused, RemoteError
 from rpcmq.payload.remote_exception import answered_by
 from rpcmq.transport.home import Home, Housed, at_home
@@ -120,7 +121,7 @@ class Stream:
         return result_of(self._payloads, call)
 
     def _grant(self, call: Call) -> None:
-        self._process.caller.grant(monotonic(), call, call.given)
+        self._process.calls.grant(monotonic(), call, call.given)
         self._process.connection.schedule()
         call.given = 0
 

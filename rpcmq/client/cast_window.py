@@ -11,7 +11,7 @@ import gevent
 from gevent import get_hub, getcurrent
 
 from rpcmq.config import ClientConfig
-from rpcmq.core.process.calls import Caller
+from rpcmq.core.process.casts import Casts
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.errors import Overloaded
 from rpcmq.transport.connection import Connection
@@ -27,11 +27,11 @@ class CastWindow:
         waiting: those greenlets, by the address that they cast to.
     """
 
-    __slots__ = ("_bytes", "_caller", "_config", "_connection", "_uplink", "waiting")
+    __slots__ = ("_bytes", "_casts", "_config", "_connection", "_uplink", "waiting")
 
-    def __init__(self, config: ClientConfig, caller: Caller, uplink: Uplink, connection: Connection) -> None:
+    def __init__(self, config: ClientConfig, casts: Casts, uplink: Uplink, connection: Connection) -> None:
         self._config = config
-        self._caller = caller
+        self._casts = casts
         self._uplink = uplink
         self._connection = connection
         self._bytes = min(config.cast_window_bytes, config.cast_window_total_bytes)
@@ -39,11 +39,11 @@ class CastWindow:
 
     def has_room(self, address: bytes) -> bool:
         """Whether the cast window of ``address`` is open."""
-        caller, config = self._caller, self._config
-        if not caller.refused.queues:
+        window, config = self._casts, self._config
+        if not window.refused.queues:
             # As ever: written out, for it is asked before each cast.
-            return caller.casts_open < config.cast_window and caller.cast_bytes_open < self._bytes
-        return caller.has_room(address, config.cast_window, config.cast_window_bytes, config.cast_window_total_bytes)
+            return window.open < config.cast_window and window.open_bytes < self._bytes
+        return window.has_room(address, config.cast_window, config.cast_window_bytes, config.cast_window_total_bytes)
 
     def wait(self, address: bytes, timeout: float, name: str) -> None:
         """Wait until another cast may be sent to ``address``.
@@ -66,7 +66,7 @@ class CastWindow:
             except gevent.Timeout as expired:
                 if expired is not timer:
                     raise
-                raise _no_room(self._caller, self._config, address, name, timeout, self._connection.condition) from None
+                raise _no_room(self._casts, self._config, address, name, timeout, self._connection.condition) from None
             finally:
                 timer.close()
                 if switch in waiting:
@@ -84,20 +84,20 @@ class CastWindow:
 
 
 def _no_room(
-    caller: Caller, config: ClientConfig, address: bytes, name: str, timeout: float, condition: str
+    window: Casts, config: ClientConfig, address: bytes, name: str, timeout: float, condition: str
 ) -> Overloaded:
     """Build the error for a cast to ``name`` that was not sent within ``timeout`` seconds.
 
     Args:
         condition: what is known of the connection.
     """
-    queue = caller.refused.queues.get(address)
-    details: dict[str, Any] = {"topic": name, "casts_open": caller.casts_open}
-    casts, size_bytes = caller.casts_open - caller.refused.casts, caller.cast_bytes_open - caller.refused.size_bytes
-    if caller.cast_bytes_open >= config.cast_window_total_bytes:
+    queue = window.refused.queues.get(address)
+    details: dict[str, Any] = {"topic": name, "casts_open": window.open}
+    casts, size_bytes = window.open - window.refused.casts, window.open_bytes - window.refused.size_bytes
+    if window.open_bytes >= config.cast_window_total_bytes:
         limit, value = "cast_window_total_bytes", config.cast_window_total_bytes
-        casts, size_bytes = caller.casts_open, caller.cast_bytes_open
-        full = [str(Address.decode(each)) for each in caller.refused.queues]
+        casts, size_bytes = window.open, window.open_bytes
+        full = [str(Address.decode(each)) for each in window.refused.queues]
         why = f"casts to {', '.join(map(repr, full[:3]))} wait for full queues" if full else condition
         if full:
             details["full_topics"] = full[:10]

@@ -19,7 +19,7 @@ from rpcmq.client.process import Process
 from rpcmq.client.request import set_current_request
 from rpcmq.client.task_answers import TaskAnswers, is_done, streams
 from rpcmq.client.workers import Workers
-from rpcmq.core.process.calls import Call
+from rpcmq.core.process.call import Call
 from rpcmq.core.process.tasks import Registration, Task
 from rpcmq.errors import Outcome, PayloadRefused, UsageError
 from rpcmq.payload import Format
@@ -114,14 +114,14 @@ class Consumer:
         deadline = monotonic() + timeout
         self.client.connect(timeout)
         peer_url = process.direct.listen() if self._direct else ""
-        tag = process.serving.free_tag()
+        tag = process.tasks.allocate_tag()
         registration = Registration(tag, self.address, self._concurrency, peer_url, self._workers.start, self._group)
         self._registration = registration
         try:
             left = max(0.001, deadline - monotonic())
-            self._ask(process.serving.register(monotonic(), registration, left))
+            self._ask(process.tasks.register(monotonic(), registration, left))
         except BaseException:
-            process.serving.remove(registration)
+            process.tasks.remove(registration)
             self._registration = None
             raise
 
@@ -143,7 +143,7 @@ class Consumer:
             self._idle.wait(max(0.0, deadline - monotonic()))
         if registration.running:
             return False
-        self.client.process.serving.remove(registration)
+        self.client.process.tasks.remove(registration)
         if self._threads is not None:
             self._threads.close()
         return True
@@ -165,7 +165,7 @@ class Consumer:
     def _unregister(self, process: Process, registration: Registration, patience: float) -> None:
         """Ask the router to deliver no more; one from which nothing comes is not waited for as long as a busy one."""
         asked = monotonic()
-        call = process.serving.unregister(asked, registration, patience)
+        call = process.tasks.unregister(asked, registration, patience)
         answered = Event()
         call.waiter = answered.set
         process.connection.schedule()
@@ -204,7 +204,7 @@ class Consumer:
             if kind not in _VALUES and (kind in _ASYNC or hasattr(kind, "__next__")):
                 self._stream(task, result)
             elif not task.is_call:
-                process.serving.settle(monotonic(), task, Outcome.OK)
+                process.tasks.settle(monotonic(), task, Outcome.OK)
             elif result is not ANSWERED:
                 self.answers.reply(task, result)
             elif not is_done(task):
@@ -225,7 +225,7 @@ class Consumer:
             process.start_soon()
             if self._left and not task.registration.running:
                 # Not earlier: the router uses the tag while any of its tasks runs.
-                process.serving.remove(task.registration)
+                process.tasks.remove(task.registration)
                 self._idle.set()
 
     def _body(self, task: Task) -> dict[str, Any]:
@@ -268,7 +268,7 @@ class Consumer:
         if task.is_call:
             self.answers.end(task)
         else:
-            self.client.process.serving.settle(monotonic(), task, Outcome.OK)
+            self.client.process.tasks.settle(monotonic(), task, Outcome.OK)
 
     @at_home
     def progress(self, task: Task, value: Any) -> None:
@@ -279,7 +279,7 @@ class Consumer:
         process = self.client.process
 
         def beat() -> None:
-            process.serving.send_item(task, Kind.ALIVE, Format.JSON, b"")
+            process.tasks.send_item(task, Kind.ALIVE, Format.JSON, b"")
             process.schedule()
 
         timer = get_hub().loop.timer(max(0.05, seconds), max(0.05, seconds))

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import gevent
 
 from rpcmq.core.common.log_limit import LineLimit
-from rpcmq.core.process.calls import Call
-from rpcmq.core.process.direct_links import PeerLink
+from rpcmq.core.process.call import Call
+from rpcmq.core.process.direct_links import DirectLink
 from rpcmq.errors import PayloadError
 from rpcmq.payload.bounded_text import exception_text, printable_exception
 from rpcmq.payload.seal import NotTrusted
@@ -72,11 +72,11 @@ class FailureLog:
         line = _Line(task.is_call, fields, printable_exception(error) if trace else None)
         if isinstance(error, PayloadError) and task.is_call:
             fields["text"] = f"the result cannot be encoded: {fields['text']}"
-        if isinstance(task.sender, PeerLink):
+        if isinstance(task.sender, DirectLink):
             _write(task.sender.identity, line)
         elif process.connection.connected:
             call = Call("router", 0, _PATIENCE)
-            process.caller.start(monotonic(), call, Kind.QUERY, json_bytes({"what": "caller", "key": task.key.hex()}))
+            process.calls.start(monotonic(), call, Kind.QUERY, json_bytes({"what": "caller", "key": task.key.hex()}))
             process.connection.schedule()
             gevent.spawn(_write_when_known, process, call, line)
         else:

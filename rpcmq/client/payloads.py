@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from rpcmq.core.process.calls import Call
+from rpcmq.core.process.call import Call
 from rpcmq.core.process.tasks import Task
 from rpcmq.errors import PayloadRefused, RemoteError
 from rpcmq.payload import ALL, Codec

@@ -13,8 +13,8 @@ import gevent
 from gevent.event import Event
 from gevent.lock import BoundedSemaphore
 
-from rpcmq.core.process.calls import Call
-from rpcmq.core.process.direct_links import PeerLink, Peers
+from rpcmq.core.process.call import Call
+from rpcmq.core.process.direct_links import DirectLink, DirectLinkTable
 from rpcmq.errors import CallError, CallTimeout, RouterUnreachable
 from rpcmq.payload.format import Format
 from rpcmq.transport.key_files import curve_for
@@ -43,11 +43,11 @@ class DirectLinks:
 
     def __init__(self, process: Process) -> None:
         self._process = process
-        self._peers = Peers(process.identity, process.serving)
+        self._peers = DirectLinkTable(process.identity, process.tasks)
         self._socket: PeerSocket | None = None
-        self._by_address: dict[bytes, PeerLink] = {}
+        self._by_address: dict[bytes, DirectLink] = {}
         self._not_before: dict[bytes, tuple[float, str]] = {}
-        self._accepts: dict[PeerLink, int] = {}
+        self._accepts: dict[DirectLink, int] = {}
         self._making = BoundedSemaphore()
         self.fallbacks: Counter[str] = Counter()
         process.uplink.handle(Kind.INTRODUCTION, self._introduction)
@@ -79,7 +79,7 @@ class DirectLinks:
         link = self._by_address.get(address)
         return link is not None and not link.closed
 
-    def link_to(self, address: bytes, name: str, timeout: float) -> PeerLink | None:
+    def link_to(self, address: bytes, name: str, timeout: float) -> DirectLink | None:
         """A direct link to a consumer of ``address``; None, with the reason counted, if there can be none."""
         link = self._by_address.get(address)
         if link is not None and not link.closed:
@@ -88,7 +88,7 @@ class DirectLinks:
         with self._making:
             return self._link_made(address, name, timeout)
 
-    def _link_made(self, address: bytes, name: str, timeout: float) -> PeerLink | None:
+    def _link_made(self, address: bytes, name: str, timeout: float) -> DirectLink | None:
         link = self._by_address.get(address)
         if link is not None and not link.closed:
             return link
@@ -109,13 +109,13 @@ class DirectLinks:
         """Forget the link to ``address``, whose process does not serve it; the next call asks again."""
         self._by_address.pop(address, None)
 
-    def accepts(self, link: PeerLink) -> int:
+    def accepts(self, link: DirectLink) -> int:
         """Mask of the formats that the process behind ``link`` decodes."""
         return self._accepts.get(link, Format.JSON.bit)
 
     def call(
         self,
-        link: PeerLink,
+        link: DirectLink,
         call: Call,
         payload: bytes,
         format: int,
@@ -143,10 +143,10 @@ class DirectLinks:
             self._socket.close()
             self._after_receive()
 
-    def _make(self, address: bytes, name: str, timeout: float) -> PeerLink:
+    def _make(self, address: bytes, name: str, timeout: float) -> DirectLink:
         process = self._process
         ask = Call(name, 0, timeout)
-        process.caller.start(monotonic(), ask, Kind.INTRODUCE, b"", address=address)
+        process.calls.start(monotonic(), ask, Kind.INTRODUCE, b"", address=address)
         process.connection.schedule()
         process.wait(ask)
         if ask.error is not None:
@@ -174,8 +174,8 @@ class DirectLinks:
         return link
 
     def _introduction(self, now: float, part: bytes) -> None:
-        if part[KEY] in self._process.caller.calls:
-            self._process.caller.ended(now, part)
+        if part[KEY] in self._process.calls.open:
+            self._process.calls.on_end(now, part)
             return
         body = body_of(part)
         revoked = body.get("revoked")
@@ -184,7 +184,7 @@ class DirectLinks:
                 self._socket.disconnect(link, "its key was revoked, or has lost a right")
             return
         ticket, identity, key, topic = (str(body.get(name, "")) for name in ("ticket", "identity", "key", "topic"))
-        self._peers.expect(now, ticket, identity, key, topic)
+        self._peers.announce(now, ticket, identity, key, topic)
 
     def _after_receive(self) -> None:
         hub = gevent.get_hub()

@@ -21,8 +21,10 @@ from rpcmq.client.limited_log import LimitedLog
 from rpcmq.client.peer import DirectLinks
 from rpcmq.client.trust import payloads_for
 from rpcmq.config import ClientConfig
-from rpcmq.core.process.calls import Call, Caller
-from rpcmq.core.process.tasks import Registration, Serving
+from rpcmq.core.process.call import Call
+from rpcmq.core.process.calls import Calls
+from rpcmq.core.process.casts import Casts
+from rpcmq.core.process.tasks import Registration, Tasks
 from rpcmq.core.process.uplink import Uplink, Welcome
 from rpcmq.errors import AccessDenied, CallError, LinkLost, PayloadError, RpcError, UsageError
 from rpcmq.payload import Codec, ExceptionRegistry, Format
@@ -112,14 +114,15 @@ class Process:
         self.pid = os.getpid()
         hello = hello_of(self.identity, "roundrobin", codec.accepted) | {"keeps": True, "wants_drops": True}
         self.uplink = Uplink(hello, self._welcomed, self._refused)
-        self.caller = Caller(self.uplink, self._cast_refused, config.cast_kept, config.cast_kept_bytes)
+        self.casts = Casts(self.uplink, self._cast_refused, config.cast_kept, config.cast_kept_bytes)
+        self.calls = Calls(self.uplink, self.casts)
         self._limited_log = LimitedLog(log)
-        self.caller.on_loss = partial(log.warning, "%s")
-        self.serving = Serving(self.uplink, self.caller, self._not_registered)
+        self.casts.losses.on_loss = partial(log.warning, "%s")
+        self.tasks = Tasks(self.uplink, self.calls, self._not_registered)
         self.connection = Connection(
             config.router,
             self.uplink,
-            (self.caller,),
+            (self.calls,),
             self._after_receive,
             self._before_flush,
             config.reconnect_max_seconds,
@@ -131,14 +134,14 @@ class Process:
         self.direct = DirectLinks(self)
         self._hub = get_hub()
         self._closing = False
-        self.cast_window = CastWindow(config, self.caller, self.uplink, self.connection)
+        self.cast_window = CastWindow(config, self.casts, self.uplink, self.connection)
         self.accepts_by_topic: dict[bytes, int] = {}
 
     # --- in the hub --------------------------------------------------------------------------
 
     def _welcomed(self, now: float, welcome: Welcome) -> None:
-        self.caller.welcome(now, welcome)
-        self.serving.welcome(now, welcome)
+        self.calls.welcome(now, welcome)
+        self.tasks.welcome(now, welcome)
         self.connection.on_ready()
 
     def _refused(self, reason: str, text: str) -> None:
@@ -147,11 +150,11 @@ class Process:
     def _denied(self, text: str) -> None:
         """Fail everything that waits, because our key is not accepted any more."""
         log.error("router %s: %s", self.config.router, text)
-        self.caller.fail_all(AccessDenied(text, {"started": "unknown"}))
+        self.calls.fail_all(AccessDenied(text, {"started": "unknown"}))
         self.connection.schedule()
 
     def _before_flush(self) -> None:
-        self.serving.flush(monotonic())
+        self.tasks.flush(monotonic())
 
     def _not_registered(self, registration: Registration, error: CallError) -> None:
         if self._closing:
@@ -162,12 +165,12 @@ class Process:
 
     def _register_again(self, registration: Registration) -> None:
         if not self._closing:
-            self.serving.register_again(monotonic(), registration)
+            self.tasks.register_again(monotonic(), registration)
             self.connection.schedule()
 
     def _after_receive(self) -> None:
-        while self.caller.changed or self.serving.delivered or self.serving.changed:
-            calls, self.caller.changed = self.caller.changed, []
+        while self.calls.changed or self.tasks.delivered or self.tasks.changed:
+            calls = self.calls.take_changed()
             flush_at = monotonic() + _FLUSH_AFTER
             outbox = self.uplink.outbox
             for call in calls:
@@ -182,11 +185,11 @@ class Process:
 
     def start_tasks(self) -> None:
         """Start the handlers of delivered tasks, and notify running ones of changes."""
-        changes, self.serving.changed = self.serving.changed, []
+        changes, self.tasks.changed = self.tasks.changed, []
         for task in changes:
             if task.on_change is not None:
                 self.switch(task.on_change)
-        tasks, self.serving.delivered = self.serving.delivered, []
+        tasks, self.tasks.delivered = self.tasks.delivered, []
         flush_at = monotonic() + _FLUSH_AFTER
         outbox = self.uplink.outbox
         for task in tasks:
@@ -273,7 +276,7 @@ class Process:
 
     def start_soon(self) -> None:
         """Start waiting direct calls at the end of this turn of the loop."""
-        if self.serving.delivered:
+        if self.tasks.delivered:
             self._hub.loop.run_callback(self.start_tasks)
 
     def schedule(self) -> None:
@@ -284,7 +287,7 @@ class Process:
     def cancel(self, call: Call) -> None:
         """Cancel ``call``: nobody waits for it any more."""
         if not call.done:
-            self.caller.cancel(call)
+            self.calls.cancel(call)
             self.connection.schedule()
 
     def cancel_soon(self, call: Call) -> None:
@@ -322,11 +325,11 @@ class Process:
         if self._audit is not None:
             self._audit.close()
         self.direct.close()
-        self.caller.fail_all(closed_error())
+        self.calls.fail_all(closed_error())
         # The hub wakes waiting greenlets, so this greenlet must end.
         self.connection.schedule()
         self.connection.close(linger_seconds)
-        self.caller.close(monotonic())
+        self.calls.close(monotonic())
 
 
 def closed_error() -> CallError:

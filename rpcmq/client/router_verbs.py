@@ -57,15 +57,15 @@ class RouterVerbs(BaseClient):
             has dropped or refused; ``dropped_topics``: the same as rows with ``topic``, ``verb``, ``reason`` and
             ``count``.
         """
-        caller = self.process.caller
+        casts = self.process.casts
         return {
-            "casts_open": caller.casts_open,
-            "casts_kept": len(caller.keeping),
-            "casts_let_go": caller.keeping.let_go,
-            "dropped": caller.drops.totals,
+            "casts_open": casts.open,
+            "casts_kept": len(casts.retained),
+            "casts_let_go": casts.retained.discarded,
+            "dropped": casts.losses.drops.totals,
             "dropped_topics": [
                 {name: row[name] for name in ("topic", "verb", "reason", "count")}
-                for row in caller.drops.rows(monotonic())
+                for row in casts.losses.drops.rows(monotonic())
             ],
         }
 

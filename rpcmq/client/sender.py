@@ -12,7 +12,7 @@ from rpcmq.client.answers import Stream, result_of
 from rpcmq.client.arguments import check_seconds, request_body, trace_context
 from rpcmq.client.process import Process
 from rpcmq.client.request import current_request, handling
-from rpcmq.core.process.calls import Call
+from rpcmq.core.process.call import Call
 from rpcmq.errors import CallTimeout, Outcome, UsageError
 from rpcmq.payload import Format
 from rpcmq.payload.bounded_text import brief
@@ -125,7 +125,7 @@ class Sender:
             trace=trace_context(traceparent) if traceparent is not None or handling() is not None else b"",
             **life,
         )
-        process.caller.cast(part, address)
+        process.casts.send(part, address)
         process.connection.send_soon()
         return None
 
@@ -170,7 +170,7 @@ class Sender:
         self._ready(deadline - monotonic())
         call = Call(address[1], 0, max(0.001, deadline - monotonic()))
         process = self.process
-        process.caller.start(monotonic(), call, kind, json_bytes(body), address=address[0])
+        process.calls.start(monotonic(), call, kind, json_bytes(body), address=address[0])
         process.connection.schedule()
         process.wait(call)
         if call.error is not None:
@@ -222,7 +222,7 @@ class Sender:
             call.flags, payload = process.payloads.sign_request(
                 kind, call, flags, form, payload, address, method, call.timeout
             )
-        process.caller.start(
+        process.calls.start(
             started,
             call,
             kind,

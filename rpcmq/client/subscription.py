@@ -18,7 +18,9 @@ from rpcmq.client.methods import check_handler
 from rpcmq.client.process import Process, hello_of
 from rpcmq.config import ClientConfig
 from rpcmq.core.common.topic_patterns import PatternTrie, split_words
-from rpcmq.core.process.calls import Call, Caller
+from rpcmq.core.process.call import Call
+from rpcmq.core.process.calls import Calls
+from rpcmq.core.process.casts import Casts
 from rpcmq.core.process.uplink import Uplink, Welcome
 from rpcmq.errors import CallError, LinkLost, Overloaded, PayloadRefused, ProtocolError, UsageError
 from rpcmq.payload.bounded_text import brief, printable_exception
@@ -153,13 +155,14 @@ class Subscriptions:
         self._room = Event()
         self._uplink = Uplink(hello, self._welcomed, self._refused)
         self._limited_log = LimitedLog(log)
-        self._caller = Caller(self._uplink, self._publish_refused)
+        self._casts = Casts(self._uplink, self._publish_refused)
+        self._calls = Calls(self._uplink, self._casts)
         self._uplink.handle(Kind.PUBLISH, self._event)
         self._uplink.handle(Kind.LOST, self._lost)
         self.connection = Connection(
             config.router,
             self._uplink,
-            (self._caller,),
+            (self._calls,),
             self._after_receive,
             self._before_flush,
             config.reconnect_max_seconds,
@@ -206,11 +209,11 @@ class Subscriptions:
             flags, data = self._payloads.sign_request(Kind.PUBLISH, None, flags, form, data, address, b"", None)
         if not confirm:
             key = self._uplink.next_key()
-            self._caller.cast(message(Kind.PUBLISH, data, flags=flags, format=form, key=key, address=address), address)
+            self._casts.send(message(Kind.PUBLISH, data, flags=flags, format=form, key=key, address=address), address)
             self.connection.send_soon()
             return None
         call = Call(topic, flags, self._config.timeout)
-        self._caller.start(monotonic(), call, Kind.PUBLISH, data, format=form, address=address)
+        self._calls.start(monotonic(), call, Kind.PUBLISH, data, format=form, address=address)
         part = self._wait(call)
         return int.from_bytes(payload_of(part))
 
@@ -222,7 +225,7 @@ class Subscriptions:
         """
         for subscription in list(self._all):
             subscription.close()
-        self._caller.fail_all(LinkLost("the client was closed while the router's answer was awaited"))
+        self._calls.fail_all(LinkLost("the client was closed while the router's answer was awaited"))
         self._room.set()
         self.connection.schedule()
         self.connection.close(linger_seconds)
@@ -291,14 +294,14 @@ class Subscriptions:
         self._limited_log.warning("lost", text)
 
     def _welcomed(self, now: float, welcome: Welcome) -> None:
-        self._caller.welcome(now, welcome)
+        self._calls.welcome(now, welcome)
         if not welcome.resumed:
             self._taken = 0
             # Subscriptions go first: a process may subscribe to its own events.
             events = self._uplink.outbox[:]
             self._uplink.outbox.clear()
-            waiting = {c.address for c in self._caller.calls.values() if c.message[KIND_AT] == Kind.SUBSCRIBE}
-            for call in [c for c in self._caller.calls.values() if c.message[KIND_AT] == Kind.SUBSCRIBE]:
+            waiting = {c.address for c in self._calls.open.values() if c.message[KIND_AT] == Kind.SUBSCRIBE}
+            for call in [c for c in self._calls.open.values() if c.message[KIND_AT] == Kind.SUBSCRIBE]:
                 self._uplink.send(call.message)
             for pattern in {s.pattern: None for s in self._all if s.pattern not in waiting}:
                 window = max(w for s, w in self._all.items() if s.pattern == pattern)
@@ -314,8 +317,7 @@ class Subscriptions:
         return None
 
     def _after_receive(self) -> None:
-        changed, self._caller.changed = self._caller.changed, []
-        for call in changed:
+        for call in self._calls.take_changed():
             if call.waiter is not None:
                 call.waiter()
         if self._has_room:
@@ -345,8 +347,8 @@ class Subscriptions:
 
     @property
     def _has_room(self) -> bool:
-        caller, config = self._caller, self._config
-        return caller.casts_open < config.cast_window and caller.cast_bytes_open < config.cast_window_bytes
+        casts, config = self._casts, self._config
+        return casts.open < config.cast_window and casts.open_bytes < config.cast_window_bytes
 
     def _wait_for_room(self, topic: str) -> None:
         """Wait until the router has acknowledged enough events, as for casts.
@@ -361,7 +363,7 @@ class Subscriptions:
             self._room.clear()
             left = deadline - monotonic()
             if left <= 0 or gevent.getcurrent() is gevent.get_hub() or not self._room.wait(left):
-                open_events = self._caller.casts_open
+                open_events = self._casts.open
                 text = f"event {topic!r} not sent: {open_events} events wait for the router to take them; "
                 text += self.connection.condition
                 raise Overloaded(text, {"topic": topic, "events_open": open_events})
@@ -370,7 +372,7 @@ class Subscriptions:
     def _subscribe(self, pattern: str, window: int, timeout: float | None) -> Call:
         address = Address(pattern, "", self._config.exchange).encode()
         call = Call(pattern, 0, timeout)
-        self._caller.start(monotonic(), call, Kind.SUBSCRIBE, json_bytes({"window": window}), address=address)
+        self._calls.start(monotonic(), call, Kind.SUBSCRIBE, json_bytes({"window": window}), address=address)
         return call
 
     def _wait(self, call: Call) -> bytes:

@@ -55,7 +55,7 @@ class TaskAnswers:
         process = self.client.process
         self._failures.report(process, task, error)
         if not task.is_call:
-            process.serving.settle(monotonic(), task, Outcome.REMOTE_ERROR)
+            process.tasks.settle(monotonic(), task, Outcome.REMOTE_ERROR)
             return
         form, payload = process.codec.encode_exception(error, process.identity)
         self._answer(task, Kind.FAULT, form, payload, error_name(error))
@@ -68,7 +68,7 @@ class TaskAnswers:
         """
         if task.grants <= 0 and not self._granted(task):
             return False
-        if task.cancelled or task.lost:
+        if task.cancelled or task.is_abandoned:
             return False
         form, payload = self.client.process.encode(item, accepted_by(task))
         self._send(task, Kind.ITEM, form, payload)
@@ -76,7 +76,7 @@ class TaskAnswers:
 
     def _granted(self, task: Task) -> bool:
         changed = self._changed(task)
-        while task.grants <= 0 and not (task.cancelled or task.lost):
+        while task.grants <= 0 and not (task.cancelled or task.is_abandoned):
             changed.clear()
             changed.wait(1.0)
         return task.grants > 0
@@ -91,7 +91,7 @@ class TaskAnswers:
     def wait(self, task: Task) -> None:
         """Wait until ``task`` is done, or its caller has given up."""
         changed = self._changed(task)
-        while not (is_done(task) or task.cancelled or task.lost):
+        while not (is_done(task) or task.cancelled or task.is_abandoned):
             changed.clear()
             changed.wait(1.0)  # a task is lost without notice when the router has restarted
 
@@ -116,7 +116,7 @@ class TaskAnswers:
         flags = 0
         if task.seal is not None:
             flags, payload = process.payloads.sign_answer(task, kind, form, payload)
-        process.serving.answer(monotonic(), task, kind, form, payload, error, flags)
+        process.tasks.answer(monotonic(), task, kind, form, payload, error, flags)
         process.schedule()
         if self.waited_for and task in self.waited_for:
             self.waited_for[task].set()
@@ -127,7 +127,7 @@ class TaskAnswers:
         flags = 0
         if task.seal is not None:
             flags, payload = process.payloads.sign_answer(task, kind, form, payload)
-        process.serving.send_item(task, kind, form, payload, flags)
+        process.tasks.send_item(task, kind, form, payload, flags)
         process.schedule()
 
 

@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Any, NoReturn
 
 from rpcmq.client.payloads import Payloads, is_sealed
-from rpcmq.core.process.calls import Call
+from rpcmq.core.process.call import Call
 from rpcmq.core.process.tasks import Registration, Task
 from rpcmq.payload import Codec, Format
 from rpcmq.payload.audit import Audit

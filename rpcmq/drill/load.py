@@ -179,16 +179,16 @@ class _Caller:
 
     def close(self) -> None:
         """Hand over unacknowledged messages, and record the counts."""
-        caller = self._client.process.caller
+        casts = self._client.process.casts
         deadline = time.monotonic() + self._options.settle_seconds
         # Drops of unconsumed casts are reported by the router later.
-        while (caller.casts_open or (self._topology.misspelt and len(caller.keeping))) and time.monotonic() < deadline:
+        while (casts.open or (self._topology.misspelt and len(casts.retained))) and time.monotonic() < deadline:
             self._client.process.uplink.ask_acknowledgement()
             self._client.process.schedule()
             gevent.sleep(0.01)
         if self._topology.misspelt:
             gevent.sleep(DropNotices.GATHER + 0.5)
-        self._recorder.write(What.DONE, left=caller.casts_open)
+        self._recorder.write(What.DONE, left=casts.open)
         for row in self._client.statistics()["dropped_topics"] if self._topology.misspelt else ():
             self._recorder.write(What.DROPPED, row["topic"], **{n: row[n] for n in ("verb", "reason", "count")})
         _count(self._recorder, self._client)
@@ -196,7 +196,7 @@ class _Caller:
 
 def _count(recorder: Recorder, client: rpcmq.Client) -> None:
     process = client.process
-    late = process.caller.counters["late replies"] + process.serving.counters["late answers"]
+    late = process.calls.counters["late replies"] + process.tasks.counters["late answers"]
     usage = resource.getrusage(resource.RUSAGE_SELF)
     recorder.write(
         What.COUNTED,

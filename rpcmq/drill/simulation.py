@@ -13,8 +13,10 @@ from itertools import count
 from random import Random
 from typing import Any
 
-from rpcmq.core.process.calls import Call, Caller
-from rpcmq.core.process.tasks import Registration, Serving, Task
+from rpcmq.core.process.call import Call
+from rpcmq.core.process.calls import Calls
+from rpcmq.core.process.casts import Casts
+from rpcmq.core.process.tasks import Registration, Task, Tasks
 from rpcmq.core.process.uplink import Uplink, Welcome
 from rpcmq.core.router.link import Link
 from rpcmq.drill.checks import LATE, Bounds, Checker, Verdict, Violation
@@ -55,8 +57,9 @@ class _Peer(Endpoint):
         self.is_dead = self.is_leaving = False
         hello = {"identity": identity, "queue_type": "roundrobin", "accepts": ["json"], "keeps": True}
         uplink = Uplink(hello, self._welcomed, self._refused)
-        self.caller = Caller(uplink, self._cast_refused)
-        self.serving = Serving(uplink, self.caller)
+        self.casts = Casts(uplink, self._cast_refused)
+        self.calls = Calls(uplink, self.casts)
+        self.tasks = Tasks(uplink, self.calls)
         super().__init__(simulation.net, identity, uplink)
 
     # --- time --------------------------------------------------------------------------------
@@ -79,17 +82,17 @@ class _Peer(Endpoint):
             due()
 
     def next_deadline(self) -> float | None:
-        ours, theirs = self.uplink.next_deadline(), self.caller.next_deadline()
+        ours, theirs = self.uplink.next_deadline(), self.calls.next_deadline()
         if ours is None or theirs is None:
             return theirs if ours is None else ours
         return min(ours, theirs)
 
     def tick(self, now: float) -> None:
         self.uplink.tick(now)
-        self.caller.tick(now)
+        self.calls.tick(now)
 
     def before_flush(self) -> None:
-        self.serving.flush(self._network.now)
+        self.tasks.flush(self._network.now)
 
     # --- the link ----------------------------------------------------------------------------
 
@@ -126,8 +129,8 @@ class _Peer(Endpoint):
         self._attempts = 0
         away = {} if self._lost_at is None else {"away": round(now - self._lost_at, 6)}
         self._simulation.record(What.LINKED, "", {"resumed": welcome.resumed, **away}, self.name)
-        self.caller.welcome(now, welcome)
-        self.serving.welcome(now, welcome)
+        self.calls.welcome(now, welcome)
+        self.tasks.welcome(now, welcome)
 
     def _refused(self, reason: str, text: str) -> None:
         if reason != "protocol":
@@ -160,19 +163,19 @@ class _Peer(Endpoint):
             ttl = NO_TTL if operation.timeout is None else int(operation.timeout * 1000)
             key = self.uplink.next_key()
             part = message(Kind.CAST, payload, key=key, flags=flags, format=1, address=address, method=b"m", ttl=ttl)
-            self.caller.cast(part, address)
+            self.casts.send(part, address)
             return
         is_call = operation.verb == "call"
         call = Call(operation.topic, flags, operation.timeout if is_call else None)
         call.waiter = lambda: self._ended(operation, call)
         kind = Kind.REQUEST if is_call else Kind.CAST
-        self.caller.start(self._network.now, call, kind, payload, address=address, method=b"m")
+        self.calls.start(self._network.now, call, kind, payload, address=address, method=b"m")
         if operation.cancel_after is not None:
             self.later(operation.cancel_after, lambda: self._cancel(operation, call))
 
     def _cancel(self, operation: Operation, call: Call) -> None:
         if not call.done:
-            self.caller.cancel(call)
+            self.calls.cancel(call)
             self._simulation.record(What.END, operation.id, {"outcome": "cancelled"}, self.name)
 
     def _ended(self, operation: Operation, call: Call) -> None:
@@ -201,16 +204,15 @@ class _Peer(Endpoint):
         """Consume all topics."""
         for tag, topic in enumerate(_TOPICS):
             registration = Registration(tag, Address(topic, self.identity.partition("/")[0]), credit, "", self._start)
-            call = self.serving.register(self._network.now, registration, 60.0)
+            call = self.tasks.register(self._network.now, registration, 60.0)
             call.waiter = lambda: None
 
     def after_receive(self, now: float) -> None:
-        while self.caller.changed or self.serving.delivered:
-            calls, self.caller.changed = self.caller.changed, []
-            for call in calls:
+        while self.calls.changed or self.tasks.delivered:
+            for call in self.calls.take_changed():
                 if call.waiter is not None and call.done:
                     call.waiter()
-            tasks, self.serving.delivered = self.serving.delivered, []
+            tasks, self.tasks.delivered = self.tasks.delivered, []
             for task in tasks:
                 task.registration.on_task(task)
 
@@ -227,20 +229,20 @@ class _Peer(Endpoint):
         self._simulation.record(What.FINISH, id, {"failed": fails}, self.name)
         if task.is_call:
             kind = Kind.FAULT if fails else Kind.REPLY
-            self.serving.answer(now, task, kind, 1, _ANSWER + id.encode())
+            self.tasks.answer(now, task, kind, 1, _ANSWER + id.encode())
         else:
-            self.serving.settle(now, task, Outcome.REMOTE_ERROR if fails else Outcome.OK)
+            self.tasks.settle(now, task, Outcome.REMOTE_ERROR if fails else Outcome.OK)
 
     def leave(self, then: Callable[[], None]) -> None:
         """Take no more, finish what runs, say goodbye."""
         self.is_leaving = True
         now = self._network.now
-        for registration in list(self.serving.registrations.values()):
-            self.serving.unregister(now, registration, 2.0).waiter = lambda: None
+        for registration in list(self.tasks.registrations.values()):
+            self.tasks.unregister(now, registration, 2.0).waiter = lambda: None
         self._leave_when_done(then)
 
     def _leave_when_done(self, then: Callable[[], None]) -> None:
-        if self.serving.running and self.uplink.ready:
+        if self.tasks.running and self.uplink.ready:
             self.later(0.1, lambda: self._leave_when_done(then))
             return
         self.is_dead = True
@@ -333,7 +335,7 @@ class Simulation:
     def _is_at_rest(self) -> bool:
         """Whether nothing is under way any more."""
         peers = [peer for peer in self._peers.values() if not peer.is_dead]
-        return all(p.uplink.ready and not p.caller.calls and not p.caller.casts_open for p in peers) and not any(
+        return all(p.uplink.ready and not p.calls.open and not p.casts.open for p in peers) and not any(
             self.net.router.dispatch.unsettled()
         )
 
@@ -492,13 +494,13 @@ class Simulation:
         counters = router.dispatch.requests.counters
         late = sum(counters[name] for name in counters if name.startswith(LATE))
         for peer in self._everyone:
-            late += peer.caller.counters["late replies"] + peer.serving.counters["late answers"]
+            late += peer.calls.counters["late replies"] + peer.tasks.counters["late answers"]
         self.record(What.COUNTED, "", {"late answers": late})
         for peer in self._peers.values():
             if not peer.is_dead:
-                self.record(What.DONE, "", {"left": peer.caller.casts_open}, peer.name)
+                self.record(What.DONE, "", {"left": peer.casts.open}, peer.name)
                 assert peer.uplink.ready, f"{peer.name} has not come back: {peer.uplink.state}"
-                assert not peer.caller.calls, f"{peer.name} still waits for {len(peer.caller.calls)} calls"
+                assert not peer.calls.open, f"{peer.name} still waits for {len(peer.calls.open)} calls"
         assert not router.refused, f"the router refused what an honest process said: {dict(router.refused)}"
         for peer in self._peers.values():
             peer.is_dead = True

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import zmq
 from gevent import get_hub
 
-from rpcmq.core.process.direct_links import PeerLink, Peers
+from rpcmq.core.process.direct_links import DirectLink, DirectLinkTable
 from rpcmq.errors import RouterUnreachable
 from rpcmq.transport.batches import BatchSocket
 from rpcmq.transport.connection import process_context, process_zap, release_zap
@@ -74,7 +74,7 @@ class PeerSocket:
 
     def __init__(
         self,
-        peers: Peers,
+        peers: DirectLinkTable,
         host: str,
         max_bytes: int,
         after_receive: Callable[[], None],
@@ -132,7 +132,7 @@ class PeerSocket:
         return self._watchdog.lost
 
     def _decide(self, key: str, address: str) -> str:
-        return "" if self._peers.expects(monotonic(), key) else "not announced by the router"
+        return "" if self._peers.is_announced(monotonic(), key) else "not announced by the router"
 
     def _count(self, reason: str) -> None:
         self._peers.refused[reason] += 1
@@ -144,7 +144,7 @@ class PeerSocket:
         if self._domain:
             release_zap(self._domain)
 
-    def connect(self, url: str, identity: str, ticket: str, key: str = "") -> PeerLink:
+    def connect(self, url: str, identity: str, ticket: str, key: str = "") -> DirectLink:
         """Begin a direct link.
 
         Args:
@@ -177,7 +177,7 @@ class PeerSocket:
         self.schedule()
         return link
 
-    def disconnect(self, link: PeerLink, reason: str) -> None:
+    def disconnect(self, link: DirectLink, reason: str) -> None:
         """End a direct link."""
         self._peers.lost(link.route, reason)
         inbound = self._inbound.pop(link.route, None)

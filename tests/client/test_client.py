@@ -393,7 +393,7 @@ def test_wrong_arguments_are_named_and_nothing_is_sent(router, client, serve, ve
     serve(compute)
     with pytest.raises(UsageError, match=names):
         getattr(client, verb)(**(GOOD | wrong))
-    assert client.process.caller.calls == {}
+    assert client.process.calls.open == {}
     assert router.query("methods")["methods"] == []
 
 

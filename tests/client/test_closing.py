@@ -63,9 +63,9 @@ def run(client: Client, compute: Compute, count: int = 5) -> None:
         client.cast(None, "compute", message("note", value=n))
         client.publish(None, "news.a", n)
     eventually(lambda: len(compute.seen) == count and len(events) == count)
-    caller, subscriptions = client.process.caller, client._links.subscriptions
+    caller, subscriptions = client.process.calls, client._links.subscriptions
     assert subscriptions is not None
-    eventually(lambda: not caller.casts_at_risk and not subscriptions._caller.casts_at_risk)
+    eventually(lambda: not caller.casts_at_risk and not subscriptions._casts.at_risk)
 
 
 def test_beside_a_living_router_they_are_prompt_and_silent(daemon, said):
@@ -98,7 +98,7 @@ def test_what_a_dead_router_may_not_have_is_waited_for_once_and_said_once(daemon
     client = Client(daemon.url)
     client.subscribe("news.#", print)
     client.cast(None, "compute", message("note", value=0))
-    eventually(lambda: not client.process.caller.casts_open)
+    eventually(lambda: not client.process.casts.open)
     daemon.kill()
     eventually(lambda: not client.process.connection.connected)
     client.cast(None, "compute", message("note", value=1))
@@ -170,7 +170,7 @@ def test_the_end_of_a_program_waits_as_long_for_all_its_links_together(daemon, s
         began = monotonic()
         assert program.wait() == 0, program.said()
         assert monotonic() - began < SECONDS
-        lines = [line for line in program.lines if "closed, and the router" in line]
+        lines = [line for line in program.lines if "closed before the router" in line]
         assert sorted("1 cast, " in line for line in lines) == [False, True], program.said()
         assert sorted("1 event, " in line for line in lines) == [False, True], program.said()
         daemon.resume()

@@ -11,9 +11,11 @@ import pytest
 import zmq
 
 import rpcmq
-from rpcmq.core.process.calls import Call, Caller
-from rpcmq.core.process.direct_links import PeerLink, Peers
-from rpcmq.core.process.tasks import Registration, Serving, Task
+from rpcmq.core.process.call import Call
+from rpcmq.core.process.calls import Calls
+from rpcmq.core.process.casts import Casts
+from rpcmq.core.process.direct_links import DirectLink, DirectLinkTable
+from rpcmq.core.process.tasks import Registration, Task, Tasks
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.errors import CallTimeout, LinkLost, Outcome, RouterUnreachable, UsageError
 from rpcmq.testing import eventually
@@ -136,10 +138,10 @@ def test_signs_of_life_need_the_router(client, serve):
 # --- the engine alone ----------------------------------------------------------------------------
 
 
-def lone_peers() -> Peers:
+def lone_peers() -> DirectLinkTable:
     uplink = Uplink({"identity": "node"}, lambda now, welcome: None, lambda reason, text: None)
-    caller = Caller(uplink, lambda part, error: None)
-    return Peers("node", Serving(uplink, caller))
+    caller = Calls(uplink, Casts(uplink, lambda part, error: None))
+    return DirectLinkTable("node", Tasks(uplink, caller))
 
 
 @pytest.mark.parametrize(
@@ -147,7 +149,7 @@ def lone_peers() -> Peers:
 )
 def test_a_ticket_that_is_wrong_stolen_or_old_is_refused(identity, ticket, now):
     peers = lone_peers()
-    peers.expect(0.0, "good", "api")
+    peers.announce(0.0, "good", "api")
     peers.receive(now, b"r", control(Kind.HELLO, {"identity": identity, "ticket": ticket, "versions": [1]}))
     assert peers.links == {}
     assert peers.refused == {"ticket": 1}
@@ -157,7 +159,7 @@ def test_a_ticket_that_is_wrong_stolen_or_old_is_refused(identity, ticket, now):
 
 def test_a_ticket_is_good_once():
     peers = lone_peers()
-    peers.expect(0.0, "good", "api")
+    peers.announce(0.0, "good", "api")
     hello = control(Kind.HELLO, {"identity": "api", "ticket": "good", "versions": [1]})
     peers.receive(1.0, b"one", hello)
     peers.receive(1.0, b"two", hello)
@@ -188,21 +190,21 @@ def test_calls_end_when_the_link_does_and_say_whether_they_left():
 # --- hostile peers -------------------------------------------------------------------------------
 
 
-def introduced(peers: Peers, topic: str = "compute") -> PeerLink:
-    peers.expect(0.0, "good", "api", topic=topic)
+def introduced(peers: DirectLinkTable, topic: str = "compute") -> DirectLink:
+    peers.announce(0.0, "good", "api", topic=topic)
     peers.receive(0.0, b"r", control(Kind.HELLO, {"identity": "api", "ticket": "good", "versions": [1]}))
     link = peers.links[b"r"]
     link.outbox.clear()
     return link
 
 
-def served(peers: Peers, *topics: str) -> None:
+def served(peers: DirectLinkTable, *topics: str) -> None:
     for tag, topic in enumerate(topics):
         registration = Registration(tag, Address(topic), 10, "", lambda task: None)
-        peers._serving.registrations[tag] = registration
+        peers._tasks.registrations[tag] = registration
 
 
-def ask(peers: Peers, link: PeerLink, topic: str, **fields: Any) -> Any:
+def ask(peers: DirectLinkTable, link: DirectLink, topic: str, **fields: Any) -> Any:
     """What is said to a direct call, and the calls that were taken."""
     address = Address(topic).encode()
     peers.receive(0.0, link.route, message(Kind.REQUEST, key=link.next_key(), address=address, format=1, **fields))
@@ -210,8 +212,8 @@ def ask(peers: Peers, link: PeerLink, topic: str, **fields: Any) -> Any:
     return [body_of(part)["outcome"] for part in parts], [task.registration.address.topic for task in drained(peers)]
 
 
-def drained(peers: Peers) -> list[Task]:
-    tasks, peers._serving.delivered[:] = peers._serving.delivered[:], []
+def drained(peers: DirectLinkTable) -> list[Task]:
+    tasks, peers._tasks.delivered[:] = peers._tasks.delivered[:], []
     return tasks
 
 
@@ -244,7 +246,7 @@ def test_a_caller_does_not_choose_whose_calls_its_are():
 def test_a_second_hello_changes_nothing():
     peers = lone_peers()
     link = introduced(peers)
-    peers.expect(0.0, "other", "api")
+    peers.announce(0.0, "other", "api")
     peers.receive(0.0, b"r", control(Kind.HELLO, {"identity": "api", "ticket": "other", "versions": [1]}))
     assert peers.links[b"r"] is link and peers.refused["hello"] == 1
 
@@ -253,13 +255,13 @@ def test_tickets_are_bounded_for_each_caller_and_in_all(monkeypatch):
     monkeypatch.setattr("rpcmq.core.process.direct_links.MAX_TICKETS", 40)
     peers = lone_peers()
     for number in range(1000):
-        peers.expect(0.0, f"m{number}", "mallory", "M")
+        peers.announce(0.0, f"m{number}", "mallory", "M")
     assert len(peers._tickets) == 32
     for number in range(100):
-        peers.expect(1.0, f"h{number}", f"honest-{number}", "H")
-    assert len(peers._tickets) == 40 and peers.expects(1.0, "H")
+        peers.announce(1.0, f"h{number}", f"honest-{number}", "H")
+    assert len(peers._tickets) == 40 and peers.is_announced(1.0, "H")
     peers.revoked("H")
-    peers.expect(100.0, "late", "mallory", "M")
+    peers.announce(100.0, "late", "mallory", "M")
     assert list(peers._tickets) == ["late"] and peers._tickets_of == {"mallory": 1}
 
 
@@ -332,13 +334,13 @@ def test_direct_links_of_others_are_bounded():
     peers = lone_peers()
     peers.max_inbound = 2
     for number in range(4):
-        peers.expect(0.0, f"t{number}", f"p{number}")
+        peers.announce(0.0, f"t{number}", f"p{number}")
         hello = control(Kind.HELLO, {"identity": f"p{number}", "ticket": f"t{number}", "versions": [1]})
         peers.receive(0.0, b"%d" % number, hello)
     assert len(peers.links) == 2 and peers.refused == {"too many links": 2}
     assert body_of(peers.dirty[-1].outbox[0])["reason"] == "too-many-links"
     peers.lost(b"0", "gone")
-    peers.expect(0.0, "again", "p9")
+    peers.announce(0.0, "again", "p9")
     peers.receive(0.0, b"9", control(Kind.HELLO, {"identity": "p9", "ticket": "again", "versions": [1]}))
     assert len(peers.links) == 2
 

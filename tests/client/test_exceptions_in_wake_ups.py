@@ -40,9 +40,9 @@ def fail_once(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, str], list[int]
     "where",
     [
         ("uplink", "tick"),
-        ("caller", "tick"),
-        ("caller", "next_deadline"),
-        ("serving", "flush"),
+        ("calls", "tick"),
+        ("calls", "next_deadline"),
+        ("tasks", "flush"),
         ("connection", "_after_receive"),
         ("connection._socket", "send"),
         ("connection._socket", "receive"),

@@ -40,7 +40,7 @@ def formats(client) -> list[int]:
 
 
 def spy(service: Any, formats: list[int]) -> None:
-    serving = service.client.process.serving
+    serving = service.client.process.tasks
     original = serving.accept
 
     def accept(now: float, part: bytes, *rest: Any) -> None:

@@ -172,7 +172,7 @@ def test_no_answer_hangs_or_breaks_its_caller(evil: Raw, client: Client, serve: 
             ended(lambda: client.call(None, "evil", message_of("run"), timeout=5, on_progress=lambda value: None))
         assert client.call(None, "compute", message_of("add", a=1), timeout=5) == 1, name
     process = client.process
-    assert not process.caller.calls and not process.uplink.refused
+    assert not process.calls.open and not process.uplink.refused
 
 
 def test_random_answers(evil: Raw, client: Client, serve: Any) -> None:
@@ -198,7 +198,7 @@ def test_random_answers(evil: Raw, client: Client, serve: Any) -> None:
         else:
             ended(lambda: list(client.multicall(None, "evil", message_of("run"), timeout=5)))
     assert client.call(None, "compute", message_of("add", a=1), timeout=5) == 1
-    assert not client.process.caller.calls
+    assert not client.process.calls.open
 
 
 def test_items_and_progress_without_end_cost_a_caller_little(evil: Raw, client: Client, serve: Any) -> None:
@@ -214,7 +214,7 @@ def test_items_and_progress_without_end_cost_a_caller_little(evil: Raw, client: 
     error = ended(lambda: client.call(None, "evil", message_of("run"), timeout=5))
     assert error is not None
     assert client.call(None, "compute", message_of("add", a=1), timeout=5) == 1
-    assert not client.process.caller.calls
+    assert not client.process.calls.open
 
 
 def test_hostile_events_are_counted_and_logged_at_a_bounded_rate(

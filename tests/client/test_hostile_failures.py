@@ -39,7 +39,7 @@ def test_a_fault_of_nested_shared_lists_does_not_hang_its_caller(client, connect
     assert len(fault) < 1000
 
     def answer(task: Task, body: dict[str, Any]) -> Any:
-        hostile.process.serving.answer(monotonic(), task, Kind.FAULT, 2, fault)
+        hostile.process.tasks.answer(monotonic(), task, Kind.FAULT, 2, fault)
         hostile.process.schedule()
         return ANSWERED
 

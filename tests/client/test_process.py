@@ -75,7 +75,7 @@ def test_calls_leave_nothing_behind(router, client, serve):
         with suppress(gevent.Timeout), gevent.Timeout(0.001):
             client.call(None, "compute", message("until_cancelled"), timeout=10)
         client.call(None, "compute", message("add", a=n))
-    assert client.process.caller.calls == {}
+    assert client.process.calls.open == {}
     eventually(lambda: router.query("summary")["calls_in_flight"] == 0)
     eventually(lambda: topic(router)["in_flight"] == 0)
     assert router.query("calls")["calls"] == []
@@ -91,7 +91,7 @@ def test_a_small_window_slows_the_sender_and_loses_nothing(connect, serve, windo
     client = connect(**window)
     for n in range(300):
         client.cast(None, "compute", message("note", value=n), timeout=2)
-        assert client.process.caller.casts_open <= window.get("cast_window", 300)
+        assert client.process.casts.open <= window.get("cast_window", 300)
     eventually(lambda: len(compute.seen) == 300)
     assert compute.seen == list(range(300))
 
@@ -132,7 +132,7 @@ def test_the_window_counts_what_was_taken_back():
     eventually(lambda: not client.process.connection.connected)
     with pytest.raises(CallTimeout, match="has not confirmed the cast"):
         client.cast(None, "compute", message("note"), confirm=True, timeout=0.05)
-    assert (client.process.caller.casts_open, client.process.caller.cast_bytes_open) == (0, 0)
+    assert (client.process.casts.open, client.process.casts.open_bytes) == (0, 0)
     client.close()
 
 
@@ -143,8 +143,8 @@ def test_the_window_is_open_again_in_the_end(client, serve):
     client.cast(None, "compute", message("note"), confirm=True)
     client.process.uplink.ask_acknowledgement()
     client.process.connection.schedule()
-    eventually(lambda: client.process.caller.casts_open == 0)
-    assert client.process.caller.cast_bytes_open == 0
+    eventually(lambda: client.process.casts.open == 0)
+    assert client.process.casts.open_bytes == 0
 
 
 def test_casts_that_a_full_queue_refuses_are_offered_again_in_order():
@@ -158,7 +158,7 @@ def test_casts_that_a_full_queue_refuses_are_offered_again_in_order():
         assert compute.started.wait(5)
         for n in range(40):
             client.cast(None, "compute", message("note", value=n))
-        eventually(lambda: client.process.caller.counters["casts put back"] > 0)
+        eventually(lambda: client.process.casts.counters["casts put back"] > 0)
         assert topic(router)["queued"] == 5
         compute.go_on.set()
         assert holding.get(timeout=5) == "held"
@@ -179,7 +179,7 @@ def test_closing_waits_for_casts_that_a_full_queue_has_given_back():
         assert compute.started.wait(5)
         for n in range(30):
             client.cast(None, "compute", message("note", value=n))
-        eventually(lambda: client.process.caller.counters["casts put back"] > 0)
+        eventually(lambda: client.process.casts.counters["casts put back"] > 0)
         closing = gevent.spawn(client.close, 10)
         gevent.sleep(0.05)
         assert not closing.ready()
@@ -200,7 +200,7 @@ def test_casts_that_are_not_taken_in_time_are_reported(caplog):
         assert compute.started.wait(5)
         for n in range(30):
             client.cast(None, "compute", message("note", value=n))
-        eventually(lambda: client.process.caller.casts_at_risk == 25)
+        eventually(lambda: client.process.casts.at_risk == 25)
         client.close(0.05)
         assert "acknowledged 25 casts, which may be lost; the router is connected" in caplog.text
         compute.go_on.set()
@@ -223,7 +223,7 @@ def test_one_full_topic_holds_up_the_casts_to_no_other():
                 client.cast(None, "compute", message("note", value=n), timeout=30)
 
         sender = gevent.spawn(flood)
-        eventually(lambda: client.process.caller.refused.casts == 10)
+        eventually(lambda: client.process.casts.refused.casts == 10)
         with pytest.raises(Overloaded) as refused:
             client.cast(None, "compute", message("note", value="too many"), timeout=0.3)
         for n in range(100):
@@ -299,10 +299,10 @@ def test_a_sender_is_slowed_by_a_full_queue():
                 client.cast(None, "compute", message("note", value=n), timeout=20)
 
         sender = gevent.spawn(flood)
-        eventually(lambda: client.process.caller.casts_open == 10)
+        eventually(lambda: client.process.casts.open == 10)
         gevent.sleep(0.25)
         assert not sender.ready()
-        assert client.process.caller.casts_open == 10
+        assert client.process.casts.open == 10
         compute.go_on.set()
         holding.get(timeout=5)
         sender.get(timeout=20)

@@ -206,7 +206,7 @@ def test_a_service_that_shows_no_sign_of_life_is_given_up(client, serve):
     call = gevent.spawn(client.call, None, "compute", message("hold"), timeout=20, sign_of_life=0.2)
     assert compute.started.wait(5)
     # The handler runs, but nothing of it gets out.
-    service.client.process.serving.send_item = lambda *args: None
+    service.client.process.tasks.send_item = lambda *args: None
     with pytest.raises(CallTimeout, match=r"no sign of life for 0.2 s from 'compute'"):
         call.get(timeout=5)
     compute.go_on.set()
@@ -215,7 +215,7 @@ def test_a_service_that_shows_no_sign_of_life_is_given_up(client, serve):
 def test_keep_alives_end_with_the_handler(router, client, serve):
     service = serve(Compute())
     sent: list[Any] = []
-    serving = service.client.process.serving
+    serving = service.client.process.tasks
     original = serving.send_item
 
     def spy(*args: Any) -> None:

@@ -282,13 +282,13 @@ def raw_call(client: rpcmq.Client, form: int, payload: bytes) -> Any:
     from time import monotonic
 
     from rpcmq.client.answers import result_of
-    from rpcmq.core.process.calls import Call
+    from rpcmq.core.process.call import Call
     from rpcmq.wire import Address, Kind
 
     client.connect()
     call = Call("compute", 0, 5.0)
     process = client.process
-    process.caller.start(
+    process.calls.start(
         monotonic(), call, Kind.REQUEST, payload, format=form, address=Address("compute").encode(), method=b"echo"
     )
     process.connection.schedule()

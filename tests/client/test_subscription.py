@@ -255,7 +255,7 @@ def test_a_publisher_waits_for_a_router_that_does_not_take_its_events(connect):
     client = connect(cast_window=10)
     for n in range(200):
         client.publish(None, "a", n)
-        assert client._links.subscriptions._caller.casts_open <= 10
+        assert client._links.subscriptions._casts.open <= 10
     eventually(lambda: listener.payloads == list(range(200)))
 
 

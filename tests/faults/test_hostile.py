@@ -18,7 +18,7 @@ import pytest
 import zmq
 
 from rpcmq.client import Client
-from rpcmq.core.process.calls import Call
+from rpcmq.core.process.call import Call
 from rpcmq.drill.run import Drill
 from rpcmq.drill.topology import Topology
 from rpcmq.errors import CallError
@@ -174,7 +174,7 @@ def test_pickles_that_try_to_run_code(drill: Drill):
         process = client.process
         for name, payload in RUNS_CODE.items():
             call = Call("drill", 0, 20.0)
-            process.caller.start(monotonic(), call, Kind.REQUEST, payload, format=2, address=DRILL, method=b"work")
+            process.calls.start(monotonic(), call, Kind.REQUEST, payload, format=2, address=DRILL, method=b"work")
             process.schedule()
             process.wait(call)
             assert call.error is None and call.answer is not None, f"{name}: {call.error}"

@@ -22,7 +22,7 @@ from gevent import socket
 from gevent.server import StreamServer
 
 from rpcmq import Client, Service
-from rpcmq.core.process.calls import Call
+from rpcmq.core.process.call import Call
 from rpcmq.core.router.rights import Key
 from rpcmq.errors import AccessDenied, RouterUnreachable, RpcError
 from rpcmq.testing import eventually
@@ -437,7 +437,7 @@ def pickles(site: Site, said: Callable[[], str]) -> None:
         process = client.process
         for name, payload in RUNS_CODE.items():
             call = Call("compute", 0, 20.0)
-            process.caller.start(monotonic(), call, Kind.REQUEST, payload, format=2, address=COMPUTE, method=b"echo")
+            process.calls.start(monotonic(), call, Kind.REQUEST, payload, format=2, address=COMPUTE, method=b"echo")
             process.schedule()
             process.wait(call)
             assert call.error is None and call.answer is not None, f"{name}: {call.error}"

@@ -13,7 +13,7 @@ from time import perf_counter
 
 import pytest
 
-from rpcmq.core.process.calls import Caller
+from rpcmq.core.process.casts import Casts
 from rpcmq.drill.plan import FAULTS, Fault, Plan, plan_of
 from rpcmq.drill.simulation import Simulation, minimised, simulate
 from rpcmq.testing.processes import Program
@@ -101,9 +101,9 @@ def test_a_seed_gives_the_same_history_in_another_process():
 def test_a_defect_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch):
     """With the dedupe of casts after a restart taken out, the simulation finds a seed, and the steps that matter."""
     monkeypatch.setattr(
-        Caller,
-        "_casts_again",
-        lambda self, welcome, unsent: {p[16:36] + bytes([n]): p for n, p in enumerate(welcome.sent * 2)},
+        Casts,
+        "take_resendable",
+        lambda self, welcome, unsent, awaited: {p[16:36] + bytes([n]): p for n, p in enumerate(welcome.sent * 2)},
     )
 
     def fails(plan: Plan) -> bool:

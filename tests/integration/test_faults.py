@@ -243,7 +243,7 @@ def test_casts_that_wait_for_a_consumer_come_back_with_their_sender(end: str):
     with RouterProcess(router_recovery_seconds=1.0) as router, Client(router.url) as client:
         for n in range(300):
             client.cast(None, "compute", message("run", key=n), confirm=n % 2 == 0)
-        eventually(lambda: client.process.caller.casts_open == 0)
+        eventually(lambda: client.process.casts.open == 0)
         if end == "kill":
             router.kill()
         else:
@@ -252,7 +252,7 @@ def test_casts_that_wait_for_a_consumer_come_back_with_their_sender(end: str):
         router.restart()
         with node(router.url):
             eventually(lambda: counts(client) == dict.fromkeys(range(300), 1), 30)
-            eventually(lambda: not client.process.caller.keeping)
+            eventually(lambda: not client.process.casts.retained)
             router.kill()
             router.restart()
             eventually(lambda: consumers(client), 30)

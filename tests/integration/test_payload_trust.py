@@ -18,7 +18,7 @@ from gevent.event import Event
 from rpcmq import Client, Service
 from rpcmq.client.consumer import ANSWERED
 from rpcmq.client.request import current_request
-from rpcmq.core.process.calls import Call
+from rpcmq.core.process.call import Call
 from rpcmq.errors import ConfigError, PayloadRefused, RemoteError, UnknownMethod
 from rpcmq.payload import Codec, Format
 from rpcmq.payload.seal import MacKeys, Sealer
@@ -94,7 +94,7 @@ def hostile(key: str, form: int, kind: int, **fields: Any) -> tuple[int, bytes]:
 
 def send_call(client: Client, flags: int, form: int, payload: bytes) -> Call:
     process = client.process
-    call = process.caller.start(
+    call = process.calls.start(
         monotonic(), Call("compute", flags, 5.0), Kind.REQUEST, payload, format=form, address=COMPUTE, method=b"note"
     )
     process.connection.schedule()
@@ -106,7 +106,7 @@ def send_cast(client: Client, flags: int, form: int, payload: bytes) -> None:
     process = client.process
     key = process.uplink.next_key()
     part = message(Kind.CAST, payload, flags=flags, format=form, key=key, address=COMPUTE, method=b"note")
-    process.caller.cast(part, COMPUTE)
+    process.casts.send(part, COMPUTE)
     process.connection.schedule()
 
 
@@ -182,7 +182,7 @@ def test_events_are_refused_before_they_are_decoded(trust: Trust, scenario: Any)
     part = message(
         Kind.PUBLISH, payload, flags=flags, format=form, key=subscriptions._uplink.next_key(), address=address
     )
-    subscriptions._caller.cast(part, address)
+    subscriptions._casts.send(part, address)
     subscriptions.connection.schedule()
     eventually(lambda: refused(client, reason) > before)
     assert MARKS == [] and 1 not in seen[1:]
@@ -205,9 +205,9 @@ class Hostile:
         process = self.service.client.process
         flags, payload = hostile(self._key, self._form, kind, bound=b"?" * 16)
         if kind in (Kind.REPLY, Kind.FAULT):
-            process.serving.answer(monotonic(), task, kind, self._form, payload, flags=flags)
+            process.tasks.answer(monotonic(), task, kind, self._form, payload, flags=flags)
             return ANSWERED
-        process.serving.send_item(task, kind, self._form, payload, flags)
+        process.tasks.send_item(task, kind, self._form, payload, flags)
         return 5
 
     service: Service
@@ -247,7 +247,7 @@ def test_the_end_of_a_stream_cannot_be_invented(trust: Trust, serve: Any) -> Non
         def count(self, ctx: Any) -> Any:
             request = current_request()
             assert request is not None
-            service.client.process.serving.answer(monotonic(), request._task, Kind.END, Format.JSON, b"")
+            service.client.process.tasks.answer(monotonic(), request._task, Kind.END, Format.JSON, b"")
             return ANSWERED
 
     service = serve(Short(), client=trust.stranger())
@@ -357,7 +357,7 @@ def test_an_answer_to_one_call_is_none_to_another(trust: Trust, serve: Any) -> N
             form, payload = process.codec.encode(value)
             flags, payload = process.payloads.sign_answer(task, Kind.REPLY, form, payload)
             kept.append(payload)
-            process.serving.answer(monotonic(), task, Kind.REPLY, form, kept[0], flags=flags)
+            process.tasks.answer(monotonic(), task, Kind.REPLY, form, kept[0], flags=flags)
             return ANSWERED
 
     server = trust.client(SIGNED)

@@ -13,8 +13,8 @@ from struct import pack
 from typing import NamedTuple
 
 from rpcmq.core.common.text import shortened
-from rpcmq.core.process.calls import Call
-from rpcmq.core.process.tasks import Registration, Serving
+from rpcmq.core.process.call import Call
+from rpcmq.core.process.tasks import Registration, Tasks
 from rpcmq.errors import LinkLost, Outcome, ProtocolError, error_for
 from rpcmq.payload.format import Format
 from rpcmq.wire import (
@@ -36,7 +36,7 @@ from rpcmq.wire import (
     split,
 )
 
-__all__ = ["PeerLink", "Peers"]
+__all__ = ["DirectLink", "DirectLinkTable"]
 
 #: Validity of a ticket (seconds).
 TICKET_SECONDS = 30.0
@@ -62,10 +62,10 @@ _HELLO = bytes([Kind.HELLO])
 _NO_TICKET = _Ticket("", "", "", 0.0)
 
 
-class PeerLink:
+class DirectLink:
     """A direct connection to another process, in either direction."""
 
-    def __init__(self, dirty: list[PeerLink], route: bytes, identity: str, key: str = "") -> None:
+    def __init__(self, dirty: list[DirectLink], route: bytes, identity: str, key: str = "") -> None:
         self._dirty = dirty
         self._sequence = 0
         self.route = route
@@ -97,41 +97,41 @@ class PeerLink:
         return self.origin + self._sequence.to_bytes(8)
 
 
-class Peers:
+class DirectLinkTable:
     """The direct links of a process. ``dirty`` lists those with something to send."""
 
-    def __init__(self, identity: str, serving: Serving) -> None:
+    def __init__(self, identity: str, tasks: Tasks) -> None:
         self._identity = identity
-        self._serving = serving
+        self._tasks = tasks
         #: The oldest first.
         self._tickets: dict[str, _Ticket] = {}
         self._tickets_of: Counter[str] = Counter()
         self._handles = 0
         #: Most inbound links at a time.
         self.max_inbound = 4096
-        self.links: dict[bytes, PeerLink] = {}
-        self.dirty: list[PeerLink] = []
+        self.links: dict[bytes, DirectLink] = {}
+        self.dirty: list[DirectLink] = []
         #: Calls whose waiters are to be woken.
         self.changed: list[Call] = []
         self.refused: Counter[str] = Counter()
         #: Called with an exception that a message has led to; it was not used.
         self.on_error: Callable[[Exception], None] = lambda error: None
 
-    def expect(self, now: float, ticket: str, identity: str, key: str = "", topic: str = "") -> None:
+    def announce(self, now: float, ticket: str, identity: str, key: str = "", topic: str = "") -> None:
         """Record an announced caller of ``topic``, who will connect with the public ``key``."""
         while self._tickets:
             oldest = next(iter(self._tickets))
             if self._tickets[oldest].until > now and len(self._tickets) < MAX_TICKETS:
                 break
-            self._take(oldest)
+            self._redeem_ticket(oldest)
         if self._tickets_of[identity] >= MAX_TICKETS_EACH:
             self.refused["tickets"] += 1
             return
-        self._take(ticket)
+        self._redeem_ticket(ticket)
         self._tickets[ticket] = _Ticket(identity, key, topic, now + TICKET_SECONDS)
         self._tickets_of[identity] += 1
 
-    def _take(self, ticket: str) -> _Ticket:
+    def _redeem_ticket(self, ticket: str) -> _Ticket:
         known = self._tickets.pop(ticket, _NO_TICKET)
         if known.identity:
             self._tickets_of[known.identity] -= 1
@@ -139,23 +139,23 @@ class Peers:
                 del self._tickets_of[known.identity]
         return known
 
-    def expects(self, now: float, key: str) -> bool:
+    def is_announced(self, now: float, key: str) -> bool:
         """Whether a caller with the public ``key`` was announced and has not connected yet."""
         return any(known.key == key and now < known.until for known in self._tickets.values())
 
-    def revoked(self, key: str) -> list[PeerLink]:
+    def revoked(self, key: str) -> list[DirectLink]:
         """Forget the tickets of ``key``, which the router has revoked or restricted.
 
         Returns:
             The links to end.
         """
         for ticket in [t for t, known in self._tickets.items() if known.key == key]:
-            self._take(ticket)
+            self._redeem_ticket(ticket)
         return [link for link in self.links.values() if link.key == key]
 
-    def connect(self, route: bytes, identity: str, ticket: str, key: str = "") -> PeerLink:
+    def connect(self, route: bytes, identity: str, ticket: str, key: str = "") -> DirectLink:
         """Begin a link to ``identity`` over the new connection ``route``."""
-        link = self.links[route] = PeerLink(self.dirty, route, identity, key)
+        link = self.links[route] = DirectLink(self.dirty, route, identity, key)
         link.send(control(Kind.HELLO, {"identity": self._identity, "ticket": ticket, "versions": [VERSION]}))
         return link
 
@@ -205,10 +205,10 @@ class Peers:
             call.error = LinkLost(text, {"topic": call.address, "server": link.identity, "started": started})
             self.changed.append(call)
         link.calls.clear()
-        for registration in self._serving.registrations.values():
+        for registration in self._tasks.registrations.values():
             for task in (*registration.running.values(), *registration.waiting.values()):
                 if task.sender is link:
-                    task.lost = True
+                    task.is_abandoned = True
         link.on_change()
 
     def _message(self, now: float, route: bytes, part: bytes, user: str) -> None:
@@ -222,7 +222,7 @@ class Peers:
             if link.welcomed:
                 # Only the target of a direct link handles requests.
                 raise ProtocolError("WELCOME on a link that stands", "welcome")
-            link.origin = pack(">IQ", 0, _positive(body_of(part).get("handle")))
+            link.origin = pack(">IQ", 0, _checked_handle(body_of(part).get("handle")))
             link.welcomed = True
             link.on_change()
         elif kind == Kind.REFUSED:
@@ -230,7 +230,7 @@ class Peers:
         elif kind == Kind.REQUEST:
             self._request(now, link, part)
         elif kind == Kind.CANCEL:
-            self._serving.cancel_direct(part[KEY], link)
+            self._tasks.cancel_direct(part[KEY], link)
         elif kind == Kind.ALIVE:
             self._progress(link, part)
         elif kind in (Kind.REPLY, Kind.FAULT, Kind.ERROR):
@@ -242,8 +242,8 @@ class Peers:
         if route in self.links:
             raise ProtocolError("HELLO on a link that stands", "hello")
         body = body_of(part)
-        identity, key, topic, until = self._take(str(body.get("ticket")))
-        link = PeerLink(self.dirty, route, identity, key)
+        identity, key, topic, until = self._redeem_ticket(str(body.get("ticket")))
+        link = DirectLink(self.dirty, route, identity, key)
         if not identity or until < now or body.get("identity") != identity or user != key:
             self.refused["ticket"] += 1
             link.send(control(Kind.REFUSED, {"reason": "ticket", "text": "the ticket is unknown or too old"}))
@@ -260,12 +260,12 @@ class Peers:
         self.links[route] = link
         link.send(control(Kind.WELCOME, {"identity": self._identity, "handle": self._handles}))
 
-    def _request(self, now: float, link: PeerLink, part: bytes) -> None:
+    def _request(self, now: float, link: DirectLink, part: bytes) -> None:
         parse(part)
         if part[ORIGIN] != link.origin:
             raise ProtocolError("origin is not this link's", "origin")
         address = Address.decode(address_of(part))
-        registration = self._serving.serving(address)
+        registration = self._tasks.registration_for(address)
         if not link.is_inbound or link.topic != str(address):
             # The router has checked the right to this topic only.
             text = f"{link.identity} was introduced for {link.topic!r}, not for {str(address)!r}"
@@ -276,15 +276,15 @@ class Peers:
             self._error(link, part, Outcome.PROTOCOL, "streams must go through the router")
         elif part[KEY] in registration.running or part[KEY] in registration.waiting:
             self._error(link, part, Outcome.PROTOCOL, "sequence of a call that is in flight")
-        elif problem := _overload(registration, payload_of(part)):
+        elif problem := _waiting_limit(registration, payload_of(part)):
             self._error(link, part, Outcome.OVERLOADED, f"{self._identity} has {problem}")
         else:
-            self._serving.accept(now, part, registration, link)
+            self._tasks.accept(now, part, registration, link)
 
-    def _error(self, link: PeerLink, part: bytes, outcome: Outcome, text: str) -> None:
+    def _error(self, link: DirectLink, part: bytes, outcome: Outcome, text: str) -> None:
         link.send(control(Kind.ERROR, {"outcome": outcome, "text": text, "details": {}}, key=part[KEY]))
 
-    def _answer(self, link: PeerLink, part: bytes) -> None:
+    def _answer(self, link: DirectLink, part: bytes) -> None:
         call = link.calls.get(part[KEY])
         if call is None:
             self.refused["late reply"] += 1
@@ -301,14 +301,14 @@ class Peers:
         del link.calls[call.key]
         self.changed.append(call)
 
-    def _progress(self, link: PeerLink, part: bytes) -> None:
+    def _progress(self, link: DirectLink, part: bytes) -> None:
         call = link.calls.get(part[KEY])
         if call is not None:
             parse(part)
             call.add_progress(part)
             self.changed.append(call)
 
-    def start(self, link: PeerLink, call: Call, payload: bytes, format: int, address: bytes, method: bytes) -> None:
+    def start(self, link: DirectLink, call: Call, payload: bytes, format: int, address: bytes, method: bytes) -> None:
         """Send a call on ``link``."""
         call.key = link.next_key()
         call.message = message(
@@ -324,13 +324,13 @@ class Peers:
         link.calls[call.key] = call
         link.send(call.message)
 
-    def cancel(self, link: PeerLink, call: Call) -> None:
+    def cancel(self, link: DirectLink, call: Call) -> None:
         """Nobody waits for ``call`` any more."""
         if link.calls.pop(call.key, None) is not None:
             link.send(message(Kind.CANCEL, key=call.key))
 
 
-def _positive(value: object) -> int:
+def _checked_handle(value: object) -> int:
     if type(value) is not int or not 0 <= value < 1 << 64:
         raise ProtocolError(f"a {type(value).__name__} is not a 64-bit handle", "body")
     return value
@@ -342,7 +342,7 @@ def _text(body: Mapping[str, object]) -> str:
     return shortened(text) if isinstance(text, str) else ""
 
 
-def _overload(registration: Registration, payload: bytes | memoryview) -> str:
+def _waiting_limit(registration: Registration, payload: bytes | memoryview) -> str:
     """Return the limit that keeps one more direct call from waiting; empty if it may."""
     if len(registration.running) < registration.credit:
         return ""

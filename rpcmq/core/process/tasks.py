@@ -7,7 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
-from rpcmq.core.process.calls import STREAM_WINDOW, Call, Caller
+from rpcmq.core.process.call import Call
+from rpcmq.core.process.calls import STREAM_WINDOW, Calls
 from rpcmq.core.process.uplink import Uplink, Welcome
 from rpcmq.errors import CallError, Outcome, ProtocolError, UsageError
 from rpcmq.wire import (
@@ -29,7 +30,7 @@ from rpcmq.wire import (
     payload_of,
 )
 
-__all__ = ["Registration", "Sender", "Serving", "Task"]
+__all__ = ["Registration", "Sender", "Task", "Tasks"]
 
 #: Number of the latest casts remembered, to recognise one that is sent again after a restart
 #: of the router.
@@ -84,10 +85,10 @@ class Registration:
 
 
 class Task:
-    """A delivered call or cast. ``lost``: nobody waits for its result any more."""
+    """A delivered call or cast. ``is_abandoned``: nobody waits for its result any more."""
 
     __slots__ = (
-        "attempt", "cancelled", "flags", "format", "grants", "is_call", "key", "lost", "method", "on_change",
+        "attempt", "cancelled", "flags", "format", "grants", "is_abandoned", "is_call", "key", "method", "on_change",
         "payload", "received_at", "registration", "seal", "sender", "trace", "ttl",
     )  # fmt: skip
 
@@ -108,7 +109,7 @@ class Task:
     ttl: float | None
     received_at: float
     cancelled: bool
-    lost: bool
+    is_abandoned: bool
     #: Items that may be sent before the caller grants more.
     grants: int
     #: Called when it is cancelled or may send more.
@@ -122,7 +123,7 @@ class Sender(Protocol):
         """Queue ``part``."""
 
 
-class Serving:
+class Tasks:
     """Registrations and tasks over one uplink. ``delivered`` lists the tasks to be started.
 
     Args:
@@ -132,11 +133,11 @@ class Serving:
     def __init__(
         self,
         uplink: Uplink,
-        caller: Caller,
+        calls: Calls,
         on_refused: Callable[[Registration, CallError], None] = lambda registration, error: None,
     ) -> None:
         self._uplink = uplink
-        self._caller = caller
+        self._calls = calls
         self._on_refused = on_refused
         #: Keys, each with the name of the group whose copy it was.
         self._recent: deque[bytes] = deque(maxlen=_RECENT_CASTS)
@@ -164,13 +165,13 @@ class Serving:
         """Stop deliveries; running tasks go on."""
         registration.leaving = True
         call = Call(str(registration.address), 0, timeout)
-        return self._caller.start(now, call, Kind.UNREGISTER, b"", consumer=registration.tag)
+        return self._calls.start(now, call, Kind.UNREGISTER, b"", consumer=registration.tag)
 
     def remove(self, registration: Registration) -> None:
         """Forget a registration after it was unregistered and its tasks are done."""
         self.registrations.pop(registration.tag, None)
 
-    def free_tag(self) -> int:
+    def allocate_tag(self) -> int:
         """A tag for a new registration.
 
         Raises:
@@ -192,16 +193,16 @@ class Serving:
         for registration in self.registrations.values():
             routed = [task for task in registration.running.values() if task.sender is self._uplink]
             for task in routed:
-                task.lost = True
+                task.is_abandoned = True
                 del registration.running[task.key]
-            asked = [c for c in self._caller.calls.values() if c.message[CONSUMER_AT] == registration.tag]
+            asked = [c for c in self._calls.open.values() if c.message[CONSUMER_AT] == registration.tag]
             leaving = next((c for c in asked if c.message[KIND_AT] == Kind.UNREGISTER), None)
             if leaving is not None:
                 # The router has no registration of ours, as wanted.
-                self._caller.ended(now, leaving.message)
+                self._calls.on_end(now, leaving.message)
             joining = next((c for c in asked if c.message[KIND_AT] == Kind.REGISTER), None)
             if joining is not None:
-                self._caller.cancel(joining)
+                self._calls.cancel(joining)
                 self._send_registration(now, registration, joining)
             else:
                 self.register_again(now, registration)
@@ -211,10 +212,10 @@ class Serving:
         if registration.leaving or self.registrations.get(registration.tag) is not registration:
             return
         call = Call(str(registration.address), 0, None)
-        call.waiter = partial(self._asked_again, registration, call)
+        call.waiter = partial(self._reregistered, registration, call)
         self._send_registration(now, registration, call)
 
-    def _asked_again(self, registration: Registration, call: Call) -> None:
+    def _reregistered(self, registration: Registration, call: Call) -> None:
         if call.error is not None:
             self._on_refused(registration, call.error)
 
@@ -225,7 +226,7 @@ class Serving:
         group = registration.group.encode()
         if recent := b"".join(had[:KEY_BYTES] for had in self._recent if had[KEY_BYTES:] == group):
             body["recent"] = recent.hex()
-        return self._caller.start(
+        return self._calls.start(
             now,
             call,
             Kind.REGISTER,
@@ -278,7 +279,7 @@ class Serving:
         task.ttl = None if ttl == NO_TTL else ttl / 1000
         task.received_at = now
         task.grants = STREAM_WINDOW
-        task.lost = task.cancelled = False
+        task.is_abandoned = task.cancelled = False
         task.on_change = None
         if sender is not self._uplink and len(registration.running) >= registration.credit:
             registration.waiting[key] = task
@@ -303,7 +304,7 @@ class Serving:
                 registration.waiting_bytes -= len(waits.payload)
             task = registration.running.get(key)
             if task is not None and task.sender is sender:
-                task.cancelled = task.lost = True
+                task.cancelled = task.is_abandoned = True
                 self.changed.append(task)
 
     def grant(self, now: float, part: bytes) -> None:
@@ -344,15 +345,15 @@ class Serving:
                 payload,
                 flags=flags,
                 format=format,
-                ttl=microseconds(now - task.received_at),
+                ttl=wire_microseconds(now - task.received_at),
                 key=task.key,
-                method=error if error and self._takes_error(task) else b"",
+                method=error if error and self._accepts_error_name(task) else b"",
                 attempt=task.attempt,
                 consumer=task.registration.tag,
             )
         )
 
-    def _takes_error(self, task: Task) -> bool:
+    def _accepts_error_name(self, task: Task) -> bool:
         """Whether a FAULT may name the error: only if the router supports it."""
         return task.sender is self._uplink and self._uplink.router.get("error_names") is True
 
@@ -366,14 +367,14 @@ class Serving:
         while registration.waiting and len(registration.running) < registration.credit:
             waiting = registration.waiting.pop(next(iter(registration.waiting)))
             registration.waiting_bytes -= len(waiting.payload)
-            if not waiting.lost:
+            if not waiting.is_abandoned:
                 registration.running[waiting.key] = waiting
                 self.delivered.append(waiting)
-        return known and not task.lost
+        return known and not task.is_abandoned
 
     def send_item(self, task: Task, kind: int, format: int, payload: bytes | memoryview, flags: int = 0) -> None:
         """ITEM of a stream (uses up a grant), or ALIVE."""
-        if task.lost:
+        if task.is_abandoned:
             return
         if kind == Kind.ITEM:
             task.grants -= 1
@@ -392,7 +393,7 @@ class Serving:
     def settle(self, now: float, task: Task, outcome: Outcome) -> None:
         """Settle a cast."""
         if self._finish(task):
-            spent = microseconds(now - task.received_at)
+            spent = wire_microseconds(now - task.received_at)
             self._settle(task.registration.tag, task.key, task.attempt, outcome, spent)
 
     def _settle(self, tag: int, key: bytes, attempt: int, outcome: Outcome, spent: int) -> None:
@@ -415,9 +416,9 @@ class Serving:
         if self._answered and self._uplink.ready:
             self._answered = False
             if self._uplink.wants_stamps:
-                self._stamp(now)
+                self._send_clock_stamp(now)
 
-    def _stamp(self, now: float) -> None:
+    def _send_clock_stamp(self, now: float) -> None:
         outbox = self._uplink.outbox
         stamp = message(_SENT, sequence=int(now * 1e6))
         if outbox and outbox[0][KIND_AT] == _SENT:  # the socket took nothing of it
@@ -425,7 +426,7 @@ class Serving:
         else:
             outbox.insert(0, stamp)
 
-    def serving(self, address: Address) -> Registration | None:
+    def registration_for(self, address: Address) -> Registration | None:
         """The registration that serves ``address``, which may be a server's own topic in one name."""
         for registration in self.registrations.values():
             ours = registration.address
@@ -441,6 +442,6 @@ class Serving:
         return sum(len(r.running) for r in self.registrations.values())
 
 
-def microseconds(seconds: float) -> int:
+def wire_microseconds(seconds: float) -> int:
     """Convert seconds to the wire's microseconds: 32 bits, clamped."""
     return max(0, min(NO_TTL - 1, int(seconds * 1e6)))

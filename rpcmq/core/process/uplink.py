@@ -20,6 +20,7 @@ from rpcmq.errors import ProtocolError
 from rpcmq.wire import (
     KIND_AT,
     LOW_FLAGS_AT,
+    ORIGIN,
     SESSION_KINDS,
     VERSION,
     Flag,
@@ -30,6 +31,7 @@ from rpcmq.wire import (
     message,
     sequence_of,
     split,
+    with_origin,
 )
 
 __all__ = ["Uplink", "UplinkState", "Welcome"]
@@ -169,6 +171,10 @@ class Uplink(Session):
     def handle(self, kind: Kind, handler: Handler) -> None:
         """Register ``handler`` for messages of ``kind``."""
         self._handlers[kind] = handler
+
+    def with_current_origin(self, part: bytes) -> bytes:
+        """Return ``part`` with the origin that this process has now."""
+        return part if part[ORIGIN] == self.origin else with_origin(part, self.origin)
 
     def next_key(self) -> bytes:
         """A key (router, handle, sequence) for a new message of ours."""

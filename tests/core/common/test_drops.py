@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rpcmq.core.common.drops import Drop, Drops
-from rpcmq.core.process.retained import Keeping
+from rpcmq.core.process.retained_casts import RetainedCasts
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Network, Process
 from rpcmq.wire import Flag, Kind, body_of, control
@@ -218,11 +218,11 @@ def notice(rows: Any) -> bytes:
 
 def test_the_sender_counts_and_logs_what_it_is_told(sender: Sender):
     said: list[str] = []
-    sender.caller.on_loss = said.append
+    sender.casts.losses.on_loss = said.append
     sender.router(notice([["compte", "cast", "aged out", 300], ["alerts", "fanout", "consumer left", 2]]))
-    assert sender.caller.drops.totals == {"cast": {"aged out": 300}, "fanout": {"consumer left": 2}}
-    assert sender.caller.next_deadline() == 1.0
-    sender.caller.tick(1.0)
+    assert sender.casts.losses.drops.totals == {"cast": {"aged out": 300}, "fanout": {"consumer left": 2}}
+    assert sender.calls.next_deadline() == 1.0
+    sender.calls.tick(1.0)
     assert [text.partition(" (")[0] for text in said] == [
         "300 casts to 'compte' were dropped: aged out",
         "2 fanout copies to 'alerts' were dropped: consumer left",
@@ -244,33 +244,33 @@ def test_the_sender_counts_and_logs_what_it_is_told(sender: Sender):
 )
 def test_a_malformed_notice_harms_nobody(sender: Sender, rows: Any):
     sender.router(notice(rows))
-    assert sender.caller.drops.totals == {}
+    assert sender.casts.losses.drops.totals == {}
 
 
 def test_casts_let_go_beyond_the_bound_are_said(sender: Sender):
-    sender.caller.keeping = Keeping(100, 10_000_000)
+    sender.casts.retained = RetainedCasts(100, 10_000_000)
     said: list[str] = []
-    sender.caller.on_loss = said.append
+    sender.casts.losses.on_loss = said.append
     for _ in range(150):
         sender.cast()
-    let_go = sender.caller.keeping.let_go
+    let_go = sender.casts.retained.discarded
     assert let_go >= 50
-    sender.caller.tick(1.0)
-    sender.caller.tick(3.0)
+    sender.calls.tick(1.0)
+    sender.calls.tick(3.0)
     [text] = said
     assert text.startswith(f"{let_go} casts waiting for a consumer are held by the router only")
     sender.cast()
-    sender.caller.close(4.0)
+    sender.calls.close(4.0)
     assert len(said) == 2, "what was not said yet is said at the end"
 
 
 def test_reasons_that_a_router_invents_take_bounded_memory(sender: Sender):
     for number in range(1000):
         sender.router(notice([["t", "cast", f"reason {number}", 1]]))
-    totals = sender.caller.drops.totals
+    totals = sender.casts.losses.drops.totals
     assert sum(map(len, totals.values())) == 201 and totals["other"] == {"other": 800}
 
 
 def test_names_that_a_router_gives_cannot_break_a_line_of_the_log(sender: Sender):
     sender.router(notice([["a\nb", "ca\x1bst", "why\r", 1]]))
-    assert sender.caller.drops.totals == {"ca?st": {"why?": 1}}
+    assert sender.casts.losses.drops.totals == {"ca?st": {"why?": 1}}

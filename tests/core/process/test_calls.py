@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpcmq.core.process.calls import Call, Caller
-from rpcmq.core.process.retained import Keeping
+from rpcmq.core.process.call import Call
+from rpcmq.core.process.calls import Calls
+from rpcmq.core.process.casts import Casts
+from rpcmq.core.process.retained_casts import RetainedCasts
 from rpcmq.core.process.uplink import Uplink, Welcome
 from rpcmq.errors import CallError, CallTimeout, LinkLost, NoConsumer, Outcome, Overloaded
 from rpcmq.wire import NO_TTL, Address, Flag, Kind, control, message, parse, payload_of, size_of
@@ -23,11 +25,12 @@ class Process:
         self.refused: list[tuple[bytes, CallError]] = []
         self.replacement: bytes | None = None
         self.uplink = Uplink({"identity": "api-1"}, self._welcomed, lambda *why: None)
-        self.caller = Caller(self.uplink, self._on_refused)
+        self.casts = Casts(self.uplink, self._on_refused)
+        self.calls = Calls(self.uplink, self.casts)
         self.connect()
 
     def _welcomed(self, now: float, welcome: Welcome) -> None:
-        self.caller.welcome(now, welcome)
+        self.calls.welcome(now, welcome)
 
     def _on_refused(self, part: bytes, error: CallError) -> bytes | None:
         self.refused.append((part, error))
@@ -55,13 +58,13 @@ class Process:
 
     def start(self, now: float = 0.0, kind: int = Kind.REQUEST, flags: int = 0, timeout: float | None = 10.0) -> Call:
         call = Call("compute", flags, timeout)
-        return self.caller.start(now, call, kind, b"payload", address=COMPUTE, method=b"m")
+        return self.calls.start(now, call, kind, b"payload", address=COMPUTE, method=b"m")
 
     def cast(self, address: bytes = COMPUTE, payload: bytes = b"p", flags: int = 0) -> bytes:
         part = message(
             Kind.CAST, payload, key=self.uplink.next_key(), format=1, address=address, method=b"m", flags=flags
         )
-        self.caller.cast(part, address)
+        self.casts.send(part, address)
         return part
 
     def acknowledge(self) -> None:
@@ -73,8 +76,7 @@ class Process:
         self.router(control(Kind.ERROR, body, key=key), now)
 
     def woken(self) -> list[Call]:
-        changed, self.caller.changed = self.caller.changed, []
-        return changed
+        return self.calls.take_changed()
 
 
 @pytest.fixture
@@ -96,7 +98,7 @@ def test_a_call_is_sent_with_all_about_it(process):
     assert (header.kind, header.flags, header.ttl) == (Kind.REQUEST, Flag.IDEMPOTENT, 2500)
     assert part[16:36] == call.key
     assert payload_of(part) == b"payload"
-    assert process.caller.calls == {call.key: call} and not call.done
+    assert process.calls.open == {call.key: call} and not call.done
 
 
 @pytest.mark.parametrize("kind", [Kind.REPLY, Kind.FAULT, Kind.END, Kind.CONFIRM, Kind.ANSWER, Kind.REGISTERED])
@@ -106,8 +108,8 @@ def test_an_answer_ends_the_call(process, kind):
     process.router(answer)
     assert call.done and call.answer == answer and call.error is None
     assert process.woken() == [call]
-    assert process.caller.calls == {}
-    assert process.caller.next_deadline() is None
+    assert process.calls.open == {}
+    assert process.calls.next_deadline() is None
 
 
 def test_a_second_answer_is_late(process):
@@ -117,7 +119,7 @@ def test_a_second_answer_is_late(process):
     process.error(call.key, Outcome.TIMEOUT)
     assert payload_of(call.answer) == b"first"
     assert process.woken() == [call]
-    assert process.caller.counters == {"late replies": 1, "late errors": 1}
+    assert process.calls.counters == {"late replies": 1, "late errors": 1}
 
 
 @pytest.mark.parametrize(
@@ -149,11 +151,11 @@ def test_a_strange_error_ends_the_call_all_the_same(process, body):
 
 def test_a_call_that_the_router_forgets_ends_a_little_after_its_deadline(process):
     call = process.start(now=100.0, timeout=10.0)
-    assert 110.0 < process.caller.next_deadline() < 111.0
+    assert 110.0 < process.calls.next_deadline() < 111.0
     process.router(message(Kind.HEARTBEAT), now=108.0)
-    process.caller.tick(110.2)
+    process.calls.tick(110.2)
     assert not call.done
-    process.caller.tick(111.0)
+    process.calls.tick(111.0)
     assert isinstance(call.error, CallTimeout)
     assert str(call.error) == "no answer within 10 s from 'compute'; the router was last heard 3.0 s ago"
     assert call.error.details["router_silent_seconds"] == 3.0
@@ -164,7 +166,7 @@ def test_a_call_that_the_router_forgets_ends_a_little_after_its_deadline(process
 def test_a_call_without_connection_says_so(process):
     process.uplink.lost(99.0)
     call = process.start(now=100.0, timeout=1.0)
-    process.caller.tick(102.0)
+    process.calls.tick(102.0)
     assert (
         str(call.error) == "no answer within 1 s from 'compute': no connection to the router for 3.0 s; it did not run"
     )
@@ -174,40 +176,40 @@ def test_a_call_without_connection_says_so(process):
 def test_a_call_with_neither_timeout_nor_answer_goes_on(process):
     call = process.start(timeout=None)
     assert parse(process.sent()[0]).ttl == NO_TTL
-    process.caller.tick(1e9)
-    assert not call.done and process.caller.next_deadline() is None
+    process.calls.tick(1e9)
+    assert not call.done and process.calls.next_deadline() is None
 
 
 def test_a_cancelled_call_is_forgotten_and_the_router_told(process):
     call = process.start()
     process.sent()
-    process.caller.cancel(call)
+    process.calls.cancel(call)
     (cancel,) = process.sent()
     assert (cancel[5], cancel[16:36]) == (Kind.CANCEL, call.key)
-    process.caller.cancel(call)
+    process.calls.cancel(call)
     assert process.sent() == []
     process.router(message(Kind.REPLY, key=call.key))
-    assert process.woken() == [] and process.caller.counters == {"late replies": 1}
+    assert process.woken() == [] and process.calls.counters == {"late replies": 1}
 
 
 def test_a_call_that_was_never_sent_is_taken_back(process):
     process.uplink.lost(1.0)
     call, other = process.start(), process.start()
-    process.caller.cancel(call)
+    process.calls.cancel(call)
     assert process.uplink.outbox == [other.message]
 
 
 def test_a_confirmed_cast_that_was_never_sent_is_taken_back_out_of_the_window_too(process):
     process.uplink.lost(1.0)
     call = process.start(kind=Kind.CAST, flags=Flag.CONFIRM)
-    assert process.caller.casts_open == 1
-    process.caller.cancel(call)
-    assert (process.caller.casts_open, process.caller.cast_bytes_open) == (0, 0)
+    assert process.casts.open == 1
+    process.calls.cancel(call)
+    assert (process.casts.open, process.casts.open_bytes) == (0, 0)
 
 
 def test_closing_ends_all_calls(process):
     calls = [process.start() for _ in range(3)]
-    process.caller.fail_all(LinkLost("closed"))
+    process.calls.fail_all(LinkLost("closed"))
     assert [str(c.error) for c in calls] == ["closed"] * 3
     assert process.woken() == calls
     assert kinds(process.sent()) == [Kind.REQUEST] * 3 + [Kind.CANCEL] * 3
@@ -219,33 +221,33 @@ def test_closing_ends_all_calls(process):
 def watched(process: Process, now: float, timeout: float = 100.0) -> Call:
     call = Call("compute", 0, timeout)
     call.silence = 2.0
-    return process.caller.start(now, call, Kind.REQUEST, b"", address=COMPUTE)
+    return process.calls.start(now, call, Kind.REQUEST, b"", address=COMPUTE)
 
 
 def test_silence_ends_a_watched_call(process):
     call = watched(process, 10.0)
-    assert process.caller.next_deadline() == 12.0
-    process.caller.tick(11.9)
+    assert process.calls.next_deadline() == 12.0
+    process.calls.tick(11.9)
     assert not call.done
-    process.caller.tick(12.0)
+    process.calls.tick(12.0)
     assert isinstance(call.error, CallTimeout) and "no sign of life for 2 s" in str(call.error)
 
 
 def test_a_sign_of_life_gives_it_more_time(process):
     call = watched(process, 10.0)
     process.router(message(Kind.ALIVE, key=call.key), now=11.5)
-    assert process.woken() == [] and process.caller.next_deadline() == 13.5
+    assert process.woken() == [] and process.calls.next_deadline() == 13.5
     process.router(message(Kind.ALIVE, b"half", key=call.key), now=13.0)
     assert process.woken() == [call] and [payload_of(p) for p in call.progress] == [b"half"]
-    process.caller.tick(14.9)
+    process.calls.tick(14.9)
     assert not call.done
 
 
 def test_a_watched_call_that_ended_is_not_watched(process):
     call = watched(process, 10.0)
     process.router(message(Kind.REPLY, key=call.key), now=11.0)
-    process.caller.tick(50.0)
-    assert call.error is None and process.caller.next_deadline() is None
+    process.calls.tick(50.0)
+    assert call.error is None and process.calls.next_deadline() is None
 
 
 # --- streams ------------------------------------------------------------------------------------
@@ -271,19 +273,19 @@ def test_items_that_nobody_asked_for_make_room_for_another_and_put_off_no_deadli
     process.sent()
     for now in (3.0, 6.0, 9.0):
         process.router(message(Kind.ITEM, key=call.key), now=now)
-        process.caller.tick(now)
+        process.calls.tick(now)
         (grant,) = process.sent()
         assert (grant[5], grant[16:36], payload_of(grant)) == (Kind.GRANT, call.key, (1).to_bytes(4))
-    process.caller.tick(10.4)
+    process.calls.tick(10.4)
     assert not call.done
-    process.caller.tick(11.0)
+    process.calls.tick(11.0)
     assert isinstance(call.error, CallTimeout)
 
 
 def test_grants(process):
     call = process.start(flags=Flag.STREAM)
     process.sent()
-    process.caller.grant(1.0, call, 8)
+    process.calls.grant(1.0, call, 8)
     (grant,) = process.sent()
     assert (grant[5], grant[16:36], payload_of(grant)) == (Kind.GRANT, call.key, (8).to_bytes(4))
 
@@ -293,23 +295,23 @@ def test_each_item_starts_the_time_of_the_next(process):
     call.waiter = lambda: None
     for now in range(0, 50, 9):
         process.router(message(Kind.ITEM, key=call.key), now=float(now))
-        process.caller.tick(float(now))
+        process.calls.tick(float(now))
         assert not call.done
-    process.caller.tick(54.0)
-    process.caller.tick(55.4)
+    process.calls.tick(54.0)
+    process.calls.tick(55.4)
     assert not call.done
-    process.caller.tick(70.0)
+    process.calls.tick(70.0)
     assert isinstance(call.error, CallTimeout)
 
 
 def run_until(process: Process, call: Call, now: float, limit: float) -> float:
     """Tick from ``now`` on when the engine wants it; returns when the call ended."""
     for _ in range(10):
-        due = process.caller.next_deadline()
+        due = process.calls.next_deadline()
         assert due is not None
         now = max(now, due)
         assert now < limit, "the call has not ended"
-        process.caller.tick(now)
+        process.calls.tick(now)
         if call.done:
             return now
     raise AssertionError("the engine spins")
@@ -332,7 +334,7 @@ def test_a_later_item_of_a_stream_has_its_timeout_too(process):
     call.waiter = lambda: None
     process.sent()
     for now in (3.0, 11.0, 13.0):
-        process.caller.tick(now)
+        process.calls.tick(now)
         process.router(message(Kind.ITEM, key=call.key), now=now)
     assert 23.0 <= run_until(process, call, 13.0, 100.0) <= 23.6
 
@@ -342,8 +344,8 @@ def test_a_stream_whose_caller_has_computed_has_its_timeout_from_then_on(process
     process.sent()
     process.uplink.lost(0.1)
     for now in range(0, 40, 4):
-        process.caller.tick(float(now))
-    process.caller.grant(41.0, call, 0)  # as the iteration does when it goes on after that long
+        process.calls.tick(float(now))
+    process.calls.grant(41.0, call, 0)  # as the iteration does when it goes on after that long
     call.waiter = lambda: None
     assert 51.0 <= run_until(process, call, 41.0, 100.0) <= 51.6
 
@@ -352,7 +354,7 @@ def test_a_stream_whose_caller_is_busy_does_not_time_out(process):
     call = process.start(now=0.0, flags=Flag.STREAM, timeout=10.0)
     process.sent()
     for now in range(0, 100, 3):
-        process.caller.tick(float(now))
+        process.calls.tick(float(now))
     assert not call.done
     grants = process.sent()
     assert len(grants) >= 9 and all(payload_of(g) == bytes(4) for g in grants)
@@ -360,7 +362,7 @@ def test_a_stream_whose_caller_is_busy_does_not_time_out(process):
 
 def test_late_items_are_counted(process):
     process.router(message(Kind.ITEM, key=b"k" * 20))
-    assert process.caller.counters == {"late items": 1}
+    assert process.calls.counters == {"late items": 1}
 
 
 # --- casts --------------------------------------------------------------------------------------
@@ -368,13 +370,13 @@ def test_late_items_are_counted(process):
 
 def test_casts_count_until_the_router_has_them(process):
     parts = [process.cast(payload=bytes(n)) for n in (1, 10, 100_000)]
-    assert process.caller.casts_open == 3
-    assert process.caller.cast_bytes_open == sum(map(size_of, parts))
+    assert process.casts.open == 3
+    assert process.casts.open_bytes == sum(map(size_of, parts))
     process.sent()
     process.router(message(Kind.ACK, sequence=process.uplink._sent_base + 2))
-    assert (process.caller.casts_open, process.caller.cast_bytes_open) == (1, size_of(parts[2]))
+    assert (process.casts.open, process.casts.open_bytes) == (1, size_of(parts[2]))
     process.acknowledge()
-    assert (process.caller.casts_open, process.caller.cast_bytes_open) == (0, 0)
+    assert (process.casts.open, process.casts.open_bytes) == (0, 0)
 
 
 def test_what_a_full_queue_refused_is_offered_again_in_order(process):
@@ -383,40 +385,39 @@ def test_what_a_full_queue_refused_is_offered_again_in_order(process):
     process.error(first[16:36], Outcome.OVERLOADED, now=5.0)
     process.error(second[16:36], Outcome.OVERLOADED, now=5.0)
     process.acknowledge()
-    assert list(process.caller.refused.queues) == [COMPUTE]
+    assert list(process.casts.refused.queues) == [COMPUTE]
     third = process.cast()
     assert process.sent() == []
     elsewhere = process.cast(OTHER)
     assert process.sent() == [elsewhere]
-    assert process.caller.casts_open == 4
+    assert process.casts.open == 4
     process.acknowledge()
-    assert process.caller.casts_open == 3
-    assert process.caller.next_deadline() == pytest.approx(5.1)
-    process.caller.tick(5.05)
+    assert process.casts.open == 3
+    assert process.calls.next_deadline() == pytest.approx(5.1)
+    process.calls.tick(5.05)
     assert process.sent() == []
-    process.caller.tick(5.1)
+    process.calls.tick(5.1)
     again = process.sent()
     assert [p[16:36] for p in again] == [p[16:36] for p in (first, second, third)]
     assert all(parse(p).flags & Flag.RESENT for p in again)
     process.acknowledge()
-    assert (process.caller.casts_open, process.caller.cast_bytes_open) == (0, 0)
-    assert process.caller.refused.queues == {}
+    assert (process.casts.open, process.casts.open_bytes) == (0, 0)
+    assert process.casts.refused.queues == {}
 
 
 def test_the_router_is_asked_soon_what_it_has_of_casts_and_not_of_calls(process):
-    caller = process.caller
     process.start()
     process.sent()
-    caller.tick(6.0)
+    process.calls.tick(6.0)
     assert process.uplink.closings == []
     process.cast()
     assert process.sent()
-    assert caller.next_deadline() <= 6.0
-    caller.tick(6.0)
+    assert process.calls.next_deadline() <= 6.0
+    process.calls.tick(6.0)
     assert [part[5] for part in process.uplink.closings] == [Kind.HEARTBEAT]
-    assert caller.next_deadline() == pytest.approx(6.25)
+    assert process.calls.next_deadline() == pytest.approx(6.25)
     process.acknowledge()
-    assert caller.casts_open == 0 and caller.next_deadline() != pytest.approx(6.25)
+    assert process.casts.open == 0 and process.calls.next_deadline() != pytest.approx(6.25)
 
 
 def test_casts_that_a_consumer_has_are_not_at_risk_though_they_are_not_acknowledged():
@@ -424,13 +425,13 @@ def test_casts_that_a_consumer_has_are_not_at_risk_though_they_are_not_acknowled
     process.connect(tells_delivered=True)
     parts = [process.cast() for _ in range(3)]
     process.sent()
-    assert process.caller.casts_at_risk == 3
+    assert process.casts.at_risk == 3
     sequences = b"".join(part[28:36] for part in parts[:2])
     process.uplink.receive(5.0, message(Kind.DELIVERED, sequences))
-    assert process.caller.casts_open == 3
-    assert process.caller.casts_at_risk == 1
+    assert process.casts.open == 3
+    assert process.casts.at_risk == 1
     process.acknowledge()
-    assert process.caller.casts_at_risk == 0
+    assert process.casts.at_risk == 0
 
 
 def test_one_that_was_on_its_way_when_others_came_back_keeps_its_place(process):
@@ -441,7 +442,7 @@ def test_one_that_was_on_its_way_when_others_came_back_keeps_its_place(process):
     process.error(first[16:36], Outcome.OVERLOADED, now=5.0)
     third = process.cast()
     process.error(second[16:36], Outcome.OVERLOADED, now=5.0)
-    process.caller.tick(5.1)
+    process.calls.tick(5.1)
     assert [p[16:36] for p in process.sent()] == [p[16:36] for p in (first, second, third)]
 
 
@@ -449,7 +450,7 @@ WINDOW = {"casts": 3, "size_bytes": 1000, "total_bytes": 2000}
 
 
 def test_a_full_queue_holds_up_the_casts_to_its_destination_and_no_others(process):
-    has_room = process.caller.has_room
+    has_room = process.casts.has_room
     parts = [process.cast() for _ in range(3)]
     assert not has_room(COMPUTE, **WINDOW) and not has_room(OTHER, **WINDOW), "nobody knows yet where they go"
     process.sent()
@@ -459,32 +460,32 @@ def test_a_full_queue_holds_up_the_casts_to_its_destination_and_no_others(proces
     for now in (1.0, 2.0, 3.0):
         assert has_room(OTHER, **WINDOW) and not has_room(COMPUTE, **WINDOW)
         # Offered again, and refused again.
-        process.caller.tick(now)
+        process.calls.tick(now)
         again = process.sent()
         assert len(again) == 3
         assert has_room(OTHER, **WINDOW) and not has_room(COMPUTE, **WINDOW)
         for part in again:
             process.error(part[16:36], Outcome.OVERLOADED, now=now)
         process.acknowledge()
-    queue = process.caller.refused.queues[COMPUTE]
+    queue = process.casts.refused.queues[COMPUTE]
     assert queue.details == {"limit": "queue.max_messages", "limit_value": 1}
-    process.caller.tick(4.0)
+    process.calls.tick(4.0)
     process.sent()
     process.acknowledge()
-    assert has_room(COMPUTE, **WINDOW) and process.caller.refused.queues == {}
-    assert (process.caller.casts_open, process.caller.refused.casts, process.caller.refused.size_bytes) == (0, 0, 0)
+    assert has_room(COMPUTE, **WINDOW) and process.casts.refused.queues == {}
+    assert (process.casts.open, process.casts.refused.casts, process.casts.refused.size_bytes) == (0, 0, 0)
 
 
 @pytest.mark.parametrize(("casts", "size_bytes"), [(3, 1 << 20), (100, 3000)])
 def test_casts_on_their_way_are_bounded_in_number_and_bytes(process, casts, size_bytes):
     bounds = {"casts": casts, "size_bytes": size_bytes, "total_bytes": 1 << 30}
     for _ in range(3):
-        assert process.caller.has_room(COMPUTE, **bounds)
+        assert process.casts.has_room(COMPUTE, **bounds)
         process.cast(payload=bytes(1000))
     process.sent()
-    assert not process.caller.has_room(COMPUTE, **bounds)
+    assert not process.casts.has_room(COMPUTE, **bounds)
     process.acknowledge()
-    assert process.caller.has_room(COMPUTE, **bounds)
+    assert process.casts.has_room(COMPUTE, **bounds)
 
 
 def test_all_casts_together_are_bounded_in_bytes(process):
@@ -494,8 +495,8 @@ def test_all_casts_together_are_bounded_in_bytes(process):
         process.error(part[16:36], Outcome.OVERLOADED)
     process.acknowledge()
     third = Address("third").encode()
-    assert not process.caller.has_room(third, **WINDOW)
-    assert process.caller.has_room(third, **WINDOW | {"total_bytes": 4000})
+    assert not process.casts.has_room(third, **WINDOW)
+    assert process.casts.has_room(third, **WINDOW | {"total_bytes": 4000})
 
 
 def test_one_that_is_said_twice_to_be_refused_counts_once(process):
@@ -504,10 +505,10 @@ def test_one_that_is_said_twice_to_be_refused_counts_once(process):
     for _ in range(3):
         process.error(part[16:36], Outcome.OVERLOADED)
     process.acknowledge()
-    process.caller.tick(1.0)
+    process.calls.tick(1.0)
     assert len(process.sent()) == 1
     process.acknowledge()
-    assert (process.caller.casts_open, process.caller.cast_bytes_open) == (0, 0)
+    assert (process.casts.open, process.casts.open_bytes) == (0, 0)
 
 
 def test_a_cast_refused_for_good_is_handed_to_the_owner(process):
@@ -516,9 +517,9 @@ def test_a_cast_refused_for_good_is_handed_to_the_owner(process):
     process.error(part[16:36], Outcome.PROTOCOL, accepts=2)
     ((refused, error),) = process.refused
     assert refused == part and error.details["accepts"] == 2
-    assert process.caller.counters == {"casts refused": 1}
+    assert process.casts.counters == {"casts refused": 1}
     process.acknowledge()
-    assert process.caller.casts_open == 0
+    assert process.casts.open == 0
 
 
 def test_the_owner_may_send_another_in_its_place(process):
@@ -528,7 +529,7 @@ def test_the_owner_may_send_another_in_its_place(process):
     process.error(part[16:36], Outcome.PROTOCOL)
     assert process.sent() == [process.replacement]
     process.acknowledge()
-    assert (process.caller.casts_open, process.caller.cast_bytes_open) == (0, 0)
+    assert (process.casts.open, process.casts.open_bytes) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -537,18 +538,18 @@ def test_the_owner_may_send_another_in_its_place(process):
 def test_what_was_cancelled_and_is_then_refused_is_not_offered_again(process, kind, flags):
     call = process.start(kind=kind, flags=flags)
     process.sent()
-    process.caller.cancel(call)
+    process.calls.cancel(call)
     process.sent()
     process.error(call.key, Outcome.OVERLOADED, now=1.0)
     process.acknowledge()
-    process.caller.tick(10.0)
-    assert process.sent() == [] and process.caller.casts_open == 0
-    assert process.caller.counters == {"late errors": 1}
+    process.calls.tick(10.0)
+    assert process.sent() == [] and process.casts.open == 0
+    assert process.calls.counters == {"late errors": 1}
 
 
 def test_an_error_about_an_unknown_cast_is_late(process):
     process.error(b"k" * 20, Outcome.OVERLOADED)
-    assert process.caller.counters == {"late errors": 1} and process.refused == []
+    assert process.calls.counters == {"late errors": 1} and process.refused == []
 
 
 def test_while_disconnected_nothing_is_offered_and_nobody_is_woken_for_it(process):
@@ -557,11 +558,11 @@ def test_while_disconnected_nothing_is_offered_and_nobody_is_woken_for_it(proces
     process.error(part[16:36], Outcome.OVERLOADED, now=5.0)
     process.acknowledge()
     process.uplink.lost(5.05)
-    assert process.caller.next_deadline() is None
-    process.caller.tick(6.0)
+    assert process.calls.next_deadline() is None
+    process.calls.tick(6.0)
     assert process.uplink.outbox == []
     process.connect(7.0, resumed=True, received=1)
-    process.caller.tick(7.0)
+    process.calls.tick(7.0)
     assert [p[16:36] for p in process.sent()] == [part[16:36]]
 
 
@@ -573,7 +574,7 @@ def test_a_resumed_link_changes_nothing(process):
     part = process.cast()
     process.sent()
     assert process.connect(1.0, resumed=True, received=1) == [part]
-    assert not call.done and process.caller.casts_open == 1
+    assert not call.done and process.casts.open == 1
 
 
 def test_after_a_restart_of_the_router(process):
@@ -596,9 +597,9 @@ def test_after_a_restart_of_the_router(process):
         unsent_cast[16:36]: 0,
     }
     assert len(again) == 6
-    assert set(process.caller.calls) == {idempotent.key, query.key, confirmed.key, unsent_call.key}
+    assert set(process.calls.open) == {idempotent.key, query.key, confirmed.key, unsent_call.key}
     process.acknowledge()
-    assert (process.caller.casts_open, process.caller.cast_bytes_open) == (0, 0)
+    assert (process.casts.open, process.casts.open_bytes) == (0, 0)
 
 
 def test_a_cast_that_waits_for_its_confirmation_though_the_router_had_it_is_sent_again(process):
@@ -608,7 +609,7 @@ def test_a_cast_that_waits_for_its_confirmation_though_the_router_had_it_is_sent
     (again,) = process.connect(2.0, boot=6)
     assert again[16:36] == confirmed.key and parse(again).flags & Flag.RESENT
     process.acknowledge()
-    assert process.caller.casts_open == 0
+    assert process.casts.open == 0
     process.router(message(Kind.CONFIRM, key=confirmed.key))
     assert confirmed.answer is not None
 
@@ -623,7 +624,7 @@ def test_under_another_handle_calls_and_casts_go_on_with_new_keys(process):
     unsent = process.start(now=1.0)
     again = process.connect(2.0, boot=6, handle=8)
     assert isinstance(lost.error, LinkLost)
-    process.caller.tick(3.0)
+    process.calls.tick(3.0)
     again += process.sent()
     origin = process.uplink.origin
     assert all(part[16:28] == origin for part in again)
@@ -636,8 +637,8 @@ def test_under_another_handle_calls_and_casts_go_on_with_new_keys(process):
     for call in (idempotent, unsent):
         process.router(message(Kind.REPLY, key=call.key))
         assert call.answer is not None
-    process.caller.tick(1e6)
-    assert process.caller.calls == {}
+    process.calls.tick(1e6)
+    assert process.calls.open == {}
 
 
 def test_what_a_draining_router_gave_back_goes_to_its_next_life(process):
@@ -646,20 +647,20 @@ def test_what_a_draining_router_gave_back_goes_to_its_next_life(process):
     process.error(call.key, Outcome.DRAINING)
     process.error(part[16:36], Outcome.DRAINING)
     process.acknowledge()
-    assert not call.done and process.caller.casts_open == 1
+    assert not call.done and process.casts.open == 1
     again = process.connect(2.0, boot=6)
     assert {p[16:36] for p in again} == {call.key, part[16:36]}
     process.router(message(Kind.REPLY, key=call.key))
     assert call.answer is not None
     process.acknowledge()
-    assert process.caller.casts_open == 0
+    assert process.casts.open == 0
 
 
 def test_a_call_that_expired_meanwhile_is_not_sent_again(process):
     call = process.start(flags=Flag.IDEMPOTENT, timeout=1.0)
     process.sent()
     process.uplink.lost(0.5)
-    process.caller.tick(5.0)
+    process.calls.tick(5.0)
     assert isinstance(call.error, CallTimeout)
     assert kinds(process.connect(6.0, boot=6)) in ([], [Kind.CANCEL])
 
@@ -682,7 +683,7 @@ def test_whatever_happens_the_window_counts_what_the_router_has_not(actions, ran
         elif action == "confirm":
             calls.append(process.start(now, kind=Kind.CAST, flags=Flag.CONFIRM))
         elif action == "cancel" and calls:
-            process.caller.cancel(calls.pop(random.randrange(len(calls))))
+            process.calls.cancel(calls.pop(random.randrange(len(calls))))
         elif action == "lose":
             process.uplink.lost(now)
         elif action in ("resume", "restart"):
@@ -698,23 +699,23 @@ def test_whatever_happens_the_window_counts_what_the_router_has_not(actions, ran
             elif action == "reply" and calls:
                 process.router(message(Kind.REPLY, key=random.choice(calls).key))
             elif action == "refuse":
-                refused = {key for queue in process.caller.refused.queues.values() for key in queue.waiting}
+                refused = {key for queue in process.casts.refused.queues.values() for key in queue.waiting}
                 keys = [p[16:36] for p in process.uplink.sent if p[16:36] not in refused]
                 if keys:
                     process.error(random.choice(keys), Outcome.OVERLOADED, now)
         if process.uplink.ready:
             process.sent()
-        process.caller.tick(now)
+        process.calls.tick(now)
         held = [p for p in [*process.uplink.sent, *process.uplink.outbox] if p[5] in (Kind.CAST, Kind.PUBLISH)]
-        queues = process.caller.refused.queues.values()
+        queues = process.casts.refused.queues.values()
         waiting = [p for queue in queues for p in queue.waiting.values()]
-        assert process.caller.refused.casts == sum(queue.casts for queue in queues)
-        assert process.caller.refused.size_bytes == sum(queue.size_bytes for queue in queues)
+        assert process.casts.refused.casts == sum(queue.casts for queue in queues)
+        assert process.casts.refused.size_bytes == sum(queue.size_bytes for queue in queues)
         assert all(len(queue.waiting) <= queue.casts for queue in queues)
-        assert 0 <= process.caller.refused.casts <= process.caller.casts_open
-        assert process.caller.casts_open == len(held) + len(waiting) + len(process.caller._returned)
-        assert process.caller.cast_bytes_open == sum(map(size_of, held + waiting))
-        assert all(call.done != (call.key in process.caller.calls) for call in calls)
+        assert 0 <= process.casts.refused.casts <= process.casts.open
+        assert process.casts.open == len(held) + len(waiting) + len(process.casts._returned)
+        assert process.casts.open_bytes == sum(map(size_of, held + waiting))
+        assert all(call.done != (call.key in process.calls.open) for call in calls)
 
 
 def test_what_a_full_queue_refused_goes_to_the_next_life_once_and_in_order(process):
@@ -722,7 +723,7 @@ def test_what_a_full_queue_refused_goes_to_the_next_life_once_and_in_order(proce
     process.sent()
     process.error(first[16:36], Outcome.OVERLOADED)
     process.error(second[16:36], Outcome.OVERLOADED)
-    process.caller.tick(0.2)
+    process.calls.tick(0.2)
     offered = process.sent()
     assert [part[16:36] for part in offered] == [first[16:36], second[16:36]]
     # Refused again; nothing of it is acknowledged, and a third waits behind them.
@@ -732,11 +733,11 @@ def test_what_a_full_queue_refused_goes_to_the_next_life_once_and_in_order(proce
     again = process.connect(now=1.0, boot=6)
     assert [part[16:36] for part in again] == [part[16:36] for part in (first, second, third)]
     assert all(parse(part).flags & Flag.RESENT for part in again)
-    assert process.caller.casts_open == 3
-    process.caller.tick(2.0)
+    assert process.casts.open == 3
+    process.calls.tick(2.0)
     assert process.sent() == [], "nothing is offered a second time"
     process.router(message(Kind.ACK, sequence=3))
-    assert process.caller.casts_open == process.caller.cast_bytes_open == 0
+    assert process.casts.open == process.casts.open_bytes == 0
 
 
 # --- casts kept for the router's next life ------------------------------------------------------
@@ -764,11 +765,11 @@ def test_casts_that_the_router_had_are_offered_to_its_next_life(keeper):
     keeper.sent()
     keeper.acknowledge()
     delivered(keeper, parts[1])
-    assert keeper.caller.casts_open == 0
+    assert keeper.casts.open == 0
     again = next_life(keeper)
     assert [payload_of(part) for part in again] == [b"0", b"2"]
     assert all(part[7] & Flag.RESENT for part in again)
-    assert keeper.caller.casts_open == 2
+    assert keeper.casts.open == 2
     keeper.acknowledge()
     assert [payload_of(part) for part in next_life(keeper, boot=7)] == [b"0", b"2"], "and to the one after that"
 
@@ -797,7 +798,7 @@ def test_casts_that_a_router_has_that_may_live_are_not_sent_twice(keeper, welcom
     keeper.sent()
     keeper.acknowledge()
     assert next_life(keeper, **welcome) == []
-    assert len(keeper.caller.keeping) == 0, "nobody would say when it is delivered"
+    assert len(keeper.casts.retained) == 0, "nobody would say when it is delivered"
 
 
 @pytest.mark.parametrize("boot", [5, 6], ids=["the same life", "the next life"])
@@ -807,7 +808,7 @@ def test_a_cast_that_a_consumer_has_is_not_sent_again_though_its_acknowledgement
     keeper.sent()
     delivered(keeper, parts[1])
     assert [payload_of(part) for part in next_life(keeper, boot=boot)] == [b"0", b"2"]
-    assert keeper.caller.casts_open == 2
+    assert keeper.casts.open == 2
 
 
 def test_one_that_was_refused_for_good_is_not_sent_again_though_its_acknowledgement_was_lost(keeper):
@@ -819,7 +820,7 @@ def test_one_that_was_refused_for_good_is_not_sent_again_though_its_acknowledgem
 
 
 def test_beyond_the_bounds_what_was_not_acknowledged_is_sent_again(keeper):
-    keeper.caller.keeping = Keeping(1, 10_000)
+    keeper.casts.retained = RetainedCasts(1, 10_000)
     for number in range(3):
         keeper.cast(payload=b"%d" % number)
     keeper.sent()
@@ -828,7 +829,7 @@ def test_beyond_the_bounds_what_was_not_acknowledged_is_sent_again(keeper):
 
 def test_fanouts_and_events_that_were_not_acknowledged_are_sent_again(keeper):
     keeper.cast(flags=Flag.FANOUT)
-    keeper.caller.cast(message(Kind.PUBLISH, b"", key=keeper.uplink.next_key(), address=COMPUTE), COMPUTE)
+    keeper.casts.send(message(Kind.PUBLISH, b"", key=keeper.uplink.next_key(), address=COMPUTE), COMPUTE)
     keeper.sent()
     assert kinds(next_life(keeper)) == [Kind.CAST, Kind.PUBLISH]
 
@@ -837,7 +838,7 @@ def test_what_waited_for_a_router_that_tells_more_than_the_last_is_kept(process)
     process.uplink.lost(1)
     process.cast()
     assert len(next_life(process)) == 1
-    assert len(process.caller.keeping) == 1
+    assert len(process.casts.retained) == 1
     assert len(next_life(process, boot=7)) == 1, "it has not been acknowledged"
     process.acknowledge()
     assert len(next_life(process, boot=8)) == 1, "nor delivered"
@@ -877,7 +878,7 @@ def test_what_was_confirmed_cannot_be_refused_by_the_next_life_for_want_of_a_con
     (part,) = next_life(keeper)
     assert part[7] == Flag.RESENT
     keeper.error(part[16:36], Outcome.OVERLOADED)
-    assert COMPUTE in keeper.caller.refused.queues, "it is offered again"
+    assert COMPUTE in keeper.casts.refused.queues, "it is offered again"
 
 
 @pytest.mark.parametrize("outcome", [Outcome.NO_CONSUMER, Outcome.PROTOCOL, Outcome.DENIED])
@@ -886,7 +887,7 @@ def test_a_cast_that_is_not_taken_is_not_kept(keeper, outcome, is_confirmed):
     key = keeper.start(kind=Kind.CAST, flags=Flag.CONFIRM).key if is_confirmed else keeper.cast()[16:36]
     keeper.sent()
     keeper.error(key, outcome)
-    assert len(keeper.caller.keeping) == 0
+    assert len(keeper.casts.retained) == 0
 
 
 def test_one_that_a_full_queue_gave_back_is_offered_once(keeper):
@@ -905,7 +906,7 @@ def test_one_whose_format_nobody_takes_is_sent_in_another_though_it_was_acknowle
     keeper.error(part[16:36], Outcome.PROTOCOL, accepts=2)
     assert [payload_of(part) for part in keeper.sent()] == [b"as JSON"]
     keeper.acknowledge()
-    assert keeper.caller.casts_open == 0
+    assert keeper.casts.open == 0
     assert [payload_of(part) for part in next_life(keeper)] == [b"as JSON"]
 
 
@@ -919,13 +920,13 @@ def test_what_is_refused_for_good_is_counted_and_not_kept(keeper, outcome, reaso
     keeper.error(part[16:36], outcome)
     keeper.acknowledge()
     assert [refused for refused, _ in keeper.refused] == [part], "the shell logs it"
-    assert keeper.caller.drops.totals == {"cast": {reason: 1}} and len(keeper.caller.keeping) == 0
+    assert keeper.casts.losses.drops.totals == {"cast": {reason: 1}} and len(keeper.casts.retained) == 0
     assert next_life(keeper) == []
 
 
 def test_one_that_is_taken_back_before_it_is_sent_is_not_kept(keeper):
     keeper.uplink.lost(1)
-    keeper.caller.cancel(keeper.start(kind=Kind.CAST, flags=Flag.CONFIRM))
+    keeper.calls.cancel(keeper.start(kind=Kind.CAST, flags=Flag.CONFIRM))
     assert next_life(keeper) == []
 
 
@@ -933,7 +934,7 @@ def test_a_router_that_does_not_say_what_is_delivered_is_offered_nothing_again(p
     process.cast()
     process.sent()
     process.acknowledge()
-    assert len(process.caller.keeping) == 0
+    assert len(process.casts.retained) == 0
     assert process.connect(boot=6) == []
 
 
@@ -966,9 +967,9 @@ def test_a_cast_that_was_not_read_is_not_called_one_that_was_sent_before(process
     process.sent()
     drained(process)
     third = process.cast()
-    assert process.caller.casts_open == 3
+    assert process.casts.open == 3
     leave(process, received=1)
-    assert process.caller.casts_open == 2
+    assert process.casts.open == 2
     assert process.connect(now=3.0, boot=6) == [second, third]
     assert first not in process.uplink.outbox
 
@@ -982,7 +983,7 @@ def test_a_call_that_waits_for_a_router_to_come_back_times_out_and_says_that_it_
     held = process.start(now=0.0)
     if is_back:
         leave(process, received=1)
-    process.caller.tick(11.0)
+    process.calls.tick(11.0)
     for call in (given_back, held):
         assert isinstance(call.error, CallTimeout)
         assert call.error.details["started"] == "no"
@@ -993,7 +994,7 @@ def test_a_call_that_waits_for_a_router_to_come_back_times_out_and_says_that_it_
 def test_a_call_that_waits_for_a_router_to_come_back_can_be_cancelled(process):
     drained(process)
     call = process.start()
-    process.caller.cancel(call)
+    process.calls.cancel(call)
     assert process.uplink.held == [] and process.sent() == []
     process.uplink.lost(2.0)
     assert process.connect(now=3.0, boot=6) == []
@@ -1029,21 +1030,21 @@ def test_what_a_router_with_a_lower_limit_does_not_take_is_not_offered_to_it_aga
     process.cast(payload=large)
     process.cast(payload=small)
     call = Call("compute", Flag.IDEMPOTENT, 10.0)
-    process.caller.start(0.0, call, Kind.REQUEST, large, address=COMPUTE, method=b"m")
+    process.calls.start(0.0, call, Kind.REQUEST, large, address=COMPUTE, method=b"m")
     process.sent()
     again = process.connect(boot=6, max_message_bytes=50_000)
     assert [len(payload_of(part)) for part in again] == [100]
     ((part, error),) = process.refused
     assert len(payload_of(part)) == 100_000 and "message.max_bytes = 50000" in str(error)
     assert call.error is not None and "message.max_bytes = 50000" in str(call.error)
-    assert process.caller.casts_open == 1
+    assert process.casts.open == 1
 
 
 def test_the_ttl_of_a_cast_does_not_run_down_at_its_sender(keeper):
     """The router counts it from when it receives the cast, and its next life anew."""
     keeper.uplink.lost(1.0)
     part = message(Kind.CAST, b"p", key=keeper.uplink.next_key(), format=1, address=COMPUTE, method=b"m", ttl=5000)
-    keeper.caller.cast(part, COMPUTE)
+    keeper.casts.send(part, COMPUTE)
     [sent] = keeper.connect(3600.0, resumed=True)
     assert parse(sent).ttl == 5000
     keeper.acknowledge()

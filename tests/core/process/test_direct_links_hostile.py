@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rpcmq.core.process import direct_links as peers_module
-from rpcmq.core.process.calls import Call, Caller
-from rpcmq.core.process.direct_links import PeerLink, Peers
-from rpcmq.core.process.tasks import Registration, Serving
+from rpcmq.core.process.call import Call
+from rpcmq.core.process.calls import Calls
+from rpcmq.core.process.casts import Casts
+from rpcmq.core.process.direct_links import DirectLink, DirectLinkTable
+from rpcmq.core.process.tasks import Registration, Tasks
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.errors import Outcome
 from rpcmq.wire import MAX_BATCH_MESSAGES, Address, Flag, Kind, body_of, control, json_bytes, message, size_of, split
@@ -22,30 +24,30 @@ from tests.fuzz.frames import FrameMaker
 COMPUTE = Address("compute").encode()
 
 
-def made(credit: int = 10) -> tuple[Peers, Registration]:
+def made(credit: int = 10) -> tuple[DirectLinkTable, Registration]:
     """A process that serves ``compute`` directly."""
     uplink = Uplink({"identity": "node", "queue_type": "roundrobin"}, lambda now, welcome: None, lambda a, b: None)
-    serving = Serving(uplink, Caller(uplink, lambda part, error: None))
+    serving = Tasks(uplink, Calls(uplink, Casts(uplink, lambda part, error: None)))
     registration = serving.registrations[0] = Registration(0, Address("compute"), credit, "", lambda task: None)
-    return Peers("node", serving), registration
+    return DirectLinkTable("node", serving), registration
 
 
-def introduced(peers: Peers, name: str = "mallory") -> PeerLink:
+def introduced(peers: DirectLinkTable, name: str = "mallory") -> DirectLink:
     route = name.encode()
-    peers.expect(0.0, name, name, topic="compute")
+    peers.announce(0.0, name, name, topic="compute")
     peers.receive(0.0, route, control(Kind.HELLO, {"identity": name, "ticket": name, "versions": [1]}))
     link = peers.links[route]
     link.outbox.clear()
     return link
 
 
-def request(link: PeerLink, key: bytes = b"", payload: bytes = b"{}", **fields: Any) -> bytes:
+def request(link: DirectLink, key: bytes = b"", payload: bytes = b"{}", **fields: Any) -> bytes:
     return message(
         Kind.REQUEST, payload, key=key or link.next_key(), format=1, address=COMPUTE, method=b"run", **fields
     )
 
 
-def say(peers: Peers, link: PeerLink, *parts: bytes) -> list[Any]:
+def say(peers: DirectLinkTable, link: DirectLink, *parts: bytes) -> list[Any]:
     """Bodies of the answers."""
     payloads = [part.payload for part in parts if part[7] & Flag.DETACHED]  # type: ignore[attr-defined]
     peers.receive(0.0, link.route, b"".join(parts), tuple(payloads))
@@ -62,7 +64,7 @@ def test_a_sequence_that_is_used_twice_gets_round_no_credit() -> None:
     link = introduced(peers)
     again = request(link)
     (*refused,) = say(peers, link, *[again] * 1000)
-    assert len(peers._serving.delivered) == 1 and len(registration.running) == 1
+    assert len(peers._tasks.delivered) == 1 and len(registration.running) == 1
     assert {answer["outcome"] for answer in refused} == {Outcome.PROTOCOL} and len(refused) == 999
     # Neither where it waits.
     waiting = [request(link) for _ in range(2)]
@@ -81,8 +83,8 @@ def test_direct_calls_that_wait_are_bounded_in_bytes(monkeypatch: pytest.MonkeyP
     assert "MAX" not in answers[0]["text"] and "100000 bytes" in answers[0]["text"]
     # They have room again when those have run.
     for _ in range(3):
-        task = peers._serving.delivered.pop()
-        peers._serving.answer(0.0, task, Kind.REPLY, 1, b"null")
+        task = peers._tasks.delivered.pop()
+        peers._tasks.answer(0.0, task, Kind.REPLY, 1, b"null")
     assert not registration.waiting and registration.waiting_bytes == 0
 
 
@@ -130,7 +132,7 @@ def test_a_welcome_with_an_absurd_handle_is_not_used(handle: object) -> None:
     assert not link.welcomed and peers.refused == {"body": 1}
 
 
-def outbound(peers: Peers) -> tuple[PeerLink, Call]:
+def outbound(peers: DirectLinkTable) -> tuple[DirectLink, Call]:
     link = peers.connect(b"r", "service", "ticket")
     peers.receive(0.0, b"r", control(Kind.WELCOME, {"identity": "service", "handle": 5}))
     call = Call("compute", 0, 5.0)
@@ -223,7 +225,7 @@ def test_no_frames_raise_or_leave_more_than_is_allowed(seed: int) -> None:
         link = rng.choice(links)
         batch, payloads = frames.batch(link.origin)
         peers.receive(0.0, link.route, batch, tuple(payloads))
-        for task in peers._serving.delivered:
+        for task in peers._tasks.delivered:
             assert registration.running[task.key] is task
         assert len(registration.running) <= 3
     assert "internal error" not in peers.refused
@@ -250,7 +252,7 @@ def test_a_batch_of_a_stranger_is_not_taken_apart(monkeypatch: pytest.MonkeyPatc
 
 def test_what_comes_with_a_hello_is_not_looked_at() -> None:
     peers, registration = made()
-    peers.expect(0.0, "good", "mallory", topic="compute")
+    peers.announce(0.0, "good", "mallory", topic="compute")
     hello = control(Kind.HELLO, {"identity": "mallory", "ticket": "good", "versions": [1]})
     early = message(Kind.REQUEST, b"{}", format=1, key=bytes(20), address=COMPUTE)
     assert peers.receive(0.0, b"r", hello + early * 4000) == 1

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpcmq.core.process.calls import STREAM_WINDOW, Caller
-from rpcmq.core.process.tasks import Registration, Serving, Task, microseconds
+from rpcmq.core.process.calls import STREAM_WINDOW, Calls
+from rpcmq.core.process.casts import Casts
+from rpcmq.core.process.tasks import Registration, Task, Tasks, wire_microseconds
 from rpcmq.core.process.uplink import Uplink, Welcome
 from rpcmq.errors import CallError, Outcome, UsageError
 from rpcmq.wire import NO_TTL, SETTLEMENT, Address, Flag, Kind, body_of, control, message, parse, payload_of
@@ -22,13 +23,13 @@ class Process:
         self.refused: list[tuple[Registration, CallError]] = []
         self.tasks: list[Task] = []
         self.uplink = Uplink({"identity": "node-7"}, self._welcomed, lambda *why: None)
-        self.caller = Caller(self.uplink, lambda part, error: None)
-        self.serving = Serving(self.uplink, self.caller, lambda *what: self.refused.append(what))
+        self.calls = Calls(self.uplink, Casts(self.uplink, lambda part, error: None))
+        self.serving = Tasks(self.uplink, self.calls, lambda *what: self.refused.append(what))
         self._sequence = 0
         self.connect()
 
     def _welcomed(self, now: float, welcome: Welcome) -> None:
-        self.caller.welcome(now, welcome)
+        self.calls.welcome(now, welcome)
         self.serving.welcome(now, welcome)
 
     def connect(self, now: float = 0.0, **welcome: Any) -> list[bytes]:
@@ -104,9 +105,9 @@ def test_a_registration_tells_topic_and_credit(process):
 
 def test_tags_are_used_again(process):
     first, second = process.register(0), process.register(1)
-    assert process.serving.free_tag() == 2
+    assert process.serving.allocate_tag() == 2
     process.serving.remove(first)
-    assert process.serving.free_tag() == 0
+    assert process.serving.allocate_tag() == 0
     process.serving.remove(second)
 
 
@@ -114,7 +115,7 @@ def test_tags_run_out(process):
     for tag in range(256):
         process.serving.registrations[tag] = Registration(tag, COMPUTE, 1, "", process.tasks.append)
     with pytest.raises(UsageError, match="256 registrations"):
-        process.serving.free_tag()
+        process.serving.allocate_tag()
 
 
 def test_unregister(process):
@@ -162,9 +163,9 @@ def test_one_who_is_leaving_does_not_register_again(process):
 def test_a_registration_that_the_router_refuses_after_a_restart_is_told_and_can_be_tried_again(process):
     registration = process.register(0)
     (register,) = process.connect(2.0, boot=6)
-    process.caller.changed.clear()
+    process.calls.changed.clear()
     process.router(control(Kind.ERROR, {"outcome": 7, "text": "no more topics"}, key=register[16:36]))
-    (call,) = process.caller.changed
+    (call,) = process.calls.changed
     call.waiter()
     ((told, error),) = process.refused
     assert told is registration and str(error) == "no more topics"
@@ -184,7 +185,7 @@ def test_a_delivery_becomes_a_task(process):
     assert task is not None
     assert (task.method, bytes(task.payload), task.format, task.trace) == ("reboot", b"p", 2, b"trace")
     assert (task.is_call, task.attempt, task.ttl, task.received_at) == (True, 3, 1.5, 9.0)
-    assert task.grants == STREAM_WINDOW and not task.cancelled and not task.lost
+    assert task.grants == STREAM_WINDOW and not task.cancelled and not task.is_abandoned
     assert registration.running == {task.key: task} and process.serving.running == 1
 
 
@@ -300,7 +301,7 @@ def test_after_a_restart_nobody_waits_for_what_still_runs(process):
     call, cast = process.deliver(), process.deliver(Kind.CAST)
     assert call is not None and cast is not None
     process.connect(2.0, boot=6)
-    assert call.lost and cast.lost and registration.running == {}
+    assert call.is_abandoned and cast.is_abandoned and registration.running == {}
     process.serving.answer(3.0, call, Kind.REPLY, 1, b"late")
     process.serving.send_item(call, Kind.ITEM, 1, b"late")
     process.serving.settle(3.0, cast, Outcome.OK)
@@ -341,7 +342,7 @@ def test_a_settlement_is_an_answer_and_what_else_is_sent_stands_behind_the_stamp
     process.connect(stamps=True)
     process.register(0)
     image = Address("image").encode()
-    process.caller.cast(message(Kind.CAST, b"p", format=1, key=process.uplink.next_key(), address=image), image)
+    process.calls.casts.send(message(Kind.CAST, b"p", format=1, key=process.uplink.next_key(), address=image), image)
     task = process.deliver(Kind.CAST)
     assert task is not None
     process.serving.settle(1.0, task, Outcome.OK)
@@ -508,12 +509,12 @@ def test_no_message_from_the_router_raises(parts):
 
 
 def test_durations_are_clamped():
-    assert [microseconds(s) for s in (-1.0, 0.0, 1.5, 1e9)] == [0, 0, 1_500_000, NO_TTL - 1]
+    assert [wire_microseconds(s) for s in (-1.0, 0.0, 1.5, 1e9)] == [0, 0, 1_500_000, NO_TTL - 1]
 
 
 def test_which_registration_serves_an_address(process):
     registration = process.register(0, Address("compute", "node-7", "east"))
-    serving = process.serving.serving
+    serving = process.serving.registration_for
     for topic, server in (("compute", ""), ("compute", "node-7"), ("compute.node-7", "")):
         assert serving(Address(topic, server, "east")) is registration
     for address in (Address("compute"), Address("compute", "node-8", "east"), Address("network", "", "east")):

@@ -17,11 +17,11 @@ client = rpcmq.Client(router, "caster", cast_window=window, timeout=120)
 most = 0
 for n in range(count):
     client.cast(None, "compute", {"method": "run", "args": {"key": n}})
-    most = max(most, client.process.caller.casts_open)
+    most = max(most, client.process.casts.open)
     if pause and n % 10 == 0:
         gevent.sleep(pause)
     if n % 1000 == 0:
         print("sent", n)
 print("done", most)
 client.close(30)
-print("closed", client.process.caller.casts_open)
+print("closed", client.process.casts.open)

@@ -10,23 +10,23 @@ from struct import Struct
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import KIND_AT, LOW_FLAGS_AT, SEQUENCE, SEQUENCE_OF_KEY, Flag, Kind, size_of
 
-__all__ = ["Keeping", "by_sequence"]
+__all__ = ["RetainedCasts", "by_sequence"]
 
 _CAST, _FANOUT = int(Kind.CAST), Flag.FANOUT
 _SEQUENCE_BYTES = 8
 _sequences_in = Struct("8s").iter_unpack
 #: Finding the oldest gets slower with each removal: discard one in so many at once.
-_LET_GO = 100
+_DISCARD_SHARE = 100
 #: Sort key: a message's sequence, which orders the messages of one process.
 by_sequence = itemgetter(SEQUENCE)
 
 
-class Keeping:
+class RetainedCasts:
     """Retained casts, in order and bounded: beyond the bound the oldest are discarded.
 
     Args:
-        messages: how many may be kept.
-        size_bytes: how many bytes of them.
+        messages: most casts retained.
+        size_bytes: most bytes of them.
     """
 
     def __init__(self, messages: int, size_bytes: int) -> None:
@@ -36,8 +36,8 @@ class Keeping:
         #: Bytes of all retained casts.
         self.size_bytes = 0
         #: Number of casts discarded although no consumer may have received them, and the last of them.
-        self.let_go = 0
-        self._let_go_until = b""
+        self.discarded = 0
+        self._discarded_until = b""
 
     def __len__(self) -> int:
         return len(self._parts)
@@ -50,15 +50,15 @@ class Keeping:
         return self._parts.get(key[SEQUENCE_OF_KEY])
 
     def has_ended(self, part: bytes) -> bool:
-        """Whether the router has acknowledged delivery of ``part``, which went through :meth:`keep`.
+        """Whether the router has acknowledged delivery of ``part``, which went through :meth:`retain`.
 
         Also False if that is unknown, because the cast may have been discarded.
         """
         if part[KIND_AT] != _CAST or part[LOW_FLAGS_AT] & _FANOUT:
             return False
-        return part[SEQUENCE] not in self._parts and part[SEQUENCE] > self._let_go_until
+        return part[SEQUENCE] not in self._parts and part[SEQUENCE] > self._discarded_until
 
-    def keep(self, part: bytes) -> None:
+    def retain(self, part: bytes) -> None:
         """Retain ``part``, which is being sent, if it is a cast to one consumer (a fanout is not sent again)."""
         if part[KIND_AT] != _CAST or part[LOW_FLAGS_AT] & _FANOUT:
             return
@@ -69,13 +69,13 @@ class Keeping:
         parts[sequence] = part
         self.size_bytes += len(part) if type(part) is bytes else size_of(part)
         while len(parts) > self._messages or self.size_bytes > self._size_bytes:
-            self._let_go(1 + len(parts) // _LET_GO)
+            self._discard_oldest(1 + len(parts) // _DISCARD_SHARE)
 
-    def _let_go(self, count: int) -> None:
+    def _discard_oldest(self, count: int) -> None:
         oldest = list(islice(self._parts, count))
         self.forget(b"".join(oldest))
-        self.let_go += len(oldest)
-        self._let_go_until = max(self._let_go_until, *oldest)
+        self.discarded += len(oldest)
+        self._discarded_until = max(self._discarded_until, *oldest)
 
     def forget(self, sequences: bytes | memoryview) -> None:
         """Discard the casts with these sequences, 8 bytes each.
@@ -91,9 +91,9 @@ class Keeping:
             if part is not None:
                 self.size_bytes -= len(part) if type(part) is bytes else size_of(part)
 
-    def restart(self, parts: Iterable[bytes]) -> None:
+    def replace_all(self, parts: Iterable[bytes]) -> None:
         """Retain only ``parts`` from now on, in the order of their sequences."""
         self._parts.clear()
         self.size_bytes = 0
         for part in sorted(parts, key=by_sequence):
-            self.keep(part)
+            self.retain(part)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from rpcmq.core.process.retained import by_sequence
+from rpcmq.core.process.retained_casts import by_sequence
 from rpcmq.errors import CallError
 from rpcmq.wire import KEY, address_of, size_of
 
-__all__ = ["FullQueue", "Refused"]
+__all__ = ["FullQueue", "RefusedCasts"]
 
 
 class FullQueue:
@@ -29,7 +29,7 @@ class FullQueue:
         self.details: dict[str, Any] = {}
 
 
-class Refused:
+class RefusedCasts:
     """All casts refused by full queues and not accepted since.
 
     Attributes:

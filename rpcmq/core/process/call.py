@@ -1,0 +1,63 @@
+"""One awaited message of this process, from its start until its waiter has its answer or error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rpcmq.errors import CallError
+from rpcmq.wire import LOW_FLAGS_AT, Flag, size_of
+
+__all__ = ["Call"]
+
+#: Bounds of unread progress reports: their number, and their approximate bytes.
+_MAX_PROGRESS = 100
+_MAX_PROGRESS_BYTES = 16 << 20
+
+
+class Call:
+    """An awaited message: a call, a multicall, or a cast to be confirmed."""
+
+    __slots__ = (
+        "address", "answer", "error", "flags", "given", "items", "key", "message", "progress", "seal", "sent_at",
+        "sign_of_life", "silence", "slot", "timeout", "waiter", "withdrawn",
+    )  # fmt: skip
+
+    def __init__(self, address: str, flags: int, timeout: float | None) -> None:
+        self.address = address
+        self.flags = flags
+        #: Seconds; for a stream, those between items.
+        self.timeout = timeout
+        self.key = b""
+        self.message = b""
+        self.slot: dict[Any, Call] | None = None
+        self.sent_at = 0.0
+        #: The last message: REPLY, FAULT, END or CONFIRM.
+        self.answer: bytes | None = None
+        self.error: CallError | None = None
+        self.items: list[bytes] = []
+        self.progress: list[bytes] = []
+        #: Owned by the shell: the signature tag to which answers are bound, if the request is signed.
+        self.seal: Any = None
+        #: Items of a stream handed out since the consumer was last granted more.
+        self.given = 0
+        #: Longest silence allowed (seconds), and the last sign of life.
+        self.silence: float | None = None
+        self.sign_of_life = 0.0
+        #: Owned by the shell: called when the call has ended, or has an item or progress.
+        self.waiter: Callable[[], None] | None = None
+        #: Cancelled before any router received it.
+        self.withdrawn = False
+
+    def add_progress(self, part: bytes) -> None:
+        """Queue a progress report for the waiter; if it does not keep up, only the newest are kept."""
+        progress = self.progress
+        progress.append(part)
+        size = sum(map(size_of, progress)) if part[LOW_FLAGS_AT] & Flag.DETACHED else 0
+        while len(progress) > _MAX_PROGRESS or (size > _MAX_PROGRESS_BYTES and len(progress) > 1):
+            size -= size_of(progress.pop(0))
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended."""
+        return self.answer is not None or self.error is not None

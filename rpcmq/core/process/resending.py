@@ -1,0 +1,94 @@
+"""WELCOME of a router that does not know this process: which messages are sent again, and which calls end.
+
+====================================  ====================================================================
+message                               becomes
+====================================  ====================================================================
+cast or event, sent or not            sent again (``Casts.take_resendable`` tells which)
+idempotent call, query                sent again, with its remaining time
+call that the router did not accept   sent again, with its remaining time
+call that was never sent              sent, with its remaining time
+any other call                        ended with ``LinkLost``: it may have run
+message above the router's limit      refused: the router would cut each connection that sends it
+====================================  ====================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rpcmq.core.process.call import Call
+from rpcmq.core.process.call_table import CallTable
+from rpcmq.core.process.casts import RETAINED_KINDS, Casts
+from rpcmq.core.process.uplink import Uplink, Welcome
+from rpcmq.errors import LinkLost, Outcome, error_for
+from rpcmq.wire import KEY, KIND_AT, LOW_FLAGS_AT, NO_TTL, Flag, Kind, payload_of, with_flag, with_ttl
+
+__all__ = ["resend"]
+
+_CALLS = (Kind.REQUEST, Kind.QUERY, Kind.INTRODUCE, Kind.DECLARE)
+
+
+def resend(now: float, welcome: Welcome, uplink: Uplink, table: CallTable, casts: Casts) -> None:
+    """Send again or end what was in flight when the last session ended."""
+    unsent = {part[KEY] for part in welcome.unsent}
+    again = casts.take_resendable(welcome, unsent, table.open)
+    before = dict(table.open)
+    if not welcome.same_handle:
+        table.rekey(uplink.with_current_origin)
+    for part in again.values():
+        uplink.send(part)
+    for key, call in before.items():
+        if key not in unsent:
+            _resend_or_fail(now, key, call, again, uplink, table, casts)
+    table.not_accepted.clear()
+    for part in welcome.unsent:
+        waiting = before.get(part[KEY]) if part[KIND_AT] in _CALLS else None
+        if waiting is not None:
+            uplink.send(_with_time_left(now, waiting))
+        elif part[KIND_AT] in RETAINED_KINDS and part[KEY] not in again:
+            uplink.send(uplink.with_current_origin(part))
+    _refuse_too_large(uplink, table, casts)
+    casts.recount()
+
+
+def _resend_or_fail(
+    now: float, key: bytes, call: Call, again: Mapping[bytes, bytes], uplink: Uplink, table: CallTable, casts: Casts
+) -> None:
+    """Send ``call``, which had ``key``, again if that cannot run it twice."""
+    kind = call.message[KIND_AT]
+    if kind == Kind.REQUEST and not call.flags & Flag.IDEMPOTENT and key not in table.not_accepted:
+        text = f"the router went away with the call to {call.address!r} in flight; it may have run"
+        table.fail(call, LinkLost(text, {"topic": call.address, "started": "unknown"}))
+    elif kind in _CALLS:
+        uplink.send(_with_time_left(now, call))
+    elif kind in RETAINED_KINDS and key not in again:
+        # The router had it, and died before it confirmed that to the waiter.
+        casts.retain(call.message)
+        uplink.send(with_flag(call.message, Flag.RESENT))
+
+
+def _refuse_too_large(uplink: Uplink, table: CallTable, casts: Casts) -> None:
+    """Remove messages that exceed this router's lower limit: it would cut each connection that sends them."""
+    outbox, most = uplink.outbox, uplink.max_message_bytes
+    large = [part for part in outbox if part[LOW_FLAGS_AT] & Flag.DETACHED and len(payload_of(part)) > most]
+    if not large:
+        return
+    refused = set(map(id, large))
+    outbox[:] = [part for part in outbox if id(part) not in refused]
+    for part in large:
+        casts.forget(part[KEY])
+        text = f"payload of {len(payload_of(part))} bytes exceeds the router's message.max_bytes = {most}"
+        error = error_for(Outcome.PROTOCOL, text, {"limit": "message.max_bytes"})
+        call = table.open.get(part[KEY])
+        if call is not None:
+            table.fail(call, error)
+        elif part[KIND_AT] in RETAINED_KINDS:
+            casts.refuse(part, error)
+
+
+def _with_time_left(now: float, call: Call) -> bytes:
+    """Return the message of ``call``, which has waited here, with its remaining time."""
+    if call.timeout is not None and not call.flags & Flag.STREAM:
+        left = max(1, int((call.sent_at + call.timeout - now) * 1000))
+        call.message = with_ttl(call.message, min(left, NO_TTL - 1))
+    return call.message
