@@ -16,6 +16,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from rpcmq.core.common import illegal_events
 from rpcmq.core.router.settings import Settings
 from rpcmq.testing import InProcessRouter
 from rpcmq.testing.network import Network
@@ -31,6 +32,17 @@ sys.dont_write_bytecode = False
 # A busy machine must not fail a test, so no example has a deadline.
 hypothesis.settings.register_profile("rpcmq", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("rpcmq")
+
+
+illegal_events.raise_illegal_events()
+
+
+@pytest.fixture(autouse=True)
+def no_illegal_events() -> Iterator[None]:
+    """No engine was told anything that is impossible in its state; a hub only prints what its callbacks raise."""
+    illegal_events.raised.clear()
+    yield
+    assert illegal_events.raised == []
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -17,7 +17,8 @@ from rpcmq.core.common.topic_patterns import MAX_TOPIC_BYTES, MAX_TOPIC_WORDS
 from rpcmq.core.process import calls as caller
 from rpcmq.core.process import direct_links as peers
 from rpcmq.core.process import tasks as serving
-from rpcmq.core.process.uplink import TRANSITIONS, Uplink, UplinkState
+from rpcmq.core.process.uplink import Uplink
+from rpcmq.core.process.uplink_states import TRANSITIONS, UplinkState
 from rpcmq.core.router import view_rows
 from rpcmq.core.router.roundrobin import departures
 from rpcmq.core.router.router import Router

@@ -16,6 +16,7 @@ from collections.abc import Collection
 from itertools import chain
 from typing import TypeGuard
 
+from rpcmq.core.common.illegal_events import IllegalEvents
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import KEY, KIND_AT, Detached, Kind, message, size_of
 
@@ -46,6 +47,9 @@ class Session:
         "_acked", "_arrived", "_batch_size", "_sent", "_sent_base", "_stuck_at", "closings", "dirty", "fruitless",
         "greetings", "has_detached", "marked", "outbox", "received", "sent_bytes", "unacked_bytes", "unacknowledged",
     )  # fmt: skip
+
+    #: Of all sessions of this process, but for uplinks, which have their own.
+    illegal = IllegalEvents()
 
     def __init__(self, dirty: list[Session]) -> None:
         #: Shared with the shell: the sessions that have something to send.
@@ -140,6 +144,10 @@ class Session:
             size_bytes: of it, with its detached payloads; None: not known.
         """
         outbox, count = self.outbox, self._batch_size
+        self._batch_size = 0
+        if not 0 < count <= len(outbox):
+            self.illegal.add("session: a batch was sent that it has not given")
+            return
         if count == len(outbox):
             # Keep the list object: callers check its length while filling it.
             sent = outbox.copy()

@@ -1,21 +1,20 @@
 """A process's end of a link: introduces itself, keeps the session, notices a silent router.
 
-    DOWN --connected--> GREETING --WELCOME--> READY --DRAIN--> DRAINING
-      ^------------- lost, REFUSED ----------------------------|
-
-What is sent while the link is not READY waits in the outbox. While it is DRAINING, what would begin something new waits
-as well, for the router's next life; answers, and what a handler asks for that the router still waits for, are sent.
+The states and events are those of :mod:`rpcmq.core.process.uplink_states`. What is sent while the link is not ready
+waits in the outbox. While it is draining, what would begin something new waits as well, for the router's next
+incarnation; answers, and what a handler asks for that the router still waits for, are sent.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from enum import Enum
-from struct import pack
 from typing import Any
 
+from rpcmq.core.common.illegal_events import IllegalEvents
 from rpcmq.core.common.session import Session
+from rpcmq.core.process.uplink_states import OWN_EVENTS, TRANSITIONS, UplinkState
+from rpcmq.core.process.welcome_body import parse_welcome
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import (
     KIND_AT,
@@ -34,40 +33,13 @@ from rpcmq.wire import (
     with_origin,
 )
 
-__all__ = ["Uplink", "UplinkState", "Welcome"]
+__all__ = ["Uplink", "Welcome"]
 
 Handler = Callable[[float, bytes], None]
 _REQUEST, _CAST, _PUBLISH = int(Kind.REQUEST), int(Kind.CAST), int(Kind.PUBLISH)
 _NESTED, _CONFIRM = Flag.NESTED, Flag.CONFIRM
 #: Lateness of a heartbeat that shows that this process was stopped or busy (seconds).
 _LATE = 0.5
-#: Recovery window assumed if the router does not state it (seconds).
-_RECOVERY = 2.5
-
-
-class UplinkState(Enum):
-    """States of the link."""
-
-    DOWN = "down"
-    GREETING = "greeting"
-    READY = "ready"
-    DRAINING = "draining"
-    CLOSED = "closed"
-
-
-#: (state, event) -> state. Other events change nothing.
-TRANSITIONS = {
-    (UplinkState.DOWN, "connected"): UplinkState.GREETING,
-    (UplinkState.GREETING, "welcome"): UplinkState.READY,
-    (UplinkState.GREETING, "lost"): UplinkState.DOWN,
-    (UplinkState.READY, "lost"): UplinkState.DOWN,
-    (UplinkState.DRAINING, "lost"): UplinkState.DOWN,
-    (UplinkState.READY, "drain"): UplinkState.DRAINING,
-    (UplinkState.DOWN, "close"): UplinkState.CLOSED,
-    (UplinkState.GREETING, "close"): UplinkState.CLOSED,
-    (UplinkState.READY, "close"): UplinkState.CLOSED,
-    (UplinkState.DRAINING, "close"): UplinkState.CLOSED,
-}
 
 
 class Welcome:
@@ -137,6 +109,8 @@ class Uplink(Session):
         self._holds = False
         #: Malformed messages from the router, discarded, by reason.
         self.refused: Counter[str] = Counter()
+        #: Events of this program that the state did not have.
+        self.illegal = IllegalEvents()
 
     @property
     def identity(self) -> str:
@@ -199,7 +173,7 @@ class Uplink(Session):
 
     def connected(self, now: float) -> None:
         """Handle a new connection: send HELLO."""
-        if self._step("connected"):
+        if self._happens("connected"):
             body = dict(self._hello, versions=[VERSION], answers_drain=True)
             if self.router:
                 body |= {
@@ -216,7 +190,7 @@ class Uplink(Session):
     def lost(self, now: float) -> None:
         """The connection is gone."""
         was_ready = self.ready
-        if self._step("lost"):
+        if self._happens("lost") and self.state is UplinkState.DOWN:
             self.disconnected()
             self._holds = False
             self.outbox.extend(self.held)
@@ -226,7 +200,7 @@ class Uplink(Session):
 
     def close(self) -> None:
         """Say goodbye; nothing is expected any more."""
-        if self._step("close"):
+        if self._happens("close"):
             self.close_with(message(Kind.GOODBYE))
 
     def receive(self, now: float, batch: bytes, payloads: Sequence[bytes | memoryview] = ()) -> None:
@@ -237,6 +211,8 @@ class Uplink(Session):
             if parts[0][KIND_AT] < SESSION_KINDS:
                 self._about_link(now, parts[0])
                 return
+            if not self.ready:
+                self._happens("message")
         except ProtocolError as error:
             self.refused[error.reason] += 1
             return
@@ -284,16 +260,27 @@ class Uplink(Session):
 
     # --- about the link ----------------------------------------------------------------------
 
-    def _step(self, event: str) -> bool:
+    def _happens(self, event: str) -> bool:
+        """Go to the next state; return whether ``event`` is legal in this one.
+
+        Raises:
+            ProtocolError: it is an event of the router, and illegal.
+        """
         state = TRANSITIONS.get((self.state, event))
-        if state is None:
-            return False
-        self.state = state
-        return True
+        if state is not None:
+            self.state = state
+            return True
+        if event not in OWN_EVENTS:
+            raise ProtocolError(f"{event} while the link is {self.state.value}", "state")
+        error = self.illegal.add(f"uplink: {event} while it is {self.state.value}")
+        if error is not None:
+            self.on_error(error)
+        return False
 
     def _about_link(self, now: float, part: bytes) -> None:
         kind = part[KIND_AT]
         if kind == Kind.HEARTBEAT or kind == Kind.ACK:
+            self._happens("message")
             self._asked = False
             count = sequence_of(part)
             if kind == Kind.ACK or count:
@@ -303,6 +290,7 @@ class Uplink(Session):
             self._welcome(now, body_of(part))
         elif kind == Kind.REFUSED:
             body = body_of(part)
+            self._happens("refused")
             is_over = self._was_read(body.get("received"))
             self._on_refused(str(body.get("reason", "")), str(body.get("text", "")))
             if is_over:
@@ -314,8 +302,7 @@ class Uplink(Session):
 
     def _drain(self, body: dict[str, Any]) -> None:
         """Handle DRAIN: the router accepts nothing new."""
-        if not self._step("drain"):
-            return
+        self._happens("drain")
         self._holds = True
         self.held = [part for part in self.outbox if _begins_something(part)]
         self.outbox[:] = [part for part in self.outbox if not _begins_something(part)]
@@ -336,18 +323,9 @@ class Uplink(Session):
         return True
 
     def _welcome(self, now: float, body: dict[str, Any]) -> None:
-        wanted = {"router_id": int, "boot": int, "handle": int, "token": str, "received": int}
-        for name, kind in wanted.items():
-            if type(body.get(name)) is not kind:
-                raise ProtocolError(f"WELCOME has no {name}", "body")
-        try:
-            origin = pack(">IQ", body["router_id"], body["handle"])
-        except Exception as error:
-            raise ProtocolError(f"WELCOME has an impossible origin: {error}", "body") from None
-        pace = self._pace(body)
-        recovery = self._recovery(body)
+        said = parse_welcome(body)
         if self.state is not UplinkState.GREETING:
-            return
+            self._happens("welcome")  # raises, before anything has changed
         arrived: list[bytes] = []
         if body.get("resumed"):
             try:
@@ -355,13 +333,16 @@ class Uplink(Session):
             except ProtocolError:
                 self.router = {}  # start over with the next HELLO
                 raise
-        self._step("welcome")
+        self._happens("welcome")
         before = self.router
         next_life = before.get("router_id") == body["router_id"] and before["boot"] != body["boot"]
-        same_handle = origin == self.origin or not self.origin
-        self.router, self.origin = body, origin
-        self._heartbeat_seconds, self.unresponsive_seconds, self.lost_seconds, self.max_message_bytes = pace
-        self.recovery_seconds = recovery
+        same_handle = said.origin == self.origin or not self.origin
+        self.router, self.origin = body, said.origin
+        self._heartbeat_seconds = said.heartbeat_seconds
+        self.unresponsive_seconds = said.unresponsive_seconds
+        self.lost_seconds = said.lost_seconds
+        self.max_message_bytes = said.max_message_bytes
+        self.recovery_seconds = said.recovery_seconds
         self._next_heartbeat = now + self._heartbeat_seconds
         if body.get("resumed"):
             self.on_acknowledged(arrived)
@@ -369,34 +350,6 @@ class Uplink(Session):
             return
         sent, unsent = self.abandon()
         self.on_welcome(now, Welcome(False, same_handle, sent, unsent, next_life))
-
-    def _pace(self, body: dict[str, Any]) -> tuple[float, float, float, int]:
-        """Return heartbeat interval, unresponsive and lost limits (seconds), and the largest payload."""
-        heartbeat = _number(body, "heartbeat_seconds", 5.0)
-        unresponsive = _number(body, "unresponsive_seconds", 12.0)
-        lost = _number(body, "lost_seconds", max(60.0, 2 * unresponsive))
-        most = body.get("max_message_bytes", 64 << 20)
-        if type(most) is not int:
-            raise ProtocolError(f"WELCOME has an impossible max_message_bytes: {most!r:.40}", "body")
-        if not (heartbeat >= 0.01 and unresponsive >= 0.01 and lost >= 0.01 and most > 0):
-            raise ProtocolError(f"WELCOME has impossible settings: {heartbeat}, {unresponsive}, {lost}, {most}", "body")
-        return heartbeat, unresponsive, max(lost, 2 * heartbeat), most
-
-    def _recovery(self, body: dict[str, Any]) -> float:
-        recovery = _number(body, "recovery_seconds", _RECOVERY)
-        if not recovery >= 0:
-            raise ProtocolError(f"WELCOME has an impossible recovery_seconds: {recovery!r:.40}", "body")
-        return min(recovery, 3600.0)
-
-
-def _number(body: dict[str, Any], name: str, default: float) -> float:
-    value = body.get(name, default)
-    try:
-        if type(value) is int or type(value) is float:
-            return float(value)
-    except OverflowError:
-        pass
-    raise ProtocolError(f"WELCOME has an impossible {name}: {value!r:.40}", "body")
 
 
 def _begins_something(part: bytes) -> bool:

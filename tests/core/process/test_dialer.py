@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rpcmq.core.process.dialer import INSIST_SECONDS, Dialer, Phase, Step
-from rpcmq.core.process.uplink import Uplink, UplinkState
+from rpcmq.core.process.uplink import Uplink
+from rpcmq.core.process.uplink_states import UplinkState
 from rpcmq.wire import Kind, control, message
 
 HELLO = {"identity": "api-1", "queue_type": "roundrobin", "role": "process", "accepts": ["json"]}
