@@ -36,6 +36,12 @@ def test_a_direct_call_does_not_pass_the_router(router, client, serve):
     assert not client.process.direct.fallbacks
 
 
+def test_a_direct_call_that_may_be_tried_again_does_not_pass_the_router_either(router, client, serve):
+    serve(Compute(), direct=True)
+    assert client.call(None, "compute.node-7", message_of("add", a=1), direct=True, retry=3) == 1
+    assert calls_seen_by(router) == 0
+
+
 def test_a_direct_link_that_stands_does_not_need_the_router():
     compute = Compute()
     with rpcmq.testing.router() as router:

@@ -69,9 +69,9 @@ MUTATIONS = (
     Mutation(
         "what is for topic.host also goes to topic",
         f"{RPC}/amqp.py",
-        "            client.cast(ctx, _address(topic, exchange(conf, where)), message, ttl=ttl or None)\n",
+        "            client.cast(ctx, address_of(topic, exchange(conf, where)), message, ttl=ttl or None)\n",
         "            for name in {topic, topic.partition('.')[0]}:\n"
-        "                client.cast(ctx, _address(name, exchange(conf, where)), message)\n",
+        "                client.cast(ctx, address_of(name, exchange(conf, where)), message)\n",
         "test_what_is_for_a_host_goes_to_that_host_alone",
     ),
     Mutation(

@@ -16,39 +16,31 @@ import functools
 import importlib
 import logging
 import sys
-import uuid
-from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Any, NoReturn, Self
-from weakref import WeakSet
+from collections.abc import Callable
+from typing import Any, Self
 
 import compat.nova
 from compat.nova import options, transport
-from rpcmq import Address
 from rpcmq.adapters.untrusted_values import printable_exception
-from rpcmq.errors import CallTimeout, LinkLost, NoConsumer, RpcError
+from rpcmq.errors import RpcError
 
-import eventlet.pools
 from nova.rpc import common
+from nova.rpc.addresses import address_of
+from nova.rpc.addresses import exchange as exchange
+from nova.rpc.addresses import fanout_address as fanout_address
 from nova.rpc.arguments import optional_conf
+from nova.rpc.attachable import create_consumer as create_consumer
+from nova.rpc.attachable import create_consumer_set as create_consumer_set
+from nova.rpc.duplicates import UNIQUE_ID as UNIQUE_ID
+from nova.rpc.duplicates import MsgIdCache, add_unique_id
 from nova.rpc.invocation import handler_of, values_of
+from nova.rpc.pooling import ConnectionContext as ConnectionContext
+from nova.rpc.pooling import Pool as Pool
+from nova.rpc.pooling import get_connection_pool as get_connection_pool
+from nova.rpc.pooling import pools
+from nova.rpc.waiting import MulticallWaiter, nova_errors, raise_as_nova
 
 LOG = logging.getLogger(__name__)
-
-#: A consumer recognises so many of the latest messages when they come again.
-_REMEMBERED = 16
-#: The key of a message by which it does.
-UNIQUE_ID = "_unique_id"
-
-
-def exchange(conf: Any, name: str | None = None) -> str:
-    """The exchange that topics belong to."""
-    return name or str(options.value("control_exchange", conf))
-
-
-@functools.lru_cache(maxsize=4096)
-def _address(topic: str, where: str) -> Address:
-    return Address(topic, "", where)
 
 
 # --- context --------------------------------------------------------------------------------------
@@ -160,32 +152,8 @@ def msg_reply(*arguments: Any, reply: Any = None, failure: Any = None, ending: b
         call.reply(reply)
 
 
-class MsgIdCache:
-    """The messages that a consumer has had, to recognise one that comes again (Grizzly)."""
-
-    def __init__(self) -> None:
-        self.prev_msgids: deque[str] = deque(maxlen=_REMEMBERED)
-
-    def check_duplicate_message(self, message: dict[str, Any]) -> None:
-        """Remember ``message``.
-
-        Raises:
-            DuplicateMessageError: it is among those remembered.
-        """
-        msg_id = message.pop(UNIQUE_ID, None)
-        if msg_id is None:
-            return
-        if msg_id in self.prev_msgids:
-            raise common.DuplicateMessageError(msg_id=msg_id)
-        self.prev_msgids.append(msg_id)
-
-
-def _add_unique_id(msg: dict[str, Any]) -> None:
-    """Mark ``msg`` so that consumers recognise it when it comes again."""
-    msg[UNIQUE_ID] = uuid.uuid4().hex
-
-
 _MsgIdCache = MsgIdCache
+_add_unique_id = add_unique_id
 
 
 class ProxyCallback:
@@ -255,58 +223,6 @@ def _enter(ctxt: Any) -> None:
 # --- the caller -----------------------------------------------------------------------------------
 
 
-class MulticallWaiter:
-    """The replies to a multicall, once: iterate over it.
-
-    Each wait raises ``Timeout`` when no reply comes in time, and the remote error when the method raised.
-    """
-
-    def __init__(self, conf: Any, stream: Iterator[Any], topic: str, method: Any) -> None:
-        self._conf = conf
-        self._stream = stream
-        self._topic = topic
-        self._method = method
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Any:
-        with _nova_errors(self._conf, self._topic, self._method):
-            return next(self._stream)
-
-    def done(self) -> None:
-        """Take no more."""
-        close: Any = getattr(self._stream, "close", None)
-        if close is not None:
-            close()
-
-
-class _nova_errors:
-    """Raises rpcmq's errors, and those from the other end, as Nova's."""
-
-    __slots__ = ("_conf", "_method", "_topic")
-
-    def __init__(self, conf: Any, topic: str, method: Any) -> None:
-        self._conf = conf
-        self._topic = topic
-        self._method = method
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        if isinstance(error, transport.Failure | RpcError):
-            _raise_as_nova(error, self._conf, self._topic, self._method)
-
-
-def _raise_as_nova(error: transport.Failure | RpcError, conf: Any, topic: str, method: Any) -> NoReturn:
-    if isinstance(error, transport.Failure):
-        raise common.exception_from(conf, error.failure) from None
-    if isinstance(error, CallTimeout | LinkLost | NoConsumer):
-        raise common.Timeout(str(error), topic, method) from error
-    raise common.RPCException(str(error)) from error
-
-
 @optional_conf(topic_at=1)
 def multicall(conf: Any, context: Any, topic: str, msg: dict[str, Any], timeout: Any = None, *others: Any) -> Any:
     """Call one consumer of ``topic``; iterate over what is returned for its replies.
@@ -316,8 +232,8 @@ def multicall(conf: Any, context: Any, topic: str, msg: dict[str, Any], timeout:
         others: connection pools, which some eras pass.
     """
     ctx, message = _packed(context, msg)
-    to, seconds = _address(topic, exchange(conf)), _seconds(conf, timeout)
-    with _nova_errors(conf, topic, msg.get("method")):
+    to, seconds = address_of(topic, exchange(conf)), _seconds(conf, timeout)
+    with nova_errors(conf, topic, msg.get("method")):
         stream = transport.client(conf).multicall(ctx, to, message, seconds)
     return MulticallWaiter(conf, stream, topic, msg.get("method"))
 
@@ -341,12 +257,12 @@ def call_elsewhere(url: str, context: Any, topic: str, msg: dict[str, Any], time
 
 def _call(conf: Any, server_params: Any, context: Any, topic: str, msg: dict[str, Any], timeout: Any) -> Any:
     ctx, message = _packed(context, msg)
-    to, seconds = _address(topic, exchange(conf)), _seconds(conf, timeout)
+    to, seconds = address_of(topic, exchange(conf)), _seconds(conf, timeout)
     # No `with`: this one is for each call.
     try:
         return transport.client(conf, server_params).call(ctx, to, message, seconds)
     except (transport.Failure, RpcError) as error:
-        _raise_as_nova(error, conf, topic, msg.get("method"))
+        raise_as_nova(error, conf, topic, msg.get("method"))
 
 
 def _packed(context: Any, msg: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any]]:
@@ -416,20 +332,11 @@ def send(
         RPCException: there is no router, or no room.
     """
     client = transport.client(conf, server_params)
-    with _nova_errors(conf, topic, message.get("method")):
+    with nova_errors(conf, topic, message.get("method")):
         if fanout:
             client.fanout_cast(ctx, fanout_address(conf, topic, where), message)
         else:
-            client.cast(ctx, _address(topic, exchange(conf, where)), message, ttl=ttl or None)
-
-
-def fanout_address(conf: Any, topic: str, where: str | None = None) -> Address:
-    """Where those listen who were made with ``fanout=True``: apart from the topic's own consumers.
-
-    Args:
-        where: the exchange; None is that of topics.
-    """
-    return Address(f"{topic}_fanout", "", exchange(conf, where))
+            client.cast(ctx, address_of(topic, exchange(conf, where)), message, ttl=ttl or None)
 
 
 @optional_conf(topic_at=1)
@@ -438,125 +345,20 @@ def notify(
 ) -> None:
     """Send a notification. It waits for a consumer though there has never been one."""
     packed = _message(context, msg)
-    with _nova_errors(conf, topic, None):
-        transport.declare(transport.client(conf), _address(topic, exchange(conf)))
+    with nova_errors(conf, topic, None):
+        transport.declare(transport.client(conf), address_of(topic, exchange(conf)))
     wrapped = common.serialize_msg(packed, force_envelope=bool(envelope) or connection_pool is True)
     send(conf, None, topic, *transport.to_wire(wrapped), fanout=False)
 
 
 def cleanup(*others: Any) -> None:
     """Forget the pooled connections, and leave the router where nothing is consumed. A later call works again."""
-    for pool in list(_pools):
+    for pool in list(pools):
         pool.empty()
     transport.close()
 
 
 # --- connections ----------------------------------------------------------------------------------
-
-
-class Pool(eventlet.pools.Pool):
-    """Connections that were closed, for use again.
-
-    ``Pool([conf, connection_cls,] max_size=..., order_as_stack=...)``
-    """
-
-    def __init__(self, conf: Any = None, connection_cls: Any = None, **kwargs: Any) -> None:
-        self.conf = conf
-        self.connection_cls = connection_cls
-        self.reply_proxy = None
-        kwargs.setdefault("max_size", int(options.value("rpc_conn_pool_size", conf)))
-        kwargs.setdefault("order_as_stack", False)
-        super().__init__(min_size=0, **kwargs)
-        _pools.add(self)
-
-    def create(self) -> Any:
-        """A new connection."""
-        cls = self.connection_cls or importlib.import_module("nova.rpc.connection").Connection
-        return cls(self.conf)
-
-    def empty(self) -> None:
-        """Close those that nobody uses."""
-        while self.free_items:
-            self.get().close()
-            self.current_size -= 1
-
-
-_pools: WeakSet[Pool] = WeakSet()
-
-
-def get_connection_pool(conf: Any = None, connection_cls: Any = None) -> Pool:
-    """The pool of a class of connections."""
-    cls = connection_cls or importlib.import_module("nova.rpc.connection").Connection
-    if getattr(cls, "pool", None) is None:
-        cls.pool = Pool(conf, cls, order_as_stack=True)
-    return cls.pool  # type: ignore[no-any-return]
-
-
-class ConnectionContext(common.Connection):
-    """A connection as programs hold it: pooled, or (``pooled=False``) of its own.
-
-    ``ConnectionContext([conf, connection_pool,] pooled=True, server_params=None)``
-
-    Attributes:
-        connection: the real one; None once this was closed.
-    """
-
-    def __init__(
-        self, conf: Any = None, connection_pool: Any = None, pooled: bool = True, server_params: Any = None
-    ) -> None:
-        self.connection: Any = None
-        self.connection_pool = connection_pool or get_connection_pool(conf)
-        self.pooled = pooled
-        if pooled:
-            self.connection = self.connection_pool.get()
-        else:
-            cls = self.connection_pool.connection_cls or importlib.import_module("nova.rpc.connection").Connection
-            self.connection = cls(conf, server_params=server_params)
-
-    def close(self) -> None:
-        """Give a pooled connection back, clean; close any other."""
-        connection, self.connection = self.connection, None
-        if connection is None:
-            return
-        if not self.pooled:
-            with contextlib.suppress(RpcError):
-                connection.close()
-            return
-        connection.reset()
-        self.connection_pool.put(connection)
-
-    def __del__(self) -> None:
-        # A connection that consumes goes on; one that was only forgotten goes back.
-        if self.connection is not None and self.pooled:
-            self.close()
-
-    def _real(self) -> Any:
-        if self.connection is None:
-            raise common.InvalidRPCConnectionReuse()
-        return self.connection
-
-    def create_consumer(self, topic: str, proxy: Any, fanout: bool = False) -> Any:
-        """As the connection's."""
-        return self._real().create_consumer(topic, proxy, fanout)
-
-    def create_worker(self, topic: str, proxy: Any, pool_name: str) -> Any:
-        """As the connection's."""
-        return self._real().create_worker(topic, proxy, pool_name)
-
-    def join_consumer_pool(
-        self, callback: Callable[[Any], Any], pool_name: str, topic: str, exchange_name: str, ack_on_error: bool = True
-    ) -> Any:
-        """As the connection's."""
-        return self._real().join_consumer_pool(callback, pool_name, topic, exchange_name, ack_on_error)
-
-    def consume_in_thread(self) -> Any:
-        """As the connection's."""
-        return self._real().consume_in_thread()
-
-    def __getattr__(self, key: str) -> Any:
-        if key.startswith("__") or key in ("connection", "connection_pool", "pooled"):
-            raise AttributeError(key)
-        return getattr(self._real(), key)
 
 
 def create_connection(*arguments: Any, **kwargs: Any) -> ConnectionContext:
@@ -571,45 +373,6 @@ def create_connection(*arguments: Any, **kwargs: Any) -> ConnectionContext:
         conf = given.pop(0)
     new = given[0] if given else kwargs.pop("new", True)
     return ConnectionContext(conf, pooled=not new)
-
-
-# --- Diablo m4 ------------------------------------------------------------------------------------
-
-
-class _Attachable:
-    """What ``create_consumer`` of Diablo m4 gives: it consumes once it is attached."""
-
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
-
-    def attach_to_eventlet(self) -> Any:
-        """Consume in a green thread; returns what stops it."""
-        return self._connection.consume_in_thread()
-
-    def close(self) -> None:
-        """Stop."""
-        self._connection.close()
-
-
-def create_consumer(conn: Any, topic: str, proxy: Any, fanout: bool = False) -> _Attachable:
-    """Diablo m4: a consumer of ``topic`` on ``conn``."""
-    conn.create_consumer(topic, proxy, fanout)
-    return _Attachable(conn)
-
-
-class _ConsumerSet(_Attachable):
-    def __init__(self, connection: Any, consumers: list[Any]) -> None:
-        super().__init__(connection)
-        self.consumer_list = consumers
-
-    def wait(self, limit: int | None = None) -> None:
-        """Consume in this green thread, so many messages at most."""
-        self._connection.consume(limit)
-
-
-def create_consumer_set(conn: Any, consumers: list[Any]) -> _ConsumerSet:
-    """Diablo m4: consumers that are waited for together."""
-    return _ConsumerSet(conn, consumers)
 
 
 def __getattr__(name: str) -> Any:

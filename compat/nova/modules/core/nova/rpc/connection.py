@@ -22,7 +22,8 @@ from compat.nova import options, transport
 from rpcmq import Address
 from rpcmq.errors import RpcError
 
-from nova.rpc import amqp, common
+from nova.rpc import amqp, broker, common
+from nova.rpc.sources import Source, ignore, process
 
 LOG = logging.getLogger(__name__)
 
@@ -32,25 +33,10 @@ _RETRY = 0.05
 #: What some classes call their topic.
 _ADDRESSED = {"DirectConsumer": "msg_id", "DirectPublisher": "msg_id"}
 
-_Handed = tuple["_Source", Any, Any]
+_Handed = tuple["Source", Any, Any]
 
 #: The connections of this process that are open.
 connections: WeakSet[Connection] = WeakSet()
-
-
-class _Source:
-    """One consumer of a connection: where from, to whom, and the registration while it consumes."""
-
-    def __init__(self, address: Address, callback: Callable[[Any], Any], group: str, fanout: bool) -> None:
-        self.address = address
-        self.callback = callback
-        self.group = group
-        self.fanout = fanout
-        #: Its messages run in green threads of their own even if somebody iterates over them.
-        self.threaded = False
-        #: The consumer is no more: what still waits for it is dropped.
-        self.ended = False
-        self.incoming: transport.Incoming | None = None
 
 
 class Connection(common.Connection):
@@ -69,7 +55,7 @@ class Connection(common.Connection):
     def __init__(self, conf: Any = None, server_params: Any = None) -> None:
         self.conf = conf
         self._server_params = server_params
-        self._sources: list[_Source] = []
+        self._sources: list[Source] = []
         self._in_thread = False
         self._handed: Queue[_Handed] = Queue()
         #: Set while messages are run, or handed to whoever pulls them.
@@ -86,25 +72,12 @@ class Connection(common.Connection):
     @property
     def params(self) -> dict[str, Any]:
         """Where it would go if this were a broker's: what programs look at, and nothing uses."""
-        given = dict(self._server_params or {})
-        params = {
-            "hostname": given.get("hostname") or options.value("rabbit_host", self.conf),
-            "port": given.get("port") or options.value("rabbit_port", self.conf),
-            "userid": given.get("username") or options.value("rabbit_userid", self.conf),
-            "password": given.get("password") or options.value("rabbit_password", self.conf),
-            "virtual_host": given.get("virtual_host") or options.value("rabbit_virtual_host", self.conf),
-        }
-        return params | ({"transport": "memory"} if options.value("fake_rabbit", self.conf) else {})
+        return broker.parameters(self.conf, self._server_params)
 
     @property
     def connection(self) -> Any:
         """As :attr:`params`, with ``ssl``: what the options say of it, or False."""
-        ssl: dict[str, Any] | bool = False
-        if options.value("rabbit_use_ssl", self.conf):
-            parts = {"ssl_version": "version", "keyfile": "keyfile", "certfile": "certfile", "ca_certs": "ca_certs"}
-            given = {name: options.value(f"kombu_ssl_{part}", self.conf) for name, part in parts.items()}
-            ssl = {name: value for name, value in given.items() if value}
-        return SimpleNamespace(**self.params, ssl=ssl)
+        return SimpleNamespace(**self.params, ssl=broker.ssl_parameters(self.conf))
 
     # --- consumers ---------------------------------------------------------------------------
 
@@ -198,7 +171,7 @@ class Connection(common.Connection):
     ) -> None:
         if self._closed.is_set():
             raise common.InvalidRPCConnectionReuse()
-        source = _Source(address, callback or _ignore, group, fanout)
+        source = Source(address, callback or ignore, group, fanout)
         try:
             if not fanout:
                 self._client.declare(address, group=group)
@@ -217,24 +190,24 @@ class Connection(common.Connection):
     def _pool_size(self) -> int:
         return int(options.value("rpc_thread_pool_size", self.conf))
 
-    def _start(self, source: _Source, concurrency: int) -> None:
+    def _start(self, source: Source, concurrency: int) -> None:
         if source.incoming is None:
             handle = self._handler(source)
             source.incoming = transport.Incoming(self._client, source.address, handle, concurrency, source.group)
 
-    def _handler(self, source: _Source) -> Callable[[Any], None]:
+    def _handler(self, source: Source) -> Callable[[Any], None]:
         def handle(message: Any) -> None:
             if not self._consuming.is_set():
                 self._consuming.wait()
             if source.ended:
                 return
             if self._in_thread:
-                _process(source.callback, message)
+                process(source.callback, message)
                 return
             left_to_us: AsyncResult[bool] = AsyncResult()
             self._handed.put((source, message, left_to_us))
             if left_to_us.get():
-                _process(source.callback, message)
+                process(source.callback, message)
 
         return handle
 
@@ -329,10 +302,10 @@ class Connection(common.Connection):
     def _run(handed: _Handed) -> None:
         source, message, left = handed
         if not source.threaded:
-            _process(source.callback, message)
+            process(source.callback, message)
         left.set(source.threaded)
 
-    def _leave(self, everything: bool = False) -> list[_Source]:
+    def _leave(self, everything: bool = False) -> list[Source]:
         """Take no more, but what is fanned out, which is for nobody else."""
         leaving = [each for each in self._sources if each.incoming is not None and (everything or not each.fanout)]
         for source in leaving:
@@ -419,20 +392,3 @@ class Connection(common.Connection):
     ) -> None:
         context, message = transport.to_wire(msg)
         amqp.send(self.conf, self._server_params, topic, context, message, fanout, where, ttl)
-
-
-def _process(callback: Callable[[Any], Any], message: Any) -> None:
-    """A message that cannot be processed must not keep its consumer from the next."""
-    try:
-        if type(message) is not transport.Message:
-            message = common.deserialize_msg(message)
-        elif not isinstance(callback, amqp.ProxyCallback):
-            # What is no proxy looks at the keys itself.
-            message = message.flat()
-        callback(message)
-    except Exception:
-        LOG.exception("a message is skipped that cannot be processed")
-
-
-def _ignore(message: Any) -> None:
-    """What a consumer without callback does."""
