@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rpcmq.drill.checks import Verdict
-    from rpcmq.drill.run import Result
+    from rpcmq.drill.result import Result
 
 __all__ = ["drill_command"]
 
@@ -104,8 +104,7 @@ def drill_command(
     """
     from dataclasses import replace
 
-    from rpcmq.drill.faults import NEEDS_PLAIN, NEEDS_PROXY, chosen
-    from rpcmq.drill.scenario import drilled
+    from rpcmq.drill.faults import NEEDS_PLAIN, NEEDS_PROXY, chosen, run_drill
     from rpcmq.drill.topology import Topology, load_topology
 
     names = chosen(faults)
@@ -119,7 +118,7 @@ def drill_command(
     seed = secrets.randbelow(1_000_000) if seed is None else seed
     if not state.json:
         click.echo(f"seed {seed}", err=True)
-    result = drilled(seed, laid_out, names, seconds, every, (0.0, lasts), Path(keep) if keep else None)
+    result = run_drill(seed, laid_out, names, seconds, every, (0.0, lasts), Path(keep) if keep else None)
     if state.json:
         violations = [str(violation) for violation in result.verdict.violations]
         print_json(result.row("drill") | {"violations": violations})

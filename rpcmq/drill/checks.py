@@ -33,6 +33,8 @@ _ENDS = (
     "LinkLost", "NoConsumer", "Overloaded", "RemoteError", "AccessDenied", "RouterUnreachable",
 )  # fmt: skip
 _NEVER = inf
+#: When, where and as which attempt a handler was started.
+_Start = tuple[float, str, int]
 
 
 @dataclass
@@ -115,8 +117,7 @@ class _Work:
         self.returned_at: float | None = None
         self.ended_at: float | None = None
         self.outcome = ""
-        #: (when, where, attempt)
-        self.starts: list[tuple[float, str, int]] = []
+        self.starts: list[_Start] = []
         self.finished = 0
         #: The router's outcome, if not ok.
         self.settled = ""
@@ -186,6 +187,9 @@ class Checker:
         self._is_watched = False
         #: Messages that this incarnation of the router has accepted.
         self._accepted: set[str] = set()
+        #: What any has taken, and what was taken more than once.
+        self._ever_accepted: set[str] = set()
+        self._accepted_again: set[str] = set()
         #: Id -> to whom it was sent, and at which attempt.
         self._dispatched: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
         #: Process -> the calls that it was the last to be given, and that have not ended.
@@ -287,7 +291,10 @@ class Checker:
         is_once = work is not None and work.verb == "call" and not work.idempotent
         if is_once and event.id in self._accepted:
             self._violated("accepted twice", f"the router has taken call {event.id} a second time", event.id)
+        if event.id in self._ever_accepted:
+            self._accepted_again.add(event.id)
         self._accepted.add(event.id)
+        self._ever_accepted.add(event.id)
 
     def _dispatch(self, event: Event) -> None:
         to = event.fields["to"]
@@ -327,7 +334,9 @@ class Checker:
         self._running[event.process].add(event.id)
         self._is_dispatched(event)
         before = [s for s in work.starts if work.verb != "fanout" or s[1] == event.process]
-        work.starts.append((event.at, event.process, event.fields.get("attempt", 0)))
+        start = (event.at, event.process, event.fields.get("attempt", 0))
+        self._is_another_attempt(event.id, work, before, start)
+        work.starts.append(start)
         if before and not work.idempotent and not self._may_double(work, before[-1], event):
             self.verdict.doubled += 1
             first = before[-1]
@@ -338,6 +347,15 @@ class Checker:
                 event.id,
             )
 
+    def _is_another_attempt(self, id: str, work: _Work, before: list[_Start], start: _Start) -> None:
+        """A router that was sent a message once counts each time that it gives it away again."""
+        if not work.idempotent or id in self._accepted_again:
+            return
+        sent = self._dispatched.get(id, [])
+        if start[1:] in sent and any(each[2] == start[2] and each[1:] in sent for each in before):
+            text = f"{work.verb} {id} of {work.caller} was started twice as attempt {start[2]}, by {start[1]} last"
+            self._violated("same attempt", text, id)
+
     def _is_dispatched(self, event: Event) -> None:
         sent = self._dispatched.get(event.id, [])
         if self._is_watched and (event.process, event.fields.get("attempt", 0)) not in sent:
@@ -345,7 +363,7 @@ class Checker:
             text = f"{event.id} was started by {event.process}; the router has sent it to {others}"
             self._violated("not dispatched", text, event.id, event.process)
 
-    def _may_double(self, work: _Work, first: tuple[float, str, int], event: Event) -> bool:
+    def _may_double(self, work: _Work, first: _Start, event: Event) -> bool:
         """The doubled casts that docs/guarantees.md allows."""
         if work.verb == "call":
             return False

@@ -5,15 +5,19 @@ from __future__ import annotations
 import resource
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 
 import gevent
 
 from rpcmq.drill.disturbances import RESTART, SILENCE
-from rpcmq.drill.run import Drill, Place, open_files
+from rpcmq.drill.process_usage import open_files
+from rpcmq.drill.result import Result
+from rpcmq.drill.run import Drill, Place
+from rpcmq.drill.topology import Topology
 from rpcmq.errors import UsageError
 
-__all__ = ["FAULTS", "NEEDS_PLAIN", "NEEDS_PROXY", "Fault", "chosen", "inject"]
+__all__ = ["FAULTS", "NEEDS_PLAIN", "NEEDS_PROXY", "Fault", "chosen", "run_drill"]
 
 #: Called with the drill, where choices come from, and how long it lasts (seconds).
 Fault = Callable[[Drill, Random, float], None]
@@ -275,7 +279,23 @@ def chosen(text: str) -> tuple[str, ...]:
     return names
 
 
-def inject(drill: Drill, names: tuple[str, ...], seconds: float, every: float, lasts: tuple[float, float]) -> None:
+def run_drill(
+    seed: int,
+    topology: Topology,
+    faults: tuple[str, ...],
+    seconds: float,
+    every: float,
+    lasts: tuple[float, float],
+    folder: Path | None = None,
+) -> Result:
+    """Run a drill: the load of ``topology``, and ``faults`` as :func:`_inject` says."""
+    with Drill(topology, seed, folder) as drill:
+        drill.load()
+        _inject(drill, faults, seconds, every, lasts)
+        return drill.finish()
+
+
+def _inject(drill: Drill, names: tuple[str, ...], seconds: float, every: float, lasts: tuple[float, float]) -> None:
     """Inject a fault every ``every`` seconds for ``seconds``; return when the last is over.
 
     Args:

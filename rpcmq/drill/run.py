@@ -11,8 +11,6 @@
 
 from __future__ import annotations
 
-import os
-import resource
 import shutil
 import signal
 import sys
@@ -30,20 +28,20 @@ import gevent
 from gevent.lock import BoundedSemaphore
 
 import rpcmq
-from rpcmq.config import RouterConfig, load_router_config
-from rpcmq.drill.checks import LATE, Bounds, Verdict, Violation, check
+from rpcmq.drill.checks import LATE, Violation, check
 from rpcmq.drill.common import TOPIC, Options, outcome_of
 from rpcmq.drill.disturbances import RESTART
 from rpcmq.drill.history import Event, Recorder, What, merged
 from rpcmq.drill.keys import make_keys
 from rpcmq.drill.names import ROUTER, named, traceparent_of
 from rpcmq.drill.proxy import FaultProxy
+from rpcmq.drill.result import Result, bounds_of, config_of
 from rpcmq.drill.topology import Topology
 from rpcmq.errors import RpcError
 from rpcmq.testing import eventually
 from rpcmq.testing.processes import Program, RouterProcess
 
-__all__ = ["Drill", "Place", "Result", "bounds_of", "config_of", "cpu_seconds", "open_files", "rss_bytes"]
+__all__ = ["Drill", "Place"]
 
 #: Longest time for a process to start, for one to end, and for the last casts to be run (seconds).
 _START_SECONDS = 60.0
@@ -69,89 +67,6 @@ class Place:
     options: dict[str, Any] = field(default_factory=dict)
     is_stopped: bool = False
     is_starting: bool = False
-
-
-@dataclass
-class Result:
-    """The result of a drill.
-
-    Attributes:
-        seconds: from the first message to the last answer.
-        faults: how many of each kind.
-        figures: what a scenario measured beside.
-    """
-
-    seed: int
-    seconds: float
-    verdict: Verdict
-    faults: dict[str, int]
-    figures: dict[str, Any] = field(default_factory=dict)
-
-    def row(self, scenario: str) -> dict[str, Any]:
-        """As one line of results."""
-        verdict = self.verdict
-        return {
-            "scenario": scenario,
-            "seed": self.seed,
-            "seconds": round(self.seconds, 1),
-            "submitted": dict(verdict.submitted),
-            "ended": dict(verdict.ended),
-            "faults": self.faults,
-            "lost": verdict.lost,
-            "doubled": verdict.doubled,
-            "misrouted": verdict.misrouted,
-            "forgotten": verdict.forgotten,
-            "dropped": verdict.dropped,
-            "late": verdict.late,
-            "worst_told_seconds": round(verdict.told, 3),
-            "worst_recovery_seconds": round(verdict.recovery, 3),
-            "violations": len(verdict.violations),
-            **self.figures,
-        }
-
-
-def config_of(settings: Mapping[str, Any], file: str = "") -> RouterConfig:
-    """Return the effective configuration of a router with these settings."""
-    keys = {name.replace("_", ".", 1) if not name.startswith("dispatch") else name: v for name, v in settings.items()}
-    keys = {k.replace("dispatch_log_", "dispatch_log."): v for k, v in keys.items()}
-    return load_router_config(file or None, {}, keys)
-
-
-def bounds_of(settings: Mapping[str, Any], file: str = "") -> Bounds:
-    """Return the promised times of a router with these settings."""
-    config = config_of(settings, file)
-    link = config.link
-    return Bounds(
-        told=1.0 if link.consumer_grace_seconds <= 0.5 else link.consumer_grace_seconds + 0.5,
-        unresponsive=link.unresponsive_seconds,
-        lost=link.lost_seconds,
-        heartbeat=link.heartbeat_seconds + 0.2,
-        recovery_window=config.router.recovery_seconds,
-        resume=link.resume_seconds,
-        noticed=link.heartbeat_seconds + 1.0,
-        drain=config.router.drain_seconds,
-        # Beyond the half second that a caller waits for the router's word.
-        overdue=1.5,
-    )
-
-
-def rss_bytes(pid: int) -> int:
-    """Memory of a process that is resident."""
-    with open(f"/proc/{pid}/statm") as file:
-        return int(file.read().split()[1]) * resource.getpagesize()
-
-
-def open_files(pid: int) -> int:
-    """Return the number of files and sockets a process has open."""
-    return len(os.listdir(f"/proc/{pid}/fd"))
-
-
-def cpu_seconds(pid: int) -> float:
-    """Processor time that a process has used."""
-    with open(f"/proc/{pid}/stat") as file:
-        # The name of the program, which may contain anything, ends with the last bracket.
-        fields = file.read().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class Drill:

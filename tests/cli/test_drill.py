@@ -7,7 +7,7 @@ import pytest
 
 from rpcmq.cli import drill
 from rpcmq.drill.checks import Verdict, Violation
-from rpcmq.drill.run import Result
+from rpcmq.drill.result import Result
 
 pytestmark = pytest.mark.integration
 
@@ -80,7 +80,7 @@ def test_wrong_arguments(invoke, arguments: tuple[str, ...], problem: str):
 
 def test_a_verdict_that_is_not_as_promised(invoke, monkeypatch: pytest.MonkeyPatch):
     verdict = Verdict(violations=[Violation("ended twice", "c-1 ended twice", ("c-1",))], doubled=3)
-    monkeypatch.setattr("rpcmq.drill.scenario.drilled", lambda *rest: Result(1, 2.0, verdict, {"kill": 1}))
+    monkeypatch.setattr("rpcmq.drill.faults.run_drill", lambda *rest: Result(1, 2.0, verdict, {"kill": 1}))
     ended = invoke("drill", "--seed", "1")
     assert ended.returncode == 1
     assert "1 violations" in ended.stdout and "ended twice: c-1 ended twice" in ended.stdout

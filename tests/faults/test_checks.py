@@ -290,6 +290,13 @@ BROKEN: dict[str, tuple[str, tuple[str, ...], list[Line]]] = {
     "a call started twice though a consumer died": (
         "started twice", ("c-1",), [submit(0), start(0.1), fault(0.2, "kill", "s"), start(0.3, "s2"), end(0.4)],
     ),
+    "an idempotent call started twice as the same attempt": (
+        "same attempt", ("c-1",),
+        [
+            submit(0, idempotent=True), accept(0), dispatch(0.1), start(0.1), dispatch(0.2, "s2"), start(0.3, "s2"),
+            end(1),
+        ],
+    ),
     "a cast started twice": ("started twice", ("c-1",), [*CONFIRMED, start(1, "s2")]),
     "a cast started twice by the same": ("started twice", ("c-1",), [*CONFIRMED, *BACK, start(3)]),
     "a cast started twice though its consumer was back in time": (

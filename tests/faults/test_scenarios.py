@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 from gevent import subprocess
 
-from rpcmq.drill import scenario
-from rpcmq.drill.run import Drill, Result
+from rpcmq.drill.result import Result
+from rpcmq.drill.run import Drill
+from tests.faults import scenarios
 
 pytestmark = [pytest.mark.integration, pytest.mark.fault]
 
@@ -40,63 +41,63 @@ def reported(capsys: pytest.CaptureFixture[str]) -> Reported:
 
 
 def test_the_router_is_killed(reported: Reported):
-    result = reported("router killed", scenario.routers_killed(1, kills=2, count=1800, rate=600.0))
+    result = reported("router killed", scenarios.routers_killed(1, kills=2, count=1800, rate=600.0))
     assert result.faults["kill"] == 2 and result.verdict.recovery > 0
 
 
 def test_the_router_is_restarted_in_order(reported: Reported):
-    result = reported("router restarted", scenario.routers_restarted(10, restarts=3, count=12_000))
+    result = reported("router restarted", scenarios.routers_restarted(10, restarts=3, count=12_000))
     assert result.faults["restart"] == 3 and result.verdict.recovery > 0
     assert set(result.verdict.ended) == {"ok", "remote_error"}
 
 
 def test_the_router_is_silent_rather_than_dead(reported: Reported):
     router = {"link_heartbeat_seconds": 0.2, "link_unresponsive_seconds": 0.8, "link_lost_seconds": 2.5}
-    result = scenario.routers_silent(11, times=2, router=router, rate=120.0, timeout=1.5)
+    result = scenarios.routers_silent(11, times=2, router=router, rate=120.0, timeout=1.5)
     assert reported("router silent", result).faults["silence"] == 2
     assert result.verdict.ended["timeout"] > 0
 
 
 def test_plain_programs_are_killed_while_they_are_busy(reported: Reported):
     router = {"link_heartbeat_seconds": 0.2, "link_unresponsive_seconds": 1.0}
-    result = reported("plain programs", scenario.plain_programs(12, kills=3, router=router, busy_seconds=3.0))
+    result = reported("plain programs", scenarios.plain_programs(12, kills=3, router=router, busy_seconds=3.0))
     assert result.faults["kill"] == 3 and result.verdict.submitted["cast"] > 60
 
 
 def test_large_payloads_of_patched_programs(reported: Reported):
-    result = reported("large payloads", scenario.large_payloads(13, 1000, rate=200.0, timeout=5.0))
+    result = reported("large payloads", scenarios.large_payloads(13, 1000, rate=200.0, timeout=5.0))
     assert 0 < result.figures["median_after_large_ms"] < 150
 
 
 def test_casts_to_topics_that_nobody_has(reported: Reported):
-    result = reported("misspelt topics", scenario.misspelt(14, 1000, unclaimed_seconds=1.0, rate=300.0))
+    result = reported("misspelt topics", scenarios.misspelt(14, 1000, unclaimed_seconds=1.0, rate=300.0))
     assert result.figures["accounted"] == result.verdict.dropped > 100
 
 
 def test_services_are_killed(reported: Reported):
-    result = reported("services killed", scenario.services_killed(2, services=3, count=1800, rate=600.0))
+    result = reported("services killed", scenarios.services_killed(2, services=3, count=1800, rate=600.0))
     assert result.faults["kill"] >= 2 and result.verdict.ended["ok"] > 800
 
 
 def test_services_and_callers_are_stopped(reported: Reported):
-    result = scenario.stopped(3, 1000, lasts=(0.3, 2.5), every=0.8, rate=400.0, services=2, router=QUICK)
+    result = scenarios.stopped(3, 1000, lasts=(0.3, 2.5), every=0.8, rate=400.0, services=2, router=QUICK)
     assert reported("stopped", result).faults["stop"] >= 2
 
 
 def test_callers_and_services_are_cut_off(reported: Reported):
-    result = scenario.partitioned(4, 1000, lasts=(0.1, 2.0), every=0.4, rate=350.0, services=2, router=QUICK)
+    result = scenarios.partitioned(4, 1000, lasts=(0.1, 2.0), every=0.4, rate=350.0, services=2, router=QUICK)
     assert sum(reported("partitioned", result).faults.values()) >= 4
 
 
 def test_a_slow_subscriber_hurts_itself_only(reported: Reported):
-    result = scenario.slow_subscriber(5, seconds=1.0, rate=1500.0)
+    result = scenarios.slow_subscriber(5, seconds=1.0, rate=1500.0)
     figures = reported("slow subscriber", result).figures
     assert figures["lost_alone"] == figures["lost_beside"] == 0
     assert figures["named_after_seconds"] < 5
 
 
 def test_clients_come_and_go(reported: Reported):
-    figures = reported("churn", scenario.churn(6, connects=160)).figures
+    figures = reported("churn", scenarios.churn(6, connects=160)).figures
     assert figures["links_left"] == 0 and figures["files_left"] <= 0
 
 
@@ -106,7 +107,7 @@ def test_the_disk_is_full(reported: Reported, tmp_path: Path):
         limits = resource.prlimit(drill.router.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
         return lambda: resource.prlimit(drill.router.pid, resource.RLIMIT_FSIZE, limits) and None
 
-    result = reported("disk full", scenario.disk_full(7, 2000, tmp_path / "log", fill))
+    result = reported("disk full", scenarios.disk_full(7, 2000, tmp_path / "log", fill))
     assert result.figures["log_dropped"] > 0 and result.figures["log_written"] > 0
     assert "File too large" in result.figures["log_problem"]
 
@@ -129,7 +130,7 @@ def test_a_small_file_system_is_full(reported: Reported, tmp_path: Path):
         return (spool / "filler").unlink
 
     try:
-        result = reported("disk full", scenario.disk_full(8, 2000, spool, fill))
+        result = reported("disk full", scenarios.disk_full(8, 2000, spool, fill))
     finally:
         subprocess.run(["umount", "--lazy", str(spool)], check=True)
     assert result.figures["log_dropped"] > 0
@@ -142,7 +143,7 @@ def fill_up(path: Path) -> None:
 
 
 def test_all_verbs_for_a_while(reported: Reported):
-    figures = reported("soak", scenario.soak(9, seconds=4.0, settle_seconds=2.0, rate=150.0, idle_seconds=1.0)).figures
+    figures = reported("soak", scenarios.soak(9, seconds=4.0, settle_seconds=2.0, rate=150.0, idle_seconds=1.0)).figures
     assert figures["stuck"] == 0
     assert set(figures["rss_drift_percent"]) == {"router", "s0", "s1", "e0", "c0"}
 
@@ -151,26 +152,26 @@ def test_all_verbs_for_a_while(reported: Reported):
 
 #: Three of four messages are calls: 200,000 or 100,000 of them.
 LONG: dict[str, Callable[[], Result]] = {
-    "router killed": lambda: scenario.routers_killed(101, kills=20, count=200_000),
-    "router restarted": lambda: scenario.routers_restarted(108, restarts=12, count=60_000, rate=800.0),
-    "router silent": lambda: scenario.routers_silent(
+    "router killed": lambda: scenarios.routers_killed(101, kills=20, count=200_000),
+    "router restarted": lambda: scenarios.routers_restarted(108, restarts=12, count=60_000, rate=800.0),
+    "router silent": lambda: scenarios.routers_silent(
         109,
         times=6,
         router={"link_heartbeat_seconds": 1.0, "link_unresponsive_seconds": 3.0, "link_lost_seconds": 12.0},
         rate=500.0,
         timeout=8.0,
     ),
-    "plain programs": lambda: scenario.plain_programs(
+    "plain programs": lambda: scenarios.plain_programs(
         110, kills=30, plain=3, callers=2, rate=300.0, busy_seconds=4.0, router=QUICK
     ),
-    "large payloads": lambda: scenario.large_payloads(111, 15_000, rate=150.0),
-    "misspelt topics": lambda: scenario.misspelt(112, 30_000, unclaimed_seconds=10.0, rate=500.0),
-    "services killed": lambda: scenario.services_killed(102, services=6, count=270_000),
-    "stopped": lambda: scenario.stopped(103, 135_000, lasts=(1.0, 20.0), every=5.0, rate=500.0),
-    "partitioned": lambda: scenario.partitioned(104, 135_000, lasts=(0.5, 20.0), every=4.0, rate=500.0),
-    "slow subscriber": lambda: scenario.slow_subscriber(105, seconds=300.0, rate=20_000.0),
-    "churn": lambda: scenario.churn(106, connects=10_000),
-    "soak": lambda: scenario.soak(107, seconds=1800.0, settle_seconds=300.0, rate=300.0),
+    "large payloads": lambda: scenarios.large_payloads(111, 15_000, rate=150.0),
+    "misspelt topics": lambda: scenarios.misspelt(112, 30_000, unclaimed_seconds=10.0, rate=500.0),
+    "services killed": lambda: scenarios.services_killed(102, services=6, count=270_000),
+    "stopped": lambda: scenarios.stopped(103, 135_000, lasts=(1.0, 20.0), every=5.0, rate=500.0),
+    "partitioned": lambda: scenarios.partitioned(104, 135_000, lasts=(0.5, 20.0), every=4.0, rate=500.0),
+    "slow subscriber": lambda: scenarios.slow_subscriber(105, seconds=300.0, rate=20_000.0),
+    "churn": lambda: scenarios.churn(106, connects=10_000),
+    "soak": lambda: scenarios.soak(107, seconds=1800.0, settle_seconds=300.0, rate=300.0),
 }
 
 

@@ -9,15 +9,17 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from hashlib import blake2b
+from pathlib import Path
 from time import perf_counter
 
 import pytest
 
 from rpcmq.core.process.casts import Casts
-from rpcmq.drill.plan import FAULTS, Fault, Plan, plan_of
-from rpcmq.drill.simulation import Simulation, minimised, simulate
 from rpcmq.testing.processes import Program
+from tests.faults.plan import FAULTS, Fault, Plan, minimised, plan_of
+from tests.faults.simulation import Simulation, simulate
 
+ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.fault, pytest.mark.fuzz]
 
 #: Seeds that have found a defect once, and what it was.
@@ -86,14 +88,16 @@ def test_a_seed_gives_the_same_history_each_time():
 def test_a_seed_gives_the_same_history_in_another_process():
     code = (
         "from hashlib import blake2b\n"
-        "from rpcmq.drill.plan import plan_of\n"
-        "from rpcmq.drill.simulation import Simulation\n"
+        "from tests.faults.plan import plan_of\n"
+        "from tests.faults.simulation import Simulation\n"
         "run = Simulation(plan_of(5), keeps_history=True); run.run()\n"
         "print(blake2b(b''.join(run.history)).hexdigest())"
     )
     # Not even the order of hashes may matter.
     for hash_seed in ("1", "2"):
-        with Program([sys.executable, "-c", code], {"PYTHONHASHSEED": hash_seed}, name="simulation") as program:
+        with Program(
+            [sys.executable, "-c", code], {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}, name="simulation"
+        ) as program:
             assert program.wait(30) == 0, program.said()
             assert program.lines == [history_hash(5)]
 

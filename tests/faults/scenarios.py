@@ -13,16 +13,17 @@ from typing import Any
 
 import gevent
 
-from rpcmq.drill.faults import FAULTS, inject
+from rpcmq.drill.faults import FAULTS
 from rpcmq.drill.history import What
-from rpcmq.drill.run import Drill, Result, cpu_seconds, open_files, rss_bytes
+from rpcmq.drill.process_usage import cpu_seconds, open_files, rss_bytes
+from rpcmq.drill.result import Result
+from rpcmq.drill.run import Drill
 from rpcmq.drill.topology import Topology
 from rpcmq.testing import eventually
 
 __all__ = [
     "churn",
     "disk_full",
-    "drilled",
     "large_payloads",
     "misspelt",
     "partitioned",
@@ -174,22 +175,6 @@ def _while_loaded(
             running.append(gevent.spawn(FAULTS[drill.rng.choice(faults)], drill, rng, drill.rng.uniform(*lasts)))
             gevent.sleep(every)
         gevent.joinall(running, raise_error=True)
-        return drill.finish()
-
-
-def drilled(
-    seed: int,
-    topology: Topology,
-    faults: tuple[str, ...],
-    seconds: float,
-    every: float,
-    lasts: tuple[float, float],
-    folder: Path | None = None,
-) -> Result:
-    """Any faults, for so long: what ``rpcmq drill`` runs."""
-    with Drill(topology, seed, folder) as drill:
-        drill.load()
-        inject(drill, faults, seconds, every, lasts)
         return drill.finish()
 
 

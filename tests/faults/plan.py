@@ -5,12 +5,13 @@ A plan is plain data: it can be printed, and steps can be left out of it to find
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
 from rpcmq.core.router.settings import Settings
 
-__all__ = ["FAULTS", "Fault", "Operation", "Plan", "Step", "plan_of"]
+__all__ = ["FAULTS", "Fault", "Operation", "Plan", "Step", "minimised", "plan_of"]
 
 #: The faults that a simulation knows.
 FAULTS = (
@@ -154,3 +155,25 @@ def _fault(rng: Random, faults: tuple[str, ...], callers: int, services: int) ->
         target = f"s{rng.randrange(services)}" if kind == "leave" or rng.random() < 0.8 else target
     seconds = rng.choice((0.05, 0.3, 1.0, 3.0, 10.0))
     return Fault(kind, target, seconds, rng.choice((0.01, 0.3, 2.0)))
+
+
+# --- making a plan small ------------------------------------------------------------------------
+
+
+def minimised(plan: Plan, fails: Callable[[Plan], bool]) -> Plan:
+    """The plan with all steps left out without which it ``fails`` as well."""
+    size = max(1, len(plan.steps) // 2)
+    while True:
+        for shorter in _shorter(plan, size):
+            if fails(shorter):
+                plan = shorter
+                break
+        else:
+            if size == 1:
+                return plan
+            size //= 2
+
+
+def _shorter(plan: Plan, size: int) -> Iterator[Plan]:
+    for start in range(0, len(plan.steps), size):
+        yield plan.with_steps(plan.steps[:start] + plan.steps[start + size :])
