@@ -64,7 +64,7 @@ def test_who_listens_beyond_this_host_without_keys_says_so(serve, monkeypatch, c
     assert "without CURVE" not in caplog.text
     monkeypatch.setattr("rpcmq.client.peer.local_host_towards", lambda url: "0.0.0.0")
     serve(Compute(), direct=True, host="node-8")
-    assert "listening on tcp://0.0.0.0:" in caplog.text and "without CURVE: other hosts can reach it" in caplog.text
+    assert "listening on tcp://0.0.0.0:" in caplog.text and "without CURVE: reachable from other hosts" in caplog.text
 
 
 def test_many_who_call_at_once_share_one_link(client, serve):
@@ -90,7 +90,7 @@ def test_without_a_listening_consumer_the_router_is_used_and_says_why(router, cl
     assert client.call(None, "compute", message_of("add", a=1), direct=True) == 1
     assert client.process.direct.fallbacks == {"'compute' has no peer socket": 1}
     assert calls_seen_by(router) == 1
-    assert "no direct path to 'compute': 'compute' has no peer socket; calls go through the router" in caplog.text
+    assert "no direct link to 'compute': 'compute' has no peer socket; calls go through the router" in caplog.text
     service.stop()
     serve(Compute(), direct=True)
     assert client.call(None, "compute", message_of("add", a=1), direct=True) == 1

@@ -266,7 +266,7 @@ def test_a_draining_router_lets_what_runs_finish_and_its_next_life_takes_the_res
         running = gevent.spawn(client.call, None, "compute", message("run", key=1, seconds=0.7), timeout=60)
         eventually(lambda: counts(client) == {1: 1})
         router.signal(signal.SIGTERM)
-        router.expect("taking nothing more")
+        router.expect("draining, accepting nothing new")
         later = gevent.spawn(client.call, None, "compute", message("run", key=2), timeout=60)
         assert running.get(timeout=20) == 1
         assert router.wait() == 0

@@ -82,7 +82,7 @@ def test_a_call_that_takes_longer_than_the_drain_is_told_so_and_all_others_go_on
         long = gevent.spawn(client.call, None, "compute", message("run", key="long", seconds=30), timeout=60)
         eventually(lambda: counts(other).get("long") == 1)
         router.signal(signal.SIGTERM)
-        router.expect("taking nothing more")
+        router.expect("draining, accepting nothing new")
         eventually(lambda: not other.process.connection.connected or other.process.uplink.state.value == "draining")
         later = gevent.spawn(other.call, None, "compute", message("run", key="later"), timeout=60)
         other.cast(None, "compute", message("run", key="cast"))
