@@ -16,7 +16,7 @@ from benchmarks.report import Benchmark, Options, Row, Target
 from rpcmq.core.router.rights import EVERYTHING, Key, Right
 from rpcmq.core.router.router import Router
 from rpcmq.core.router.settings import Settings
-from rpcmq.server.keyring import AUTHORIZED, ROUTER_KEY, to_toml
+from rpcmq.server.authorized_keys import AUTHORIZED, ROUTER_KEY, to_toml
 from rpcmq.transport.curve import new_pair
 from rpcmq.transport.key_files import KeyFile, write_private
 from rpcmq.transport.mac_files import new_mac_key
@@ -118,7 +118,7 @@ class _Engine:
     def __init__(self, rights: tuple[Right, ...] | None, rate: float | None) -> None:
         self._router = router = Router(Settings(recovery_seconds=0.0), 1_700_000_000_000, 0.0, lambda: "token")
         if rights is not None:
-            router.authorise(0.0, [Key(name, name, rights, messages_per_second=rate) for name in _NAMES])
+            router.set_authorized_keys(0.0, [Key(name, name, rights, messages_per_second=rate) for name in _NAMES])
         for name in _NAMES:
             hello = {"identity": name, "queue_type": "roundrobin", "versions": [1], "accepts": ["json"]}
             router.receive(0.0, name.encode(), control(Kind.HELLO, hello), (), name)

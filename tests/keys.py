@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rpcmq.core.router.rights import EVERYTHING, Key, Right
-from rpcmq.server.keyring import to_toml
+from rpcmq.server.authorized_keys import to_toml
 from rpcmq.transport.curve import new_pair
 from rpcmq.transport.key_files import KeyFile, write_private
 

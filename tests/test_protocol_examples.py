@@ -385,7 +385,7 @@ def test_each_documented_refusal_reason_is_given_and_no_other() -> None:
     router.receive(0.0, b"stranger", b"junk")
     given.add(refusal(router))
     guarded = new_router()
-    guarded.authorise(0.0, [])
+    guarded.set_authorized_keys(0.0, [])
     given.add(hello(guarded))
     kicking = new_router()
     for identity in ("a", "b"):

@@ -20,7 +20,7 @@ from rpcmq.cli.options import State, connects, json_option, make_client, positiv
 from rpcmq.cli.output import Output, add_row, print_json, table
 from rpcmq.config import RouterConfig, load_client_config, load_router_config
 from rpcmq.errors import ConfigError, RpcError
-from rpcmq.server.keyring import AUTHORIZED, ROUTER_KEY, Keyring
+from rpcmq.server.authorized_keys import AUTHORIZED, ROUTER_KEY, AuthorizedKeys
 from rpcmq.server.open_binds import open_binds
 from rpcmq.transport.curve import OLDEST_SAFE, check_libzmq, libzmq_version
 from rpcmq.transport.key_files import read_key_file
@@ -159,11 +159,11 @@ def _secrets(root: Path) -> list[Path]:
 
 
 def _authorised(root: Path) -> Iterator[Finding]:
-    keyring = Keyring(str(root / AUTHORIZED))
-    for problem in keyring.read():
+    keys = AuthorizedKeys(str(root / AUTHORIZED))
+    for problem in keys.read():
         yield Finding(FAIL, "key file", problem, "correct it: the router does not start like this")
     now = time()
-    for known in sorted(keyring.all.values(), key=lambda known: known.key.name):
+    for known in sorted(keys.all.values(), key=lambda known: known.key.name):
         key, until = known.key, known.until
         about = f"key {key.name}"
         if not known.is_valid(now):
@@ -182,7 +182,7 @@ def _authorised(root: Path) -> Iterator[Finding]:
             yield Finding(
                 WARN, about, "may do everything", "give it the rights that it needs only; see docs/security.md"
             )
-    yield Finding(OK, "keys", f"{len(keyring)} authorised in {root / AUTHORIZED}")
+    yield Finding(OK, "keys", f"{len(keys)} authorised in {root / AUTHORIZED}")
 
 
 def _payloads() -> Iterator[Finding]:

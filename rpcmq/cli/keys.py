@@ -17,7 +17,7 @@ from rpcmq.cli.text import plain
 from rpcmq.core.router.rights import ALL_VERBS, EVERYTHING, Key, Right
 from rpcmq.errors import ConfigError, UsageError
 from rpcmq.payload.format import accept_mask_with_json, accept_names
-from rpcmq.server.keyring import AUTHORIZED, ROUTER_KEY, Keyring, read_authorised, summary, to_toml
+from rpcmq.server.authorized_keys import AUTHORIZED, ROUTER_KEY, AuthorizedKeys, read_authorised, summary, to_toml
 from rpcmq.toml import quoted
 from rpcmq.transport.curve import check_libzmq, is_key, new_pair
 from rpcmq.transport.key_files import KeyFile, check_folder, is_name, read_key_file, write_private
@@ -287,10 +287,10 @@ def list_command(state: State, folder: str) -> None:
 
 
 def _listed(folder: str) -> tuple[list[dict[str, Any]], list[str]]:
-    keyring = Keyring(os.path.join(folder, AUTHORIZED))
-    problems = keyring.read()
+    authorized_keys = AuthorizedKeys(os.path.join(folder, AUTHORIZED))
+    problems = authorized_keys.read()
     now = datetime.now(UTC).timestamp()
-    found: Iterable[Any] = keyring.all.values()
+    found: Iterable[Any] = authorized_keys.all.values()
     rows = [
         {
             "name": known.key.name,

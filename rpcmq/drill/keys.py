@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rpcmq.core.router.rights import ALL_VERBS, Key, Right
-from rpcmq.server.keyring import AUTHORIZED, ROUTER_KEY, to_toml
+from rpcmq.server.authorized_keys import AUTHORIZED, ROUTER_KEY, to_toml
 from rpcmq.transport.curve import new_pair
 from rpcmq.transport.key_files import KeyFile, write_private
 

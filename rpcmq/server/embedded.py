@@ -9,7 +9,7 @@ from time import monotonic, time
 from rpcmq.config import RouterConfig
 from rpcmq.core.router.actions import Note
 from rpcmq.core.router.router import Router
-from rpcmq.server.gate import Gate
+from rpcmq.server.key_authenticator import KeyAuthenticator
 from rpcmq.server.open_binds import check_binds
 from rpcmq.server.settings import apply, settings_for
 from rpcmq.server.spool import Spool
@@ -43,7 +43,7 @@ class EmbeddedRouter:
         self.settings = settings_for(config)
         warnings = check_binds(config)
         #: The key authenticator; None: everybody may connect.
-        self.gate = Gate(config.security.keys, on_note) if config.security.keys else None
+        self.key_authenticator = KeyAuthenticator(config.security.keys, on_note) if config.security.keys else None
         boot, directory = int(time() * 1000), config.dispatch_log.directory
         #: The spool of the dispatch log; None if it is off.
         self.spool: Spool | None = None
@@ -53,8 +53,8 @@ class EmbeddedRouter:
         self.engine.warnings = warnings
         self._context = new_context(config.router.io_threads)
         try:
-            if self.gate is not None:
-                self.gate.open(self._context, self.engine)
+            if self.key_authenticator is not None:
+                self.key_authenticator.open(self._context, self.engine)
             self.shell = RouterShell(
                 self.engine,
                 self._context,
@@ -64,15 +64,15 @@ class EmbeddedRouter:
                 lost_seconds=config.link.lost_seconds,
                 handshake_seconds=config.link.handshake_seconds,
                 max_handshakes=config.link.max_handshakes,
-                curve=self.gate.curve if self.gate is not None else None,
+                curve=self.key_authenticator.curve if self.key_authenticator is not None else None,
             )
         except BaseException:
-            self._close_gate()
+            self._close_key_authenticator()
             self._close_log()
             self._context.term()
             raise
-        if self.gate is not None:
-            self.gate.start(self.shell.wake)
+        if self.key_authenticator is not None:
+            self.key_authenticator.start(self.shell.wake)
 
     @property
     def url(self) -> str:
@@ -84,20 +84,20 @@ class EmbeddedRouter:
         self.config = config
         apply(config, self.settings)
         self.shell.max_handshakes = config.link.max_handshakes
-        if self.gate is not None:
-            self.gate.look()
-            self.gate.refresh()
+        if self.key_authenticator is not None:
+            self.key_authenticator.look()
+            self.key_authenticator.refresh()
 
     def close(self, linger_seconds: float = 1.0) -> None:
         """Stop at once; queued messages have ``linger_seconds`` to leave."""
         self.shell.close(linger_seconds)
-        self._close_gate()
+        self._close_key_authenticator()
         self._close_log()
         self._context.term()
 
-    def _close_gate(self) -> None:
-        if self.gate is not None:
-            self.gate.close()
+    def _close_key_authenticator(self) -> None:
+        if self.key_authenticator is not None:
+            self.key_authenticator.close()
 
     def _close_log(self) -> None:
         self.engine.close(monotonic())

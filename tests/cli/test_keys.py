@@ -16,7 +16,7 @@ import pytest
 from rpcmq import Client
 from rpcmq.core.router.rights import ALL_VERBS
 from rpcmq.errors import AccessDenied, RouterUnreachable
-from rpcmq.server.keyring import read_authorised
+from rpcmq.server.authorized_keys import read_authorised
 from rpcmq.transport.curve import new_pair
 from rpcmq.transport.key_files import read_key_file
 from tests.server.daemons import Daemon, eventually, run, started

@@ -13,7 +13,7 @@ from typing import Any, TypeGuard
 
 from rpcmq.core.common.session import GIVE_UP_AFTER
 from rpcmq.core.common.text import shortened
-from rpcmq.core.router.access_control import Account
+from rpcmq.core.router.access_control import Admission, Refusal
 from rpcmq.core.router.link import QUEUE_TYPES, Link, LinkState, origin_of
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.settings import Settings
@@ -25,14 +25,6 @@ __all__ = ["Handshake"]
 _MAX_IDENTITY_BYTES = 255
 #: Number of links that have been away for longest among which one is evicted when there are too many.
 _EVICTION_CANDIDATES = 100
-
-
-class _Refusal(Exception):
-    """A HELLO that is refused: reason, as in REFUSED and in the counters, and text."""
-
-    def __init__(self, reason: str, text: str) -> None:
-        super().__init__(text)
-        self.reason = reason
 
 
 class Handshake:
@@ -68,12 +60,12 @@ class Handshake:
         body = body_of(part)
         try:
             _check(body)
-            account = self._authenticate(body, user)
-            link = self._known_link(now, body, account)
+            admission = self._links.access.admit(user, body["identity"])
+            link = self._known_link(now, body, admission)
             received = body["received"] if link is not None else None
             if link is None:
-                link = self._new_link(now, body, account)
-        except _Refusal as refusal:
+                link = self._new_link(now, body, admission)
+        except Refusal as refusal:
             self._links.counters[f"refused {refusal.reason}"] += 1
             return control(Kind.REFUSED, {"reason": refusal.reason, "text": shortened(str(refusal))})
         try:
@@ -84,31 +76,21 @@ class Handshake:
             raise
         return None
 
-    def _authenticate(self, body: dict[str, Any], user: str) -> Account | None:
-        """Return the account of the key ``user``; None without CURVE."""
-        guard = self._links.guard
-        if guard is None:
-            return None
-        account = guard.account_of(user)
-        if problem := guard.problem(account, body["identity"]):
-            raise _Refusal(*problem)
-        return account
-
-    def _known_link(self, now: float, body: dict[str, Any], account: Account | None) -> Link | None:
+    def _known_link(self, now: float, body: dict[str, Any], admission: Admission) -> Link | None:
         """Return the link that the process resumes; None if it is to get a new one, and has none any more."""
         identity, token, received = body["identity"], body.get("token"), body.get("received")
         link = self._links.by_identity(identity, body["queue_type"])
         if self._links.draining and not (link is not None and token == link.token and link.can_resume(received)):
             # A process with a session may resume it, to receive outstanding answers.
-            raise _Refusal("draining", "the router is shutting down")
+            raise Refusal("draining", "the router is shutting down")
         if link is None:
             return None
-        if token != link.token or not _owns(account, link):
+        if token != link.token or not admission.owns(link):
             if link.state is not LinkState.AWAY:
                 # The old connection may be dead unnoticed: sending on it will show.
                 link.close_with(message(Kind.HEARTBEAT, flags=Flag.ANSWER_WANTED))
                 text = f"identity {identity!r} is taken by a live process; stop it or choose another identity"
-                raise _Refusal("identity-taken", text)
+                raise Refusal("identity-taken", text)
             reason = "replaced by a new process of the same identity"
         elif link.fruitless >= GIVE_UP_AFTER:
             # Some message ends each connection it is sent on. To its sender, it may have run.
@@ -120,22 +102,13 @@ class Handshake:
         self._links.end(now, link, reason)
         return None
 
-    def _new_link(self, now: float, body: dict[str, Any], account: Account | None) -> Link:
-        links, guard = self._links, self._links.guard
-        if len(links) >= self._settings.max_links and not self._evict_away_link(now):
+    def _new_link(self, now: float, body: dict[str, Any], admission: Admission) -> Link:
+        if len(self._links) >= self._settings.max_links and not self._evict_away_link(now):
             text = f"link limit reached (link.max_links = {self._settings.max_links})"
-            raise _Refusal("too-many-links", text)
-        if account is None or guard is None:
-            return self._create(body, _is_handle(body.get("handle")))
-        if not guard.has_room(account):
-            text = f"key {account.key.name!r}: link limit reached ({account.links}; its max_links)"
-            raise _Refusal("too-many-links", text)
-        handle = body.get("handle")
-        # With another process's handle, casts could be forged in its name.
-        link = self._create(body, _is_handle(handle) and guard.sealed(account, handle, body.get("token")))
-        link.token += guard.seal(account, link.handle)
-        account.links += 1
-        guard.attach(link, account)
+            raise Refusal("too-many-links", text)
+        admission.check_room()
+        link = self._create(body, admission)
+        admission.attach(link)
         return link
 
     def _evict_away_link(self, now: float) -> bool:
@@ -147,12 +120,14 @@ class Handshake:
         self._links.end(now, link, "evicted while away: the link table was full")
         return True
 
-    def _create(self, body: dict[str, Any], returning: bool) -> Link:
-        links, router_id = self._links, self._settings.router_id
-        handle = body["handle"] if returning else 0
+    def _create(self, body: dict[str, Any], admission: Admission) -> Link:
+        links, former = self._links, body.get("handle")
+        handle, returning = 0, False
+        if _is_handle(former) and admission.may_keep_handle(former, body.get("token")):
+            handle, returning = former, True
         if not returning or self._is_handle_used(handle):
             handle = self._unused_handle()
-        link = Link(links.dirty, body["identity"], body["queue_type"], handle, router_id)
+        link = Link(links.dirty, body["identity"], body["queue_type"], handle, self._settings.router_id)
         link.returning = returning
         links.has_returned = links.has_returned or returning
         link.handlers = links.handlers
@@ -186,8 +161,7 @@ class Handshake:
         if links.draining:
             links.send_drain(link)
         link.counters["connects"] += 1
-        if links.guard is not None:
-            links.guard.seen(now, link)
+        links.access.connected(now, link)
         links.set_state(now, link, LinkState.ANSWERING)
 
     def _welcome(self, link: Link, resumed: bool) -> bytes:
@@ -218,23 +192,18 @@ class Handshake:
 def _check(body: dict[str, Any]) -> None:
     identity, queue_type, versions = body.get("identity"), body.get("queue_type"), body.get("versions")
     if not isinstance(versions, list) or not any(type(each) is int and each == VERSION for each in versions):
-        raise _Refusal("version", f"this router speaks version {VERSION}, the process {versions!r}")
+        raise Refusal("version", f"this router speaks version {VERSION}, the process {versions!r}")
     if not isinstance(identity, str) or not identity or not identity.isprintable():
-        raise _Refusal("identity", f"identity {identity!r} must be a non-empty printable string")
+        raise Refusal("identity", f"identity {identity!r} must be a non-empty printable string")
     if len(identity.encode()) > _MAX_IDENTITY_BYTES:
-        raise _Refusal("identity", f"identity {identity[:40]!r}... is longer than {_MAX_IDENTITY_BYTES} bytes")
+        raise Refusal("identity", f"identity {identity[:40]!r}... is longer than {_MAX_IDENTITY_BYTES} bytes")
     if queue_type not in QUEUE_TYPES:
-        raise _Refusal("queue-type", f"queue type {queue_type!r} is unknown; known: {', '.join(QUEUE_TYPES)}")
+        raise Refusal("queue-type", f"queue type {queue_type!r} is unknown; known: {', '.join(QUEUE_TYPES)}")
     for name in ("handle", "received"):
         value = body.get(name)
         if value is not None and type(value) is not int:
-            raise _Refusal("protocol", f"{name} {value!r:.40} must be an integer")
+            raise Refusal("protocol", f"{name} {value!r:.40} must be an integer")
 
 
 def _is_handle(value: object) -> TypeGuard[int]:
     return type(value) is int and 0 < value < 1 << 64
-
-
-def _owns(account: Account | None, link: Link) -> bool:
-    """Whether ``link`` is of the key ``account``: a token is worth nothing under another key."""
-    return link.permits is None or link.permits.account is account

@@ -11,7 +11,7 @@ from rpcmq.core.router.link import Handler, Link
 from rpcmq.payload.format import Format, format_name
 from rpcmq.wire import ATTEMPT_AT, CONSUMER_AT, FORMAT_AT, KEY, Address, Kind, address_of, json_bytes, message, parse
 
-__all__ = ["within_formats"]
+__all__ = ["restrict_formats"]
 
 _REQUESTS = (Kind.REQUEST, Kind.CAST, Kind.PUBLISH)
 _ANSWERS = (Kind.REPLY, Kind.FAULT, Kind.ITEM)
@@ -20,7 +20,7 @@ _ANSWERS = (Kind.REPLY, Kind.FAULT, Kind.ITEM)
 Refuse = Callable[[Link, bytes, str, str], str]
 
 
-def within_formats(handlers: list[Handler], mask: int, refuse: Refuse) -> list[Handler]:
+def restrict_formats(handlers: list[Handler], mask: int, refuse: Refuse) -> list[Handler]:
     """Wrap ``handlers`` in a check of the payload format.
 
     Args:

@@ -24,8 +24,10 @@ from struct import pack
 from typing import Any
 
 from rpcmq.core.common.session import Session
+from rpcmq.core.router.permissions import Permissions
 from rpcmq.core.router.queue import Queue
 from rpcmq.core.router.request import Request
+from rpcmq.core.router.rights import Key
 from rpcmq.core.router.topics import Consumer, Destination
 from rpcmq.core.router.usage import Usage
 from rpcmq.payload.format import Format
@@ -50,9 +52,9 @@ class Link(Session):
     """A process's connection of one queue type, which outlives the ZeroMQ connection under it."""
 
     __slots__ = (
-        "accepts", "answering", "answers_drain", "calls", "claims", "consumers", "counters", "description", "granted",
-        "granted_casts", "handle", "handlers", "heard", "held", "identity", "inbox", "inbox_bytes", "is_full", "keeps",
-        "lapsed", "leaves", "origin", "overdrawn", "patterns", "permits", "queue_type", "read_bytes", "returning",
+        "accepts", "allowed_calls", "allowed_casts", "answering", "answers_drain", "calls", "consumers", "counters",
+        "description", "handle", "handlers", "heard", "held", "identity", "inbox", "inbox_bytes", "is_full", "keeps",
+        "lapsed", "leaves", "origin", "overdrawn", "patterns", "permissions", "queue_type", "read_bytes", "returning",
         "role", "route", "sent_us", "since", "stalled", "state", "token", "usage", "wants_drops", "window",
     )  # fmt: skip
 
@@ -121,10 +123,10 @@ class Link(Session):
     window: Any
 
     #: The key that it belongs to, and what that was found to be allowed; None without CURVE.
-    permits: Any
+    permissions: Permissions | None
     #: Destinations to which it may send calls and casts, as far as decided; None: no restriction.
-    granted: set[Destination] | None
-    granted_casts: set[Destination] | None
+    allowed_calls: set[Destination] | None
+    allowed_casts: set[Destination] | None
 
     def __init__(self, dirty: list[Session], identity: str, queue_type: str, handle: int, router_id: int) -> None:
         super().__init__(dirty)
@@ -145,7 +147,7 @@ class Link(Session):
         self.handlers = []
         self.calls, self.consumers, self.stalled, self.patterns = {}, {}, {}, {}
         self.lapsed, self.held = [], []
-        self.window = self.permits = self.granted = self.granted_casts = None
+        self.window = self.permissions = self.allowed_calls = self.allowed_casts = None
 
     def forget_inbox(self) -> None:
         """Discard the inbox: its messages were not counted as received, and will be sent again."""
@@ -161,6 +163,11 @@ class Link(Session):
             for consumer in self.consumers.values():
                 consumer.credit = 0
                 consumer.topic.ready.move(consumer)
+
+    @property
+    def key(self) -> Key | None:
+        """The key that it belongs to; None without CURVE."""
+        return self.permissions.usage.key if self.permissions is not None else None
 
     @property
     def silence(self) -> LinkState:

@@ -10,16 +10,13 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from rpcmq.core.common.session import WINDOW_BYTES, Session
+from rpcmq.core.router.access_control import AccessControl, AllowAll
 from rpcmq.core.router.faults import reraise
 from rpcmq.core.router.link import QUEUE_TYPES, Handler, Link, LinkState
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import KIND_AT, Kind, control, message, sequence_of
-
-if TYPE_CHECKING:
-    from rpcmq.core.router.access_control import Guard
 
 __all__ = ["LinkTable"]
 
@@ -51,8 +48,8 @@ class LinkTable:
         self.counters: Counter[str] = Counter()
         #: Handlers of the messages of a link, by kind.
         self.handlers: list[Handler] = []
-        #: Checks the keys of those who connect; None without CURVE.
-        self.guard: Guard | None = None
+        #: Decides who may connect, and what they may do.
+        self.access: AccessControl = AllowAll()
         #: Called with a connection that is still open and has lost its link.
         self.on_left: Callable[[bytes], None] = lambda route: None
         #: Called with messages that the process has acknowledged.
@@ -128,8 +125,7 @@ class LinkTable:
         link.forget_inbox()
         link.answering = False
         self.counters["links ended"] += 1
-        if self.guard is not None:
-            self.guard.detach(link)
+        self.access.ended(link)
         self._on_ended(now, link, reason)
 
     def end_safely(self, now: float, link: Link, reason: str) -> None:

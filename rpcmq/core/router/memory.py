@@ -146,4 +146,4 @@ class Memory:
 
 def _owner(link: Link) -> Hashable:
     """Return who is charged: the link's key, or the link itself where there are no keys."""
-    return link if link.permits is None else link.permits.account
+    return link if link.permissions is None else link.permissions.usage

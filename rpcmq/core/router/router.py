@@ -19,7 +19,6 @@ from typing import Any, TypeVar
 from rpcmq.core.common.drops import Drops
 from rpcmq.core.common.session import Session
 from rpcmq.core.common.text import shortened
-from rpcmq.core.router.access_control import Guard
 from rpcmq.core.router.actions import Action, Answer, Disconnect, Left, Note
 from rpcmq.core.router.controls import kick
 from rpcmq.core.router.directory import Directory
@@ -27,6 +26,7 @@ from rpcmq.core.router.dispatch_log import Sink
 from rpcmq.core.router.effects import Effects
 from rpcmq.core.router.faults import Faults
 from rpcmq.core.router.handshake import Handshake
+from rpcmq.core.router.key_access import KeyAccessControl
 from rpcmq.core.router.link import Handler, Link, LinkState
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.liveness import Liveness
@@ -35,6 +35,7 @@ from rpcmq.core.router.node_type import Control, NodeContext, NodeType
 from rpcmq.core.router.peer2peer.node import Peer2Peer
 from rpcmq.core.router.pubsub.node import PubSub
 from rpcmq.core.router.queries import Queries
+from rpcmq.core.router.right_checks import RightChecks
 from rpcmq.core.router.rights import Key
 from rpcmq.core.router.roundrobin.dispatch import Dispatch
 from rpcmq.core.router.roundrobin.node import RoundRobin
@@ -107,8 +108,8 @@ class Router:
         self.refused: Counter[str] = Counter()
         #: Warnings about the configuration, for operators.
         self.warnings: list[str] = []
-        #: Access control; None: everybody may do anything.
-        self.guard: Guard | None = None
+        #: Access control by keys; None before there are any: then everybody may do anything.
+        self._keys: KeyAccessControl | None = None
         self.links = LinkTable(self._link_ended, self._link_changed)
         self.handshake = Handshake(settings, self.links, boot, new_token)
         self.liveness = Liveness(settings, self.links)
@@ -191,20 +192,17 @@ class Router:
 
     # --- inputs ------------------------------------------------------------------------------
 
-    def authorise(self, now: float, keys: Iterable[Key], secret: bytes = b"") -> None:
+    def set_authorized_keys(self, now: float, keys: Iterable[Key], secret: bytes = b"") -> None:
         """Accept only connections with these keys from now on; links of others end at once.
 
         Args:
-            secret: looked at the first time: known to this router in all its lives, and to nobody else.
+            secret: used at the first call: known to all incarnations of this router, and to nobody else.
         """
-        if self.guard is None:
-            self.guard = self.links.guard = Guard(
-                self.settings, self.links, self.refused, self._act, self._handlers, secret
-            )
-            self.guard.turns = self.turns
-            self.dispatch.allows = self.guard.may_send
-            self._node(Peer2Peer).on_introduced = self.guard.introduced
-        self.guard.authorise(now, keys)
+        if self._keys is None:
+            checks = RightChecks(self.refused, self._act, self.turns, self._handlers)
+            self._keys = KeyAccessControl(self.settings, self.links, self.refused, self._act, checks, secret)
+            self.links.access = self._keys
+        self._keys.set_authorized_keys(now, keys)
 
     def receive(
         self, now: float, route: bytes, batch: bytes, payloads: Sequence[bytes | memoryview] = (), user: str = ""

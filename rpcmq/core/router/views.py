@@ -8,8 +8,8 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from rpcmq.core.router.access_control import account_row
 from rpcmq.core.router.link import Link
+from rpcmq.core.router.permissions import usage_row
 from rpcmq.core.router.roundrobin.stuck import count_stuck
 from rpcmq.core.router.roundrobin.views import named_outcomes
 from rpcmq.core.router.steps import Steps, finish
@@ -96,21 +96,20 @@ def _memory(router: Router) -> dict[str, int]:
 
 def _security(router: Router) -> Steps[dict[str, Any] | None]:
     """None without CURVE."""
-    guard = router.guard
-    if guard is None:
+    usages = router.links.access.usages()
+    if usages is None:
         return None
     refused: Counter[str] = Counter()
-    accounts = list(guard)
-    for number, account in enumerate(accounts, 1):
-        refused.update(account.refused)
+    for number, usage in enumerate(usages, 1):
+        refused.update(usage.refused)
         if not number % SMALL:
             yield
-    return {"keys": len(accounts), "refused": dict(refused)}
+    return {"keys": len(usages), "refused": dict(refused)}
 
 
 def _keys(router: Router, now: float) -> View:
-    accounts = list(router.guard) if router.guard is not None else []
-    return made("keys", (account_row(account, now) for account in accounts[:MAX_ROWS]), len(accounts))
+    usages = router.links.access.usages() or []
+    return made("keys", (usage_row(usage, now) for usage in usages[:MAX_ROWS]), len(usages))
 
 
 def _stats(router: Router, now: float) -> View:
@@ -138,7 +137,7 @@ def _process(link: Link, now: float) -> dict[str, Any]:
         "identity": link.identity,
         "queue_type": link.queue_type,
         "role": link.role,
-        "key": link.permits.account.key.name if link.permits is not None else None,
+        "key": link.key.name if link.key is not None else None,
         "accepts": list(accept_names(link.accepts)),
         "state": link.state.value,
         "connected_seconds": round(now - link.since, 3),

@@ -165,7 +165,7 @@ def admin(*topics: str) -> Right:
     ],
 )
 def test_controls_need_a_right_of_their_own(net: Network, right: Right, views: bool, purges: bool, kicks: bool):
-    net.router.authorise(net.now, [Key("ops", "k1", (right,))])
+    net.router.set_authorized_keys(net.now, [Key("ops", "k1", (right,))])
     ops = net.process("ops", user="k1")
     asked = [
         ask(ops, "summary"),
@@ -181,7 +181,7 @@ def test_controls_need_a_right_of_their_own(net: Network, right: Right, views: b
 
 
 def test_a_service_learns_the_caller_of_what_it_has_and_of_nothing_else(net: Network):
-    net.router.authorise(
+    net.router.set_authorized_keys(
         net.now, [Key("node", "k1", (Right(frozenset({"serve"}), ("#",)),)), Key("api", "k2", (EVERYTHING,))]
     )
     node, api = net.process("node", user="k1"), net.process("api", user="k2")

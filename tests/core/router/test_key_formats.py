@@ -21,7 +21,7 @@ ADDRESS = Address("compute").encode()
 
 @pytest.fixture(params=[JSON_ONLY, SOME_RIGHTS, replace(SOME_RIGHTS, messages_per_second=1000.0)])
 def guarded(net: Network, request: pytest.FixtureRequest) -> Network:
-    net.router.authorise(net.now, [request.param, ROOT])
+    net.router.set_authorized_keys(net.now, [request.param, ROOT])
     return net
 
 

@@ -331,7 +331,7 @@ def test_copies_of_a_fanout_share_its_bytes_until_the_last_has_ended(net: Networ
 
 def test_what_all_links_of_a_key_hold_is_bounded_and_other_keys_go_on():
     net = Network(Settings(max_bytes_per_key=20 * MIB, link_max_bytes=8 * MIB, queue_max_bytes=1 << 40))
-    net.router.authorise(net.now, [ROOT, WEB])
+    net.router.set_authorized_keys(net.now, [ROOT, WEB])
     node, api = net.process("node", user="ROOT"), net.process("api", user="ROOT")
     node.register("compute", credit=1000)
     # One after the other, as of those who leave when they are refused: what they sent stays.

@@ -190,7 +190,7 @@ class Conversation:
     def _router_keys(self, *names: str) -> None:
         """Only processes with these keys may connect; each key may do anything."""
         everything = (Right(frozenset(["call", "cast", "serve"]), ("#",)),)
-        self._net.router.authorise(self._net.now, [Key(name, name.upper(), everything) for name in names])
+        self._net.router.set_authorized_keys(self._net.now, [Key(name, name.upper(), everything) for name in names])
 
     def _router_drain(self) -> None:
         self._net.router.drain(self._net.now)

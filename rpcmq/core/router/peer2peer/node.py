@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from rpcmq.core.router.link import Link
 from rpcmq.core.router.node_type import NodeContext, NodeType
 from rpcmq.core.router.topics import Destination
@@ -20,8 +18,6 @@ class Peer2Peer(NodeType):
 
     def __init__(self, context: NodeContext) -> None:
         self._context = context
-        #: Called with the links of two processes that may connect to one another now.
-        self.on_introduced: Callable[[Link, Link], None] = lambda caller, target: None
         self.kinds = {Kind.INTRODUCE: self._introduce}
 
     def _introduce(self, now: float, link: Link, part: bytes) -> None:
@@ -29,7 +25,7 @@ class Peer2Peer(NodeType):
         self._context.turns.spend(len(destination.consumers))
         target = _introduce(link, part[KEY], destination, self._context.new_token())
         if target is not None:
-            self.on_introduced(link, target)
+            self._context.links.access.introduced(link, target)
 
 
 def _introduce(caller: Link, key: bytes, destination: Destination, ticket: str) -> Link | None:
@@ -50,11 +46,8 @@ def _introduce(caller: Link, key: bytes, destination: Destination, ticket: str) 
         return None
     target = min(listening, key=lambda c: len(c.in_flight))
     common = {"ticket": ticket, "topic": destination.name}
-    if caller.permits is not None and target.link.permits is not None:
-        # Each accepts the other's key, and no other, on the connection that comes of this.
-        callers, targets = ({"key": link.permits.account.key.public} for link in (caller, target.link))
-    else:
-        callers = targets = {}
+    # With CURVE, each accepts the other's key, and no other, on the connection that comes of this.
+    callers, targets = ({"key": link.key.public} if link.key is not None else {} for link in (caller, target.link))
     target.link.send(control(Kind.INTRODUCTION, common | callers | {"identity": caller.identity, "url": ""}, key=key))
     answer = common | targets | {"identity": target.link.identity, "url": target.peer_url, "accepts": target.accepts}
     caller.send(control(Kind.INTRODUCTION, answer, key=key))

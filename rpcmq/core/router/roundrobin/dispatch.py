@@ -14,7 +14,7 @@ them rather than called, and what is rare is a call away.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from rpcmq.core.common.drops import Drop
 from rpcmq.core.router.directory import Directory
@@ -30,7 +30,7 @@ from rpcmq.core.router.roundrobin.recovery import Recovery
 from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.core.router.roundrobin.streams import Streams
 from rpcmq.core.router.settings import Settings
-from rpcmq.core.router.topics import Consumer, Destination
+from rpcmq.core.router.topics import Consumer
 from rpcmq.core.router.usage import MESSAGE_OVERHEAD
 from rpcmq.errors import Outcome, ProtocolError
 from rpcmq.wire import (
@@ -72,7 +72,7 @@ class Dispatch:
     """
 
     __slots__ = (
-        "_deliver", "_destinations", "_directory", "_links", "_settings", "allows", "casts", "deliveries", "departures",
+        "_deliver", "_destinations", "_directory", "_links", "_settings", "casts", "deliveries", "departures",
         "ending", "recovery", "requests", "streams",
     )  # fmt: skip
 
@@ -94,8 +94,6 @@ class Dispatch:
         self.departures = Departures(self.requests, self.deliveries)
         #: Whether the drain has timed out.
         self.ending = False
-        #: Checks the right of the sender's key to send there, and notifies the sender if it has none.
-        self.allows: Callable[[Link, bytes, Destination | None], bool] = lambda link, part, destination: True
 
     # --- from callers ------------------------------------------------------------------------
 
@@ -112,7 +110,7 @@ class Dispatch:
         destination = self._destinations.get(part[HEADER_BYTES:cut])
         if destination is None or cut + trace_length > length:
             # A sender without the right must not create topics.
-            if link.granted is not None and not self.allows(link, part, None):
+            if link.allowed_calls is not None and not self._links.access.may_send(link, part, None):
                 return
             destination = self._directory.resolve(now, part)
         if not key.startswith(link.origin):
@@ -132,14 +130,18 @@ class Dispatch:
         request.received_at = now
         request.usage = usage = link.usage
         request.charge = charge = (length if not flags or not flags & 1 else size_of(part)) + MESSAGE_OVERHEAD
-        granted = link.granted
+        allowed = link.allowed_calls
         if not is_call:
-            granted = link.granted_casts
-            is_known = granted is None or (destination in granted and not flags & _FANOUT)
-            if is_known or self.allows(link, part, destination):
+            allowed = link.allowed_casts
+            is_known = allowed is None or (destination in allowed and not flags & _FANOUT)
+            if is_known or self._links.access.may_send(link, part, destination):
                 self.casts.accept(now, link, request, flags, form)
             return
-        if granted is not None and destination not in granted and not self.allows(link, part, destination):
+        if (
+            allowed is not None
+            and destination not in allowed
+            and not self._links.access.may_send(link, part, destination)
+        ):
             return
         calls = link.calls
         if key in calls:

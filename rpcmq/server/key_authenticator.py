@@ -13,19 +13,19 @@ import gevent
 from rpcmq.core.router.actions import Note
 from rpcmq.core.router.router import Router
 from rpcmq.errors import ConfigError
-from rpcmq.server.keyring import AUTHORIZED, ROUTER_KEY, Keyring
+from rpcmq.server.authorized_keys import AUTHORIZED, ROUTER_KEY, AuthorizedKeys
 from rpcmq.transport.curve import Curve, check_libzmq
 from rpcmq.transport.key_files import check_folder, read_key_file
 from rpcmq.transport.zap import ZapHandler
 
-__all__ = ["Gate"]
+__all__ = ["KeyAuthenticator"]
 
 _DOMAIN = "router"
 #: Interval between scans of the folder of authorised keys (seconds).
 LOOK = 1.0
 
 
-class Gate:
+class KeyAuthenticator:
     """Keeps the engine and libzmq up to date with the folder of authorised keys.
 
     Args:
@@ -43,8 +43,8 @@ class Gate:
         own = read_key_file(os.path.join(folder, ROUTER_KEY), client=False)
         self.curve = Curve(own.public, own.secret, domain=_DOMAIN)
         self._secret = blake2b(own.secret.encode(), person=b"rpcmq handles").digest()
-        self.keyring = Keyring(os.path.join(folder, AUTHORIZED))
-        problems = self.keyring.read()
+        self.keys = AuthorizedKeys(os.path.join(folder, AUTHORIZED))
+        problems = self.keys.read()
         if problems:
             raise ConfigError("\n".join(problems))
         self._on_note = on_note
@@ -56,8 +56,8 @@ class Gate:
     def open(self, context: Any, router: Router) -> None:
         """Authenticate the sockets of ``context``, and pass the keys to ``router``. Call before it binds."""
         self._router = router
-        self.keyring.changed(time())
-        router.authorise(monotonic(), self.keyring.valid.values(), self._secret)
+        self.keys.changed(time())
+        router.set_authorized_keys(monotonic(), self.keys.valid.values(), self._secret)
         self._zap = ZapHandler(context)
         self._zap.register(_DOMAIN, self._decide)
 
@@ -73,19 +73,19 @@ class Gate:
                 self.look()
             except Exception as error:
                 # Whatever fails: later revocations must still take effect.
-                self._on_note(Note("key file", f"{self.keyring.directory}: {type(error).__name__}: {error}", ""))
+                self._on_note(Note("key file", f"{self.keys.directory}: {type(error).__name__}: {error}", ""))
 
     def look(self) -> None:
         """Apply changes of the folder, and drop expired keys."""
-        for problem in self.keyring.read():
+        for problem in self.keys.read():
             self._on_note(Note("key file", f"{problem}; its key stays as it was", ""))
         if self._router is None:
             return
-        before = {key.name for key in self.keyring.valid.values()}
-        if not self.keyring.changed(time()):
+        before = {key.name for key in self.keys.valid.values()}
+        if not self.keys.changed(time()):
             return
-        after = {key.name for key in self.keyring.valid.values()}
-        self._router.authorise(monotonic(), self.keyring.valid.values())
+        after = {key.name for key in self.keys.valid.values()}
+        self._router.set_authorized_keys(monotonic(), self.keys.valid.values())
         self._wake()
         parts = [f"{len(after)} authorised"]
         for word, names in (("new", after - before), ("gone", before - after)):
@@ -96,11 +96,11 @@ class Gate:
     def refresh(self) -> None:
         """Apply changed default settings to keys whose files do not override them."""
         if self._router is not None:
-            self._router.authorise(monotonic(), self.keyring.valid.values())
+            self._router.set_authorized_keys(monotonic(), self.keys.valid.values())
             self._wake()
 
     def _decide(self, public: str, address: str) -> str:
-        problem = self.keyring.why_not(public)
+        problem = self.keys.why_not(public)
         if problem and self._router is not None:
             self._router.refused[f"handshake: {'expired' if 'expired' in problem else 'unknown'} key"] += 1
             text = f"handshake from {address} refused: {problem} ({public})"

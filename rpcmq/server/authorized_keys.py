@@ -33,7 +33,7 @@ from rpcmq.toml import quoted
 from rpcmq.transport.curve import is_key
 from rpcmq.transport.key_files import is_name, read_trusted_toml
 
-__all__ = ["AUTHORIZED", "ROUTER_KEY", "Authorised", "Keyring", "read_authorised"]
+__all__ = ["AUTHORIZED", "ROUTER_KEY", "Authorised", "AuthorizedKeys", "read_authorised"]
 
 #: In the folder of keys: the router's own pair, and the folder with those who may connect.
 ROUTER_KEY = "router.key"
@@ -159,7 +159,7 @@ def _look(entry: os.DirEntry[str]) -> tuple[tuple[int, ...], float]:
     )
 
 
-class Keyring:
+class AuthorizedKeys:
     """The authorised keys in ``directory``.
 
     A file that is gone is a key that is revoked. One that has become unreadable or wrong leaves its key as

@@ -12,7 +12,7 @@ import pytest
 from rpcmq.core.router.rights import EVERYTHING, Key, Right
 from rpcmq.errors import ConfigError
 from rpcmq.payload.format import Format
-from rpcmq.server.keyring import Keyring, read_authorised, summary, to_toml
+from rpcmq.server.authorized_keys import AuthorizedKeys, read_authorised, summary, to_toml
 from rpcmq.transport.curve import new_pair
 
 PUBLIC = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"
@@ -112,8 +112,8 @@ def test_what_is_wrong_names_file_and_key(tmp_path: Path, old: str, new: str, ex
     assert str(caught.value).startswith(path)
 
 
-def names(keyring: Keyring) -> set[str]:
-    return {key.name for key in keyring.valid.values()}
+def names(authorized_keys: AuthorizedKeys) -> set[str]:
+    return {key.name for key in authorized_keys.valid.values()}
 
 
 def added(folder: Path, name: str, until: datetime | None = None) -> str:
@@ -122,149 +122,149 @@ def added(folder: Path, name: str, until: datetime | None = None) -> str:
 
 def test_files_that_come_change_and_go(tmp_path: Path) -> None:
     added(tmp_path, "a")
-    keyring = Keyring(str(tmp_path))
-    assert keyring.read() == [] and keyring.changed(0.0) and names(keyring) == {"a"}
-    assert not keyring.changed(0.0)
+    authorized_keys = AuthorizedKeys(str(tmp_path))
+    assert authorized_keys.read() == [] and authorized_keys.changed(0.0) and names(authorized_keys) == {"a"}
+    assert not authorized_keys.changed(0.0)
     added(tmp_path, "b")
     (tmp_path / "notes.txt").write_text("not a key")
-    assert keyring.read() == [] and keyring.changed(0.0) and names(keyring) == {"a", "b"}
+    assert authorized_keys.read() == [] and authorized_keys.changed(0.0) and names(authorized_keys) == {"a", "b"}
     added(tmp_path, "a")
-    before = set(keyring.valid)
-    assert keyring.read() == [] and keyring.changed(0.0) and set(keyring.valid) != before
+    before = set(authorized_keys.valid)
+    assert authorized_keys.read() == [] and authorized_keys.changed(0.0) and set(authorized_keys.valid) != before
     (tmp_path / "a.toml").unlink()
-    assert keyring.read() == [] and keyring.changed(0.0) and names(keyring) == {"b"}
+    assert authorized_keys.read() == [] and authorized_keys.changed(0.0) and names(authorized_keys) == {"b"}
 
 
 def test_a_key_expires_while_nothing_else_happens(tmp_path: Path) -> None:
     until = datetime(2030, 1, 1, tzinfo=UTC)
     added(tmp_path, "a", until)
-    keyring = Keyring(str(tmp_path))
-    keyring.read()
-    assert keyring.changed(until.timestamp() - 1)
-    (public,) = keyring.valid
-    assert keyring.why_not(public) == ""
-    assert keyring.changed(until.timestamp()) and not keyring.valid
-    assert keyring.why_not(public) == "key 'a' has expired"
-    assert keyring.why_not("other") == "unknown key"
+    authorized_keys = AuthorizedKeys(str(tmp_path))
+    authorized_keys.read()
+    assert authorized_keys.changed(until.timestamp() - 1)
+    (public,) = authorized_keys.valid
+    assert authorized_keys.why_not(public) == ""
+    assert authorized_keys.changed(until.timestamp()) and not authorized_keys.valid
+    assert authorized_keys.why_not(public) == "key 'a' has expired"
+    assert authorized_keys.why_not("other") == "unknown key"
 
 
 def test_a_file_that_goes_wrong_leaves_its_key_and_is_said_once(tmp_path: Path) -> None:
     path = added(tmp_path, "a")
-    keyring = Keyring(str(tmp_path))
-    keyring.read()
-    keyring.changed(0.0)
+    authorized_keys = AuthorizedKeys(str(tmp_path))
+    authorized_keys.read()
+    authorized_keys.changed(0.0)
     Path(path).write_text("name = ")
-    (problem,) = keyring.read()
+    (problem,) = authorized_keys.read()
     assert problem.startswith(path)
-    assert keyring.read() == [] and not keyring.changed(0.0) and names(keyring) == {"a"}
+    assert authorized_keys.read() == [] and not authorized_keys.changed(0.0) and names(authorized_keys) == {"a"}
     Path(path).unlink()
-    assert keyring.read() == [] and keyring.changed(0.0) and not keyring.valid
+    assert authorized_keys.read() == [] and authorized_keys.changed(0.0) and not authorized_keys.valid
 
 
 def test_one_key_has_one_file(tmp_path: Path) -> None:
     public = new_pair()[0]
     written(tmp_path, to_toml(Key("a", public), None), "a")
     written(tmp_path, to_toml(Key("b", public, (EVERYTHING,)), None), "b")
-    keyring = Keyring(str(tmp_path))
-    (problem,) = keyring.read()
+    authorized_keys = AuthorizedKeys(str(tmp_path))
+    (problem,) = authorized_keys.read()
     assert "b.toml: public: is the key of" in problem
-    keyring.changed(0.0)
-    assert names(keyring) == {"a"}
-    assert keyring.read() == []
+    authorized_keys.changed(0.0)
+    assert names(authorized_keys) == {"a"}
+    assert authorized_keys.read() == []
 
 
 def test_a_file_that_was_renamed_by_a_copy_has_its_key_when_the_other_is_gone(tmp_path: Path) -> None:
     public = new_pair()[0]
     old = written(tmp_path, to_toml(Key("a", public), None), "a")
-    keyring = Keyring(str(tmp_path))
-    assert keyring.read() == []
+    authorized_keys = AuthorizedKeys(str(tmp_path))
+    assert authorized_keys.read() == []
     written(tmp_path, to_toml(Key("b", public, (EVERYTHING,)), None), "b")
-    assert len(keyring.read()) == 1 and keyring.read() == []
+    assert len(authorized_keys.read()) == 1 and authorized_keys.read() == []
     Path(old).unlink()
-    assert keyring.read() == [] and keyring.changed(0.0)
-    assert names(keyring) == {"b"}
+    assert authorized_keys.read() == [] and authorized_keys.changed(0.0)
+    assert names(authorized_keys) == {"b"}
 
 
 def test_two_files_that_exchange_their_keys(tmp_path: Path) -> None:
-    keyring = Keyring(str(tmp_path))
+    authorized_keys = AuthorizedKeys(str(tmp_path))
     first, second = (has(tmp_path, name, new_pair()[0]) for name in "ab")
-    assert keyring.read() == []
+    assert authorized_keys.read() == []
     has(tmp_path, "a", second)
     has(tmp_path, "b", first)
-    assert keyring.read() == []
-    assert {a.key.name: a.key.public for a in keyring.all.values()} == {"a": second, "b": first}
+    assert authorized_keys.read() == []
+    assert {a.key.name: a.key.public for a in authorized_keys.all.values()} == {"a": second, "b": first}
 
 
 def test_a_key_that_was_given_away_is_not_its_former_owners_any_more(tmp_path: Path) -> None:
-    keyring = Keyring(str(tmp_path))
+    authorized_keys = AuthorizedKeys(str(tmp_path))
     _, second, third = (has(tmp_path, name, new_pair()[0]) for name in "abc")
-    assert keyring.read() == []
+    assert authorized_keys.read() == []
     has(tmp_path, "a", second)
     has(tmp_path, "b", third)
-    assert [problem for problem in keyring.read() if "is the key of" in problem]
-    assert {a.key.name: a.key.public for a in keyring.all.values()} == {"a": second, "c": third}
+    assert [problem for problem in authorized_keys.read() if "is the key of" in problem]
+    assert {a.key.name: a.key.public for a in authorized_keys.all.values()} == {"a": second, "c": third}
     (tmp_path / "c.toml").unlink()
-    assert keyring.read() == []
-    assert {a.key.name: a.key.public for a in keyring.all.values()} == {"a": second, "b": third}
+    assert authorized_keys.read() == []
+    assert {a.key.name: a.key.public for a in authorized_keys.all.values()} == {"a": second, "b": third}
 
 
 def test_a_key_that_was_refused_for_its_twin_comes_in_when_that_has_another(tmp_path: Path) -> None:
     public = new_pair()[0]
     written(tmp_path, to_toml(Key("b", public), None), "b")
-    keyring = Keyring(str(tmp_path))
-    keyring.read()
+    authorized_keys = AuthorizedKeys(str(tmp_path))
+    authorized_keys.read()
     written(tmp_path, to_toml(Key("a", public), None), "a")
-    assert len(keyring.read()) == 1
+    assert len(authorized_keys.read()) == 1
     written(tmp_path, to_toml(Key("b", new_pair()[0]), None), "b")
-    assert keyring.read() == [] and keyring.read() == []
-    keyring.changed(0.0)
-    assert names(keyring) == {"a", "b"}
+    assert authorized_keys.read() == [] and authorized_keys.read() == []
+    authorized_keys.changed(0.0)
+    assert names(authorized_keys) == {"a", "b"}
 
 
 def test_a_folder_that_is_gone_is_said_and_changes_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "authorized"
     folder.mkdir()
     added(folder, "a")
-    keyring = Keyring(str(folder))
-    keyring.read()
-    keyring.changed(0.0)
+    authorized_keys = AuthorizedKeys(str(folder))
+    authorized_keys.read()
+    authorized_keys.changed(0.0)
     folder.rename(tmp_path / "elsewhere")
-    (problem,) = keyring.read()
+    (problem,) = authorized_keys.read()
     assert "cannot be read" in problem
-    assert keyring.read() == [] and not keyring.changed(0.0) and names(keyring) == {"a"}
+    assert authorized_keys.read() == [] and not authorized_keys.changed(0.0) and names(authorized_keys) == {"a"}
 
 
 def test_a_link_to_a_file_that_is_gone_is_a_key_that_is_gone(tmp_path: Path) -> None:
     (tmp_path / "authorized").mkdir()
     target = Path(added(tmp_path, "a"))
     (tmp_path / "authorized" / "a.toml").symlink_to(target)
-    keyring = Keyring(str(tmp_path / "authorized"))
-    assert keyring.read() == [] and keyring.changed(0.0) and names(keyring) == {"a"}
+    authorized_keys = AuthorizedKeys(str(tmp_path / "authorized"))
+    assert authorized_keys.read() == [] and authorized_keys.changed(0.0) and names(authorized_keys) == {"a"}
     target.unlink()
-    assert keyring.read() == [] and keyring.changed(0.0) and names(keyring) == set()
+    assert authorized_keys.read() == [] and authorized_keys.changed(0.0) and names(authorized_keys) == set()
 
 
 def test_what_is_written_in_the_same_instant_is_read_again(tmp_path: Path) -> None:
     """The clock of a file system may have stood still between two writes: nothing tells them apart but the content."""
     path = Path(added(tmp_path, "a"))
-    keyring = Keyring(str(tmp_path))
-    keyring.read()
-    assert keyring._files[str(path)] == (), "young, so it is read again"
+    authorized_keys = AuthorizedKeys(str(tmp_path))
+    authorized_keys.read()
+    assert authorized_keys._files[str(path)] == (), "young, so it is read again"
     os.utime(path, ns=(1, 1))
     before = path.stat().st_ctime
-    keyring.read()
-    assert keyring._files[str(path)] == () or time() - before >= 2.0
+    authorized_keys.read()
+    assert authorized_keys._files[str(path)] == () or time() - before >= 2.0
 
 
 def test_a_file_that_others_come_to_be_able_to_change_leaves_its_key_as_it_was(tmp_path: Path) -> None:
     path = Path(added(tmp_path, "a"))
-    keyring = Keyring(str(tmp_path))
-    keyring.read()
-    keyring.changed(0.0)
+    authorized_keys = AuthorizedKeys(str(tmp_path))
+    authorized_keys.read()
+    authorized_keys.changed(0.0)
     path.write_text(path.read_text().replace('topics = ["#"]', 'topics = ["mine"]'))
     path.chmod(0o666)
-    (problem,) = keyring.read()
-    assert "others can change it" in problem and not keyring.changed(0.0)
+    (problem,) = authorized_keys.read()
+    assert "others can change it" in problem and not authorized_keys.changed(0.0)
 
 
 @pytest.mark.parametrize(

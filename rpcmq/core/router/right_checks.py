@@ -1,0 +1,247 @@
+"""Checks of messages: has the link's key the right to send this there, in this format, and so many of them?
+
+Each message that a key needs a right for is checked before anything is queued. The decision is remembered for each
+link and address, so that the next message to it costs one look-up.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable
+from typing import TypeVar
+
+from rpcmq.core.common.text import shortened
+from rpcmq.core.router.actions import Action, Note
+from rpcmq.core.router.controls import FREE
+from rpcmq.core.router.key_formats import restrict_formats
+from rpcmq.core.router.link import Handler, Link
+from rpcmq.core.router.permissions import KeyUsage, Permissions
+from rpcmq.core.router.topics import Destination
+from rpcmq.core.router.turns import ERROR_STEPS, Turns
+from rpcmq.errors import Outcome
+from rpcmq.wire import KEY, KIND_AT, LOW_FLAGS_AT, Address, Flag, Kind, address_of, body_of, control, parse, sequence_of
+
+__all__ = ["RightChecks", "registered_names"]
+
+#: Addresses whose decision one link remembers.
+_MAX_DECISIONS = 10_000
+#: Kinds that count towards the rate: an introduction costs both sides more than a call.
+_METERED = (Kind.REQUEST, Kind.CAST, Kind.PUBLISH, Kind.INTRODUCE)
+_REQUEST = int(Kind.REQUEST)
+#: Kinds that are refused beyond the rate, and that the sender does not offer again.
+_NOT_REOFFERED = (_REQUEST, int(Kind.INTRODUCE))
+S = TypeVar("S", bound=Hashable)
+
+
+class RightChecks:
+    """Decides about the messages of links that belong to keys.
+
+    Args:
+        refused: counts refusals by what was refused.
+        act: takes notes for the log.
+        turns: counts the work of refusing.
+        handlers: by kind, without checks.
+    """
+
+    def __init__(
+        self, refused: Counter[str], act: Callable[[Action], None], turns: Turns, handlers: list[Handler]
+    ) -> None:
+        self._refused = refused
+        self._act = act
+        self._turns = turns
+        checked = self._checked_handlers(handlers)
+        #: (whether rights are checked, whether the rate is limited) -> handlers, by kind.
+        self._tables = {
+            (False, False): handlers,
+            (False, True): self._metered_handlers(handlers),
+            (True, False): checked,
+            (True, True): self._metered_handlers(checked),
+        }
+
+    def handlers(self, usage: KeyUsage, is_checked: bool) -> list[Handler]:
+        """Return the handlers of a link of this key; without ``is_checked`` it may do everything."""
+        table = self._tables[is_checked, usage.bucket is not None]
+        formats = usage.key.formats
+        return table if formats is None else restrict_formats(table, formats, self._deny_format)
+
+    def _checked_handlers(self, handlers: list[Handler]) -> list[Handler]:
+        table = list(handlers)
+        table[Kind.PUBLISH] = self._with_publish_check(handlers[Kind.PUBLISH])
+        rare = {Kind.REGISTER: "serve", Kind.DECLARE: "serve", Kind.SUBSCRIBE: "subscribe", Kind.INTRODUCE: "call"}
+        for kind, verb in rare.items():
+            table[kind] = self._with_right_check(verb, handlers[kind])
+        table[Kind.QUERY] = self._with_admin_check(handlers[Kind.QUERY])
+        return table
+
+    def _metered_handlers(self, handlers: list[Handler]) -> list[Handler]:
+        table = list(handlers)
+        for kind in _METERED:
+            table[kind] = self._with_rate_check(handlers[kind])
+        return table
+
+    # --- rights ------------------------------------------------------------------------------
+
+    def may_send(self, link: Link, part: bytes, destination: Destination | None) -> bool:
+        """Whether the link's key has the right to send the call or cast ``part``; the link remembers a yes."""
+        permissions = _permissions(link)
+        if part[KIND_AT] == _REQUEST:
+            verb, allowed = "call", link.allowed_calls
+        elif part[LOW_FLAGS_AT] & Flag.FANOUT:
+            verb, allowed = "fanout", None
+            if (block := address_of(part)) in permissions.fanout:
+                return True
+        else:
+            verb, allowed = "cast", link.allowed_casts
+        if not self._decide(link, part, verb):
+            return False
+        if allowed is None:
+            _remember(permissions.fanout, block)
+        elif destination is not None:
+            _remember(allowed, destination)
+        return True
+
+    def _with_publish_check(self, accept: Handler) -> Handler:
+        def publish(now: float, link: Link, part: bytes) -> None:
+            known = _permissions(link).publish
+            block = address_of(part)
+            if block not in known:
+                if not self._decide(link, part, "publish"):
+                    return
+                _remember(known, block)
+            accept(now, link, part)
+
+        return publish
+
+    def _with_right_check(self, verb: str, handler: Handler) -> Handler:
+        def rare(now: float, link: Link, part: bytes) -> None:
+            if self._decide(link, part, verb):
+                handler(now, link, part)
+
+        return rare
+
+    def _with_admin_check(self, handler: Handler) -> Handler:
+        def query(now: float, link: Link, part: bytes) -> None:
+            view = str(body_of(part).get("what", "overview"))
+            if view in FREE or self._is_allowed(link, part, "admin", "", (view,)):
+                handler(now, link, part)
+
+        return query
+
+    def _decide(self, link: Link, part: bytes, verb: str) -> bool:
+        """Whether the link's key has the right; its process is told if not.
+
+        Raises:
+            ProtocolError: the address is malformed.
+        """
+        parse(part)
+        address = Address.decode(address_of(part))
+        names = registered_names(address) if verb == "serve" else (_name(address),)
+        if verb in ("publish", "subscribe"):
+            # The server in an event's address is ignored.
+            names = (address.topic,)
+        return self._is_allowed(link, part, verb, address.exchange, names)
+
+    def _is_allowed(self, link: Link, part: bytes, verb: str, exchange: str, names: tuple[str, ...]) -> bool:
+        usage = _permissions(link).usage
+        key = usage.key
+        for name in names:
+            right = key.right_for(verb, exchange, name)
+            if right is None:
+                self._deny(link, part, usage, verb, exchange, name)
+                return False
+            usage.used[key.rights.index(right)] += 1
+        return True
+
+    def _deny(self, link: Link, part: bytes, usage: KeyUsage, verb: str, exchange: str, name: str) -> None:
+        self._count(link, usage, f"denied {verb}")
+        name = shortened(name)
+        shown = f"{exchange}/{name}" if exchange else name
+        text = f"key {usage.key.name!r} has no right to {verb} {shown!r}"
+        self._act(Note("denied", f"{link.identity}: {text}", link.identity))
+        details = {"verb": verb, "topic": name, "exchange": exchange, "key": usage.key.name}
+        body = {"outcome": Outcome.DENIED, "text": text, "details": details}
+        link.send(control(Kind.ERROR, body, key=part[KEY]))
+
+    def _deny_format(self, link: Link, part: bytes, form: str, what: str) -> str:
+        usage = _permissions(link).usage
+        self._count(link, usage, f"denied {form}")
+        text = f"key {usage.key.name!r} {what}; its key file says which formats it may send (formats)"
+        self._act(Note("denied", f"{link.identity}: {text}", link.identity))
+        if part[KIND_AT] in (Kind.REQUEST, Kind.CAST, Kind.PUBLISH):
+            # As where a consumer does not accept it: the sender encodes it in another format, if it can.
+            details = {"accepts": usage.key.formats, "key": usage.key.name}
+            body = {"outcome": Outcome.PROTOCOL, "text": text, "details": details}
+            link.send(control(Kind.ERROR, body, key=part[KEY]))
+        return text
+
+    def _count(self, link: Link, usage: KeyUsage, what: str) -> None:
+        self._turns.spent += ERROR_STEPS
+        self._refused[what] += 1
+        link.counters[what] += 1
+        usage.refused[what] += 1
+
+    # --- rate --------------------------------------------------------------------------------
+
+    def _with_rate_check(self, accept: Handler) -> Handler:
+        def metered(now: float, link: Link, part: bytes) -> None:
+            if self._is_within_rate(now, link, part):
+                accept(now, link, part)
+
+        return metered
+
+    def _is_within_rate(self, now: float, link: Link, part: bytes) -> bool:
+        permissions = _permissions(link)
+        usage = permissions.usage
+        bucket = usage.bucket
+        assert bucket is not None
+        if part[KIND_AT] in _NOT_REOFFERED or part[LOW_FLAGS_AT] & Flag.CONFIRM:
+            wait = bucket.take(now)
+            if wait:
+                self._refuse_rate(link, part, usage, wait)
+            return not wait
+        block = address_of(part)
+        first = permissions.throttled.get(block)
+        if first is not None:
+            if sequence_of(part) != first or not part[LOW_FLAGS_AT] & Flag.RESENT:
+                self._refuse_rate(link, part, usage, 1.0 / bucket.rate)
+                return False
+            del permissions.throttled[block]
+        wait = bucket.take(now)
+        if not wait:
+            return True
+        if len(permissions.throttled) < _MAX_DECISIONS:
+            # Order is not kept for casts to more addresses at a time than this.
+            permissions.throttled[block] = sequence_of(part)
+        self._refuse_rate(link, part, usage, wait)
+        return False
+
+    def _refuse_rate(self, link: Link, part: bytes, usage: KeyUsage, wait: float) -> None:
+        self._count(link, usage, "too fast")
+        assert usage.bucket is not None
+        rate = f"{usage.bucket.rate:g}"
+        text = f"key {usage.key.name!r} sends more than {rate} messages a second (messages_per_second = {rate})"
+        details = {"limit": "messages_per_second", "retry_after": round(wait, 3), "key": usage.key.name}
+        body = {"outcome": Outcome.OVERLOADED, "text": text, "details": details}
+        link.send(control(Kind.ERROR, body, key=part[KEY]))
+
+
+def _permissions(link: Link) -> Permissions:
+    permissions = link.permissions
+    assert permissions is not None, "the link belongs to no key"
+    return permissions
+
+
+def _remember(known: set[S], what: S) -> None:
+    """Remember a yes, within a bound."""
+    if len(known) >= _MAX_DECISIONS:
+        known.clear()
+    known.add(what)
+
+
+def _name(address: Address) -> str:
+    return f"{address.topic}.{address.server}" if address.server else address.topic
+
+
+def registered_names(address: Address) -> tuple[str, ...]:
+    """Return the topics that a registration consumes: a server's own one, and the one that it shares with others."""
+    return (address.topic, _name(address)) if address.server else (address.topic,)
