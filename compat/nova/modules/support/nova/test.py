@@ -10,12 +10,11 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
-import inspect
 import sys
 import types
 import unittest
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 from unittest import SkipTest
 
@@ -24,6 +23,8 @@ from compat.nova import options, transport
 
 import mox
 import stubout
+from nova._settings import Settings, has
+from nova._skips import skip_if, skip_if_fake, skip_test, skip_unless
 
 __all__ = [
     "NoDBTestCase",
@@ -44,62 +45,6 @@ class TestingException(Exception):
     """Raised by tests, for what they test to handle."""
 
     __test__ = False
-
-
-# --- skipping -------------------------------------------------------------------------------------
-
-
-class skip_test:
-    """Decorates a test, or a class of them, that is skipped."""
-
-    def __init__(self, msg: str) -> None:
-        self.message = msg
-
-    def __call__(self, test: T) -> T:  # noqa: D102
-        return self._wrap(test) if self._skips() else test
-
-    def _skips(self) -> bool:
-        return True
-
-    def _wrap(self, test: T) -> T:
-        if inspect.isclass(test):
-            return unittest.skip(self.message)(test)
-
-        @functools.wraps(test)
-        def skipped(*args: Any, **kwargs: Any) -> None:
-            raise SkipTest(self.message)
-
-        return skipped  # type: ignore[return-value]
-
-
-class skip_if(skip_test):
-    """Decorates a test that is skipped if a condition holds; the message may be left out."""
-
-    def __init__(self, condition: Any, msg: str = "") -> None:
-        super().__init__(msg)
-        self.condition = condition
-
-    def _skips(self) -> bool:
-        return bool(self.condition)
-
-
-class skip_unless(skip_if):
-    """Decorates a test that is skipped unless a condition holds."""
-
-    def _skips(self) -> bool:
-        return not self.condition
-
-
-def skip_if_fake(func: T) -> T:
-    """Decorate a test that can't run where ``fake_tests`` is set, as it is in Nova's own runs."""
-
-    @functools.wraps(func)
-    def test(*args: Any, **kwargs: Any) -> Any:
-        if any(getattr(conf, "fake_tests", False) for conf in options.configurations()):
-            raise SkipTest("Test cannot be run in fake mode")
-        return func(*args, **kwargs)
-
-    return test  # type: ignore[return-value]
 
 
 # --- replacing --------------------------------------------------------------------------------------
@@ -134,69 +79,6 @@ class ReplaceModule:
         self.cleanUp()
 
 
-# --- flags ------------------------------------------------------------------------------------------
-
-
-class _Settings:
-    """What a configuration object is set to, to be put back."""
-
-    def __init__(self, conf: Any) -> None:
-        self.conf = conf
-        self._entries = list(_entries(conf))
-        self._flags = dict(conf.FlagValuesDict()) if not self._entries and hasattr(conf, "FlagValuesDict") else {}
-
-    def restore(self) -> None:
-        """Set everything as it was; an option that was registered since loses what overrides it."""
-        known = {id(entry): old for entry, old in self._entries}
-        for entry, _ in _entries(self.conf):
-            old = known.get(id(entry), _NONE)
-            if not isinstance(entry, dict):
-                entry.override = type(entry).override if old is _NONE else old
-            elif old is _NONE:
-                entry.pop("override", None)
-            else:
-                entry["override"] = old
-        _forget_cached(self.conf)
-        now = self.conf.FlagValuesDict() if self._flags else {}
-        for name, old in self._flags.items():
-            if now.get(name) is not old:
-                setattr(self.conf, name, old)
-
-
-_NONE = object()
-
-
-def _entries(conf: Any) -> Iterator[tuple[Any, Any]]:
-    """What a cfg-style object has for each option (ours an object, a tree's a dictionary), and what overrides it."""
-    state = vars(conf).get("_state")
-    for entries in getattr(state, "groups", {}).values():
-        for entry in entries.values():
-            yield entry, entry.override
-    groups = vars(conf).get("_groups") or {}
-    tables = [vars(conf).get("_opts"), *(getattr(group, "_opts", None) for group in groups.values())]
-    for table in tables:
-        for info in (table or {}).values():
-            if isinstance(info, dict):
-                yield info, info.get("override", _NONE)
-
-
-def _forget_cached(conf: Any) -> None:
-    for cache in (getattr(vars(conf).get("_state"), "cache", None), vars(conf).get("_ConfigOpts__cache")):
-        if cache is not None:
-            cache.clear()
-
-
-def _has(conf: Any, name: str, group: str | None) -> bool:
-    try:
-        getattr(conf if group is None else getattr(conf, group), name)
-    except Exception as error:
-        # gflags, each cfg and oslo.config have their own class for this; none is a mere mistake of ours.
-        if isinstance(error, NameError | TypeError):
-            raise
-        return False
-    return True
-
-
 # --- the test base ----------------------------------------------------------------------------------
 
 
@@ -211,7 +93,7 @@ class TestCase(unittest.TestCase):
     __test__ = True
 
     #: How each configuration object was; nothing is to be put back before the set-up.
-    _settings: dict[int, _Settings] = {}  # noqa: RUF012 - replaced, not changed
+    _settings: dict[int, Settings] = {}  # noqa: RUF012 - replaced, not changed
     _over = True
 
     def setUp(self) -> None:
@@ -310,11 +192,11 @@ class TestCase(unittest.TestCase):
         """
         group = kw.pop("group", None)
         for name, value in kw.items():
-            known = [conf for conf in options.configurations() if _has(conf, name, group)]
+            known = [conf for conf in options.configurations() if has(conf, name, group)]
             if not known:
                 options.register()
                 confs = options.configurations()
-                known = [conf for conf in confs if _has(conf, name, group)] or confs[:1]
+                known = [conf for conf in confs if has(conf, name, group)] or confs[:1]
             # Before any is set: two of them may be the same settings.
             for conf in known:
                 self._note(conf)
@@ -327,7 +209,7 @@ class TestCase(unittest.TestCase):
             self._settings = {}
             self.addCleanup(self.reset_flags)
         if id(conf) not in self._settings:
-            self._settings[id(conf)] = _Settings(conf)
+            self._settings[id(conf)] = Settings(conf)
 
     def reset_flags(self) -> None:
         """Set all options as they were before the test."""

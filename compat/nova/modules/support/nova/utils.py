@@ -8,7 +8,6 @@ import hashlib
 import hmac
 import importlib
 import inspect
-import ipaddress
 import logging
 import os
 import random
@@ -17,16 +16,35 @@ import shutil
 import string
 import sys
 import tempfile
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
-from xml.sax import saxutils
 
 import compat.nova
 from compat.nova import primitives
 
 from nova import flags
+from nova._addresses import get_shortened_ipv6 as get_shortened_ipv6
+from nova._addresses import is_valid_cidr as is_valid_cidr
+from nova._addresses import is_valid_ipv4 as is_valid_ipv4
+from nova._addresses import is_valid_ipv6 as is_valid_ipv6
+from nova._addresses import last_octet as last_octet
+from nova._blocks import UndoManager as UndoManager
+from nova._blocks import logging_error as logging_error
+from nova._blocks import temporary_mutation as temporary_mutation
+from nova._blocks import timefunc as timefunc
+from nova._blocks import walk_class_hierarchy as walk_class_hierarchy
+from nova._structures import check_isinstance as check_isinstance
+from nova._structures import convert_to_list_dict as convert_to_list_dict
+from nova._structures import flatten_dict as flatten_dict
+from nova._structures import get_from_path as get_from_path
+from nova._structures import is_none_string as is_none_string
+from nova._structures import map_dict_keys as map_dict_keys
+from nova._structures import partition_dict as partition_dict
+from nova._structures import str_dict_replace as str_dict_replace
+from nova._structures import subset_dict as subset_dict
+from nova._structures import utf8 as utf8
+from nova._structures import xhtml_escape as xhtml_escape
 from nova.openstack.common import importutils, jsonutils, lockutils, processutils, strutils, timeutils, uuidutils
 from nova.openstack.common.excutils import save_and_reraise_exception as save_and_reraise_exception
 from nova.openstack.common.loopingcall import DynamicLoopingCall as DynamicLoopingCall
@@ -235,130 +253,7 @@ def sanitize_hostname(hostname: str) -> str:
     return re.sub(r"[^\w.-]+", "", re.sub("[ _]", "-", hostname)).lower().strip(".-")
 
 
-# --- text and structures ------------------------------------------------------------------------
-
-
-def utf8(value: Any) -> bytes:
-    """Text as bytes."""
-    return value if isinstance(value, bytes) else str(value).encode()
-
-
-def xhtml_escape(value: str) -> str:
-    """Text that may stand in a document or an attribute."""
-    return saxutils.escape(value, {'"': "&quot;", "'": "&apos;"})
-
-
-def str_dict_replace(s: str, mapping: dict[str, str]) -> str:
-    """Text with each key replaced by its value."""
-    for old, new in mapping.items():
-        s = s.replace(old, new)
-    return s
-
-
-def flatten_dict(dict_: dict[str, Any], flattened: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The items of a dict and of the dicts in it."""
-    flattened = {} if flattened is None else flattened
-    for key, value in dict_.items():
-        if hasattr(value, "items"):
-            flatten_dict(value, flattened)
-        else:
-            flattened[key] = value
-    return flattened
-
-
-def partition_dict(dict_: dict[str, Any], keys: Iterable[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The items of these keys, and the others."""
-    wanted = {*keys}
-    inside = {key: value for key, value in dict_.items() if key in wanted}
-    return inside, {key: value for key, value in dict_.items() if key not in wanted}
-
-
-def subset_dict(dict_: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:
-    """The items of these keys."""
-    return partition_dict(dict_, keys)[0]
-
-
-def map_dict_keys(dict_: dict[str, Any], key_map: dict[str, str]) -> dict[str, Any]:
-    """A dict with some keys renamed."""
-    return {key_map.get(key, key): value for key, value in dict_.items()}
-
-
-def get_from_path(items: Any, path: str) -> list[Any]:
-    """What is found at a path such as ``a/b``, in a list of dicts and of the lists within."""
-    if items is None:
-        return []
-    first, _, rest = path.partition("/")
-    if not first:
-        raise ValueError("Invalid mini_xpath")
-    found: list[Any] = []
-    for item in items if isinstance(items, list) else [items]:
-        value = item.get(first) if callable(getattr(item, "get", None)) else None
-        if value is not None:
-            found += value if isinstance(value, list) else [value]
-    return get_from_path(found, rest) if rest else found
-
-
-def check_isinstance(obj: Any, cls: type) -> Any:
-    """``obj``, which must be a ``cls``.
-
-    Raises:
-        Exception: it is not.
-    """
-    if isinstance(obj, cls):
-        return obj
-    raise Exception(f"Expected object of type: {cls}")
-
-
-def is_none_string(val: Any) -> bool:
-    """Whether it is text that says none."""
-    return isinstance(val, str) and val.lower() == "none"
-
-
-def convert_to_list_dict(lst: Any, label: str) -> list[dict[str, Any]] | None:
-    """Each item as a dict of one key."""
-    if not lst:
-        return None
-    return [{label: item} for item in (lst if isinstance(lst, list) else [lst])]
-
-
 # --- addresses ----------------------------------------------------------------------------------
-
-
-def is_valid_ipv4(address: str) -> bool:
-    """Whether it is an IPv4 address of four numbers."""
-    try:
-        ipaddress.IPv4Address(address)
-    except ValueError:
-        return False
-    return True
-
-
-def is_valid_ipv6(address: str) -> bool:
-    """Whether it is an IPv6 address."""
-    try:
-        ipaddress.IPv6Address(address)
-    except ValueError:
-        return False
-    return True
-
-
-def is_valid_cidr(address: str) -> bool:
-    """Whether it is a network such as ``10.0.0.0/8``."""
-    try:
-        ipaddress.ip_network(address, strict=False)
-    except ValueError:
-        return False
-    return "/" in address
-
-
-def get_shortened_ipv6(address: str) -> str:
-    """The shortest form."""
-    return str(ipaddress.IPv6Address(address))
-
-
-def last_octet(address: str) -> int:
-    """The last number of an IPv4 address."""
-    return int(address.split(".")[-1])
 
 
 def get_my_linklocal(interface: str) -> str:
@@ -436,63 +331,6 @@ def service_is_up(service: Any) -> bool:
     return bool(abs((utcnow() - at).total_seconds()) <= FLAGS.service_down_time)
 
 
-def timefunc(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator: log how long it takes."""
-
-    @functools.wraps(func)
-    def timed(*args: Any, **kwargs: Any) -> Any:
-        start = time.monotonic()
-        try:
-            return func(*args, **kwargs)
-        finally:
-            LOG.debug("timefunc: '%s' took %.2f secs", func.__name__, time.monotonic() - start)
-
-    return timed
-
-
-@contextlib.contextmanager
-def logging_error(message: str) -> Iterator[None]:
-    """Log an exception, which goes no further."""
-    try:
-        yield
-    except Exception:
-        LOG.exception("%s", message)
-
-
-@contextlib.contextmanager
-def temporary_mutation(obj: Any, **kwargs: Any) -> Iterator[None]:
-    """Have these attributes, or items of a dict, for a while."""
-    items = isinstance(obj, dict)
-    missing = object()
-    old = {name: obj.get(name, missing) if items else getattr(obj, name, missing) for name in kwargs}
-
-    def put(values: dict[str, Any]) -> None:
-        for name, value in values.items():
-            if items:
-                obj.pop(name, None) if value is missing else obj.__setitem__(name, value)
-            elif value is missing:
-                delattr(obj, name)
-            else:
-                setattr(obj, name, value)
-
-    put(kwargs)
-    try:
-        yield
-    finally:
-        put(old)
-
-
-def walk_class_hierarchy(clazz: type, encountered: list[Any] | None = None) -> Iterator[Any]:
-    """All classes below, the deepest first."""
-    encountered = [] if encountered is None else encountered
-    below: list[Any] = clazz.__subclasses__()
-    for each in below:
-        if each not in encountered:
-            encountered.append(each)
-            yield from walk_class_hierarchy(each, encountered)
-            yield each
-
-
 def monkey_patch() -> None:
     """Decorate what ``monkey_patch_modules`` says (``module:decorator``), if ``monkey_patch`` is on."""
     if not FLAGS.monkey_patch:
@@ -536,22 +374,3 @@ class LazyPluggable:
 
     def __getattr__(self, key: str) -> Any:
         return getattr(self.__get_backend(), key)
-
-
-class UndoManager:
-    """What has to be undone if a later step fails, last first."""
-
-    def __init__(self) -> None:
-        self.undo_stack: list[Callable[[], Any]] = []
-
-    def undo_with(self, undo_func: Callable[[], Any]) -> None:
-        """Remember one more step."""
-        self.undo_stack.append(undo_func)
-
-    def rollback_and_reraise(self, msg: str | None = None, **kwargs: Any) -> None:
-        """In an ``except`` block: undo it all, and raise the exception again."""
-        with save_and_reraise_exception():
-            if msg:
-                LOG.error("%s", msg, exc_info=sys.exc_info())
-            for undo in reversed(self.undo_stack):
-                undo()

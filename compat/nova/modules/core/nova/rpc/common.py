@@ -15,10 +15,7 @@ import functools
 import importlib
 import itertools
 import logging
-import sys
-from collections.abc import Callable, Iterable
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any
 
 from compat.nova import options, primitives
 from rpcmq.adapters.untrusted_values import (
@@ -30,14 +27,19 @@ from rpcmq.adapters.untrusted_values import (
     is_printable,
 )
 
+from nova.rpc.client_exceptions import ClientException as ClientException
+from nova.rpc.client_exceptions import ExcInfo as ExcInfo
+from nova.rpc.client_exceptions import catch_client_exception as catch_client_exception
+from nova.rpc.client_exceptions import client_exceptions as client_exceptions
+from nova.rpc.connection_base import Connection as Connection
 from nova.rpc.context import CommonRpcContext as CommonRpcContext
 from nova.rpc.context import clear_store as clear_store
 from nova.rpc.eras import since as since
+from nova.rpc.masking import safe_log
 
 LOG = logging.getLogger(__name__)
 
-ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
-"""What ``sys.exc_info()`` gives while an exception is handled."""
+_safe_log = safe_log
 
 # --- errors -------------------------------------------------------------------------------------
 
@@ -173,42 +175,6 @@ class RpcVersionCapError(RPCException):
 
     msg_fmt = "The RPC version cap %(version_cap)s is too low for this message."
     message = msg_fmt
-
-
-class ClientException(Exception):
-    """Made while an exception is handled that is the caller's fault: that one is sent, and not logged here."""
-
-    def __init__(self) -> None:
-        self._exc_info = cast(ExcInfo, sys.exc_info())
-
-
-def catch_client_exception(
-    exceptions: Iterable[type[BaseException]], func: Callable[..., Any], *args: Any, **kwargs: Any
-) -> Any:
-    """``func(*args, **kwargs)``.
-
-    Raises:
-        ClientException: it raised one of exactly these classes.
-    """
-    try:
-        return func(*args, **kwargs)
-    except Exception as error:
-        if type(error) in exceptions:
-            raise ClientException from error
-        raise
-
-
-def client_exceptions(*exceptions: type[BaseException]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorates a method whose ``exceptions`` tell the caller something and are no news for the log."""
-
-    def decorate(func: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(func)
-        def method(*args: Any, **kwargs: Any) -> Any:
-            return catch_client_exception(exceptions, func, *args, **kwargs)
-
-        return method
-
-    return decorate
 
 
 # --- failures on the wire -----------------------------------------------------------------------
@@ -417,58 +383,3 @@ def deserialize_msg(msg: Any) -> Any:
     if not known:
         raise UnsupportedRpcEnvelopeVersion(version=msg[_VERSION_KEY])
     return primitives.loads(msg[_MESSAGE_KEY])
-
-
-# --- connections and the log --------------------------------------------------------------------
-
-
-class Connection:
-    """What every driver's connection can do."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Stop what consumes on it; a pooled one goes back to its pool."""
-        raise NotImplementedError
-
-    def create_consumer(self, topic: str, proxy: Any, fanout: bool = False) -> Any:
-        """Have ``proxy`` run what comes for ``topic``: in turn with others, or each message if ``fanout``."""
-        raise NotImplementedError
-
-    def create_worker(self, topic: str, proxy: Any, pool_name: str) -> Any:
-        """Have ``proxy`` share the messages for ``topic`` with the other members of a pool."""
-        raise NotImplementedError
-
-    def join_consumer_pool(
-        self, callback: Callable[[Any], Any], pool_name: str, topic: str, exchange_name: str, ack_on_error: bool = True
-    ) -> Any:
-        """Have ``callback`` share the notifications for ``topic`` with the other members of a pool."""
-        raise NotImplementedError
-
-    def consume_in_thread(self) -> Any:
-        """Serve all its consumers in a green thread."""
-        raise NotImplementedError
-
-
-_SECRETS = frozenset({"_context_auth_token", "auth_token", "new_pass", "admin_password"})
-
-
-def _safe_log(log_func: Callable[[str, Any], Any], msg: str, msg_data: Any) -> Any:
-    """``log_func(msg, copy of msg_data)``, tokens and passwords at any depth made unreadable."""
-    return log_func(msg, _masked(msg_data))
-
-
-def _masked(data: Any) -> Any:
-    if isinstance(data, dict):
-        return {key: "<SANITIZED>" if _is_secret(key) else _masked(value) for key, value in data.items()}
-    if isinstance(data, list | tuple):
-        return [_masked(each) for each in data]
-    return data
-
-
-def _is_secret(key: Any) -> bool:
-    return isinstance(key, str) and (key.lower() in _SECRETS or "password" in key.lower())
