@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import compat.nova
+from compat.nova.config_registry import UNSET
 
 from nova.openstack.common import cfg
 
@@ -47,12 +48,12 @@ class Flag:
     def default(self) -> Any:
         """What it is if nobody sets it."""
         entry = self._flags._entry(self.name)
-        return entry.opt.default if entry.default is cfg._UNSET else entry.default
+        return entry.opt.default if entry.default is UNSET else entry.default
 
     @property
     def present(self) -> bool:
         """Whether the command line names it."""
-        return self._flags._entry(self.name).given is not cfg._UNSET
+        return self._flags._entry(self.name).given is not UNSET
 
     @property
     def help(self) -> str | None:
@@ -130,7 +131,7 @@ class FlagValues(cfg.ConfigOpts):
     def Reset(self) -> None:
         """Forget the command line, the files and what was set, but no ``SetDefault``."""
         for entry in self._state.groups[None].values():
-            entry.override = cfg._UNSET
+            entry.override = UNSET
         self._forget_sources()
 
     def FlagValuesDict(self) -> dict[str, Any]:

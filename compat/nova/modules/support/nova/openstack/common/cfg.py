@@ -12,16 +12,14 @@ An option registered with ``soft=True`` is the shim's own: a program that regist
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import string
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-import compat.nova
 from compat.nova import options
+from compat.nova.config_cli import Parser, add_argument, cli_dest
 from compat.nova.config_files import config_dirs, files_of
 from compat.nova.config_files import find_config_files as find_config_files
 from compat.nova.config_files import parse_config as parse_config
@@ -48,181 +46,14 @@ from compat.nova.config_options import RequiredOptError as RequiredOptError
 from compat.nova.config_options import StrOpt as StrOpt
 from compat.nova.config_options import SubCommandOpt as SubCommandOpt
 from compat.nova.config_options import TemplateSubstitutionError as TemplateSubstitutionError
-
-_UNSET: Any = object()
-
-
-@dataclass
-class _Entry:
-    """A registered option and what was set for it in code or on the command line."""
-
-    opt: Opt
-    cli: bool = False
-    soft: bool = False
-    default: Any = _UNSET
-    override: Any = _UNSET
-    given: Any = _UNSET
+from compat.nova.config_registry import UNSET, Entry, RegisteredOptions
 
 
-@dataclass
-class _State:
-    """What a configuration object is made of; two objects may share one."""
-
-    groups: dict[str | None, dict[str, _Entry]] = field(default_factory=lambda: {None: {}})
-    group_objects: dict[str, OptGroup] = field(default_factory=dict)
-    files: dict[str, dict[str, list[str]]] = field(default_factory=dict)
-    cache: dict[tuple[str | None, str], Any] = field(default_factory=dict)
-    args: list[str] | None = None
-    leftover: list[str] = field(default_factory=list)
-    subcommand: dict[str, Any] = field(default_factory=dict)
-    interspersed: bool = True
-    common: dict[str, Any] = field(
-        default_factory=lambda: {
-            "project": None, "prog": None, "version": None, "usage": None, "default_config_files": None,
-            "config_file": [], "config_dir": None,
-        }
-    )  # fmt: skip
-
-
-# --- the object ---------------------------------------------------------------------------------
-
-
-class ConfigOpts(Mapping[str, Any]):
+class ConfigOpts(RegisteredOptions, Mapping[str, Any]):
     """Registered options as attributes, items and an iteration over their names.
 
     Assigning to the attribute of an option overrides it, as programs of the gflags days did.
     """
-
-    _state: _State
-
-    def __init__(self, **common: Any) -> None:
-        object.__setattr__(self, "_state", _State())
-        self._state.common.update(common)
-
-    # registering
-
-    def register_opt(
-        self, opt: Opt, group: str | OptGroup | None = None, cli: bool = False, soft: bool = False
-    ) -> bool:
-        """Make ``opt`` known; False if it was already.
-
-        Raises:
-            DuplicateOptError: another option has its name.
-            ArgsAlreadyParsedError: it is for the command line, which was read already.
-        """
-        if cli and self._state.args is not None:
-            raise ArgsAlreadyParsedError("cannot register CLI option")
-        entries = self._entries(group, create=True)
-        known = entries.get(opt.dest)
-        if known is None:
-            entries[opt.dest] = _Entry(opt, cli, soft)
-        elif known.opt is opt or known.opt == opt or soft:
-            known.cli = known.cli or cli
-            return False
-        elif known.soft:
-            # What was set while it was the shim's stays set.
-            known.opt, known.cli, known.soft = opt, cli or known.cli, False
-        else:
-            raise DuplicateOptError(opt.name)
-        self._state.cache.clear()
-        return True
-
-    def register_opts(self, opts: Iterable[Opt], group: str | OptGroup | None = None) -> None:
-        """:meth:`register_opt` for each."""
-        for opt in opts:
-            self.register_opt(opt, group)
-
-    def register_cli_opt(self, opt: Opt, group: str | OptGroup | None = None) -> bool:
-        """As :meth:`register_opt`, for the command line too."""
-        return self.register_opt(opt, group, cli=True)
-
-    def register_cli_opts(self, opts: Iterable[Opt], group: str | OptGroup | None = None) -> None:
-        """:meth:`register_cli_opt` for each."""
-        for opt in opts:
-            self.register_cli_opt(opt, group)
-
-    def register_group(self, group: OptGroup) -> None:
-        """Make a group known, with its title and help."""
-        self._state.group_objects.setdefault(group.name, group)
-        self._state.groups.setdefault(group.name, {})
-
-    def unregister_opt(self, opt: Opt, group: str | OptGroup | None = None) -> None:
-        """Forget ``opt``.
-
-        Raises:
-            ArgsAlreadyParsedError: the command line was read and not cleared since.
-        """
-        if self._state.args is not None:
-            raise ArgsAlreadyParsedError("reset before unregistering options")
-        self._entries(group, create=True).pop(opt.dest, None)
-        self._state.cache.clear()
-
-    def unregister_opts(self, opts: Iterable[Opt], group: str | OptGroup | None = None) -> None:
-        """:meth:`unregister_opt` for each."""
-        for opt in opts:
-            self.unregister_opt(opt, group)
-
-    def import_opt(self, name: str, module_str: str, group: str | None = None) -> None:
-        """Import the module that registers the option.
-
-        Raises:
-            NoSuchOptError: it does not.
-        """
-        importlib.import_module(module_str)
-        self._entry(name, group)
-
-    def import_group(self, group: str | OptGroup, module_str: str) -> None:
-        """Import the module that registers the group.
-
-        Raises:
-            NoSuchGroupError: it does not.
-        """
-        importlib.import_module(module_str)
-        self._entries(group)
-
-    # setting
-
-    def set_override(self, name: str, override: Any, group: str | OptGroup | None = None) -> None:
-        """Set what goes before every other source. To Essex, None undoes that."""
-        undo = override is None and compat.nova.era() == "essex"
-        self._override(name, _UNSET if undo else override, group)
-
-    def _override(self, name: str, override: Any, group: str | OptGroup | None = None) -> None:
-        self._entry(name, group).override = override
-        self._state.cache.clear()
-
-    def set_default(self, name: str, default: Any, group: str | OptGroup | None = None) -> None:
-        """Set what goes before the option's own default only."""
-        self._entry(name, group).default = default
-        self._state.cache.clear()
-
-    def clear_override(self, name: str, group: str | OptGroup | None = None) -> None:
-        """Undo :meth:`set_override`."""
-        self.set_override(name, _UNSET, group)
-
-    def clear_default(self, name: str, group: str | OptGroup | None = None) -> None:
-        """Undo :meth:`set_default`."""
-        self.set_default(name, _UNSET, group)
-
-    def reset(self) -> None:
-        """Forget everything that was set, in code, in files and on the command line."""
-        self.clear()
-
-    def clear(self) -> None:
-        """As :meth:`reset`."""
-        for entries in self._state.groups.values():
-            for entry in entries.values():
-                entry.default = entry.override = entry.given = _UNSET
-        self._forget_sources()
-
-    def _forget_sources(self) -> None:
-        state = self._state
-        state.files, state.args, state.leftover, state.subcommand = {}, None, [], {}
-        state.common |= {"config_file": [], "config_dir": None}
-        for entries in state.groups.values():
-            for entry in entries.values():
-                entry.given = _UNSET
-        state.cache.clear()
 
     # reading
 
@@ -287,10 +118,10 @@ class ConfigOpts(Mapping[str, Any]):
         self._state.cache[key] = value
         return value
 
-    def _raw(self, entry: _Entry, group: str | None) -> Any:
-        if entry.override is not _UNSET:
+    def _raw(self, entry: Entry, group: str | None) -> Any:
+        if entry.override is not UNSET:
             return entry.override
-        if entry.given is not _UNSET:
+        if entry.given is not UNSET:
             return entry.given
         for section, name in self._names(entry.opt, group):
             texts = self._state.files.get(section, {}).get(name)
@@ -299,7 +130,7 @@ class ConfigOpts(Mapping[str, Any]):
                     return [entry.opt.parse(text) for text in texts] if entry.opt.multi else entry.opt.parse(texts[-1])
                 except ValueError as error:
                     raise ConfigFileValueError(f"{section}.{name}: {error}") from None
-        return entry.opt.default if entry.default is _UNSET else entry.default
+        return entry.opt.default if entry.default is UNSET else entry.default
 
     @staticmethod
     def _names(opt: Opt, group: str | None) -> Iterator[tuple[str, str]]:
@@ -316,26 +147,6 @@ class ConfigOpts(Mapping[str, Any]):
         if isinstance(value, list) and any(isinstance(each, str) and "$" in each for each in value):
             return [self._substitute(each) for each in value]
         return value
-
-    def _entries(self, group: str | OptGroup | None, create: bool = False) -> dict[str, _Entry]:
-        if isinstance(group, OptGroup):
-            self.register_group(group)
-            group = group.name
-        if group == "DEFAULT":
-            group = None
-        if group not in self._state.groups:
-            if not create:
-                raise NoSuchGroupError(str(group))
-            self.register_group(OptGroup(str(group)))
-        return self._state.groups[group]
-
-    def _entry(self, name: str, group: str | OptGroup | None = None) -> _Entry:
-        try:
-            return self._entries(group)[name]
-        except KeyError:
-            pass
-        known = group if isinstance(group, OptGroup) else self._state.group_objects.get(group or "")
-        raise NoSuchOptError(name, known)
 
     # files and command line
 
@@ -385,7 +196,7 @@ class ConfigOpts(Mapping[str, Any]):
         directory = values.pop("config_dir")
         for group, entries in self._state.groups.items():
             for dest, entry in entries.items():
-                value = values.pop(_cli_dest(group, dest), None)
+                value = values.pop(cli_dest(group, dest), None)
                 if value is not None:
                     entry.given = value
         self._state.subcommand = values
@@ -399,7 +210,7 @@ class ConfigOpts(Mapping[str, Any]):
 
     def _parser(self) -> argparse.ArgumentParser:
         common = self._state.common
-        parser = _Parser(prog=common["prog"], usage=common["usage"], allow_abbrev=False, conflict_handler="resolve")
+        parser = Parser(prog=common["prog"], usage=common["usage"], allow_abbrev=False, conflict_handler="resolve")
         if common["version"]:
             parser.add_argument("--version", action="version", version=str(common["version"]))
         parser.add_argument("--config-file", "--config_file", action="append", metavar="PATH")
@@ -411,7 +222,7 @@ class ConfigOpts(Mapping[str, Any]):
                 holder = parser.add_argument_group(self._state.group_objects[group].title)
             for entry in entries.values():
                 if entry.cli:
-                    _add_argument(parser, holder, entry.opt, group)
+                    add_argument(parser, holder, entry.opt, group)
                     takes_rest = takes_rest and not (isinstance(entry.opt, SubCommandOpt) or entry.opt.positional)
         if takes_rest:
             nargs = "*" if self._state.interspersed else argparse.REMAINDER
@@ -554,68 +365,6 @@ class _Names(Mapping[str, str]):
 
     def __len__(self) -> int:
         return len(self._conf)
-
-
-# --- command line -------------------------------------------------------------------------------
-
-
-class _Parser(argparse.ArgumentParser):
-    """An argument parser that says what is wrong and exits, in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: error: {message}\n")
-
-
-def _cli_dest(group: str | None, dest: str) -> str:
-    return f"{group}_{dest}" if group else dest
-
-
-def _add_argument(parser: argparse.ArgumentParser, holder: Any, opt: Opt, group: str | None) -> None:
-    dest = _cli_dest(group, opt.dest)
-    if isinstance(opt, SubCommandOpt):
-        named: dict[str, Any] = {"title": opt.title, "description": opt.description, "help": opt.help}
-        given = {name: text for name, text in named.items() if text}
-        subparsers: Any = parser.add_subparsers(dest=dest, **given)
-        subparsers.required = True
-        if opt.handler is not None:
-            opt.handler(subparsers)
-        return
-    text = opt.help.replace("%", "%%") if opt.help else None
-    if opt.positional:
-        parser.add_argument(dest, type=_quoting(opt), nargs="*" if opt.multi else "?", metavar=opt.metavar, help=text)
-        return
-    names = _flags(opt.name, group)
-    for old in opt.deprecated_opts:
-        names += _flags(old.name, None if old.group == "DEFAULT" else old.group or group)
-    names = list(dict.fromkeys(names))
-    short = [f"-{opt.short}"] if opt.short else []
-    if isinstance(opt, BoolOpt):
-        holder.add_argument(*short, *names, dest=dest, action="store_const", const=True, help=text)
-        noes = [
-            name.replace("--", "--no", 1) if not group else f"--{group}-no{name[3 + len(group) :]}" for name in names
-        ]
-        holder.add_argument(*noes, dest=dest, action="store_const", const=False, help=argparse.SUPPRESS)
-    else:
-        action = "append" if opt.multi else "store"
-        holder.add_argument(
-            *short, *names, dest=dest, action=action, type=_quoting(opt), metavar=opt.metavar, help=text
-        )
-
-
-def _flags(name: str, group: str | None) -> list[str]:
-    """``--a-name`` and, as the days of gflags had it, ``--a_name``."""
-    prefix = f"--{group}-" if group else "--"
-    return [prefix + name.replace("_", "-"), prefix + name, prefix + name.replace("-", "_")]
-
-
-def _quoting(opt: Opt) -> Callable[[str], Any]:
-    def parse(text: str) -> Any:
-        try:
-            return opt.parse(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return parse
 
 
 CONF = ConfigOpts()
