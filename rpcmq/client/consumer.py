@@ -100,16 +100,7 @@ class Consumer:
         return self._registration is not None
 
     def start(self, timeout: float = 30.0) -> None:
-        """Register; returns when the router will deliver.
-
-        Args:
-            timeout: seconds to wait for the router.
-
-        Raises:
-            RouterUnreachable: there is no router.
-            IdentityTaken: another live process has this identity.
-            CallError: the router refuses the registration.
-        """
+        """See :meth:`Service.start`."""
         process = self.client.process
         deadline = monotonic() + timeout
         self.client.connect(timeout)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
-from gevent import Timeout, get_hub
+from gevent import get_hub
 from gevent.hub import Waiter
 from greenlet import getcurrent
+
+from eventlet._waiting import wait_while
 
 __all__ = ["Event"]
 
@@ -65,30 +66,12 @@ class Event:
 
     def wait(self, timeout: float | None = None) -> Any:
         """Give what is sent, raise it if it is an exception; None after ``timeout`` seconds."""
-        if self._result is NOT_USED and not self._sent_within(timeout):
+        # A reset() between the sending and our turn leaves nothing to give; then wait for the next.
+        if self._result is NOT_USED and not wait_while(lambda: self._result is NOT_USED, self._waiters, timeout):
             return None
         if self._exc is not None:
             getcurrent().throw(*self._exc)
         return self._result
-
-    def _sent_within(self, timeout: float | None) -> bool:
-        waiter: Waiter[Any] = Waiter()
-        self._waiters.append(waiter)
-        limit = Timeout.start_new(timeout)
-        try:
-            # A reset() between the sending and our turn leaves nothing to give; then wait for the next.
-            while self._result is NOT_USED:
-                waiter.get()
-                waiter.clear()
-        except Timeout as expired:
-            if expired is not limit:
-                raise
-            return False
-        finally:
-            limit.close()
-            with contextlib.suppress(ValueError):
-                self._waiters.remove(waiter)
-        return True
 
     def send(self, result: Any = None, exc: Any = None) -> None:
         """Wake everybody who waits, soon, with a value or an exception. Raises AssertionError the second time."""

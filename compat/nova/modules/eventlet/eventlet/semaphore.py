@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import deque
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-from gevent import Timeout, get_hub
+from gevent import get_hub
 from gevent.hub import Waiter
+
+from eventlet._waiting import wait_while
 
 __all__ = ["BoundedSemaphore", "CappedSemaphore", "Semaphore"]
 
@@ -43,28 +44,10 @@ class Semaphore:
         if self.counter <= 0:
             if not blocking:
                 return False
-            if not self._free_within(timeout):
+            # Another may have been faster than the one that was woken, which then stays first in line.
+            if not wait_while(lambda: self.counter <= 0, self._waiters, timeout):
                 return False
         self.counter -= 1
-        return True
-
-    def _free_within(self, timeout: float | None) -> bool:
-        waiter: Waiter[Any] = Waiter()
-        self._waiters.append(waiter)
-        limit = Timeout.start_new(timeout)
-        try:
-            # Another may have been faster than the one that was woken, which then stays first in line.
-            while self.counter <= 0:
-                waiter.get()
-                waiter.clear()
-        except BaseException as error:
-            if error is not limit:
-                raise
-            return False
-        finally:
-            limit.close()
-            with contextlib.suppress(ValueError):
-                self._waiters.remove(waiter)
         return True
 
     def release(self, blocking: bool = True) -> bool:
