@@ -236,7 +236,8 @@ class RouterShell:
             due = min(due, now + _RETRY)
         if self._is_store_broken:
             due = min(due, now + _STORE_RETRY)
-        due = max(due, self._not_before)
+        # Not before now: something long due must not look as if this process had been stopped since.
+        due = max(due, self._not_before, now)
         if self._timer_at and self._timer_at <= due:
             return
         self._timer.stop()

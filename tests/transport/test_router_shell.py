@@ -172,3 +172,16 @@ def test_while_a_store_fails_nothing_is_sent_and_afterwards_all_is(rpcmq_router)
         disk.is_full = False
         assert call.get(timeout=20) == 1
         assert stored == [b"entry"] and not engine.effects.durable
+
+
+def test_what_is_long_due_does_not_pass_for_a_stop_of_the_router(rpcmq_router, monkeypatch):
+    """It did, and of a stop that followed the router then judged its processes before it had heard them."""
+    shell = rpcmq_router._embedded.shell
+    monkeypatch.setattr(shell.router, "next_deadline", lambda: monotonic() - 5)
+    shell._timer_at = 0.0
+    now = monotonic()
+    shell._arm(now)
+    assert shell._timer_at >= now
+    assert not shell._has_caught_up
+    shell._tick()
+    assert not shell._has_caught_up
