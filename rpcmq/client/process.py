@@ -130,7 +130,7 @@ class Process:
             curve_for(self.keys),
             config.linger_seconds,
         )
-        self.connection.on_denied = self._denied
+        self.connection.call_when_denied(self._denied)
         self.direct = DirectLinks(self)
         self._hub = get_hub()
         self._closing = False

@@ -1,38 +1,35 @@
-"""A process's link to a router on a ZeroMQ DEALER socket inside a gevent hub.
+"""A process's link to a router on a ZeroMQ DEALER socket.
 
-All engine work happens in the hub, in :meth:`Connection._wake` or in a caller's greenlet between two
-switches, so no lock is needed. What greenlets send during one wake-up leaves as one batch at its end.
+All engine work happens in the loop of a :mod:`shell <rpcmq.transport.shell>`, in :meth:`Connection._wake`, or in a
+caller's thread of control between two turns of that loop, so no lock is needed. What callers send during one wake-up
+leaves as one batch at its end. When to connect, and when to give up, is the dialer's to say.
 """
 
 from __future__ import annotations
 
-import atexit
 import logging
-import os
-import weakref
 from collections.abc import Callable, Sequence
 from random import random
 from time import monotonic
-from typing import Any, Protocol
+from typing import Protocol
 
-import gevent
 import zmq
-from gevent import get_hub, getcurrent
-from gevent._hub_local import get_hub_if_exists
-from gevent.event import Event
 
 from rpcmq.core.process.dialer import Dialer, Phase, Step
 from rpcmq.core.process.uplink import Uplink
-from rpcmq.errors import AccessDenied, IdentityTaken, RouterUnreachable, UsageError
-from rpcmq.transport.batches import BatchSocket, flush_session, new_context
+from rpcmq.errors import UsageError
+from rpcmq.transport.batches import BatchSocket, flush_session
 from rpcmq.transport.curve import Curve
 from rpcmq.transport.forks import abandon_after_fork
-from rpcmq.transport.home import background_home, is_background, program_is_patched
-from rpcmq.transport.names import NameCheck
+from rpcmq.transport.gevent_shell import GeventShell
+from rpcmq.transport.handshake_errors import LOST_EVENTS, connection_error
+from rpcmq.transport.process_context import close_at_exit, process_context
+from rpcmq.transport.router_status import RouterStatus
+from rpcmq.transport.shell import Handle, Shell
+from rpcmq.transport.wake_timer import WakeTimer
 from rpcmq.transport.watch import ConnectionWatch, Watchdog
-from rpcmq.transport.zap import ZapHandler
 
-__all__ = ["Connection", "Engine", "process_context", "process_zap", "release_zap"]
+__all__ = ["Connection", "Engine"]
 
 log = logging.getLogger("rpcmq.client")
 
@@ -43,24 +40,10 @@ _RETRY = 0.005
 #: After exceptions the pause doubles with each, up to this (seconds).
 _RETRY_MOST = 1.0
 _HAND_OVER_POLL = 0.002
-_EXIT_LINGER_MS = 500
 #: Least linger for the final messages (seconds).
 _LAST_WORD = 0.1
 #: Longest wait for another greenlet to close a connection at exit (seconds).
 _CLOSED_WITHIN = 5.0
-_HANDSHAKE_FAILED = (
-    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL,
-    zmq.EVENT_HANDSHAKE_FAILED_AUTH,
-)
-_LOST_EVENTS = (
-    zmq.EVENT_DISCONNECTED,
-    zmq.EVENT_CLOSED,
-    *_HANDSHAKE_FAILED,
-)
-
-_context: zmq.Context[Any] | None = None
-_zap: ZapHandler | None = None
-_connections: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 
 class Engine(Protocol):
@@ -77,61 +60,6 @@ class Engine(Protocol):
         """Casts and events that the router may not have, those that wait among them."""
 
 
-def process_context() -> zmq.Context[Any]:
-    """The ZeroMQ context of this process; after a fork, the child has its own."""
-    global _context
-    if _context is None:
-        _context = new_context()
-        # Registered here each time: a multiprocessing child discards its parent's exit handlers.
-        atexit.unregister(_close_all)
-        atexit.register(_close_all)
-    return _context
-
-
-def process_zap() -> ZapHandler:
-    """The handler for handshakes with sockets of :func:`process_context`; in the hub of the thread that asks first."""
-    global _zap
-    if _zap is None:
-        _zap = ZapHandler(process_context())
-    return _zap
-
-
-def release_zap(domain: str) -> None:
-    """Unregister ``domain``, whose socket is closed."""
-    global _zap
-    if _zap is not None and _zap.unregister(domain):
-        _zap.close()
-        _zap = None
-
-
-def _after_fork_in_child() -> None:
-    global _context, _zap
-    _connections.clear()
-    _context = _zap = None
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
-
-
-def _close_all() -> None:
-    """Close all connections at exit, so that messages sent just before still arrive."""
-    everybody = list(_connections)
-    background = [connection for connection in everybody if is_background(connection.hub)]
-    ours = [connection for connection in everybody if connection.of_this_thread and connection not in background]
-    if background:
-        background_home().run(_close_together, background)
-    if ours:
-        _close_together(ours)
-    if len(ours) + len(background) < len(everybody):
-        return  # another thread may be using its sockets, and so the context
-    if _context is not None:
-        _context.destroy(linger=_EXIT_LINGER_MS)
-
-
-def _close_together(connections: Sequence[Connection]) -> None:
-    gevent.joinall([gevent.spawn(connection.close_and_wait) for connection in connections])
-
-
 class Connection:
     """Keeps ``uplink`` connected to the router at ``url``.
 
@@ -146,15 +74,16 @@ class Connection:
         connect_timeout: how long one attempt may take (seconds).
         curve: our keys and the router's; None: it has none.
         linger_seconds: how long :meth:`close` waits at most for the router to have what is queued.
-        sends: what ``engines`` send that nobody waits for, in the singular; for texts.
+        sends: singular noun for unawaited messages of ``engines``; for texts.
+        shell: the loop that it lives in; default: gevent's hub of this thread.
     """
 
     # CPython 3.11 finds attributes slowly, and methods with them, on instances that have more than 30 in a dict.
     __slots__ = (
-        "__weakref__", "_after_receive", "_before_flush", "_blocked", "_closed", "_closing", "_curve", "_dialer",
-        "_engines", "_failing", "_failures", "_gone", "_hub", "_io", "_linger_seconds", "_loop", "_name_check",
-        "_ready", "_refused", "_restarting", "_scheduled", "_sends", "_silent", "_socket", "_timer", "_timer_at",
-        "_waking", "_watch", "_watchdog", "abandoned", "denied", "on_denied", "reconnects", "uplink", "url",
+        "__weakref__", "_after_receive", "_before_flush", "_blocked", "_closed", "_curve", "_dialer", "_engines",
+        "_failing", "_failures", "_gone", "_linger_seconds", "_name_check", "_reader", "_scheduled", "_sends",
+        "_socket", "_status", "_timer", "_waking", "_watch", "_watchdog", "abandoned", "reconnects", "shell", "uplink",
+        "url",
     )  # fmt: skip
 
     def __init__(
@@ -169,48 +98,35 @@ class Connection:
         curve: Curve | None = None,
         linger_seconds: float = 1.0,
         sends: str = "cast",
+        shell: Shell | None = None,
     ) -> None:
+        self.shell = shell = shell or GeventShell()
         self.url = url
         self.uplink = uplink
         self.reconnects = 0
-        #: Whether this is a forked child, and the connection its parent's.
+        #: This is the child of a fork, and the connection its parent's.
         self.abandoned = False
-        #: Reason why the router, which had welcomed us, does not accept our key any more; empty while it does.
-        self.denied = ""
-        # The text of its last refusal, which it repeats at each attempt; and whether it is shutting down.
-        self._refused = ""
-        self._restarting = False
-        #: Called with that reason, once.
-        self.on_denied: Callable[[str], None] = lambda text: None
         self._engines = engines
         self._after_receive = after_receive
         self._before_flush = before_flush
         self._dialer = Dialer(uplink, url, connect_timeout, reconnect_max_seconds)
-        self._silent = False
+        self._status = RouterStatus(url, uplink, self._dialer, shell)
         self._curve = curve
         self._linger_seconds = linger_seconds
         self._sends = sends
-        self._hub = get_hub()
-        self._loop = self._hub.loop
         self._socket: BatchSocket | None = None
         self._watch: ConnectionWatch | None = None
-        self._name_check: NameCheck | None = None
-        self._io: Any = None
-        self._timer: Any = None
-        self._timer_at = 0.0
-        self._watchdog = Watchdog(lambda: self._socket, self._wake)
-        self._waking = False
-        self._scheduled = False
-        self._blocked = False
+        self._name_check: Handle | None = None
+        self._reader: Handle | None = None
+        self._timer = WakeTimer(shell, self._tick)
+        self._watchdog = Watchdog(lambda: self._socket, self._wake, shell)
+        self._waking = self._scheduled = self._blocked = self._closed = False
         #: Whether there was an exception in this wake-up, and how many wake-ups in a row have had one.
         self._failing = False
         self._failures = 0
-        self._closing = False
-        self._closed = False
-        self._ready = Event()
-        self._gone = Event()
+        self._gone = shell.event()
         uplink.on_error = self._show
-        _connections.add(self)
+        close_at_exit(self)
         abandon_after_fork(self)
 
     # --- for the owner -----------------------------------------------------------------------
@@ -236,7 +152,7 @@ class Connection:
     @property
     def closed(self) -> bool:
         """Whether :meth:`close` was called."""
-        return self._closing
+        return self._status.closing
 
     def wait_ready(self, timeout: float | None, restart_timeout: float = 0.0) -> None:
         """Wait until the router has welcomed us.
@@ -251,42 +167,26 @@ class Connection:
             UsageError: the connection is closed.
         """
         self.start()
-        if not self._ready.is_set():
-            self._ready.wait(timeout)
-        if timeout is not None and self._restarting and restart_timeout > timeout and not self._ready.is_set():
-            self._ready.wait(restart_timeout - timeout)
-            timeout = restart_timeout
-        self._check_not_ended()
-        if not self._ready.is_set():
-            seconds = round(timeout or 0.0, 2)
-            raise RouterUnreachable(f"router {self.url} not reachable within {seconds:g} s: {self.reason}")
+        self._status.wait_ready(timeout, restart_timeout)
 
     @property
     def reason(self) -> str:
-        """Reason why there is no connection, or no answer on it, as far as known."""
-        if silent := self.uplink.silent_seconds(monotonic()):
-            return f"the router has been silent for {silent:.1f} s"
-        return self._dialer.problem or "no answer"
+        """The known reason why there is no connection, or no answer on it."""
+        return self._status.reason
 
     @property
     def condition(self) -> str:
-        """Describe the connection to the router, as a clause."""
-        if not self.connected:
-            return f"the router is not connected ({self.reason})"
-        now = monotonic()
-        if self.uplink.silent_seconds(now):
-            return self.reason
-        return f"the router is connected, and was last heard {now - self.uplink.heard:.1f} s ago"
+        """The state of the connection to the router, as a clause."""
+        return self._status.condition
 
     @property
     def of_this_thread(self) -> bool:
         """Whether the current OS thread is the one that the connection belongs to."""
-        return get_hub_if_exists() is self._hub
+        return self.shell.is_current
 
-    @property
-    def hub(self) -> Any:
-        """The gevent hub that the connection belongs to."""
-        return self._hub
+    def call_when_denied(self, function: Callable[[str], None]) -> None:
+        """Have ``function`` called, with the reason, when the router no longer accepts our key."""
+        self._status.on_denied = function
 
     def check_thread(self) -> None:
         """Raise unless the current OS thread is the one that the connection belongs to.
@@ -305,35 +205,28 @@ class Connection:
             IdentityTaken: another live process has our identity.
             AccessDenied: the router had welcomed us, and does not accept our key any more.
         """
-        if self._closing or self.denied or self._dialer.identity_taken:
-            self._check_not_ended()
-            raise AccessDenied(self.denied)
-
-    def _check_not_ended(self) -> None:
-        if self._dialer.identity_taken:
-            raise IdentityTaken(self._dialer.identity_taken)
-        if self._closing:
-            raise UsageError("this client is closed")
+        status = self._status
+        if status.closing or status.denied or self._dialer.identity_taken:
+            status.raise_closed()
 
     def schedule(self) -> None:
-        """Flush queued messages at the end of this turn of the hub's loop."""
+        """Flush queued messages at the end of this turn of the loop."""
         if not (self._waking or self._scheduled):
             self._scheduled = True
-            self._loop.run_callback(self._run_scheduled)
+            self.shell.call_soon(self._run_scheduled)
 
     def send_soon(self) -> None:
         """Flush a cast or event at the end of this turn of the loop, or now if the loop may not run soon.
 
-        A hub goes on when one of its greenlets ends or waits. A program that gevent has not patched may compute, or
-        block, in its main greenlet for as long as it likes.
+        The caller may compute, or block, for as long as it likes, and the loop then has no turn meanwhile.
         """
-        if getcurrent().parent is None and not program_is_patched():
+        if self.shell.may_starve:
             self.flush()
         if not (self._waking or self._scheduled):
             self.schedule()
 
     def flush(self) -> None:
-        """Flush queued messages now; for callbacks that keep the hub busy for long."""
+        """Flush queued messages now; for callbacks that keep the loop busy for long."""
         socket, uplink = self._socket, self.uplink
         try:
             self._before_flush()
@@ -363,13 +256,13 @@ class Connection:
 
         Args:
             linger_seconds: how long to wait at most until the router has all that is queued; default: as the
-                connection was made with. In the hub, which cannot wait, libzmq is given so long to send it.
+                connection was made with. In the loop, which cannot wait, libzmq is given so long to send it.
         """
-        if self._closing:
+        if self._status.closing:
             return
-        self._closing = True
+        self._status.closing = True
         deadline = monotonic() + (self._linger_seconds if linger_seconds is None else linger_seconds)
-        if self._dialer.phase is not Phase.IDLE and gevent.getcurrent() is not self._hub:
+        if self._dialer.phase is not Phase.IDLE and self.shell.can_wait:
             self._hand_over(deadline)
             if count := self._casts_at_risk:
                 what = f"{count} {self._sends}{'s' * (count > 1)}"
@@ -389,13 +282,14 @@ class Connection:
                 self._show(error)
         # The goodbye itself has to leave, too.
         self._drop_socket(max(_LAST_WORD, deadline - monotonic()))
-        self._stop_timers()
+        self._watchdog.stop()
+        self._timer.stop()
         self._dialer.stop()
-        self._ready.set()
+        self._status.ready.set()
         self._gone.set()
 
     def close_and_wait(self) -> None:
-        """Close as :meth:`close` does, or wait for another greenlet that is closing it."""
+        """Close as :meth:`close` does, or wait for somebody else who is closing it."""
         self.close()
         self._gone.wait(_CLOSED_WITHIN)
 
@@ -403,7 +297,7 @@ class Connection:
         while self._has_more and not self._dialer.identity_taken and monotonic() < deadline:
             self.uplink.ask_acknowledgement()
             self.schedule()
-            gevent.sleep(_HAND_OVER_POLL)
+            self.shell.sleep(_HAND_OVER_POLL)
 
     @property
     def _has_more(self) -> bool:
@@ -419,13 +313,14 @@ class Connection:
 
     def abandon(self, loop_runs: bool) -> None:
         """After a fork, in the child: forget the parent's sockets without touching them."""
-        self.abandoned = self._closing = self._closed = True
+        self.abandoned = self._status.closing = self._closed = True
         if not loop_runs:
             return
-        self._stop_timers()
+        self._watchdog.stop()
+        self._timer.stop()
         self._drop_name_check()
-        if self._io is not None:
-            self._io.stop()
+        if self._reader is not None:
+            self._reader.stop()
         if self._watch is not None:
             self._watch.abandon()
         self._socket = self._watch = None
@@ -484,7 +379,6 @@ class Connection:
         return rounds
 
     def _tick(self) -> None:
-        self._timer_at = 0.0
         # Read what came while this process was busy before declaring anybody silent.
         self._receive()
         now = monotonic()
@@ -494,18 +388,9 @@ class Connection:
                 tick(now)
             except Exception as error:
                 self._failed(error)
-        self._note_silence(now)
+        self._status.note_silence(now)
         self._dial()
         self._wake()
-
-    def _note_silence(self, now: float) -> None:
-        silent = self.uplink.silent_seconds(now)
-        if silent and not self._silent:
-            text = "the router %s has been silent for %.1f s; the connection is given up after %g s"
-            log.warning(text, self.url, silent, self.uplink.lost_seconds)
-        elif self._silent and not silent and self.uplink.ready:
-            log.warning("the router %s answers again", self.url)
-        self._silent = bool(silent)
 
     def _failed(self, error: Exception) -> None:
         """Print an exception, and retry the interrupted step after a pause."""
@@ -513,7 +398,7 @@ class Connection:
         self._show(error)
 
     def _show(self, error: Exception) -> None:
-        self._hub.handle_error(self, type(error), error, error.__traceback__)
+        self.shell.print_exception(self, error)
 
     def _broken(self, error: Exception) -> None:
         """Replace the socket, which has raised: only a new connection is in a known state."""
@@ -529,14 +414,8 @@ class Connection:
             due = now + _RETRY
         if self._failures:
             due = now + min(_RETRY * 2 ** min(self._failures, 10), _RETRY_MOST)
-        if due is None or (self._timer_at and self._timer_at <= due):
-            return
-        if self._timer is not None:
-            self._timer.stop()
-            self._timer.close()
-        self._timer_at = due
-        self._timer = self._loop.timer(max(0.001, due - now))
-        self._timer.start(self._tick)
+        if due is not None:
+            self._timer.fire_by(due, now)
 
     def _next_deadline(self) -> float | None:
         due = self.uplink.next_deadline()
@@ -577,13 +456,12 @@ class Connection:
             lost_seconds=self.uplink.lost_seconds,
             ipv6="[" in self.url,
             curve=self._curve,
-            shares_interpreter=is_background(self._hub),
+            shares_interpreter=self.shell.shares_interpreter,
         )
-        self._watch = ConnectionWatch(socket.socket, self._connection_event)
+        self._watch = ConnectionWatch(socket.socket, self._connection_event, self.shell)
         socket.socket.connect(self.url)
-        self._name_check = NameCheck(self.url, self._end_connection)
-        self._io = self._loop.io(socket.fd, 1)
-        self._io.start(self._wake)
+        self._name_check = self.shell.check_name(self.url, self._end_connection)
+        self._reader = self.shell.call_when_readable(socket.fd, self._wake)
         self.schedule()
 
     def _connection_event(self, event: int, value: int) -> None:
@@ -593,33 +471,11 @@ class Connection:
         elif event == zmq.EVENT_CONNECTED:
             self._drop_name_check()
             self._dialer.reached(monotonic())
-        elif event in _LOST_EVENTS and not self._closed:
-            self._lost("the connection was lost" if self.uplink.ready else self._why_lost(event, value))
+        elif event in LOST_EVENTS and not self._closed:
+            error = connection_error(event, value, self.url, self._dialer.phase, self._curve is not None)
+            self._lost("the connection was lost" if self.uplink.ready else error)
             if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
-                self._deny(self._dialer.problem)
-
-    def _deny(self, problem: str) -> None:
-        """Handle refusal of our key. A key accepted before is retried: it may be authorised again."""
-        if self.uplink.origin and not self.denied:
-            self.denied = problem
-            self.on_denied(problem)
-
-    def _why_lost(self, event: int, value: int) -> str:
-        if event == zmq.EVENT_CLOSED:
-            return "nothing listens there"
-        if event not in _HANDSHAKE_FAILED and self._dialer.phase is Phase.GREETING:
-            return "the connection was closed"
-        return f"handshake with {self.url} failed: {self._why_failed(event, value)}"
-
-    def _why_failed(self, event: int, value: int) -> str:
-        """Diagnose a failed handshake: a router that refuses our first bytes only closes the connection."""
-        if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
-            text = "the router does not accept the key of our key_file: it was revoked, has expired, or was never added"
-            return f"{text} (status {value})"
-        if self._curve is None:
-            return "it closed the connection; it may require CURVE (give a key_file), or not be an rpcmq router"
-        closed = "it uses another security mechanism" if event == zmq.EVENT_DISCONNECTED else "it closed the connection"
-        return f"{closed}; `router` in our key_file may not be its key, or it runs without CURVE"
+                self._status.deny(self._dialer.problem)
 
     def _lost(self, problem: str = "the connection was lost") -> None:
         # Everything received before the connection broke is still handled; replies go to the next one.
@@ -635,30 +491,25 @@ class Connection:
 
     def _hang_up(self, was_ready: bool) -> None:
         self.reconnects += was_ready
-        self._ready.clear()
+        self._status.ready.clear()
         self._drop_socket()
         self._arm()
 
     def on_ready(self) -> None:
         """Handle WELCOME. Called by the owner's welcome handler."""
-        self.denied = self._refused = ""
-        self._restarting = False
         self._dialer.welcomed(monotonic())
-        self._ready.set()
+        self._status.welcomed()
 
     def on_refused(self, reason: str, text: str) -> None:
         """Handle REFUSED. Called by the uplink."""
-        if text != self._refused:
-            self._refused = text
-            log.warning("router %s: %s", self.url, text)
-        self._restarting = reason == "draining"
+        self._status.refused(reason, text)
         was_ready = self.uplink.ready
         if self._dialer.refused(monotonic(), random(), reason, text) is Step.HANG_UP:
             self._hang_up(was_ready)
             if self._dialer.identity_taken:
-                self._ready.set()  # those who wait are told
+                self._status.ready.set()  # those who wait are told
         if reason == "key":
-            self._deny(text)
+            self._status.deny(text)
 
     def _drop_name_check(self) -> None:
         if self._name_check is not None:
@@ -667,20 +518,13 @@ class Connection:
 
     def _drop_socket(self, linger_seconds: float = 0.0) -> None:
         self._drop_name_check()
-        if self._io is not None:
-            self._io.stop()
-            self._io.close()
-            self._io = None
+        if self._reader is not None:
+            self._reader.stop()
+            self._reader.close()
+            self._reader = None
         if self._watch is not None:
             self._watch.close()
             self._watch = None
         if self._socket is not None:
             self._socket.close(linger_seconds)
             self._socket = None
-
-    def _stop_timers(self) -> None:
-        self._watchdog.stop()
-        if self._timer is not None:
-            self._timer.stop()
-            self._timer.close()
-        self._timer = None

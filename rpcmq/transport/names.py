@@ -23,12 +23,16 @@ class NameCheck:
         on_failure: called in the hub with a text that says why the name does not resolve.
     """
 
-    def __init__(self, url: str, on_failure: Callable[[str], None]) -> None:
+    def __init__(self, url: str, on_failure: Callable[[str], object]) -> None:
         self._on_failure = on_failure
         self._greenlet: gevent.Greenlet[[str, int], None] | None = None
         found = _ENDPOINT.fullmatch(url)
         if found is not None and not _NUMBERS.fullmatch(found["host"]):
             self._greenlet = gevent.spawn_later(_AFTER, self._look_up, found["host"], int(found["port"]))
+
+    def stop(self) -> None:
+        """See :meth:`close`."""
+        self.close()
 
     def close(self) -> None:
         """Say nothing of it."""

@@ -13,15 +13,15 @@ from time import monotonic
 from urllib.parse import urlsplit
 
 import zmq
-from gevent import get_hub
 
 from rpcmq.core.process.direct_links import DirectLink, DirectLinkTable
 from rpcmq.errors import RouterUnreachable
 from rpcmq.transport.batches import BatchSocket
-from rpcmq.transport.connection import process_context, process_zap, release_zap
 from rpcmq.transport.curve import Curve
 from rpcmq.transport.forks import abandon_after_fork
-from rpcmq.transport.home import is_background
+from rpcmq.transport.gevent_shell import GeventShell
+from rpcmq.transport.process_context import process_context, process_zap, release_zap
+from rpcmq.transport.shell import Shell
 from rpcmq.transport.strangers import Strangers, break_connection, socket_of
 from rpcmq.transport.watch import ConnectionWatch, Watchdog
 from rpcmq.wire import KIND_AT, Kind, control
@@ -67,6 +67,7 @@ class PeerSocket:
         after_receive: called in the hub when something was received.
         curve: our keys: then only those whom the router has announced, with their keys, can connect.
         lost_seconds: a peer's host that has been silent for so long is disconnected.
+        shell: the loop that it lives in; default: gevent's hub of this thread.
 
     Raises:
         RouterUnreachable: the address cannot be bound.
@@ -80,7 +81,9 @@ class PeerSocket:
         after_receive: Callable[[], None],
         curve: Curve | None = None,
         lost_seconds: float = 60.0,
+        shell: Shell | None = None,
     ) -> None:
+        self._shell = shell = shell or GeventShell()
         self._peers = peers
         peers.on_error = lambda error: self._failed()
         self._after_receive = after_receive
@@ -95,7 +98,7 @@ class PeerSocket:
             lost_seconds=lost_seconds,
             ipv6=":" in host,
             curve=replace(curve, domain=self._domain) if curve is not None else None,
-            shares_interpreter=is_background(get_hub()),
+            shares_interpreter=shell.shares_interpreter,
         )
         name = f"[{host}]" if ":" in host else host
         try:
@@ -115,14 +118,10 @@ class PeerSocket:
         self._urls: dict[bytes, str] = {}
         self._closed = False
         self._waking = False
-        loop = get_hub().loop
-        self._loop = loop
-        self._watch = ConnectionWatch(self._socket.socket, self._connection_event)
-        self._io = loop.io(self._socket.fd, 1)
-        self._timer = loop.timer(_HELLO_SECONDS / 10, _HELLO_SECONDS / 10)
-        self._timer.start(self._cut_strangers)
-        self._watchdog = Watchdog(lambda: self._socket, self._wake)
-        self._io.start(self._wake)
+        self._watch = ConnectionWatch(self._socket.socket, self._connection_event, shell)
+        self._timer = shell.call_every(_HELLO_SECONDS / 10, self._cut_strangers)
+        self._watchdog = Watchdog(lambda: self._socket, self._wake, shell)
+        self._reader = shell.call_when_readable(self._socket.fd, self._wake)
         self._watchdog.start()
         abandon_after_fork(self)
 
@@ -194,7 +193,7 @@ class PeerSocket:
     def schedule(self) -> None:
         """Flush queued messages at the end of this turn of the hub's loop."""
         if not self._waking:
-            self._loop.run_callback(self._wake)
+            self._shell.call_soon(self._wake)
 
     def _wake(self) -> None:
         if self._closed or self._waking:
@@ -242,7 +241,9 @@ class PeerSocket:
 
     def _failed(self) -> None:
         """Print the current exception, which ends one link at most."""
-        get_hub().handle_error(self, *sys.exc_info())
+        error = sys.exception()
+        if error is not None:
+            self._shell.print_exception(self, error)
 
     def _more(self, rounds: int) -> bool:
         return not self._closed and (rounds >= _ROUNDS or self._socket.readable())
@@ -306,7 +307,7 @@ class PeerSocket:
             self._watch.abandon()
 
     def _stop_watching(self) -> None:
-        for watcher in (self._io, self._timer):
+        for watcher in (self._reader, self._timer):
             watcher.stop()
             watcher.close()
         self._watchdog.stop()

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import zmq
-from gevent import get_hub
 from zmq.utils.monitor import recv_monitor_message
 
 from rpcmq.transport.batches import BatchSocket
+from rpcmq.transport.gevent_shell import GeventShell
+from rpcmq.transport.shell import Handle, Shell
 
 __all__ = ["ConnectionWatch", "Watchdog"]
 
@@ -33,14 +34,16 @@ class ConnectionWatch:
     ``value`` is the connection's file descriptor, or an errno where libzmq says so.
     """
 
-    def __init__(self, socket: zmq.Socket[bytes], on_event: Callable[[int, int], None]) -> None:
+    def __init__(
+        self, socket: zmq.Socket[bytes], on_event: Callable[[int, int], None], shell: Shell | None = None
+    ) -> None:
         self._watched = socket
         self._on_event = on_event
         self._monitor = socket.get_monitor_socket(_EVENTS)
-        self._io = get_hub().loop.io(int(self._monitor.fd), 1)
-        self._io.start(self.read)
+        shell = shell or GeventShell()
+        self._io = shell.call_when_readable(int(self._monitor.fd), self.read)
         # Events before the watcher started gave no edge.
-        self._soon = get_hub().loop.run_callback(self.read)
+        self._soon = shell.call_soon(self.read)
 
     def read(self) -> None:
         """Report all events so far."""
@@ -72,11 +75,14 @@ class Watchdog:
         wake: receives what waits.
     """
 
-    def __init__(self, socket: Callable[[], BatchSocket | None], wake: Callable[[], None]) -> None:
+    def __init__(
+        self, socket: Callable[[], BatchSocket | None], wake: Callable[[], None], shell: Shell | None = None
+    ) -> None:
         self._socket = socket
         self._wake = wake
         self._seen = 0
-        self._timer = get_hub().loop.timer(_WATCHDOG, _WATCHDOG)
+        self._shell = shell or GeventShell()
+        self._timer: Handle | None = None
         #: To be counted up by each wake-up.
         self.wakes = 0
         #: Wake-ups that were lost. Must stay 0.
@@ -84,12 +90,14 @@ class Watchdog:
 
     def start(self) -> None:
         """Start checking."""
-        self._timer.start(self._look)
+        self._timer = self._shell.call_every(_WATCHDOG, self._look)
 
     def stop(self) -> None:
         """Stop checking."""
-        self._timer.stop()
-        self._timer.close()
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer.close()
+            self._timer = None
 
     def _look(self) -> None:
         socket = self._socket()
