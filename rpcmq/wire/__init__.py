@@ -7,7 +7,6 @@ each message in the batch whose payload is *detached* (too large to be copied). 
 
 from rpcmq.wire.address import MAX_NAME_BYTES, Address
 from rpcmq.wire.batch import MAX_BATCH_MESSAGES, MAX_INLINE_BYTES, split
-from rpcmq.wire.bodies import MAX_VIEW_BYTES, body_of, control, json_bytes
 from rpcmq.wire.header import (
     ATTEMPT_AT,
     CONSUMER_AT,
@@ -59,6 +58,7 @@ from rpcmq.wire.header import (
     without_flag,
     without_payload,
 )
+from rpcmq.wire.json_body import MAX_VIEW_BYTES, body_of, control, json_bytes
 from rpcmq.wire.kinds import SESSION_KINDS, VERSION, Flag, Kind
 from rpcmq.wire.settlement import MAX_SETTLEMENTS, SETTLEMENT
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from struct import pack
 from typing import Any
 
 from rpcmq.core.common.illegal_events import IllegalEvents
 from rpcmq.core.common.session import Session
 from rpcmq.core.process.uplink_states import OWN_EVENTS, TRANSITIONS, UplinkState
-from rpcmq.core.process.welcome_body import parse_welcome
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import (
     KIND_AT,
@@ -32,6 +32,7 @@ from rpcmq.wire import (
     split,
     with_origin,
 )
+from rpcmq.wire.bodies import DrainBody, RefusedBody, WelcomeBody
 
 __all__ = ["Uplink", "Welcome"]
 
@@ -40,6 +41,8 @@ _REQUEST, _CAST, _PUBLISH = int(Kind.REQUEST), int(Kind.CAST), int(Kind.PUBLISH)
 _NESTED, _CONFIRM = Flag.NESTED, Flag.CONFIRM
 #: Lateness of a heartbeat that shows that this process was stopped or busy (seconds).
 _LATE = 0.5
+#: Longest recovery window of a router that is believed (seconds).
+_MAX_RECOVERY = 3600.0
 
 
 class Welcome:
@@ -289,31 +292,31 @@ class Uplink(Session):
         elif kind == Kind.WELCOME:
             self._welcome(now, body_of(part))
         elif kind == Kind.REFUSED:
-            body = body_of(part)
+            refused = RefusedBody.of(part)
             self._happens("refused")
-            is_over = self._was_read(body.get("received"))
-            self._on_refused(str(body.get("reason", "")), str(body.get("text", "")))
+            is_over = self._was_read(refused.received)
+            self._on_refused(refused.reason, refused.text)
             if is_over:
                 self.lost(now)  # whatever the owner has done
         elif kind == Kind.DRAIN:
-            self._drain(body_of(part))
+            self._drain(DrainBody.of(part))
         else:
             raise ProtocolError(f"kind {kind:#04x} is not one that a router sends", "kind")
 
-    def _drain(self, body: dict[str, Any]) -> None:
+    def _drain(self, body: DrainBody) -> None:
         """Handle DRAIN: the router accepts nothing new."""
         self._happens("drain")
         self._holds = True
         self.held = [part for part in self.outbox if _begins_something(part)]
         self.outbox[:] = [part for part in self.outbox if not _begins_something(part)]
-        if body.get("answer") is True:
+        if body.answer:
             # Sent after everything else, so that the router knows that nothing new is under way.
             self.close_with(message(Kind.DRAIN, sequence=self.received))
             self.note_acknowledged()
 
-    def _was_read(self, received: object) -> bool:
+    def _was_read(self, received: int | None) -> bool:
         """Handle the router's final receive count: messages beyond it count as never sent."""
-        if type(received) is not int or not self.ready:
+        if received is None or not self.ready:
             return False
         try:
             self.on_acknowledged(self.resume(received))
@@ -323,28 +326,30 @@ class Uplink(Session):
         return True
 
     def _welcome(self, now: float, body: dict[str, Any]) -> None:
-        said = parse_welcome(body)
+        said = WelcomeBody.parse(body)
+        origin = pack(">IQ", said.router_id, said.handle)
         if self.state is not UplinkState.GREETING:
             self._happens("welcome")  # raises, before anything has changed
         arrived: list[bytes] = []
-        if body.get("resumed"):
+        if said.resumed:
             try:
-                arrived = self.resume(body["received"])
+                arrived = self.resume(said.received)
             except ProtocolError:
                 self.router = {}  # start over with the next HELLO
                 raise
         self._happens("welcome")
         before = self.router
-        next_life = before.get("router_id") == body["router_id"] and before["boot"] != body["boot"]
-        same_handle = said.origin == self.origin or not self.origin
-        self.router, self.origin = body, said.origin
+        next_life = before.get("router_id") == said.router_id and before["boot"] != said.boot
+        same_handle = origin == self.origin or not self.origin
+        self.router, self.origin = body, origin
         self._heartbeat_seconds = said.heartbeat_seconds
         self.unresponsive_seconds = said.unresponsive_seconds
-        self.lost_seconds = said.lost_seconds
+        lost = said.lost_seconds if said.lost_seconds is not None else max(60.0, 2 * said.unresponsive_seconds)
+        self.lost_seconds = max(lost, 2 * said.heartbeat_seconds)
         self.max_message_bytes = said.max_message_bytes
-        self.recovery_seconds = said.recovery_seconds
+        self.recovery_seconds = min(said.recovery_seconds, _MAX_RECOVERY)
         self._next_heartbeat = now + self._heartbeat_seconds
-        if body.get("resumed"):
+        if said.resumed:
             self.on_acknowledged(arrived)
             self.on_welcome(now, Welcome(True, same_handle, [], []))
             return

@@ -14,7 +14,7 @@ from rpcmq.core.router.actions import Action, Answer
 from rpcmq.core.router.link import Link
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.errors import ProtocolError
-from rpcmq.wire import Kind, control
+from rpcmq.wire.bodies import RefusedBody
 
 __all__ = ["FREE", "kick", "text_of"]
 
@@ -46,7 +46,7 @@ def kick(
     for each in of_process:
         if each.route is not None:
             # The process starts over on a new connection, and has link.handshake_seconds to close this one.
-            refusal = control(Kind.REFUSED, {"reason": "kicked", "text": shortened(reason)})
+            refusal = RefusedBody(reason="kicked", text=shortened(reason)).message()
             act(Answer(each.route, refusal))
         links.end(now, each, reason)
     return {"links": len(of_process)}

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import islice
-from typing import Any, TypeGuard
 
 from rpcmq.core.common.session import GIVE_UP_AFTER
 from rpcmq.core.common.text import shortened
 from rpcmq.core.router.access_control import Admission, Refusal
-from rpcmq.core.router.link import QUEUE_TYPES, Link, LinkState, origin_of
+from rpcmq.core.router.link import Link, LinkState, origin_of
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.settings import Settings
+from rpcmq.errors import ProtocolError
 from rpcmq.payload.format import known_mask
-from rpcmq.wire import VERSION, Flag, Kind, body_of, control, message
+from rpcmq.wire import Flag, Kind, body_of, message
+from rpcmq.wire.bodies import HelloBody, RefusedBody, WelcomeBody
 
 __all__ = ["Handshake"]
 
-_MAX_IDENTITY_BYTES = 255
 #: Number of links that have been away for longest among which one is evicted when there are too many.
 _EVICTION_CANDIDATES = 100
 
@@ -46,7 +46,7 @@ class Handshake:
     def refuse_without_hello(self) -> bytes:
         """Return the answer to a message from a connection that has not said HELLO."""
         self._links.counters["stranger"] += 1
-        return control(Kind.REFUSED, {"reason": "hello-first", "text": "say HELLO before anything else"})
+        return RefusedBody(reason="hello-first", text="say HELLO before anything else").message()
 
     def hello(self, now: float, route: bytes, part: bytes, user: str = "") -> bytes | None:
         """Handle HELLO; return the refusal to send to ``route``, or None if the process is welcome.
@@ -59,27 +59,32 @@ class Handshake:
         """
         body = body_of(part)
         try:
-            _check(body)
-            admission = self._links.access.admit(user, body["identity"])
-            link = self._known_link(now, body, admission)
-            received = body["received"] if link is not None else None
+            hello = HelloBody.parse(body)
+            admission = self._links.access.admit(user, hello.identity)
+            link = self._known_link(now, hello, admission)
+            received = hello.received if link is not None else None
             if link is None:
-                link = self._new_link(now, body, admission)
+                link = self._new_link(now, hello, admission)
+        except ProtocolError as error:
+            return self._refused(error.reason, str(error))
         except Refusal as refusal:
-            self._links.counters[f"refused {refusal.reason}"] += 1
-            return control(Kind.REFUSED, {"reason": refusal.reason, "text": shortened(str(refusal))})
+            return self._refused(refusal.reason, str(refusal))
         try:
-            self._connect(now, link, route, body, received)
+            self._connect(now, link, route, hello, received)
         except BaseException:
             # A link neither connected nor away would never end.
             self._links.end(now, link, "its handshake failed")
             raise
         return None
 
-    def _known_link(self, now: float, body: dict[str, Any], admission: Admission) -> Link | None:
+    def _refused(self, reason: str, text: str) -> bytes:
+        self._links.counters[f"refused {reason}"] += 1
+        return RefusedBody(reason=reason, text=shortened(text)).message()
+
+    def _known_link(self, now: float, hello: HelloBody, admission: Admission) -> Link | None:
         """Return the link that the process resumes; None if it is to get a new one, and has none any more."""
-        identity, token, received = body["identity"], body.get("token"), body.get("received")
-        link = self._links.by_identity(identity, body["queue_type"])
+        identity, token, received = hello.identity, hello.token, hello.received
+        link = self._links.by_identity(identity, hello.queue_type)
         if self._links.draining and not (link is not None and token == link.token and link.can_resume(received)):
             # A process with a session may resume it, to receive outstanding answers.
             raise Refusal("draining", "the router is shutting down")
@@ -102,12 +107,12 @@ class Handshake:
         self._links.end(now, link, reason)
         return None
 
-    def _new_link(self, now: float, body: dict[str, Any], admission: Admission) -> Link:
+    def _new_link(self, now: float, hello: HelloBody, admission: Admission) -> Link:
         if len(self._links) >= self._settings.max_links and not self._evict_away_link(now):
             text = f"link limit reached (link.max_links = {self._settings.max_links})"
             raise Refusal("too-many-links", text)
         admission.check_room()
-        link = self._create(body, admission)
+        link = self._create(hello, admission)
         admission.attach(link)
         return link
 
@@ -120,14 +125,14 @@ class Handshake:
         self._links.end(now, link, "evicted while away: the link table was full")
         return True
 
-    def _create(self, body: dict[str, Any], admission: Admission) -> Link:
-        links, former = self._links, body.get("handle")
+    def _create(self, hello: HelloBody, admission: Admission) -> Link:
+        links, former = self._links, hello.handle
         handle, returning = 0, False
-        if _is_handle(former) and admission.may_keep_handle(former, body.get("token")):
+        if former and 0 < former < 1 << 64 and admission.may_keep_handle(former, hello.token):
             handle, returning = former, True
         if not returning or self._is_handle_used(handle):
             handle = self._unused_handle()
-        link = Link(links.dirty, body["identity"], body["queue_type"], handle, self._settings.router_id)
+        link = Link(links.dirty, hello.identity, hello.queue_type, handle, self._settings.router_id)
         link.returning = returning
         links.has_returned = links.has_returned or returning
         link.handlers = links.handlers
@@ -144,19 +149,17 @@ class Handshake:
     def _is_handle_used(self, handle: int) -> bool:
         return self._links.by_origin(origin_of(self._settings.router_id, handle)) is not None
 
-    def _connect(self, now: float, link: Link, route: bytes, body: dict[str, Any], received: int | None) -> None:
+    def _connect(self, now: float, link: Link, route: bytes, hello: HelloBody, received: int | None) -> None:
         """Let ``route`` carry ``link``, which resumes if ``received`` is given."""
         links = self._links
         if received is not None:
             link.forget_inbox()
             links.on_taken(now, link, link.resume(received))
         links.attach_route(now, link, route)
-        link.accepts = known_mask(body.get("accepts"))
-        link.role = str(body.get("role", ""))[:64]
-        link.keeps = body.get("keeps") is True
-        link.answers_drain = body.get("answers_drain") is True
-        link.wants_drops = body.get("wants_drops") is True
-        link.description = {k: str(body.get(k, ""))[:255] for k in ("host", "pid", "program", "library")}
+        link.accepts = known_mask(list(hello.accepts))
+        link.role = hello.role
+        link.keeps, link.answers_drain, link.wants_drops = hello.keeps, hello.answers_drain, hello.wants_drops
+        link.description = {k: getattr(hello, k) for k in ("host", "pid", "program", "library")}
         link.greet(self._welcome(link, received is not None))
         if links.draining:
             links.send_drain(link)
@@ -166,44 +169,20 @@ class Handshake:
 
     def _welcome(self, link: Link, resumed: bool) -> bytes:
         settings = self._settings
-        return control(
-            Kind.WELCOME,
-            {
-                "version": VERSION,
-                "router": settings.router_name,
-                "router_id": settings.router_id,
-                "boot": self._boot,
-                "handle": link.handle,
-                "token": link.token,
-                "resumed": resumed,
-                "received": link.received,
-                "heartbeat_seconds": settings.heartbeat_seconds,
-                "unresponsive_seconds": settings.unresponsive_seconds,
-                "lost_seconds": settings.lost_seconds,
-                "recovery_seconds": settings.recovery_seconds,
-                "max_message_bytes": settings.message_max_bytes,
-                "error_names": True,
-                "tells_delivered": True,
-                "stamps": self._links.stamps,
-            },
-        )
-
-
-def _check(body: dict[str, Any]) -> None:
-    identity, queue_type, versions = body.get("identity"), body.get("queue_type"), body.get("versions")
-    if not isinstance(versions, list) or not any(type(each) is int and each == VERSION for each in versions):
-        raise Refusal("version", f"this router speaks version {VERSION}, the process {versions!r}")
-    if not isinstance(identity, str) or not identity or not identity.isprintable():
-        raise Refusal("identity", f"identity {identity!r} must be a non-empty printable string")
-    if len(identity.encode()) > _MAX_IDENTITY_BYTES:
-        raise Refusal("identity", f"identity {identity[:40]!r}... is longer than {_MAX_IDENTITY_BYTES} bytes")
-    if queue_type not in QUEUE_TYPES:
-        raise Refusal("queue-type", f"queue type {queue_type!r} is unknown; known: {', '.join(QUEUE_TYPES)}")
-    for name in ("handle", "received"):
-        value = body.get(name)
-        if value is not None and type(value) is not int:
-            raise Refusal("protocol", f"{name} {value!r:.40} must be an integer")
-
-
-def _is_handle(value: object) -> TypeGuard[int]:
-    return type(value) is int and 0 < value < 1 << 64
+        return WelcomeBody(
+            router=settings.router_name,
+            router_id=settings.router_id,
+            boot=self._boot,
+            handle=link.handle,
+            token=link.token,
+            resumed=resumed,
+            received=link.received,
+            heartbeat_seconds=settings.heartbeat_seconds,
+            unresponsive_seconds=settings.unresponsive_seconds,
+            lost_seconds=settings.lost_seconds,
+            recovery_seconds=settings.recovery_seconds,
+            max_message_bytes=settings.message_max_bytes,
+            error_names=True,
+            tells_delivered=True,
+            stamps=self._links.stamps,
+        ).message()

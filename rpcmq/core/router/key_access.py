@@ -21,7 +21,7 @@ from rpcmq.core.router.right_checks import RightChecks, registered_names
 from rpcmq.core.router.rights import Key
 from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.topics import Destination
-from rpcmq.wire import Kind, control
+from rpcmq.wire.bodies import IntroductionBody
 
 __all__ = ["KeyAccessControl"]
 
@@ -99,11 +99,11 @@ class KeyAccessControl(AccessControl):
 
     def _tell_peers(self, usage: KeyUsage) -> None:
         """Have processes end their direct links with those of a key that has lost rights."""
-        body = {"url": "", "revoked": usage.key.public}
+        revoked = IntroductionBody(revoked=usage.key.public).message()
         for link in self._links:
             # Any listening process may have been introduced by an earlier incarnation of the router.
             if link.identity in usage.introduced or any(c.peer_url for c in link.consumers.values()):
-                link.send(control(Kind.INTRODUCTION, body))
+                link.send(revoked)
         usage.introduced.clear()
 
     def _revocation_reason(self, link: Link, usage: KeyUsage) -> str:

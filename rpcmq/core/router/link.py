@@ -33,9 +33,7 @@ from rpcmq.core.router.usage import Usage
 from rpcmq.payload.format import Format
 from rpcmq.wire import size_of
 
-__all__ = ["QUEUE_TYPES", "Handler", "Link", "LinkState", "origin_of", "outgoing_bytes"]
-
-QUEUE_TYPES = ("roundrobin", "pubsub")
+__all__ = ["Handler", "Link", "LinkState", "origin_of", "outgoing_bytes"]
 
 
 class LinkState(Enum):

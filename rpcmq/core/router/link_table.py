@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator
 from rpcmq.core.common.session import WINDOW_BYTES, Session
 from rpcmq.core.router.access_control import AccessControl, AllowAll
 from rpcmq.core.router.faults import reraise
-from rpcmq.core.router.link import QUEUE_TYPES, Handler, Link, LinkState
+from rpcmq.core.router.link import Handler, Link, LinkState
 from rpcmq.errors import ProtocolError
-from rpcmq.wire import KIND_AT, Kind, control, message, sequence_of
+from rpcmq.wire import KIND_AT, Kind, message, sequence_of
+from rpcmq.wire.bodies import QUEUE_TYPES, DrainBody, RefusedBody
 
 __all__ = ["LinkTable"]
 
@@ -192,7 +193,7 @@ class LinkTable:
 
     def send_drain(self, link: Link) -> None:
         """Tell ``link`` that the router is shutting down."""
-        link.close_with(control(Kind.DRAIN, {"text": "the router is shutting down", "answer": True}))
+        link.close_with(DrainBody(text="the router is shutting down", answer=True).message())
 
     @property
     def has_undrained_senders(self) -> bool:
@@ -204,5 +205,4 @@ class LinkTable:
         text = "the router has shut down"
         for link in self:
             if link.route is not None:
-                body = {"reason": "draining", "text": text, "received": link.received}
-                link.close_with(control(Kind.REFUSED, body))
+                link.close_with(RefusedBody(reason="draining", text=text, received=link.received).message())

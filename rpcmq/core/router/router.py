@@ -58,6 +58,7 @@ from rpcmq.wire import (
     size_of,
     split,
 )
+from rpcmq.wire.bodies import RefusedBody
 
 __all__ = ["NODE_TYPES", "Router"]
 
@@ -283,8 +284,8 @@ class Router:
             self.refused["out of memory"] += 1
             self.links.end_safely(now, link, why)
             if route is not None:
-                body = {"reason": "overloaded", "text": shortened(why)}
-                self.actions.extend((Answer(route, control(Kind.REFUSED, body)), Disconnect(route)))
+                refusal = RefusedBody(reason="overloaded", text=shortened(why)).message()
+                self.actions.extend((Answer(route, refusal), Disconnect(route)))
 
     def make_views(self, now: float) -> int:
         """Take a step of some 0.1 ms towards the views that were asked for. Never raises.
@@ -326,7 +327,7 @@ class Router:
         if link.inbox_bytes > most and (route := link.route) is not None:
             text = f"{link.inbox_bytes} received bytes wait for their turn; link.inbox_max_bytes = {most}"
             self.links.end(now, link, text)
-            self.actions.append(Answer(route, control(Kind.REFUSED, {"reason": "protocol", "text": text})))
+            self.actions.append(Answer(route, RefusedBody(reason="protocol", text=text).message()))
             self.actions.append(Disconnect(route))
 
     def _without_too_large(self, now: float, link: Link, parts: list[bytes]) -> list[bytes]:
@@ -347,7 +348,7 @@ class Router:
         link = self.links.routes.get(route)
         self.faults.report(now, link.identity if link is not None else "")
         text = "internal error while handling this connection's messages; see the router's log"
-        self.actions.append(Answer(route, control(Kind.REFUSED, {"reason": "protocol", "text": text})))
+        self.actions.append(Answer(route, RefusedBody(reason="protocol", text=text).message()))
         self.actions.append(Disconnect(route))
         if link is None:
             return
@@ -457,7 +458,7 @@ class Router:
         self.refused[error.reason] += 1
         self.turns.spent += ERROR_STEPS
         text = shortened(str(error))
-        refusal = control(Kind.REFUSED, {"reason": "protocol", "text": text})
+        refusal = RefusedBody(reason="protocol", text=text).message()
         if link is None:
             self.actions.append(Answer(route, refusal))
             return

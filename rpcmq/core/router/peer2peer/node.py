@@ -5,7 +5,8 @@ from __future__ import annotations
 from rpcmq.core.router.link import Link
 from rpcmq.core.router.node_type import NodeContext, NodeType
 from rpcmq.core.router.topics import Destination
-from rpcmq.wire import KEY, Kind, control
+from rpcmq.wire import KEY, Kind
+from rpcmq.wire.bodies import IntroductionBody
 
 __all__ = ["Peer2Peer"]
 
@@ -41,14 +42,20 @@ def _introduce(caller: Link, key: bytes, destination: Destination, ticket: str) 
     if not listening:
         reason = "has no peer socket" if candidates else "has no consumer that answers"
         reason = "has no consumer that takes introductions now" if willing else reason
-        body = {"text": f"{destination.name!r} {reason}", "url": ""}
-        caller.send(control(Kind.INTRODUCTION, body, key=key))
+        caller.send(IntroductionBody(text=f"{destination.name!r} {reason}").message(key=key))
         return None
     target = min(listening, key=lambda c: len(c.in_flight))
-    common = {"ticket": ticket, "topic": destination.name}
     # With CURVE, each accepts the other's key, and no other, on the connection that comes of this.
-    callers, targets = ({"key": link.key.public} if link.key is not None else {} for link in (caller, target.link))
-    target.link.send(control(Kind.INTRODUCTION, common | callers | {"identity": caller.identity, "url": ""}, key=key))
-    answer = common | targets | {"identity": target.link.identity, "url": target.peer_url, "accepts": target.accepts}
-    caller.send(control(Kind.INTRODUCTION, answer, key=key))
+    caller_key, target_key = (link.key.public if link.key is not None else None for link in (caller, target.link))
+    to_target = IntroductionBody(ticket=ticket, topic=destination.name, identity=caller.identity, key=caller_key)
+    to_caller = IntroductionBody(
+        ticket=ticket,
+        topic=destination.name,
+        identity=target.link.identity,
+        key=target_key,
+        url=target.peer_url,
+        accepts=target.accepts,
+    )
+    target.link.send(to_target.message(key=key))
+    caller.send(to_caller.message(key=key))
     return target.link

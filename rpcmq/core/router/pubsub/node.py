@@ -26,17 +26,15 @@ from rpcmq.wire import (
     Flag,
     Kind,
     address_of,
-    body_of,
-    control,
     message,
     parse,
     payload_of,
     size_of,
 )
+from rpcmq.wire.bodies import SubscribeBody, SubscribedBody
 
 __all__ = ["PubSub", "Subscriber"]
 
-_MAX_WINDOW = 65535
 #: Window that subscribers get during a drain.
 _ANY_NUMBER = 1 << 62
 #: Memory of a held event beside its bytes.
@@ -93,12 +91,10 @@ class PubSub(NodeType):
             ProtocolError: malformed, or too many patterns.
         """
         exchange, pattern = self._address(part)
-        window = body_of(part).get("window", 1000)
-        if type(window) is not int or not 1 <= window <= _MAX_WINDOW:
-            raise ProtocolError(f"window {window!r} must be an integer from 1 to {_MAX_WINDOW}", "credit")
+        window = SubscribeBody.of(part).window
         if (exchange, pattern) not in link.patterns:
             self._add(link, exchange, pattern, window)
-        link.send(control(Kind.SUBSCRIBED, {"pattern": pattern.decode()}, key=part[KEY]))
+        link.send(SubscribedBody(pattern=pattern.decode()).message(key=part[KEY]))
 
     def _add(self, link: Link, exchange: bytes, pattern: bytes, window: int) -> None:
         settings = self._settings
@@ -138,7 +134,7 @@ class PubSub(NodeType):
             link.window.states -= pattern_states(pattern)
             if not link.patterns:
                 link.window.clear()
-        link.send(control(Kind.SUBSCRIBED, {"pattern": ""}, key=part[KEY]))
+        link.send(SubscribedBody(pattern="").message(key=part[KEY]))
 
     def publish(self, now: float, link: Link, part: bytes) -> None:
         """An event.

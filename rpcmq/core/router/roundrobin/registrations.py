@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rpcmq.core.common.text import shortened
 from rpcmq.core.router.actions import Answer
 from rpcmq.core.router.link import Link
@@ -11,12 +9,10 @@ from rpcmq.core.router.node_type import NodeContext
 from rpcmq.core.router.roundrobin.dispatch import Dispatch
 from rpcmq.core.router.topics import Consumer
 from rpcmq.errors import ProtocolError
-from rpcmq.wire import CONSUMER_AT, KEY, KIND_AT, Address, Kind, address_of, body_of, control, parse, size_of
+from rpcmq.wire import CONSUMER_AT, KEY, KIND_AT, Address, Kind, address_of, parse, size_of
+from rpcmq.wire.bodies import DeclareBody, RefusedBody, RegisterBody, RegisteredBody
 
 __all__ = ["Registrations"]
-
-_MAX_GROUP = 255
-_MAX_CREDIT = 65_535
 
 
 class Registrations:
@@ -33,24 +29,15 @@ class Registrations:
         Raises:
             ProtocolError: malformed, or too many of something.
         """
-        body = body_of(part)
+        self._context.turns.spend(size_of(part) >> 5)
+        body = RegisterBody.of(part)
         header = parse(part)
         address = Address.decode(address_of(part))
-        credit = body.get("credit")
-        if type(credit) is not int or not 1 <= credit <= _MAX_CREDIT:
-            raise ProtocolError(f"credit {credit!r} must be an integer from 1 to {_MAX_CREDIT}", "credit")
-        group = _group(body, address)
-        recent = body.get("recent", "")
-        self._context.turns.spend(size_of(part) >> 5)
-        if not isinstance(recent, str):
-            raise ProtocolError("recent must be hexadecimal text", "body")
-        try:
-            self._dispatch.recovery.note_had(now, address, group, bytes.fromhex(recent))
-        except ValueError:
-            raise ProtocolError("recent must be hexadecimal text", "body") from None
-        consumer = self._directory.register(now, link, header.consumer, address, credit, group)
-        consumer.peer_url = str(body.get("peer_url", ""))[:255]
-        link.send(control(Kind.REGISTERED, {"topic": str(address)}, key=part[KEY], consumer=header.consumer))
+        _check_group(body.group, address)
+        self._dispatch.recovery.note_had(now, address, body.group, body.recent)
+        consumer = self._directory.register(now, link, header.consumer, address, body.credit, body.group)
+        consumer.peer_url = body.peer_url
+        link.send(RegisteredBody(topic=str(address)).message(key=part[KEY], consumer=header.consumer))
         self._dispatch.deliveries.feed(now, consumer)
 
     def declare(self, now: float, link: Link, part: bytes) -> None:
@@ -59,10 +46,11 @@ class Registrations:
         Raises:
             ProtocolError: malformed, or too many of something.
         """
-        body = body_of(part)
+        group = DeclareBody.of(part).group
         address = Address.decode(address_of(part))
-        self._directory.declare(now, address, _group(body, address))
-        link.send(control(Kind.REGISTERED, {"topic": str(address)}, key=part[KEY]))
+        _check_group(group, address)
+        self._directory.declare(now, address, group)
+        link.send(RegisteredBody(topic=str(address)).message(key=part[KEY]))
 
     def unregister(self, now: float, link: Link, part: bytes) -> None:
         """UNREGISTER: a consumer takes nothing more, and is gone when it has settled what it has.
@@ -78,7 +66,7 @@ class Registrations:
             self._directory.unregister(now, consumer)
         if not consumer.in_flight:
             self.end(now, consumer, "unregistered")
-        link.send(control(Kind.REGISTERED, {"topic": ""}, key=part[KEY], consumer=tag))
+        link.send(RegisteredBody(topic="").message(key=part[KEY], consumer=tag))
 
     def end(self, now: float, consumer: Consumer, reason: str) -> None:
         """``consumer`` is gone, with what it had."""
@@ -107,15 +95,10 @@ class Registrations:
             self._context.links.end(now, link, f"cannot consume again: {error}")
             if route is not None:
                 text = shortened(f"cannot consume again, start over: {error}")
-                refusal = control(Kind.REFUSED, {"reason": "protocol", "text": text})
+                refusal = RefusedBody(reason="protocol", text=text).message()
                 self._context.act(Answer(route, refusal))
 
 
-def _group(body: dict[str, Any], address: Address) -> str:
-    group = body.get("group", "")
-    if not isinstance(group, str) or len(group) > _MAX_GROUP or not group.isprintable():
-        text = f"group {group!r:.40} must be a printable string of at most {_MAX_GROUP} characters"
-        raise ProtocolError(text, "body")
+def _check_group(group: str, address: Address) -> None:
     if group and address.server:
         raise ProtocolError(f"a group is one of a topic, not of the server {address.server!r}", "address")
-    return group
