@@ -13,6 +13,8 @@ from typing import Any
 
 import gevent
 import pytest
+from gevent import monkey
+from gevent._hub_local import get_hub_if_exists
 
 from rpcmq import Address, CallOptions, Client, Middleware, OutgoingRequest, Retry, Tracing, current_request
 from rpcmq.client.options import Defaults
@@ -22,6 +24,7 @@ from rpcmq.testing import eventually
 DOCUMENT = Path(__file__).parents[2] / "docs" / "options-and-middleware.md"
 TRACE = "00-" + "ab" * 16 + "-" + "cd" * 8 + "-01"
 Connect = Callable[..., Client]
+start_new_thread = monkey.get_original("_thread", "start_new_thread")
 
 
 class Echo:
@@ -259,6 +262,19 @@ def test_a_default_of_retries_is_switched_off_for_a_call(connect: Connect) -> No
     with pytest.raises(LinkLost, match="once"):
         client.call(None, "compute", body(), 10, retry=False)
     assert client.call(None, "compute", body(), 10) == "answer"
+
+
+def test_retries_in_a_thread_without_a_gevent_hub_do_not_give_it_one(router: Any) -> None:
+    seen: list[Any] = []
+    client = Client(router.url, shell="threads", middleware=[Last(LinkLost("once"), "answer")])
+
+    def run() -> None:
+        answer = client.call(None, "compute", body(), 10, retry=Retry(3, base=0.001))
+        seen.append((answer, get_hub_if_exists()))
+
+    start_new_thread(run, ())
+    eventually(lambda: seen == [("answer", None)])
+    client.close()
 
 
 def test_progress_comes_where_the_verb_was_used(connect: Connect, serve: Any) -> None:
