@@ -1,4 +1,4 @@
-"""Legacy Nova on rpcmq: ``nova.rpc``, ``nova.openstack.common.rpc`` and what they lean on, unmodified callers above.
+"""Legacy Nova on rpcmq: ``nova.rpc``, ``nova.openstack.common.rpc`` and their dependencies, for unmodified callers.
 
 ::
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["ERAS", "era", "install", "installed", "patch", "tree", "uninstall"]
 
 _MODULES = Path(__file__).parent / "modules"
-#: What is ours by name once the shim is installed.
+#: Top-level names that the installed shim owns.
 _OURS = ("nova", "eventlet")
 
 
@@ -119,7 +119,7 @@ def patch() -> None:
     from gevent import monkey
 
     with warnings.catch_warnings():
-        # That something imported ssl before is to be told, and no reason to stop.
+        # An earlier import of ssl is worth a warning, not an error.
         warnings.simplefilter("default", monkey.MonkeyPatchWarning)
         monkey.patch_all()
     _replace_local()
@@ -138,7 +138,7 @@ def _replace_local() -> None:
         setattr(module, name, local)
 
 
-#: Signals by which services are told something. Others, such as SIGALRM, are meant to interrupt what runs.
+#: Signals that notify services. Others, such as SIGALRM, are meant to interrupt running code.
 _DEFERRED = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
 
 
@@ -198,7 +198,7 @@ def era() -> str:
 
 
 class _Seen:
-    """The era as it was last looked for, and what it may depend on."""
+    """Cache of the detected era, with the state it depends on."""
 
     __slots__ = ("era", "installed", "modules", "path")
 

@@ -98,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:
-    """Options of the interpreter, and what it is to run."""
+    """Split off the interpreter's options; return them and the rest."""
     at = 0
     while at < len(words) and words[at].startswith("-") and words[at] not in ("-m", "-c", "-"):
         at += 2 if words[at] in _WITH_VALUE else 1
@@ -113,7 +113,7 @@ def _restart(arguments: list[str]) -> NoReturn:
 
 
 def _understood(words: list[str]) -> _Command | None:
-    """The command that ``words`` stand for; None if there is no such thing."""
+    """Parse ``words`` into a command; None if they are none."""
     if not words:
         return None
     first, *rest = words
@@ -149,7 +149,7 @@ def _from_nose(arguments: list[str]) -> list[str]:
 
 
 def _bottom_is_the_program() -> None:
-    """Have ``inspect.stack`` end with the program, as it did: services took their name from the file there."""
+    """Make ``inspect.stack`` end with the program, as it did: services take their name from that file."""
     above = {__file__, runpy.run_path.__code__.co_filename}
 
     def stack(context: int = 1) -> list[inspect.FrameInfo]:

@@ -1,4 +1,4 @@
-"""The configuration files of legacy services, which several values for a name make none of ``configparser``'s."""
+"""Configuration files of legacy services: unlike in ``configparser``'s, a name may have several values."""
 
 from __future__ import annotations
 

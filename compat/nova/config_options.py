@@ -1,4 +1,4 @@
-"""Kinds of options, and what goes wrong with them: the parts of ``nova.openstack.common.cfg`` that hold no values."""
+"""Option types and errors: the parts of ``nova.openstack.common.cfg`` that hold no values."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class RequiredOptError(Error):
 
 
 class TemplateSubstitutionError(Error):
-    """A ``$name`` stands for something that is no text."""
+    """A ``$name`` stands for something other than text."""
 
 
 class ConfigFilesNotFoundError(Error):
@@ -236,7 +236,7 @@ class MultiOpt(Opt):
 
 
 class MultiStrOpt(MultiOpt):
-    """Texts, each given by itself."""
+    """Texts, each given separately."""
 
 
 class SubCommandOpt(Opt):

@@ -36,7 +36,7 @@ class Entry:
 
 @dataclass
 class State:
-    """What a configuration object is made of; two objects may share one."""
+    """The contents of a configuration object; two objects may share one."""
 
     groups: dict[str | None, dict[str, Entry]] = field(default_factory=lambda: {None: {}})
     group_objects: dict[str, OptGroup] = field(default_factory=dict)

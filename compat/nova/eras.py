@@ -1,4 +1,4 @@
-"""The releases of Nova that the shim tells apart, and how each is known.
+"""The releases of Nova that the shim distinguishes, and how each is recognised.
 
 An era is given by the user, or read off the tree that is overlaid, or, where there is no tree, seen
 from the modules that a program imports.

@@ -1,4 +1,4 @@
-"""Finds legacy modules: ``nova`` made of three layers, ``eventlet``, and names for what is elsewhere now.
+"""Import finder for legacy modules: ``nova`` in three layers, ``eventlet``, and aliases of renamed modules.
 
 * ``nova.X`` comes from the first of: core (the RPC modules), trees (a given one, else each ``nova``
   package on ``sys.path``), support. The parts of a package may come from all of them.
@@ -31,9 +31,9 @@ from compat.nova.eras import of_tree
 
 __all__ = ["RENAMED", "Fallback", "Finder", "Mirror"]
 
-#: Packages of the time -> what they are called today.
+#: Former package names -> today's.
 RENAMED = {"__builtin__": "builtins", "exceptions": "builtins", "unittest2": "unittest"}
-#: With these suites replaced what they did not test.
+#: Mocking packages, which suites used to replace dependencies.
 _OF_TESTS = ("mox", "mox3", "stubout")
 
 _RPC = "nova.rpc"
@@ -80,7 +80,7 @@ class Finder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """How to load ``fullname``; None if it is none of ours.
+        """Return the spec of ``fullname``, or None if the shim does not provide it.
 
         Raises:
             ModuleNotFoundError: it is an RPC module that the shim does not have.
@@ -143,7 +143,7 @@ class Fallback(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """How to load ``fullname`` from ``support``, or None."""
+        """Return the spec of ``fullname`` below ``support``, or None."""
         return None if _within(fullname, "nova") else _merged(fullname, [self.support])
 
 

@@ -29,7 +29,7 @@ class _State:
         """The values of a greenlet that has none; they go when it ends."""
         values: dict[str, Any] = {}
         self.values[current] = values
-        # Of a greenlet that is not gevent's nobody tells the end: its values go with the object.
+        # The end of a greenlet that is not gevent's is not signalled: its values go with the object.
         if rawlink := getattr(current, "rawlink", None):
             states = _in_use.get(current)
             if states is None:
@@ -39,7 +39,7 @@ class _State:
         return values
 
 
-#: What each greenlet has values in; one link for all, as a greenlet may outlive many locals.
+#: Ends of greenlets -> the values they hold; one callback for all, because a greenlet may outlive many locals.
 _in_use: WeakKeyDictionary[greenlet, WeakSet[_State]] = WeakKeyDictionary()
 
 

@@ -61,7 +61,7 @@ class Option:
     of_nova: bool = False
 
     def default(self, era: str) -> Any:
-        """What it is in ``era`` when nobody sets it; before its first era, what it was first."""
+        """The default in ``era``; before its first era, the earliest one."""
         best = next(iter(self.defaults.values()))
         for each in ERAS[: ERAS.index(era) + 1]:
             best = self.defaults.get(each, best)
@@ -258,7 +258,7 @@ def _registered(conf: Any, option: Option) -> Any:
 
 
 def set_default(name: str, value: Any) -> None:
-    """Change what an option is when nobody sets it, in every configuration object that is loaded."""
+    """Change an option's default in every loaded configuration object."""
     register()
     for conf in configurations():
         if hasattr(conf, "set_default"):
@@ -310,7 +310,7 @@ def _opt(module: ModuleType, option: Option, era: str) -> Any:
 
 
 def default(name: str) -> Any:
-    """What an option is in the era in force when nobody sets it.
+    """Return an option's default in the era in force.
 
     Raises:
         KeyError: it is none of ours.
@@ -353,7 +353,7 @@ def value(name: str, conf: Any = None) -> Any:
 
 
 def log_ignored(conf: Any = None) -> None:
-    """Say in one debug line which options of the old brokers are set; nothing is said twice in a process."""
+    """Log one debug line with the broker options that are set, each once in a process."""
     global _said_ignored
     old = [option for option in OPTIONS if option.old_broker and option.group is None]
     objects = configurations() if conf is None else [conf]

@@ -61,13 +61,13 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Where a conftest named this plugin."""
+    """Install the shim if a conftest named this plugin, which is later than the early hook."""
     _install(config, config.option)
     config.stash[_packages] = {}
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """What the suite runs on."""
+    """Report the era and the tree in pytest's header."""
     tree = compat.nova.tree()
     return f"nova: {compat.nova.era()}, {f'overlay of {tree}' if tree else 'stand-in'}"
 
@@ -108,7 +108,7 @@ def _nova_state() -> Iterator[None]:
 
 
 def _flags() -> list[Any]:
-    """What the shim's configuration objects hold; a tree's own are the matter of its suite."""
+    """Snapshot the values of the shim's configuration objects; a tree's own objects are its suite's concern."""
     from compat.nova import options
 
     states = [getattr(conf, "_state", None) for conf in options.configurations()]
@@ -213,6 +213,6 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
 
 
 def _is_ours(greenlet: Any) -> bool:
-    """Whether it is a part of rpcmq, which ends by itself when the process does."""
+    """Whether the greenlet belongs to rpcmq, and so ends with the process."""
     home = str(getattr(getattr(greenlet, "_run", None), "__module__", ""))
     return home.partition(".")[0] == "rpcmq" or home.startswith("compat.nova.")

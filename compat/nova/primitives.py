@@ -101,7 +101,7 @@ def to_primitive(
     max_depth: int = 3,
     time_text: Callable[[datetime], str] = strtime,
 ) -> Any:
-    """``value`` as dicts, lists and scalars; what has no such form is returned as it is.
+    """Convert ``value`` to dicts, lists and scalars; values without such a form are returned unchanged.
 
     Args:
         convert_instances: take an object's ``__dict__`` where nothing else fits.
@@ -131,7 +131,7 @@ def to_primitive(
 
 
 def _form(value: Any, time_text: Callable[[datetime], str] = strtime) -> Any:
-    """What stands for ``value``, one level deep: text, a list or a dict.
+    """Return the plain form of ``value``, one level deep: text, a list or a dict.
 
     Raises:
         TypeError: nothing does.
@@ -143,7 +143,7 @@ def _form(value: Any, time_text: Callable[[datetime], str] = strtime) -> Any:
             raise TypeError(f"bytes that are not UTF-8 ({error})") from None
     if isinstance(value, datetime):
         return time_text(value)
-    # These two libraries are looked at only where the program uses them.
+    # Only if the program has loaded these two libraries.
     if (xmlrpc := sys.modules.get("xmlrpc.client")) and isinstance(value, xmlrpc.DateTime):
         return time_text(datetime(*value.timetuple()[:6]))
     if (netaddr := sys.modules.get("netaddr")) and isinstance(value, netaddr.IPAddress):
@@ -160,7 +160,7 @@ def _form(value: Any, time_text: Callable[[datetime], str] = strtime) -> Any:
 
 
 class _Conversion:
-    """One value on its way to text. Iterators are read once, so what they gave is kept for the error's path."""
+    """The conversion of one value to text. Iterators are read once; their items are kept for error paths."""
 
     def __init__(self, value: Any) -> None:
         self._value = value
@@ -200,7 +200,7 @@ def _unknown(value: Any) -> Any:
 
 
 def _encoder() -> Callable[[Any, int], tuple[str, ...]]:
-    """What ``JSONEncoder.encode`` makes anew for each value, made once: that is a third of its time.
+    """Build once the encoder that ``JSONEncoder.encode`` builds for each value: that is a third of its time.
 
     It does not look for values that contain themselves; they end in a RecursionError.
     """
@@ -227,7 +227,7 @@ def _refusal(value: Any, error: Exception, convert: Callable[[Any], Any]) -> Exc
 
 
 def _faults(value: Any, convert: Callable[[Any], Any], path: str, above: list[int]) -> Iterator[tuple[str, str]]:
-    """Where ``value`` cannot be written, depth first: path and reason."""
+    """Iterate over (path, reason) of the parts of ``value`` that cannot be written, depth first."""
     if isinstance(value, _SCALARS):
         return
     if id(value) in above:

@@ -31,7 +31,7 @@ LOG = logging.getLogger(__name__)
 
 #: Calls of the second backend that may be under way at once.
 _OUTSTANDING = 100
-#: Differences of two replies that are told, and how long each may be (characters).
+#: Most differences reported for two replies, and their longest text (characters).
 _TOLD = 5
 _SHOWN = 120
 #: Characters of a reply that has no form in JSON which are compared.
@@ -92,7 +92,7 @@ class Shadow:
         return any(fnmatch.fnmatchcase(name, pattern) for pattern in _patterns() for name in names)
 
     def call(self, first: Callable[[], Any], context: Any, topic: str, msg: dict[str, Any], timeout: Any) -> Any:
-        """What ``first()`` returns or raises; the second backend's reply is compared with it later."""
+        """Return or raise the outcome of ``first()``; the second backend's reply is compared with it later."""
         try:
             beside = self._start(context, topic, msg, timeout)
         except Exception:
@@ -147,7 +147,7 @@ def _patterns() -> list[str]:
 
 
 def _plain(reply: Any) -> Any:
-    """A reply, or what was raised instead, as it would travel."""
+    """Return a reply, or the exception raised instead, in its wire form."""
     if isinstance(reply, BaseException):
         kind = getattr(reply, "exc_type", None) or type(reply).__name__.removesuffix("_Remote")
         return {"raised": kind}
@@ -158,7 +158,7 @@ def _plain(reply: Any) -> Any:
 
 
 def _differences(first: Any, second: Any, path: str = "reply") -> Iterator[str]:
-    """Where two replies differ, depth first."""
+    """Iterate over the differences of two replies, depth first."""
     if isinstance(first, dict) and isinstance(second, dict):
         for key in sorted({*first, *second}, key=str):
             yield from _differences(first.get(key, _NOTHING), second.get(key, _NOTHING), f"{path}.{key}")

@@ -37,7 +37,7 @@ CONTEXT = "_context_"
 _JSON = Format.JSON
 _RESERVED = frozenset({"context", "keepalive"})
 _NONE: dict[str, Any] = {}
-#: How long the router is taken to know a topic that was declared (seconds); it forgets after minutes.
+#: For how long a declared topic is assumed to be known to the router (seconds); it forgets after minutes.
 _DECLARE_AGAIN = 60.0
 
 
@@ -88,7 +88,7 @@ class NovaCodec(Codec):
         return form, json.dumps(record).encode()
 
     def decode_exception(self, format: int, data: bytes | memoryview) -> BaseException:
-        """A :class:`Failure`, whoever raised."""
+        """Return a :class:`Failure`, whichever side raised."""
         try:
             record = self.decode_record(format, data)
         except PayloadRefused:
@@ -189,7 +189,7 @@ _declared: WeakKeyDictionary[Client, dict[Address, float]] = WeakKeyDictionary()
 
 
 def declare(client: Client, address: Address) -> None:
-    """Have the router keep what is sent to ``address`` though nobody has consumed it; asked once in a while.
+    """Have the router queue messages to ``address``, though never consumed; repeated periodically.
 
     Raises:
         RouterUnreachable, CallError: the router is not there, or refuses.
@@ -235,7 +235,7 @@ def to_wire(message: Any) -> tuple[dict[str, Any] | None, LegacyMessage]:
 
 
 def from_wire(incoming: IncomingMessage) -> Any:
-    """The message as its sender had it; of a call, with the ``_msg_id`` that it is answered by."""
+    """Return the message as sent; a call also has the ``_msg_id`` for its replies."""
     body = incoming.body
     if incoming.method == WHOLE:
         message = (body.get("args") or {}).get("message")
@@ -277,11 +277,11 @@ class Incoming:
         self._consumer.start()
 
     def leave(self) -> None:
-        """Take no more; what runs goes on, and settles as ever."""
+        """Stop accepting messages; running handlers go on, and settle as usual."""
         self._consumer.leave()
 
     def stop(self, seconds: float) -> None:
-        """Take no more, and wait so long for what runs. What runs longer goes on, and settles as ever."""
+        """Stop accepting messages, and wait up to ``seconds`` for running handlers, which then go on."""
         self._consumer.stop(seconds)
 
     def _run(self, incoming: IncomingMessage) -> None:

@@ -325,7 +325,7 @@ class DirectLinkTable:
         link.send(call.message)
 
     def cancel(self, link: DirectLink, call: Call) -> None:
-        """Nobody waits for ``call`` any more."""
+        """Cancel ``call``: nobody waits for it any more."""
         if link.calls.pop(call.key, None) is not None:
             link.send(message(Kind.CANCEL, key=call.key))
 

@@ -39,7 +39,7 @@ class _Bare(greenlet):
         super().__init__(self._run, get_hub() if parent is None else parent)
         self._begun = False
         self._withdrawn = False
-        #: What will start it.
+        #: The timer that will start it.
         self._timer: hubs.Timer | None = None
 
     def _start(self, timer: hubs.Timer) -> None:

@@ -37,7 +37,7 @@ RENAMED = {
     "xmlrpclib": "xmlrpc.client",
 }
 
-#: What ``monkey_patch`` takes -> the modules that gevent then patches.
+#: Argument of ``monkey_patch`` -> the modules that gevent then patches.
 GROUPS = {
     "os": ("os", "signal"),
     "select": ("select", "selectors"),

@@ -1,4 +1,4 @@
-"""What the standard library had before it was patched."""
+"""Unpatched originals of the standard library."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ class HttpProtocol(WSGIHandler):
 
 
 class Server(WSGIServer):
-    """What the handlers know of the server. It accepts nothing itself: ``server`` does."""
+    """The server as its handlers see it. It accepts nothing itself: ``server`` does."""
 
     def __init__(
         self,

@@ -106,7 +106,7 @@ class In(Comparator):
 
 
 class Not(Comparator):
-    """What another comparator refuses."""
+    """A value that another comparator refuses."""
 
     def __init__(self, predicate: Comparator) -> None:
         self._predicate = predicate
@@ -116,7 +116,7 @@ class Not(Comparator):
 
 
 class And(Comparator):
-    """What all comparators accept."""
+    """A value that all comparators accept."""
 
     def __init__(self, *args: Comparator) -> None:
         self._comparators = args
@@ -126,7 +126,7 @@ class And(Comparator):
 
 
 class Or(Comparator):
-    """What one of the comparators accepts."""
+    """A value that at least one of the comparators accepts."""
 
     def __init__(self, *args: Comparator) -> None:
         self._comparators = args
@@ -136,7 +136,7 @@ class Or(Comparator):
 
 
 class Func(Comparator):
-    """What a function is true for."""
+    """A value for which a function returns true."""
 
     def __init__(self, func: Callable[[Any], Any]) -> None:
         self._func = func

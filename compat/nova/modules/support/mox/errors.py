@@ -38,7 +38,7 @@ class UnexpectedMethodCallError(Error):
 
 
 class UnknownMethodCallError(Error, AttributeError):
-    """What is mocked has no such method or attribute. An AttributeError too, or Python 3's ``hasattr`` would raise."""
+    """The mocked object has no such method or attribute. An AttributeError, too: Python 3's ``hasattr`` needs it."""
 
     def __init__(self, unknown_method_name: str) -> None:
         super().__init__(unknown_method_name)

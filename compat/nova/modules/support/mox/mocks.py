@@ -173,7 +173,7 @@ class MockObject(MockAnything):
             raise TypeError(text)
 
     def _spec(self, name: str, original: Any) -> Any:
-        """What to check arguments by: a method of a class as if bound, since mocks are called without self."""
+        """Return the signature to check arguments against, bound as methods are: mocks are called without self."""
         if inspect.isclass(self._class_to_mock):
             return _without_self(self._class_to_mock, name) or original
         return original

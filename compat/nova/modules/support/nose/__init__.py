@@ -1,3 +1,3 @@
-"""What tests import of nose, for suites that another runner runs: ``SkipTest`` and ``attr``."""
+"""The names that tests import from nose, for suites run by another runner: ``SkipTest`` and ``attr``."""
 
 from unittest import SkipTest as SkipTest

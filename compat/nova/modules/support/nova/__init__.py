@@ -1,4 +1,4 @@
-"""What a legacy service finds under the name `nova` where there is no Nova: its RPC, and what that was used with."""
+"""Stand-in for `nova` where no Nova tree exists: its RPC, and the modules commonly used with it."""
 
 import builtins
 import gettext

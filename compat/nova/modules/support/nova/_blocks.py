@@ -73,7 +73,7 @@ def walk_class_hierarchy(clazz: type, encountered: list[Any] | None = None) -> I
 
 
 class UndoManager:
-    """What has to be undone if a later step fails, last first."""
+    """Undo steps to run, last first, if a later step fails."""
 
     def __init__(self) -> None:
         self.undo_stack: list[Callable[[], Any]] = []

@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Settings:
-    """What a configuration object is set to, to be put back."""
+    """Settings of a configuration object, saved to be restored."""
 
     def __init__(self, conf: Any) -> None:
         self.conf = conf
@@ -36,7 +36,7 @@ _NONE = object()
 
 
 def entries_of(conf: Any) -> Iterator[tuple[Any, Any]]:
-    """What a cfg-style object has for each option (ours an object, a tree's a dictionary), and what overrides it."""
+    """Iterate over (option entry, its override) of a cfg-style object: ours holds objects, a tree's dictionaries."""
     state = vars(conf).get("_state")
     for entries in getattr(state, "groups", {}).values():
         for entry in entries.values():

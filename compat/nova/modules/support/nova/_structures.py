@@ -53,7 +53,7 @@ def map_dict_keys(dict_: dict[str, Any], key_map: dict[str, str]) -> dict[str, A
 
 
 def get_from_path(items: Any, path: str) -> list[Any]:
-    """What is found at a path such as ``a/b``, in a list of dicts and of the lists within."""
+    """Return the values at a path such as ``a/b`` in a list of nested dicts and lists."""
     if items is None:
         return []
     first, _, rest = path.partition("/")

@@ -85,7 +85,7 @@ def _shape(era: str) -> _Shape:
 
 
 class RequestContext:
-    """Who asks, as what, and how it is known.
+    """The user, roles and identifiers of a request.
 
     Args:
         args: by position, in the order of the era in force.

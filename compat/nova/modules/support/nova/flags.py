@@ -41,12 +41,12 @@ class Flag:
 
     @property
     def value(self) -> Any:
-        """What the flag is now."""
+        """The flag's current value."""
         return self._flags._get(self.name)
 
     @property
     def default(self) -> Any:
-        """What it is if nobody sets it."""
+        """The flag's default."""
         entry = self._flags._entry(self.name)
         return entry.opt.default if entry.default is UNSET else entry.default
 
@@ -57,7 +57,7 @@ class Flag:
 
     @property
     def help(self) -> str | None:
-        """What it is for."""
+        """The flag's help text."""
         return self._flags._entry(self.name).opt.help
 
     def SetDefault(self, value: Any) -> None:
@@ -106,7 +106,7 @@ class FlagValues(cfg.ConfigOpts):
         return new
 
     def define(self, opt: cfg.Opt) -> None:
-        """What a ``DEFINE_`` function does: the same flag may be defined twice, as test modules did."""
+        """Implement the ``DEFINE_`` functions: defining the same flag twice is allowed, as test modules did."""
         self._gflags = True
         known = self._state.groups[None].get(opt.dest)
         if known is not None:

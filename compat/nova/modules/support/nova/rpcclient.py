@@ -51,7 +51,7 @@ class RPCClient:
         return self.proxy.can_send_version(version)
 
     def call(self, ctxt: Any, method: str, **kwargs: Any) -> Any:
-        """What ``method(**kwargs)`` returns there."""
+        """Call ``method(**kwargs)`` there and return its result."""
         return self.proxy.call(ctxt, self._message(method, kwargs), **self.kwargs)
 
     def cast(self, ctxt: Any, method: str, **kwargs: Any) -> None:

@@ -92,7 +92,7 @@ class TestCase(unittest.TestCase):
 
     __test__ = True
 
-    #: How each configuration object was; nothing is to be put back before the set-up.
+    #: Saved state of each configuration object; empty before set-up.
     _settings: dict[int, Settings] = {}  # noqa: RUF012 - replaced, not changed
     _over = True
 
@@ -111,7 +111,7 @@ class TestCase(unittest.TestCase):
         self._backend = getattr(rpc, "_RPCIMPL", None)
         self._consumers = {topic: [*those] for topic, those in _fake_consumers().items()}
         self._over = False
-        #: What this base itself replaces; a test may make new ``stubs`` of its own.
+        #: Stubs made by this base itself; a test may make new ``stubs`` of its own.
         self._patches = stubout.StubOutForTesting()
         self._keep_attached(rpc)
         self._renew_pools(rpc)

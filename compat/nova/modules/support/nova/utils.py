@@ -1,4 +1,4 @@
-"""What services and their tests took from ``nova.utils``, over all eras; later, parts of it became modules."""
+"""Functions that services and their tests used from ``nova.utils``, over all eras; some later became modules."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ get_impl = _get_impl
 
 
 def _conf() -> tuple[Any, ...]:
-    """What a backend is given first: the configuration, from Folsom on."""
+    """Return the leading arguments of a backend call: the configuration, from Folsom on."""
     return tuple(options.configurations()[:1]) if common.since("folsom") else ()
 
 

@@ -23,7 +23,7 @@ def address_of(topic: str, where: str) -> Address:
 
 
 def fanout_address(conf: Any, topic: str, where: str | None = None) -> Address:
-    """Where those listen who were made with ``fanout=True``: apart from the topic's own consumers.
+    """The address of consumers made with ``fanout=True``, separate from the topic's own consumers.
 
     Args:
         where: the exchange; None is that of topics.

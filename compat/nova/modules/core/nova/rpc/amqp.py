@@ -1,4 +1,4 @@
-"""What the drivers of all brokers share, on rpcmq: the verbs, contexts, replies and pools.
+"""The part common to all broker drivers, on rpcmq: verbs, contexts, replies and pools.
 
 In Diablo m4 this is itself the backend (``rpc_backend = nova.rpc.amqp``); from 2011.3 on the drivers
 ``impl_carrot``, ``impl_kombu``, ``impl_qpid`` and ``impl_zmq`` are this module under their names. Every
@@ -213,7 +213,7 @@ class ProxyCallback:
 
 
 def _enter(ctxt: Any) -> None:
-    """A handler's green thread knows its context. Nova's own does that by itself, as it is made."""
+    """Store the context of a handler's green thread. Nova's own context does so when it is made."""
     if common.since("folsom"):
         update_store = getattr(ctxt, "update_store", None)
         if callable(update_store):
@@ -323,7 +323,7 @@ def send(
     where: str | None = None,
     ttl: float | None = None,
 ) -> None:
-    """Give the router a message that nobody replies to.
+    """Send a message without a reply to the router.
 
     Args:
         ttl: seconds that it may wait; None is as long as the router keeps it. Not of a fan-out.
@@ -376,7 +376,7 @@ def create_connection(*arguments: Any, **kwargs: Any) -> ConnectionContext:
 
 
 def __getattr__(name: str) -> Any:
-    # The classes of the releases before, which this module had in Diablo m4; they are made of what is here.
+    # Classes of earlier releases, which this module had in Diablo m4; built on the ones here.
     classes = importlib.import_module("nova.rpc.classes")
     if name in classes.__all__:
         return getattr(classes, name)

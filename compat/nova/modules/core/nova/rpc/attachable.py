@@ -8,7 +8,7 @@ __all__ = ["create_consumer", "create_consumer_set"]
 
 
 class _Attachable:
-    """What ``create_consumer`` of Diablo m4 gives: it consumes once it is attached."""
+    """The result of Diablo m4's ``create_consumer``: it consumes once it is attached."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection

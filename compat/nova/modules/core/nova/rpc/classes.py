@@ -33,7 +33,7 @@ __all__ = [
     "msg_reply",
 ]
 
-#: How long a message that waits takes at most to come (seconds).
+#: Longest wait for a message that is already queued (seconds).
 _FETCH = 0.2
 
 
@@ -153,7 +153,7 @@ class Consumer:
 
 
 class _Message:
-    """What callbacks get beside the data."""
+    """The second argument of a callback, beside the data."""
 
     def __init__(self, payload: Any) -> None:
         self.payload = payload

@@ -1,4 +1,4 @@
-"""What all of Nova's RPC shares: its errors, the context, versions, and failures and envelopes on the wire.
+"""Shared parts of Nova's RPC: errors, context, versions, and failures and envelopes on the wire.
 
 Where eras differ:
 
@@ -45,7 +45,7 @@ _safe_log = safe_log
 
 
 def _root() -> type[Exception]:
-    """What the errors of RPC derive from: code of before Folsom catches them as errors of Nova."""
+    """Return the base class of RPC errors: code written before Folsom catches them as errors of Nova."""
     if since("folsom"):
         return Exception
     try:
@@ -189,7 +189,7 @@ _MAX_DEPTH = 100
 
 
 def failure_of(exc_info: ExcInfo, log_failure: bool = True) -> Any:
-    """What is sent for an exception, in the form of the era in force.
+    """Return the wire form of an exception, in the era in force.
 
     Args:
         exc_info: the exception; of a ``ClientException``, the inner one is taken and not logged.

@@ -30,7 +30,7 @@ LOG = logging.getLogger(__name__)
 _DIRECT = "direct"
 #: Seconds before something is tried again.
 _RETRY = 0.05
-#: What some classes call their topic.
+#: Class name -> the attribute that holds its topic.
 _ADDRESSED = {"DirectConsumer": "msg_id", "DirectPublisher": "msg_id"}
 
 _Handed = tuple["Source", Any, Any]
@@ -49,7 +49,7 @@ class Connection(common.Connection):
 
     #: Closed connections, for use again.
     pool: Any = None
-    #: What else is raised when a connection is lost: programs set it.
+    #: Further exceptions that mean a lost connection; set by programs.
     connection_errors: tuple[type[Exception], ...] = ()
 
     def __init__(self, conf: Any = None, server_params: Any = None) -> None:
@@ -71,7 +71,7 @@ class Connection(common.Connection):
 
     @property
     def params(self) -> dict[str, Any]:
-        """Where it would go if this were a broker's: what programs look at, and nothing uses."""
+        """Broker connection parameters as programs read them; the shim does not use them."""
         return broker.parameters(self.conf, self._server_params)
 
     @property
@@ -145,7 +145,7 @@ class Connection(common.Connection):
         return self.ensure(lambda error: LOG.error("cannot consume %r: %s", topic, error), declare)
 
     def ensure(self, error_callback: Callable[[Exception], Any] | None, method: Callable[..., Any], *args: Any) -> Any:
-        """What ``method(*args)`` returns, tried again after what looks like a lost connection.
+        """Return ``method(*args)``, retried after errors that look like a lost connection.
 
         Raises:
             Exception: anything else that it raises.
@@ -163,7 +163,7 @@ class Connection(common.Connection):
             self.reconnect()
 
     def reconnect(self) -> None:
-        """The link reconnects by itself; this is only a pause, so that who retries does not spin."""
+        """Pause, so that callers that retry do not spin; the link reconnects by itself."""
         gevent.sleep(_RETRY)
 
     def _add(
@@ -175,7 +175,7 @@ class Connection(common.Connection):
         try:
             if not fanout:
                 self._client.declare(address, group=group)
-            # Nobody else gets what is fanned out to this one, so it may as well wait here.
+            # Fanned-out messages are for this consumer alone, so they may wait here.
             if fanout or self._in_thread:
                 self._start(source, self._pool_size)
         except RpcError as error:
@@ -273,7 +273,7 @@ class Connection(common.Connection):
         return [self._handed.get() for _ in range(self._handed.qsize())]
 
     def _run_handed(self) -> None:
-        """Run what was handed to us, but what is fanned out: that waits for whoever consumes next."""
+        """Run received messages except fanned-out ones, which wait for the next consumer."""
         handed = self._take_handed()
         for each in handed:
             if each[0].fanout:
@@ -306,7 +306,7 @@ class Connection(common.Connection):
         left.set(source.threaded)
 
     def _leave(self, everything: bool = False) -> list[Source]:
-        """Take no more, but what is fanned out, which is for nobody else."""
+        """Stop accepting messages except fanned-out ones, which are for this consumer only."""
         leaving = [each for each in self._sources if each.incoming is not None and (everything or not each.fanout)]
         for source in leaving:
             if source.incoming is not None:
@@ -314,7 +314,7 @@ class Connection(common.Connection):
         return leaving
 
     def _stop(self, everything: bool = False) -> None:
-        """Consume no more; what is fanned out goes on coming until the connection is closed."""
+        """Stop consuming; fanned-out messages still arrive until the connection is closed."""
         leaving = self._leave(everything)
         # What came before the router knew that we leave is begun now, and so must find us consuming.
         gevent.sleep(0)
@@ -327,7 +327,7 @@ class Connection(common.Connection):
         self.thread = None
 
     def pause(self) -> None:
-        """Consume no more, until it is told to consume again."""
+        """Stop consuming until told to start again."""
         self._stop()
 
     def reset(self) -> None:

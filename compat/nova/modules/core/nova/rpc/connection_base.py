@@ -7,7 +7,7 @@ from typing import Any, Self
 
 
 class Connection:
-    """What every driver's connection can do."""
+    """The interface of every driver's connection."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""Which object of a service runs a request: the first with the method, in a version that fits.
+"""Select the object of a service that runs a request: the first with the method, in a compatible version.
 
 Where eras differ: Havana also matches the namespace and takes a serializer. Where a version fits but no
 object has the method, ``nova.rpc`` raises ``UnsupportedRpcVersion`` and ``nova.openstack.common.rpc``
@@ -29,7 +29,7 @@ class RpcDispatcher:
         self.serializer = NoOpSerializer() if serializer is None else serializer
 
     def dispatch(self, ctxt: Any, version: str | None, method: str, *namespace: Any, **kwargs: Any) -> Any:
-        """What ``method(ctxt, **kwargs)`` of the object that fits gives.
+        """Run ``method(ctxt, **kwargs)`` on the first compatible object and return its result.
 
         Args:
             ctxt: passed on as the first argument.

@@ -1,4 +1,4 @@
-"""What every driver offers, whatever broker it is named after."""
+"""The functions every driver offers, whatever broker it is named after."""
 
 from __future__ import annotations
 

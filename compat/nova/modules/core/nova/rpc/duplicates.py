@@ -10,9 +10,9 @@ from nova.rpc import common
 
 __all__ = ["UNIQUE_ID", "MsgIdCache", "add_unique_id"]
 
-#: A consumer recognises so many of the latest messages when they come again.
+#: Number of the latest messages a consumer remembers, to recognise duplicates.
 _REMEMBERED = 16
-#: The key of a message by which it does.
+#: The message key that identifies duplicates.
 UNIQUE_ID = "_unique_id"
 
 

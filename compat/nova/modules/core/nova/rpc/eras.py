@@ -1,4 +1,4 @@
-"""Which of Nova's eras is in force."""
+"""Query the era of Nova in force."""
 
 from __future__ import annotations
 

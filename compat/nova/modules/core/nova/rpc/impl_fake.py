@@ -38,7 +38,7 @@ CONSUMERS: dict[str, list[Consumer]] = {}
 """The consumers of each topic, in the order in which they were made."""
 
 _LOOK = 1.0
-"""How often a caller looks whether its timeout has passed, in seconds."""
+"""Interval of a caller's timeout checks, in seconds."""
 
 _LISTENERS: dict[str, list[_Listener]] = {}
 """The callbacks that take a topic's notifications."""
@@ -54,7 +54,7 @@ def reset() -> None:
 
 
 class _Answers:
-    """What a handler has replied so far: values and exceptions; one for all copies of its context."""
+    """Values and exceptions a handler has replied so far; shared by all copies of its context."""
 
     def __init__(self) -> None:
         self.given: list[tuple[Any, Any]] = []
@@ -68,7 +68,7 @@ class _Answers:
 
 
 class _Replies:
-    """What makes a context one that a handler can reply by."""
+    """Adds ``reply()`` to a context class."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -168,7 +168,7 @@ def _patience(timeout: float | None) -> float | None:
 
 
 def _run(handler: Callable[[Any], Any], context: Any) -> list[Any] | BaseException:
-    """What the handler replied, or what the caller has to see instead."""
+    """Return the handler's replies, or the exception that the caller must see instead."""
     try:
         ctxt = _context_class().from_dict(context.to_dict())
         if hasattr(ctxt, "update_store"):

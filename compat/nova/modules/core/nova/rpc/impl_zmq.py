@@ -18,7 +18,7 @@ cast_to_server, fanout_cast_to_server = of_module(__name__)  # noqa: F405
 
 
 class InternalContext:
-    """What a receiver answered its own requests by."""
+    """The context in which a receiver answered its own requests."""
 
     def __init__(self, proxy: Any) -> None:
         self.proxy = proxy

@@ -1,4 +1,4 @@
-"""How a message becomes a call of the consumer's proxy.
+"""Turn a message into a call of the consumer's proxy.
 
 * to Essex: ``proxy.method(context=ctxt, **args)``;
 * Folsom, Grizzly: ``proxy.dispatch(ctxt, version, method, **args)``;
@@ -19,7 +19,7 @@ from nova.rpc import common
 
 
 def handler_of(proxy: Any, message: Mapping[str, Any]) -> Callable[[Any], Any]:
-    """What runs ``message``, whose args have names of text, on ``proxy``, given the context.
+    """Return a function that, given the context, runs ``message`` on ``proxy``.
 
     Raises:
         AttributeError: ``proxy`` has neither the method nor ``dispatch``.
@@ -42,7 +42,7 @@ def handler_of(proxy: Any, message: Mapping[str, Any]) -> Callable[[Any], Any]:
 
 
 def values_of(items: Iterator[Any]) -> Iterator[Any]:
-    """What a handler's generator yields. One of Python 2 may end itself with ``raise StopIteration``."""
+    """Iterate over a handler's generator. One written for Python 2 may end itself with ``raise StopIteration``."""
     try:
         yield from items
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""Which hosts a key means: the peer lookup of ``impl_zmq``. Our router needs none; a program may.
+"""Look up the hosts for a key: ``impl_zmq``'s peer lookup. Our router needs none; a program may.
 
 ``queues(key)`` gives pairs of a queue's name and its host. A key is ``topic.host`` (that host),
 ``fanout~topic`` (every host of the ring) or a bare topic (the next host of its ring).
@@ -57,7 +57,7 @@ class MatchMakerBase:
         self.bindings.append((lambda key: not binding.test(key), rule, last))
 
     def queues(self, key: str) -> list[Queue]:
-        """The queues that ``key`` stands for; none if nobody knows it."""
+        """Return the queues for ``key``; empty if it is unknown."""
         found: list[Queue] = []
         for test, exchange, last in self.bindings:
             if test(key):

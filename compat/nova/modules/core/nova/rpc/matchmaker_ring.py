@@ -1,4 +1,4 @@
-"""Where Havana keeps the ring of :mod:`nova.rpc.matchmaker`."""
+"""Havana's module name for the ring of :mod:`nova.rpc.matchmaker`."""
 
 from nova.rpc.matchmaker import FanoutRingExchange, MatchMakerRing, RingExchange, RoundRobinRingExchange
 

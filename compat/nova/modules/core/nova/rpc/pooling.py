@@ -38,7 +38,7 @@ class Pool(eventlet.pools.Pool):
         return cls(self.conf)
 
     def empty(self) -> None:
-        """Close those that nobody uses."""
+        """Close unused connections."""
         while self.free_items:
             self.get().close()
             self.current_size -= 1

@@ -15,7 +15,7 @@ class Serializer(ABC):
 
     @abstractmethod
     def deserialize_entity(self, context: Any, entity: Any) -> Any:
-        """What the plain values ``entity`` stand for."""
+        """Return the object that the plain values ``entity`` stand for."""
 
 
 class NoOpSerializer(Serializer):

@@ -18,7 +18,7 @@ LOG = logging.getLogger(__name__)
 
 
 class _Plain:
-    """What a tree without ``nova.openstack.common.service`` has in its place."""
+    """Stands in for ``nova.openstack.common.service`` where a tree has none."""
 
     def start(self) -> None:
         """Nothing else to start."""
@@ -81,7 +81,7 @@ class Service(_Base):
         connection.consume_in_thread()
 
     def stop(self) -> None:
-        """Stop serving; a connection that is gone already is no reason not to stop the rest."""
+        """Stop serving, even if the connection is gone already."""
         connection, self.conn = self.conn, None
         try:
             if connection is not None:

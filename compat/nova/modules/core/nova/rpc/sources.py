@@ -24,9 +24,9 @@ class Source:
         self.callback = callback
         self.group = group
         self.fanout = fanout
-        #: Its messages run in green threads of their own even if somebody iterates over them.
+        #: Whether its messages run in green threads of their own even while being iterated over.
         self.threaded = False
-        #: The consumer is no more: what still waits for it is dropped.
+        #: Whether the consumer has ended; messages waiting for it are dropped.
         self.ended = False
         self.incoming: transport.Incoming | None = None
 
@@ -37,12 +37,12 @@ def process(callback: Callable[[Any], Any], message: Any) -> None:
         if type(message) is not transport.Message:
             message = common.deserialize_msg(message)
         elif not isinstance(callback, amqp.ProxyCallback):
-            # What is no proxy looks at the keys itself.
+            # A plain callback reads the keys itself.
             message = message.flat()
         callback(message)
     except Exception:
-        LOG.exception("a message is skipped that cannot be processed")
+        LOG.exception("skipping a message that cannot be processed")
 
 
 def ignore(message: Any) -> None:
-    """What a consumer without callback does."""
+    """The callback of a consumer that was given none."""

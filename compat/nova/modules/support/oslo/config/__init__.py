@@ -1,1 +1,1 @@
-"""Where nobody has installed it: oslo.config, of which a service uses `cfg`."""
+"""Stand-in for an oslo.config that is not installed; services use its `cfg`."""

@@ -1,1 +1,1 @@
-"""What several OpenStack projects had in common."""
+"""Modules that several OpenStack projects shared."""

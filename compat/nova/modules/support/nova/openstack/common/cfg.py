@@ -346,7 +346,7 @@ class GroupAttr(Mapping[str, Any]):
 
 
 class _Names(Mapping[str, str]):
-    """What ``$name`` stands for. A name that nobody registered stays as it was written."""
+    """The values of ``$name`` references. A name that nobody registered stays as written."""
 
     def __init__(self, conf: ConfigOpts) -> None:
         self._conf = conf

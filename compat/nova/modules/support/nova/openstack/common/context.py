@@ -14,7 +14,7 @@ def generate_request_id() -> str:
 
 
 class RequestContext:
-    """Who asks, and as what."""
+    """The user and roles of a request."""
 
     def __init__(
         self,

@@ -78,7 +78,7 @@ log_opts: list[cfg.Opt] = [
 
 
 def _configuration() -> Any:
-    """Where the options are: to Essex the flags of the tree, if it has some that options can be registered on."""
+    """Return the object holding the options: to Essex, the tree's flags if options can be registered on them."""
     if compat.nova.era() in ("cactus", "diablo", "essex"):
         flags = importlib.import_module("nova.flags").FLAGS
         if hasattr(flags, "register_opt") and getattr(flags, "_state", None) is not cfg.CONF._state:

@@ -1,1 +1,1 @@
-"""What Nova has for its tests, below ``nova.test``."""
+"""Nova's fakes for its tests."""
