@@ -10,12 +10,21 @@ from gevent.event import Event
 from rpcmq.client.client import Client
 from rpcmq.client.failures import FailureLog
 from rpcmq.client.interrupts import is_interrupt
+from rpcmq.client.process import Process
 from rpcmq.core.process.tasks import Task
 from rpcmq.errors import Outcome
 from rpcmq.payload import Format
 from rpcmq.wire import Address, Flag, Kind, error_name
 
 __all__ = ["TaskAnswers", "is_done", "streams"]
+
+
+_JSON = Format.JSON.bit
+_PICKLE = Format.PICKLE.bit
+_DILL = Format.DILL.bit
+# Looking up a member of an enum costs a call as much as a few of its steps.
+_REPLY = int(Kind.REPLY)
+_ACCEPTS_DILL = int(Flag.ACCEPTS_DILL)
 
 
 class TaskAnswers:
@@ -38,8 +47,9 @@ class TaskAnswers:
         Raises:
             PayloadError: ``value`` cannot be encoded.
         """
-        form, payload = self.client.process.encode(value, accepted_by(task))
-        self._answer(task, Kind.REPLY, form, payload)
+        process = self.client.process
+        form, payload = process.encode(value, accepted_by(task))
+        self._answer(process, task, _REPLY, form, payload)
 
     def fail(self, task: Task, error: BaseException) -> None:
         """End ``task`` with ``error``: the caller of a call is told, a cast's is not. ``error`` may be hostile."""
@@ -58,7 +68,7 @@ class TaskAnswers:
             process.tasks.settle(monotonic(), task, Outcome.REMOTE_ERROR)
             return
         form, payload = process.codec.encode_exception(error, process.identity)
-        self._answer(task, Kind.FAULT, form, payload, error_name(error))
+        self._answer(process, task, Kind.FAULT, form, payload, error_name(error))
 
     def send(self, task: Task, item: Any) -> bool:
         """Send one item of a stream once the caller has granted it; return False if the call has ended.
@@ -97,7 +107,7 @@ class TaskAnswers:
 
     def end(self, task: Task) -> None:
         """End the stream."""
-        self._answer(task, Kind.END, Format.JSON, b"")
+        self._answer(self.client.process, task, Kind.END, Format.JSON, b"")
 
     def progress(self, task: Task, value: Any) -> None:
         """Tell the caller how far ``task`` is.
@@ -110,9 +120,10 @@ class TaskAnswers:
         form, payload = self.client.process.encode(value, accepted_by(task))
         self._send(task, Kind.ALIVE, form, payload)
 
-    def _answer(self, task: Task, kind: Kind, form: int, payload: bytes, error: bytes = b"") -> None:
+    def _answer(
+        self, process: Process, task: Task, kind: int, form: int, payload: bytes, error: bytes = b""
+    ) -> None:  # fmt: skip
         """Send the last message of a call."""
-        process = self.client.process
         flags = 0
         if task.seal is not None:
             flags, payload = process.payloads.sign_answer(task, kind, form, payload)
@@ -131,16 +142,11 @@ class TaskAnswers:
         process.schedule()
 
 
-_JSON = Format.JSON.bit
-_PICKLE = Format.PICKLE.bit
-_DILL = Format.DILL.bit
-
-
 def accepted_by(task: Task) -> int:
     """Return the mask of formats that the caller of ``task`` decodes: its own, JSON, and dill if it says so."""
     accepted = _JSON | 1 << task.format
     # Who loads dill loads pickle.
-    return accepted | _DILL | _PICKLE if task.flags & Flag.ACCEPTS_DILL else accepted
+    return accepted | _DILL | _PICKLE if task.flags & _ACCEPTS_DILL else accepted
 
 
 def is_done(task: Task) -> bool:
