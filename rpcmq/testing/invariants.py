@@ -13,10 +13,10 @@ from rpcmq.wire import size_of
 
 __all__ = ["check_router", "left_behind"]
 
-#: Tables of fixed content, and one that outlives its subjects by design.
+#: Tables of fixed content, and bounded ones that outlive their subjects by design.
 _FIXED = {
     "_handlers", "_refusals", "_controls", "handlers", "kinds", "refusals", "controls", "table", "views",
-    "drops", "_drops", "_context",
+    "drops", "_drops", "journal", "_context",
 }  # fmt: skip
 
 

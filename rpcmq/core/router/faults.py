@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from traceback import format_exc
 
 from rpcmq.core.common.token_bucket import TokenBucket
 from rpcmq.core.router.actions import Action, Note
+from rpcmq.core.router.journal import Journal
 
 __all__ = ["INTERNAL_ERROR", "Faults", "reraise"]
 
@@ -31,19 +32,36 @@ class Faults:
         self._refused = refused
         self._act = act
         self._bucket = TokenBucket(_PER_SECOND, now)
+        #: Rare events of messages, of which those are reported that the exception is about.
+        self.journal = Journal()
+        #: Tells where the message with a key is now, if it is anywhere: (now, key) -> lines.
+        self.whereabouts: Callable[[float, bytes], Iterable[str]] = lambda now, key: ()
 
-    def report(self, now: float, identity: str = "") -> None:
+    def report(self, now: float, identity: str = "", key: bytes = b"") -> None:
         """Report the exception that is being handled.
 
         Args:
             identity: whose message or link it was about; empty if nobody's.
+            key: of the message that it was about; empty if it was about none.
         """
         self._refused[INTERNAL_ERROR] += 1
-        if not self._bucket.take(now):
-            self._act(Note(INTERNAL_ERROR, format_exc(), identity))
+        if self._bucket.take(now):
+            return
+        text, fields = format_exc(), {}
+        if key and (story := self._story(now, key)):
+            text += "".join(f"\n{line}" for line in (f"The message {key.hex()} before that:", *story))
+            fields = {"key": key.hex(), "story": story}
+        self._act(Note(INTERNAL_ERROR, text, identity, fields))
+
+    def _story(self, now: float, key: bytes) -> list[str]:
+        try:
+            return [*self.journal.story(now, key), *self.whereabouts(now, key)]
+        except Exception as error:
+            # The tables may be what is wrong.
+            return [f"not to be told: {error!r:.200}"]
 
 
-def reraise(now: float, identity: str = "") -> None:
+def reraise(now: float, identity: str = "", key: bytes = b"") -> None:
     """Default fault handler, for engines without a router: re-raise the current exception."""
     error = sys.exception()
     if error is not None:

@@ -260,7 +260,7 @@ class Router:
                 self._offence(now, link.route or b"", link, part, error)
             except Exception:
                 # An internal error discards this message only: the batch and its counts go on.
-                self.faults.report(now, link.identity)
+                self.faults.report(now, link.identity, part[KEY])
             if turns.spent > steps:
                 # Counted here because counting in the loop would cost each message.
                 return len(parts) - length_hint(rest)

@@ -175,11 +175,13 @@ class Deliveries:
             if other is None:
                 waiting.append(request)
             elif other.accepts >> request.message[FORMAT_AT] & 1:
+                self._requests.journal.note(now, request.key, "delivered again", other.link.identity)
                 self.deliver(now, request, other)
             else:
                 self.route(now, request, self._links.by_origin(request.key[ORIGIN_OF_KEY]))
         for request in reversed(waiting):
             queue = request.destination.queue
+            self._requests.journal.note(now, request.key, "waits again")
             first = queue.get(request.key)
             if first is not None:
                 self.end_repeated(now, request, first, None)
@@ -202,6 +204,7 @@ class Deliveries:
 
     def end_repeated(self, now: float, request: Request, first: Request, caster: Link | None) -> None:
         """End ``request``, which has the key of ``first`` in the same place."""
+        self._requests.journal.note(now, request.key, "came twice")
         if request.reply_to is not None:
             self._requests.finish(now, request, Outcome.PROTOCOL)
             self.note_repeated(now, request.reply_to, request)

@@ -41,11 +41,13 @@ class Departures:
         deliveries = sorted(consumer.in_flight.values(), key=lambda each: each.request.number)
         consumer.in_flight.clear()
         again: list[Request] = []
+        requests, identity = self._requests, consumer.link.identity
         for delivery in deliveries:
             request = delivery.request
             if request.has_ended:
                 continue
             is_unsent = request.key in unsent
+            requests.journal.note(now, request.key, "consumer gone, unsent" if is_unsent else "consumer gone", identity)
             if delivery.earlier is not None or request.delivery is not delivery:
                 request.take_back(delivery)  # others have it
             elif (is_unsent or _may_run_again(request)) and not request.flags & Flag.FANOUT:

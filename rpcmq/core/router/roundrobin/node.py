@@ -36,6 +36,7 @@ class RoundRobin(NodeType):
         self.dispatch = dispatch = self.dispatch_type(context.settings, links, directory, context.now)
         self.requests = requests = dispatch.requests
         requests.drops, requests.turns, requests.on_fault = drops, context.turns, context.faults.report
+        requests.journal, context.faults.whereabouts = context.faults.journal, requests.whereabouts
         dispatch.deliveries.on_offence = context.offence
         self.log: DispatchLog | None = None
         if context.sink is not None:

@@ -55,6 +55,7 @@ class Recovery:
             if not flags & _HELD or now >= self._until or not self._is_early(link, request, flags):
                 return False
             self._held_by.append(link)
+        self._requests.journal.note(now, request.key, "held until the recovery window ends")
         link.held.append(request.message)
         link.usage.size_bytes += request.charge
         return True

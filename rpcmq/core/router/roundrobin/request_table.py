@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from rpcmq.core.common.drops import Drop, DropNotices, Drops
 from rpcmq.core.common.text import shortened
 from rpcmq.core.router.dispatch_log import DispatchLog
 from rpcmq.core.router.faults import reraise
+from rpcmq.core.router.journal import Journal
 from rpcmq.core.router.link import Link
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.queue import Queue
@@ -31,6 +32,8 @@ _REFUSED = {
     Outcome.NO_CONSUMER: "no consumer",
     Outcome.PROTOCOL: "format not accepted",
 }
+#: Events of the journal: how calls end without an answer.
+_ENDED = {outcome: f"ended: {outcome.name.lower()}" for outcome in Outcome}
 
 
 class RequestTable:
@@ -38,7 +41,7 @@ class RequestTable:
 
     __slots__ = (
         "_links", "_notices", "_settings", "calls_in_flight", "counters", "deadlines", "draining", "drops",
-        "last_number", "log", "on_fault", "receipts", "turns",
+        "journal", "last_number", "log", "on_fault", "receipts", "turns",
     )  # fmt: skip
 
     def __init__(self, settings: Settings, links: LinkTable) -> None:
@@ -55,7 +58,9 @@ class RequestTable:
         #: Counter of work beyond a message's own handling.
         self.turns = Turns()
         #: Called in the handler of an exception that must cost one message only.
-        self.on_fault: Callable[[float], None] = reraise
+        self.on_fault: Callable[[float, str, bytes], None] = reraise
+        #: What became of requests that were not just delivered and answered.
+        self.journal = Journal()
         self.drops = Drops()
         self._notices = DropNotices()
         #: Gets each request that has ended; None: off.
@@ -70,6 +75,19 @@ class RequestTable:
         """Count what ``link`` says of something that is not there (any more)."""
         self.counters[reason] += 1
         link.counters[reason] += 1
+
+    def whereabouts(self, now: float, key: bytes) -> Iterator[str]:
+        """Tell where the call ``key`` is now, if it has not ended. Casts are in no table by their keys."""
+        link = self._links.by_origin(key[ORIGIN_OF_KEY])
+        request = link.calls.get(key) if link is not None else None
+        if request is None:
+            return
+        destination = request.destination
+        yield f"now: {now - request.received_at:.3f} s old, of {destination.name!r}, attempt {request.attempts}"
+        if request.queue is not None:
+            yield f"now: waits in {request.queue.name!r}"
+        for delivery in request.deliveries():
+            yield f"now: with {delivery.consumer.link.identity} for {now - delivery.dispatched_at:.3f} s"
 
     # --- deadlines ---------------------------------------------------------------------------
 
@@ -93,7 +111,7 @@ class RequestTable:
                     self._age_out(now, request)
             except Exception:
                 # The others that are due are not in the wheel any more.
-                self.on_fault(now)
+                self.on_fault(now, "", request.key)
         for origin, rows in self._notices.due(now).items():
             self._tell_drops(origin, rows)
 
@@ -132,6 +150,7 @@ class RequestTable:
         """
         verb = "call" if request.is_call else "fanout" if request.flags & Flag.FANOUT else "cast"
         destination, consumer = request.destination, request.consumer
+        self.journal.note(now, request.key, f"dropped: {reason}", consumer.link.identity if consumer else "")
         drop = Drop(destination.name, verb, reason)
         sender = self._links.by_origin(request.key[ORIGIN_OF_KEY])
         # A fanout reaches current consumers only; having none is no error.
@@ -176,6 +195,7 @@ class RequestTable:
         """End the call for its caller."""
         link = request.reply_to
         assert link is not None
+        self.journal.note(now, request.key, _ENDED[outcome])
         del link.calls[request.key]
         self.calls_in_flight -= 1
         self.deadlines.disarm(request)
