@@ -13,7 +13,7 @@ from rpcmq.client.client import Client
 from rpcmq.client.consumer import ANSWERED, Consumer
 from rpcmq.client.request import Request
 from rpcmq.client.task_answers import is_done
-from rpcmq.core.process.tasks import Task
+from rpcmq.core.process.task import Task
 from rpcmq.transport.home import Home, at_home
 from rpcmq.wire import Address
 

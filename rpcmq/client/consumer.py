@@ -20,7 +20,7 @@ from rpcmq.client.request import set_current_request
 from rpcmq.client.task_answers import TaskAnswers, is_done, streams
 from rpcmq.client.workers import Workers
 from rpcmq.core.process.call import Call
-from rpcmq.core.process.tasks import Registration, Task
+from rpcmq.core.process.task import Registration, Task
 from rpcmq.errors import Outcome, PayloadRefused, UsageError
 from rpcmq.payload import Format
 from rpcmq.payload.remote_exception import not_run

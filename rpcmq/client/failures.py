@@ -21,7 +21,7 @@ from rpcmq.wire import Address, Kind, body_of, json_bytes
 
 if TYPE_CHECKING:
     from rpcmq.client.process import Process
-    from rpcmq.core.process.tasks import Task
+    from rpcmq.core.process.task import Task
 
 __all__ = ["FailureLog"]
 

@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Any
 
 from rpcmq.core.process.call import Call
-from rpcmq.core.process.tasks import Task
+from rpcmq.core.process.task import Task
 from rpcmq.errors import PayloadRefused, RemoteError
 from rpcmq.payload import ALL, Codec
 from rpcmq.payload.remote_exception import UNDECODABLE

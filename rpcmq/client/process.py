@@ -24,7 +24,8 @@ from rpcmq.config import ClientConfig
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.calls import Calls
 from rpcmq.core.process.casts import Casts
-from rpcmq.core.process.tasks import Registration, Tasks
+from rpcmq.core.process.task import Registration
+from rpcmq.core.process.tasks import Tasks
 from rpcmq.core.process.uplink import Uplink, Welcome
 from rpcmq.errors import AccessDenied, CallError, LinkLost, PayloadError, RpcError, UsageError
 from rpcmq.payload import Codec, ExceptionRegistry, Format

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from time import monotonic
 from typing import Any
 
-from rpcmq.core.process.tasks import Task
+from rpcmq.core.process.task import Task
 
 __all__ = ["Request", "current_request"]
 

@@ -16,7 +16,7 @@ from gevent.event import Event
 from rpcmq.client.client import Client
 from rpcmq.client.consumer import Consumer
 from rpcmq.client.methods import check_endpoint, find_method, public_methods
-from rpcmq.core.process.tasks import Task
+from rpcmq.core.process.task import Task
 from rpcmq.errors import UnknownMethod, UsageError
 from rpcmq.payload.remote_exception import not_run
 from rpcmq.transport.home import Home, at_home

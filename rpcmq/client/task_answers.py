@@ -11,7 +11,7 @@ from rpcmq.client.client import Client
 from rpcmq.client.failures import FailureLog
 from rpcmq.client.interrupts import is_interrupt
 from rpcmq.client.process import Process
-from rpcmq.core.process.tasks import Task
+from rpcmq.core.process.task import Task
 from rpcmq.errors import Outcome
 from rpcmq.payload import Format
 from rpcmq.wire import Address, Flag, Kind, error_name

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from rpcmq.client.payloads import Payloads, is_sealed
 from rpcmq.core.process.call import Call
-from rpcmq.core.process.tasks import Registration, Task
+from rpcmq.core.process.task import Registration, Task
 from rpcmq.payload import Codec, Format
 from rpcmq.payload.audit import Audit
 from rpcmq.payload.format import accept_names, format_name

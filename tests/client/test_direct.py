@@ -15,7 +15,8 @@ from rpcmq.core.process.call import Call
 from rpcmq.core.process.calls import Calls
 from rpcmq.core.process.casts import Casts
 from rpcmq.core.process.direct_links import DirectLink, DirectLinkTable
-from rpcmq.core.process.tasks import Registration, Task, Tasks
+from rpcmq.core.process.task import Registration, Task
+from rpcmq.core.process.tasks import Tasks
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.errors import CallTimeout, LinkLost, Outcome, RouterUnreachable, UsageError
 from rpcmq.testing import eventually

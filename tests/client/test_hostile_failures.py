@@ -11,7 +11,7 @@ import pytest
 
 from rpcmq.cli.output import typed_json
 from rpcmq.client.consumer import ANSWERED, Consumer
-from rpcmq.core.process.tasks import Task
+from rpcmq.core.process.task import Task
 from rpcmq.errors import RemoteError, UsageError
 from rpcmq.testing import eventually
 from rpcmq.wire import Address, Kind

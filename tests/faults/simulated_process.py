@@ -9,7 +9,8 @@ from typing import Any, Protocol
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.calls import Calls
 from rpcmq.core.process.casts import Casts
-from rpcmq.core.process.tasks import Registration, Task, Tasks
+from rpcmq.core.process.task import Registration, Task
+from rpcmq.core.process.tasks import Tasks
 from rpcmq.core.process.uplink import Uplink, Welcome
 from rpcmq.drill.history import What
 from rpcmq.errors import CallError, Outcome

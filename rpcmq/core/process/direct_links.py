@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from rpcmq.core.common.text import shortened
 from rpcmq.core.process.call import Call
-from rpcmq.core.process.tasks import Registration, Tasks
+from rpcmq.core.process.task import Registration
+from rpcmq.core.process.tasks import Tasks
 from rpcmq.errors import LinkLost, Outcome, ProtocolError, error_for
 from rpcmq.payload.format import Format
 from rpcmq.wire import (

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.calls import STREAM_WINDOW, Calls
+from rpcmq.core.process.task import Registration, Sender, Task
 from rpcmq.core.process.uplink import Uplink, Welcome
 from rpcmq.errors import CallError, Outcome, ProtocolError, UsageError
 from rpcmq.wire import (
@@ -30,7 +31,7 @@ from rpcmq.wire import (
     payload_of,
 )
 
-__all__ = ["Registration", "Sender", "Task", "Tasks"]
+__all__ = ["Tasks"]
 
 #: Number of the latest casts remembered, to recognise one that is sent again after a restart
 #: of the router.
@@ -42,85 +43,6 @@ _REQUEST = int(Kind.REQUEST)
 _SEALED = Flag.SEALED
 _ANSWERS = (int(Kind.REPLY), int(Kind.FAULT), int(Kind.END))
 _SENT = int(Kind.SENT)
-
-
-class Registration:
-    """A consumer of this process, under one tag."""
-
-    __slots__ = (
-        "address",
-        "credit",
-        "group",
-        "leaving",
-        "on_task",
-        "peer_url",
-        "running",
-        "tag",
-        "waiting",
-        "waiting_bytes",
-    )
-
-    def __init__(
-        self,
-        tag: int,
-        address: Address,
-        credit: int,
-        peer_url: str,
-        on_task: Callable[[Task], None],
-        group: str = "",
-    ) -> None:
-        self.tag = tag
-        self.group = group
-        self.address = address
-        self.credit = credit
-        self.peer_url = peer_url
-        self.on_task = on_task
-        #: Unregistering: no further deliveries; running tasks go on.
-        self.leaving = False
-        self.running: dict[bytes, Task] = {}
-        #: Direct calls waiting for credit; calls through the router wait at the router.
-        self.waiting: dict[bytes, Task] = {}
-        #: Bytes of their payloads.
-        self.waiting_bytes = 0
-
-
-class Task:
-    """A delivered call or cast. ``is_abandoned``: nobody waits for its result any more."""
-
-    __slots__ = (
-        "attempt", "cancelled", "flags", "format", "grants", "is_abandoned", "is_call", "key", "method", "on_change",
-        "payload", "received_at", "registration", "seal", "sender", "trace", "ttl",
-    )  # fmt: skip
-
-    key: bytes
-    registration: Registration
-    is_call: bool
-    attempt: int
-    flags: int
-    method: str
-    trace: bytes
-    format: int
-    payload: bytes | memoryview
-    #: The message, if it is signed; the shell replaces it by the state that signs its answers.
-    seal: Any
-    #: Receiver of its answers: the router, or the peer that sent it directly.
-    sender: Sender
-    #: Seconds left when it was received; None without a deadline.
-    ttl: float | None
-    received_at: float
-    cancelled: bool
-    is_abandoned: bool
-    #: Items that may be sent before the caller grants more.
-    grants: int
-    #: Called when it is cancelled or may send more.
-    on_change: Callable[[], None] | None
-
-
-class Sender(Protocol):
-    """Takes messages that are to be sent."""
-
-    def send(self, part: bytes) -> None:
-        """Queue ``part``."""
 
 
 class Tasks:

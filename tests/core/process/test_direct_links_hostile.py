@@ -15,7 +15,8 @@ from rpcmq.core.process.call import Call
 from rpcmq.core.process.calls import Calls
 from rpcmq.core.process.casts import Casts
 from rpcmq.core.process.direct_links import DirectLink, DirectLinkTable
-from rpcmq.core.process.tasks import Registration, Tasks
+from rpcmq.core.process.task import Registration
+from rpcmq.core.process.tasks import Tasks
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.errors import Outcome
 from rpcmq.wire import MAX_BATCH_MESSAGES, Address, Flag, Kind, body_of, control, json_bytes, message, size_of, split

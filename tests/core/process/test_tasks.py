@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from rpcmq.core.process.calls import STREAM_WINDOW, Calls
 from rpcmq.core.process.casts import Casts
-from rpcmq.core.process.tasks import Registration, Task, Tasks, wire_microseconds
+from rpcmq.core.process.task import Registration, Task
+from rpcmq.core.process.tasks import Tasks, wire_microseconds
 from rpcmq.core.process.uplink import Uplink, Welcome
 from rpcmq.errors import CallError, Outcome, UsageError
 from rpcmq.wire import NO_TTL, SETTLEMENT, Address, Flag, Kind, body_of, control, message, parse, payload_of
