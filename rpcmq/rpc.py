@@ -13,7 +13,7 @@ from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
 from rpcmq.client import Client
-from rpcmq.transport.home import allocate_lock
+from rpcmq.transport.thread_calls import allocate_lock
 
 __all__ = ["call", "cast", "client", "configure", "fanout_cast", "multicall", "notify", "publish", "subscribe"]
 

@@ -15,8 +15,9 @@ from rpcmq.client.sender import Sender
 from rpcmq.client.subscription import Subscriptions
 from rpcmq.config import ClientConfig
 from rpcmq.payload import Codec
-from rpcmq.transport.home import Home, allocate_lock, at_home, home_for
+from rpcmq.transport.home import Home, at_home, home_for
 from rpcmq.transport.key_files import curve_for
+from rpcmq.transport.thread_calls import allocate_lock
 
 __all__ = ["BaseClient"]
 

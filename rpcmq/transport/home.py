@@ -10,26 +10,23 @@ from __future__ import annotations
 
 import os
 import signal
-from collections import deque
 from collections.abc import Callable
-from contextvars import copy_context
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from weakref import finalize, ref
 
-from gevent import get_hub, getcurrent, monkey
+from gevent import get_hub, monkey
 from gevent import sleep as gevent_sleep
 from gevent._hub_local import get_hub_if_exists, set_hub
-from gevent.event import Event
 from gevent.exceptions import LoopExit
-from greenlet import GreenletExit, greenlet
+from greenlet import greenlet
 
 from rpcmq.errors import UsageError
+from rpcmq.transport.thread_calls import ThreadCall, allocate_lock, waiter
 
 __all__ = [
     "Home",
     "Housed",
-    "allocate_lock",
     "at_home",
     "background_home",
     "home_for",
@@ -43,7 +40,6 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 # The unpatched originals: these concern OS threads even in a patched program.
-allocate_lock: Callable[[], Any] = monkey.get_original("_thread", "allocate_lock")
 _sleep: Callable[[float], None] = monkey.get_original("time", "sleep")
 _start_new_thread: Callable[..., int] = monkey.get_original("_thread", "start_new_thread")
 
@@ -162,24 +158,24 @@ class Home:
         """
         if not self.alive:
             raise UsageError("the OS thread that this client was made in has ended; make a new Client")
-        waiter = _waiter()
-        errand = _Errand(self.hub, function, waiter.wake)
-        self.hub.loop.run_callback_threadsafe(errand.begin)
+        waiting = waiter()
+        call = ThreadCall(self.hub, function, waiting.wake)
+        self.hub.loop.run_callback_threadsafe(call.begin)
         try:
-            while not errand.done:
-                if not waiter.wait(None if self.background or errand.begun else _PATIENCE) and errand.withdraw():
+            while not call.done:
+                if not waiting.wait(None if self.background or call.begun else _PATIENCE) and call.withdraw():
                     raise UsageError(
                         f"the OS thread that this client was made in has not run its gevent hub for {_PATIENCE:g} s; "
                         "it must wait in gevent, not block; or set RPCMQ_SHELL=threads, for a thread of its own"
                     )
-                errand.hand_over(on_message)
+                call.hand_over(on_message)
         except BaseException:
-            errand.cancel()
+            call.cancel()
             raise
         finally:
-            waiter.close()
-        errand.hand_over(on_message)
-        return errand.result()  # type: ignore[no-any-return]
+            waiting.close()
+        call.hand_over(on_message)
+        return call.result()  # type: ignore[no-any-return]
 
 
 class Housed(Protocol):
@@ -226,139 +222,6 @@ def run_at_home(method: Callable[Concatenate[H, P], T], self: H, /, *args: P.arg
         return method(self, *args, **options)
 
     return home.run_with_messages(with_messages, on_progress)
-
-
-class _Waiter(Protocol):
-    """A place for one thread to wait for another."""
-
-    def wait(self, seconds: float | None) -> bool:
-        """Wait until :meth:`wake` was called since the last time; False if it was not within ``seconds``."""
-
-    def wake(self) -> None:
-        """From any thread."""
-
-    def close(self) -> None:
-        """Release the waiter."""
-
-
-def _waiter() -> _Waiter:
-    hub = get_hub_if_exists()
-    if hub is None:
-        return _ThreadWaiter()
-    if getcurrent() is hub:
-        raise UsageError("the gevent hub cannot wait for a call; spawn a greenlet for it")
-    return _GreenletWaiter(hub)
-
-
-class _ThreadWaiter:
-    """A waiter for an OS thread without a hub. Signals interrupt it."""
-
-    def __init__(self) -> None:
-        self._lock = allocate_lock()
-        self._lock.acquire()
-
-    def wait(self, seconds: float | None) -> bool:
-        return bool(self._lock.acquire(timeout=-1 if seconds is None else seconds))
-
-    def wake(self) -> None:
-        try:
-            self._lock.release()
-        except RuntimeError:
-            pass  # woken already
-
-    def close(self) -> None:
-        pass
-
-
-class _GreenletWaiter:
-    """A waiter for a greenlet of another hub, which keeps running."""
-
-    def __init__(self, hub: Any) -> None:
-        self._event = Event()
-        self._watcher = hub.loop.async_()
-        self._watcher.start(self._event.set)
-
-    def wait(self, seconds: float | None) -> bool:
-        woken = self._event.wait(seconds)
-        self._event.clear()
-        return bool(woken)
-
-    def wake(self) -> None:
-        self._watcher.send()
-
-    def close(self) -> None:
-        self._watcher.stop()
-
-
-class _Errand:
-    """One function call to be run in a hub."""
-
-    def __init__(self, hub: Any, function: Callable[[Callable[[Any], None]], Any], wake: Callable[[], None]) -> None:
-        self._hub = hub
-        self._function = function
-        self._wake = wake
-        self._context = copy_context()
-        # Popping this token decides whether the call begins or is withdrawn; a deque's pop is atomic.
-        self._claim = deque((True,))
-        self._messages: deque[Any] = deque()
-        self._greenlet: greenlet | None = None
-        self._value: Any = None
-        self._error: BaseException | None = None
-        self.done = False
-
-    @property
-    def begun(self) -> bool:
-        return not self._claim
-
-    def withdraw(self) -> bool:
-        """Withdraw the call; return False if it has begun."""
-        try:
-            self._claim.pop()
-        except IndexError:
-            return False
-        return True
-
-    # --- in the hub --------------------------------------------------------------------------
-
-    def begin(self) -> None:
-        if self.withdraw():
-            self._greenlet = greenlet(self._run, self._hub)
-            self._greenlet.switch()
-
-    def _run(self) -> None:
-        try:
-            self._value = self._context.run(self._function, self._tell)
-        except BaseException as error:
-            self._error = error
-        self.done = True
-        self._wake()
-
-    def _tell(self, message: Any) -> None:
-        self._messages.append(message)
-        self._wake()
-
-    def _interrupt(self) -> None:
-        if self._greenlet is not None and not self.done:
-            self._greenlet.throw(GreenletExit)
-
-    # --- in the thread that waits ------------------------------------------------------------
-
-    def hand_over(self, on_message: Callable[[Any], None]) -> None:
-        while self._messages:
-            on_message(self._messages.popleft())
-
-    def cancel(self) -> None:
-        self.withdraw()
-        self._hub.loop.run_callback_threadsafe(self._interrupt)
-
-    def result(self) -> Any:
-        error, self._error = self._error, None
-        if error is None:
-            return self._value
-        try:
-            raise error
-        finally:
-            del error
 
 
 # --- selection of the hub ----------------------------------------------------------------------------------
