@@ -20,7 +20,8 @@ from benchmarks.children import say
 from rpcmq.latency import segment
 from rpcmq.latency.columns import ARROW
 from rpcmq.latency.compact import HOUR, compact
-from rpcmq.latency.manifest import Manifest, Source
+from rpcmq.latency.log_state import Source
+from rpcmq.latency.manifest import Manifest
 
 __all__ = ["write"]
 

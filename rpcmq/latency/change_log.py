@@ -9,34 +9,53 @@ import errno
 import fcntl
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from rpcmq.errors import RpcError
 from rpcmq.latency.files import open_log_file, sync, write_whole
 from rpcmq.log_format import LOG_MODE
 
-__all__ = ["ChangeLog", "Folded", "replayed"]
+__all__ = ["ChangeLog", "JournalState", "replayed", "silent"]
 
 
-class Folded(Protocol):
-    """The state that a journal's lines add up to."""
+@dataclass(slots=True)
+class JournalState:
+    """The sum of a journal's lines. A subclass has a method ``_EVENT`` for each of its events.
 
-    #: Number of lines.
-    lines: int
+    Attributes:
+        lines: of the journal.
+    """
+
+    #: Names of the changes.
+    EVENTS: ClassVar[tuple[str, ...]]
+
+    lines: int = 0
 
     def apply(self, line: bytes) -> None:
-        """Take in one change.
+        """Apply one change.
 
         Raises:
-            ValueError, TypeError, KeyError, AttributeError: it is none.
+            ValueError, TypeError, KeyError, AttributeError: it is not a change.
         """
+        change = json.loads(line)
+        event = change.pop("event")
+        if event not in self.EVENTS:
+            raise ValueError(f"unknown event {event!r}")
+        getattr(self, f"_{event}")(**change)
+        self.lines += 1
 
     def totals(self) -> dict[str, Any]:
-        """All of it, as one line can carry it."""
+        """Return all of it, as one line can carry it."""
+        raise NotImplementedError
 
 
-State = TypeVar("State", bound=Folded)
+def silent(level: int, event: str, text: str, fields: dict[str, Any]) -> None:
+    """Log nothing."""
+
+
+State = TypeVar("State", bound=JournalState)
 
 
 def replayed(path: Path, state: State, damaged: type[RpcError]) -> State:

@@ -32,7 +32,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rpcmq.latency import segment
-from rpcmq.latency.manifest import File, Manifest
+from rpcmq.latency.log_state import File
+from rpcmq.latency.manifest import Manifest
 
 __all__ = ["FEW", "HOUR", "INPUTS", "MAX_ROWS", "compact", "fold", "inputs_of"]
 

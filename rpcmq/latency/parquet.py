@@ -12,7 +12,8 @@ from rpcmq.latency import segment
 from rpcmq.latency.columns import from_rows, table_of, to_rows
 from rpcmq.latency.compact import compact, fold
 from rpcmq.latency.harvest import Harvest
-from rpcmq.latency.manifest import File, Manifest
+from rpcmq.latency.log_state import File
+from rpcmq.latency.manifest import Manifest
 from rpcmq.latency.recovery import recover
 from rpcmq.latency.schema import in_flight
 from rpcmq.latency.sinks import Content, Recovered

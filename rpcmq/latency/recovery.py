@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from rpcmq.latency import segment
 from rpcmq.latency.compact import inputs_of
 from rpcmq.latency.files import remove
-from rpcmq.latency.manifest import File, Manifest, Source
+from rpcmq.latency.log_state import File, Source
+from rpcmq.latency.manifest import Manifest
 from rpcmq.latency.sinks import Recovered
 from rpcmq.latency.spooled import Reason, Trouble
 from rpcmq.log_format import Problem

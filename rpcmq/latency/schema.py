@@ -1,7 +1,7 @@
 """The records of a dispatch log as rows. Schema version 1: the one definition, for whatever reads or writes them.
 
 A file's metadata has ``rpcmq:schema``, the version; a segment's also ``rpcmq:source``, what its spool file
-said of itself (``manifest.Source``) as JSON: router, boot, number and more. A reader gives its own schema and
+said of itself (``log_state.Source``) as JSON: router, boot, number and more. A reader gives its own schema and
 looks at the version: a column that is missing would be nulls without a word. A new column at the end keeps the
 version, any other change raises it.
 """

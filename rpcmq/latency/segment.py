@@ -15,13 +15,13 @@ from rpcmq.errors import RpcError
 from rpcmq.latency import schema
 from rpcmq.latency.columns import ARROW
 from rpcmq.latency.files import Unsuitable, open_regular, read_regular, write_whole
-from rpcmq.latency.manifest import File
+from rpcmq.latency.log_state import File
 from rpcmq.log_format import LOG_MODE
 
 __all__ = ["SOURCE", "Damaged", "entry", "identities", "is_segment", "metadata_of", "read", "write"]
 
 _SCHEMA = b"rpcmq:schema"
-#: Key of a segment's metadata that has its ``manifest.Source``.
+#: Key of a segment's metadata that has its ``log_state.Source``.
 SOURCE = b"rpcmq:source"
 _IDENTITY = ("router_id", "boot", "seq")
 #: Of a file that is read whole: it has at most 5 million records, of 16 bytes in most logs.

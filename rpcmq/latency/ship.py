@@ -23,10 +23,12 @@ from pathlib import Path
 from time import time
 from typing import Any
 
+from rpcmq.latency.change_log import silent
 from rpcmq.latency.files import move, remove, size_of, write_whole
 from rpcmq.latency.harvest import Harvest, harvest, readable_rows
+from rpcmq.latency.log_state import Source, State
 from rpcmq.latency.manifest import NAME as MANIFEST
-from rpcmq.latency.manifest import Manifest, ManifestDamaged, Source, State
+from rpcmq.latency.manifest import Manifest, ManifestDamaged
 from rpcmq.latency.retention import Limits, retire
 from rpcmq.latency.sinks import Sink
 from rpcmq.latency.spooled import Reason, Spooled, Trouble, spooled_files, trouble_of
@@ -37,10 +39,6 @@ __all__ = ["Shipper", "account"]
 NO_LIMITS = Limits()
 
 Note = Callable[[int, str, str, dict[str, Any]], object]
-
-
-def _silent(level: int, event: str, text: str, fields: dict[str, Any]) -> None:
-    """Discard an event: the default ``note``."""
 
 
 def account(state: State) -> dict[str, Any]:
@@ -100,7 +98,7 @@ class Shipper:
         directory: Path,
         sink: Sink,
         limits: Limits = NO_LIMITS,
-        note: Note = _silent,
+        note: Note = silent,
         clock: Callable[[], float] = time,
     ) -> None:
         self._directory = directory

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, Protocol
 from rpcmq.errors import NotInstalled
 from rpcmq.latency.files import write_whole
 from rpcmq.latency.harvest import Harvest
-from rpcmq.latency.manifest import File, Manifest
+from rpcmq.latency.log_state import File
+from rpcmq.latency.manifest import Manifest
 from rpcmq.latency.schema import as_json, rows_of
 from rpcmq.latency.spooled import Trouble
 from rpcmq.log_format import LOG_MODE, Record, Spool, SpoolError

@@ -31,7 +31,7 @@ from rpcmq.latency.files import Unsuitable, open_regular, remove, sync
 from rpcmq.latency.jobs.follower import Follower, Named
 from rpcmq.latency.jobs.gate import Problem, hear_of_routers, problem_of
 from rpcmq.latency.jobs.journal import Journal
-from rpcmq.latency.manifest import File
+from rpcmq.latency.log_state import File
 
 __all__ = ["MISSING", "UNLISTED", "Admission", "Looked"]
 

@@ -7,7 +7,8 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from rpcmq.latency.manifest import NAME, File, ManifestDamaged, State
+from rpcmq.latency.log_state import File, State
+from rpcmq.latency.manifest import NAME, ManifestDamaged
 
 __all__ = ["Follower", "Named"]
 

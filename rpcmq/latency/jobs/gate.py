@@ -41,7 +41,7 @@ from rpcmq.latency.analysis.account import Account, Life, SetAside
 from rpcmq.latency.columns import ARROW
 from rpcmq.latency.compact import inputs_of
 from rpcmq.latency.files import Unsuitable, open_regular, read_regular
-from rpcmq.latency.manifest import File, State
+from rpcmq.latency.log_state import File, State
 from rpcmq.latency.presence import complete_files
 from rpcmq.latency.segment import Damaged
 

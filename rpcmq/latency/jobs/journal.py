@@ -16,7 +16,6 @@ reads the directories that ``read`` names, and no others, has each record once, 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -25,7 +24,7 @@ from typing import Any
 
 from rpcmq.errors import RpcError
 from rpcmq.latency.analysis.account import Account, Life, SetAside
-from rpcmq.latency.change_log import ChangeLog, replayed
+from rpcmq.latency.change_log import ChangeLog, JournalState, replayed
 
 __all__ = ["Dataset", "Journal", "JournalDamaged", "State", "StreamInUse", "read"]
 
@@ -67,7 +66,7 @@ class Dataset:
 
 
 @dataclass(slots=True)
-class State:
+class State(JournalState):
     """The state that the journal's lines add up to.
 
     Attributes:
@@ -79,8 +78,9 @@ class State:
         batches: the last batch of each run that counts.
         segments, records: what batches had.
         holes, dropped, missing_segments, open, unsealed: of the log, as last heard; see ``Account``.
-        lines: of the journal.
     """
+
+    EVENTS = ("admit", "aside", "batch", "fold", "sweep", "log", "totals")
 
     live: dict[str, Dataset] = field(default_factory=dict)
     superseded: dict[str, float] = field(default_factory=dict)
@@ -95,33 +95,6 @@ class State:
     missing_segments: int = 0
     open: int = 0
     unsealed: list[Life] = field(default_factory=list)
-    lines: int = 0
-
-    def apply(self, line: bytes) -> None:
-        """Take in one change.
-
-        Raises:
-            ValueError, TypeError, KeyError, AttributeError: it is none.
-        """
-        change = json.loads(line)
-        match change.pop("event"):
-            case "admit":
-                self._admit(**change)
-            case "aside":
-                self._aside(**change)
-            case "batch":
-                self._batch(**change)
-            case "fold":
-                self._fold(**change)
-            case "sweep":
-                self._sweep(**change)
-            case "log":
-                self._log(**change)
-            case "totals":
-                self._totals(**change)
-            case other:
-                raise ValueError(f"unknown event {other!r}")
-        self.lines += 1
 
     def has(self, run: str, batch: int) -> bool:
         """Whether that batch counts already."""

@@ -34,24 +34,21 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from rpcmq.errors import RpcError
-from rpcmq.latency.analysis.account import SetAside
 from rpcmq.latency.analysis.series import DIMENSIONS, MEASURES
+from rpcmq.latency.change_log import silent
 from rpcmq.latency.jobs import datasets
 from rpcmq.latency.jobs.admission import Admission
 from rpcmq.latency.jobs.datasets import WINDOW
-from rpcmq.latency.jobs.fold import GRACE, due, fold, sweep
+from rpcmq.latency.jobs.housekeeping import Housekeeping, Note, first_line
 from rpcmq.latency.jobs.journal import Dataset, Journal, State
 from rpcmq.latency.jobs.paths import as_spark
 from rpcmq.latency.jobs.source import SCHEMA
 from rpcmq.latency.jobs.transforms import cells
-from rpcmq.latency.manifest import ManifestDamaged
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ["Stream", "StreamFailed"]
-
-Note = Callable[[int, str, str, dict[str, Any]], object]
 
 #: Columns needed to make cells; the others are not read.
 _NEEDED = (
@@ -66,12 +63,8 @@ _NEEDED = (
 _SEGMENT = "_segment"
 #: Interval between polls of the manifest (seconds); an idle poll costs one ``stat``.
 _LOOK = 0.2
-#: Most segments admitted between two checks of the query: a second's work.
-_AT_A_TIME = 500
 #: Records that wait, from which on a batch is worth more than one core's work.
 _LARGE = 200_000
-#: Interval between checks for something to merge or remove (seconds).
-_HOUSEKEEPING = 5.0
 #: Segments after which the checkpoint is made anew: it rewrites the list of all that it has seen every tenth batch.
 _OUTGROWN = 50_000
 #: Time for a batch to end when the stream is told to end (seconds).
@@ -82,10 +75,6 @@ _LONGEST_DELAY = 60.0
 _TRIES = 3
 #: Seconds, and times of ``every``, that an idle query may leave a segment unread.
 _STUCK = 30.0
-#: Seconds between two warnings of one kind.
-_SILENCE = 60.0
-#: Files set aside of which one look writes a line each.
-_LINES = 10
 
 
 class StreamFailed(RpcError):
@@ -94,10 +83,6 @@ class StreamFailed(RpcError):
 
 class _Halted(Exception):
     """Raised to prevent another batch: the stream must end."""
-
-
-def _silent(level: int, event: str, text: str, fields: dict[str, Any]) -> None:
-    """Discard an event: the default ``note``."""
 
 
 def _go_on(made: Dataset) -> None:
@@ -129,7 +114,7 @@ class Stream:
         *,
         every: float = 1.0,
         max_files: int = 100,
-        note: Note = _silent,
+        note: Note = silent,
         clock: Callable[[], float] = time,
         after_write: Callable[[Dataset], object] = _go_on,
     ) -> None:
@@ -154,9 +139,8 @@ class Stream:
         self._run: Future[str] = Future()
         self._error: Exception | None = None
         self._partitions = 1
-        self._housekeeping_due = 0.0
         self._moved = 0, monotonic()
-        self._warned: dict[str, float] = {}
+        self._housekeeping = Housekeeping(self._out, self._journal, self._admission, note, clock)
 
     @property
     def state(self) -> State:
@@ -187,7 +171,7 @@ class Stream:
         Raises:
             StreamFailed: it did not work, several times.
         """
-        while self._admit():
+        while self._housekeeping.admit():
             if stop.is_set():
                 return
         failures = 0
@@ -197,8 +181,8 @@ class Stream:
                 break
             failures += 1
             if not self._mend(error, failures) and failures >= _TRIES:
-                raise StreamFailed(f"{self._out}: {_first_line(error)}") from error
-        self._housekeep(spark)
+                raise StreamFailed(f"{self._out}: {first_line(error)}") from error
+        self._housekeeping.merge(spark)
 
     # --- one query ---------------------------------------------------------------------------
 
@@ -208,17 +192,17 @@ class Stream:
         try:
             query = self._start(spark, processingTime=f"{round(self._every * 1000)} milliseconds")
         except PySparkException as error:
-            return StreamFailed(_first_line(error))
+            return StreamFailed(first_line(error))
         seen = self.state.segments
         try:
             while not stop.wait(_LOOK):
                 if not query.isActive:
                     return self._why(query) or StreamFailed("the query has ended")
-                self._admit()
+                self._housekeeping.admit()
                 if folding is not None and folding.done():
                     folding = folding.result()
-                if folding is None and self._is_time():
-                    folding = executor.submit(self._housekeep, spark)
+                if folding is None and self._housekeeping.is_due():
+                    folding = executor.submit(self._housekeeping.merge, spark)
                 if self.state.segments - seen > _OUTGROWN or self._is_stuck(query):
                     self._end(query)
                     self._discard_checkpoint()
@@ -231,7 +215,7 @@ class Stream:
         try:
             query = self._start(spark, availableNow=True)
         except PySparkException as error:
-            return StreamFailed(_first_line(error))
+            return StreamFailed(first_line(error))
         try:
             while query.isActive:
                 if stop.wait(_LOOK):
@@ -272,7 +256,7 @@ class Stream:
     def _why(self, query: StreamingQuery) -> Exception | None:
         """Return why the query has ended; None if it finished."""
         error = query.exception()
-        return self._error or (StreamFailed(_first_line(error)) if error else None)
+        return self._error or (StreamFailed(first_line(error)) if error else None)
 
     def _end(self, query: StreamingQuery) -> None:
         """End the query between two batches."""
@@ -286,7 +270,7 @@ class Stream:
         try:
             query.stop()
         except (PySparkException, Py4JJavaError) as error:
-            self._note(logging.DEBUG, "stop", f"while the query ended: {_first_line(error)}", {})
+            self._note(logging.DEBUG, "stop", f"while the query ended: {first_line(error)}", {})
         with self._writing:
             # What had begun to write has ended.
             pass
@@ -325,9 +309,9 @@ class Stream:
         """After the query failed: whether a segment was to blame, which is set aside then."""
         bad = self._admission.withdraw()
         if bad:
-            self._tell(bad)
+            self._housekeeping.tell(bad)
             return True
-        self._note(logging.ERROR, "failed", f"{_first_line(error)}; trying again", {"failures": failures})
+        self._note(logging.ERROR, "failed", f"{first_line(error)}; trying again", {"failures": failures})
         if failures == _TRIES - 1:
             self._discard_checkpoint()
         return False
@@ -389,61 +373,3 @@ class Stream:
         expected = sum(self.state.waiting[name] for name in segments)
         if made.records != expected:
             raise StreamFailed(f"{made.path}: {made.records} records, but its segments have {expected}")
-
-    # --- beside it ---------------------------------------------------------------------------
-
-    def _admit(self) -> bool:
-        """Whether there is more to be admitted at once."""
-        try:
-            looked = self._admission.look(_AT_A_TIME)
-        except (ManifestDamaged, OSError) as error:
-            self._warn("not admitted", error)
-            return False
-        if looked.segments:
-            text = f"{looked.segments} segments with {looked.records} records"
-            self._note(logging.DEBUG, "admitted", text, {"segments": looked.segments, "records": looked.records})
-        self._tell(looked.aside)
-        return looked.more
-
-    def _tell(self, aside: Sequence[SetAside]) -> None:
-        for each in aside[:_LINES]:
-            fields = {"path": each.path, "reason": each.reason, "records": each.rows}
-            self._note(logging.WARNING, "set aside", f"{each.path}: {each.reason}: {each.text}", fields)
-        if more := aside[_LINES:]:
-            rows = sum(each.rows or 0 for each in more)
-            text = f"{len(more)} more segments with {rows} records; the journal names them"
-            self._note(logging.WARNING, "set aside", text, {"segments": len(more), "records": rows})
-
-    def _is_time(self) -> bool:
-        now = monotonic()
-        if now < self._housekeeping_due:
-            return False
-        self._housekeeping_due = now + _HOUSEKEEPING
-        return True
-
-    def _housekeep(self, spark: SparkSession) -> None:
-        """Merge due batches, remove obsolete files. Failures are left for the next time."""
-        try:
-            now = self._clock()
-            batches = due(self.state, now)
-            if batches:
-                began = monotonic()
-                made = fold(spark, self._out, self._journal, batches, now)
-                fields = {"batches": len(batches), "hours": len(made), "seconds": round(monotonic() - began, 3)}
-                text = f"merged {len(batches)} batches into {len(made)} hours in {fields['seconds']} s"
-                self._note(logging.INFO, "fold", text, fields)
-            sweep(self._out, self._journal, now - GRACE)
-            self._admission.report()
-            self._journal.tidy(self._admission.known)
-        except (PySparkException, Py4JJavaError, RpcError, OSError) as error:
-            self._warn("not merged", error)
-
-    def _warn(self, event: str, error: Exception) -> None:
-        now = monotonic()
-        if now - self._warned.get(event, -_SILENCE) >= _SILENCE:
-            self._warned[event] = now
-            self._note(logging.WARNING, event, f"{_first_line(error)}; trying again", {})
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)

@@ -9,9 +9,10 @@ from rpcmq import __version__
 from rpcmq.histogram import Histogram
 from rpcmq.latency.analysis.account import Account
 from rpcmq.latency.analysis.errors import failures
+from rpcmq.latency.analysis.quantities import percentile_name
 from rpcmq.latency.analysis.series import MEASURES, Series
 from rpcmq.latency.report.model import Report
-from rpcmq.latency.report.numbers import QUANTILES, mean, quantile, quantile_name, stages
+from rpcmq.latency.report.numbers import QUANTILES, mean, quantile, stages
 
 __all__ = ["VERSION", "document_of"]
 
@@ -70,7 +71,7 @@ def _series(each: Series) -> dict[str, Any]:
 
 
 def _measure(histogram: Histogram) -> dict[str, Any]:
-    found = {quantile_name(q): quantile(histogram, q) for q in QUANTILES}
+    found = {percentile_name(q): quantile(histogram, q) for q in QUANTILES}
     return {
         "count": histogram.count,
         "sum": histogram.sum,

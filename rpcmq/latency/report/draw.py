@@ -19,11 +19,12 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from rpcmq.histogram import SCALE
 from rpcmq.latency.analysis.names import method_name
+from rpcmq.latency.analysis.quantities import percentile_name
 from rpcmq.latency.analysis.series import Series
 from rpcmq.latency.report import units
 from rpcmq.latency.report.colours import LIGHT, OUTCOMES, QUANTILES, STAGES
 from rpcmq.latency.report.numbers import STAGES as STAGE_TEXTS
-from rpcmq.latency.report.numbers import known, quantile, quantile_name, stages
+from rpcmq.latency.report.numbers import known, quantile, stages
 from rpcmq.latency.report.timeline import Timeline, round_step
 
 __all__ = ["NARROW", "RC", "WIDE", "error_outcomes", "heat_map", "percentiles", "stage_bars"]
@@ -104,7 +105,7 @@ def percentiles(line: Timeline, width: int) -> Figure | None:
         upper = np.array([each.high if each else nan for each in found])
         axes.fill_between(x, np.maximum(lower, 1), upper, color=LIGHT[colour], alpha=0.13, linewidth=0)
         axes.plot(x, values, color=LIGHT[colour], marker="o" if few else _lonely(values), markersize=4 if few else 2)
-        ends[quantile_name(q)] = (_last(values), LIGHT[colour])
+        ends[percentile_name(q)] = (_last(values), LIGHT[colour])
         low = min(low, max(float(np.nanmin(lower)), float(np.nanmin(values)) / 4))
     low = max(1.0, min(low, high, _least(line) if low == inf else low))
     _duration_axis(axes, low / 1.6, max(high * 1.6, low * 4))
@@ -134,7 +135,7 @@ def heat_map(line: Timeline, width: int) -> Figure | None:
         heights = np.array([log2(max(value, 1)) if value is not None else nan for value in values])
         if not np.isnan(heights).all():
             axes.plot(_middles(line), heights, color=LIGHT["ink"], linewidth=1, linestyle=dash, marker=_lonely(heights),
-                      markersize=2.5, label=quantile_name(q), path_effects=[casing])  # fmt: skip
+                      markersize=2.5, label=percentile_name(q), path_effects=[casing])  # fmt: skip
     axes.set_ylim(extent[2], extent[3])
     axes.yaxis.set_major_locator(_Decades(zero))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: "0" if value == zero else _short(2**value)))

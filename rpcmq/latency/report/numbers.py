@@ -9,7 +9,7 @@ from rpcmq.latency.analysis.intervals import interval, smallest_count
 from rpcmq.latency.analysis.series import Series
 from rpcmq.latency.report.model import Report
 
-__all__ = ["QUANTILES", "STAGES", "Quantile", "known", "mean", "quantile", "quantile_name", "seconds_of", "stages"]
+__all__ = ["QUANTILES", "STAGES", "Quantile", "known", "mean", "quantile", "seconds_of", "stages"]
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 #: Stages of a message's time, in order: name and description (see ``stages``).
@@ -37,11 +37,6 @@ class Quantile:
     value: float
     low: float
     high: float
-
-
-def quantile_name(q: float) -> str:
-    """``p99.9`` for 0.999."""
-    return f"p{q * 100:g}"
 
 
 def known(histogram: Histogram, q: float) -> bool:

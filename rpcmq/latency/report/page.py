@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from rpcmq import __version__
 from rpcmq.latency.analysis import wording
 from rpcmq.latency.analysis.intervals import smallest_count
+from rpcmq.latency.analysis.quantities import percentile_name
 from rpcmq.latency.analysis.series import METHOD, Series
 from rpcmq.latency.report import METHODS_IN_DETAIL, draw, numbers, tables, traces, units
 from rpcmq.latency.report.colours import DARK, LIGHT, OUTCOMES, QUANTILES
@@ -222,7 +223,7 @@ _WORDS: dict[str, Any] = {
     "name": units.name,
     "needed": smallest_count,
     "percent": units.percent,
-    "quantile_name": numbers.quantile_name,
+    "percentile_name": percentile_name,
     "quantiles": numbers.QUANTILES,
     "rate": units.rate,
     "share": units.share,

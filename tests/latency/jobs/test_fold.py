@@ -211,7 +211,7 @@ def test_whatever_change_it_is_killed_at_each_record_counts_once(
             # What nobody reads, and nobody will name, is gone; what readers may have is not.
             there = {path.relative_to(out).as_posix() for path in (out / "cells").glob("*/*")}
             assert there <= stream.state.live.keys() | stream.state.superseded.keys(), after
-            stream._housekeep(spark)
+            stream._housekeeping.merge(spark)
             sweep(out, stream._journal, later + 1)
         assert counted(out) == right, after
         assert [name.partition("=")[0] for name in live(out)] == ["hour"], after
