@@ -11,9 +11,10 @@ from random import Random
 import gevent
 
 from rpcmq.drill.disturbances import RESTART, SILENCE
+from rpcmq.drill.place import Place
 from rpcmq.drill.process_usage import open_files
 from rpcmq.drill.result import Result
-from rpcmq.drill.run import Drill, Place
+from rpcmq.drill.run import Drill
 from rpcmq.drill.topology import Topology
 from rpcmq.errors import UsageError
 

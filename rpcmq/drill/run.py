@@ -17,7 +17,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from random import Random
 from time import monotonic
@@ -34,6 +34,7 @@ from rpcmq.drill.disturbances import RESTART
 from rpcmq.drill.history import Event, Recorder, What, merged
 from rpcmq.drill.keys import make_keys
 from rpcmq.drill.names import ROUTER, named, traceparent_of
+from rpcmq.drill.place import Place
 from rpcmq.drill.proxy import FaultProxy
 from rpcmq.drill.result import Result, bounds_of, config_of
 from rpcmq.drill.topology import Topology
@@ -41,32 +42,12 @@ from rpcmq.errors import RpcError
 from rpcmq.testing import eventually
 from rpcmq.testing.processes import Program, RouterProcess
 
-__all__ = ["Drill", "Place"]
+__all__ = ["Drill"]
 
 #: Longest time for a process to start, for one to end, and for the last casts to be run (seconds).
 _START_SECONDS = 60.0
 _STOP_SECONDS = 60.0
 _SETTLE_SECONDS = 60.0
-
-
-@dataclass
-class Place:
-    """A process and those that take its place after its death.
-
-    Attributes:
-        name: the identity at the router.
-        life: name of the present one in the history.
-        is_starting: it takes the place of one that died, and is not ready.
-    """
-
-    name: str
-    role: str
-    program: Program
-    life: str
-    url: str
-    options: dict[str, Any] = field(default_factory=dict)
-    is_stopped: bool = False
-    is_starting: bool = False
 
 
 class Drill:
