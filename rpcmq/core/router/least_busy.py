@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from collections.abc import Sized
+from typing import Generic, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from rpcmq.core.router.topics import Consumer
-
-__all__ = ["ALONE", "NOWHERE", "LeastInFlight"]
+__all__ = ["ALONE", "NOWHERE", "LeastBusy"]
 
 #: The ``level`` of a consumer in no level: it accepts no work, or has used up its credit.
 NOWHERE = -1
@@ -16,7 +14,33 @@ NOWHERE = -1
 ALONE = -2
 
 
-class LeastInFlight:
+class _Link(Protocol):
+    @property
+    def answering(self) -> bool: ...
+
+
+class _Worker(Protocol):
+    """A consumer, as far as its load is concerned."""
+
+    credit: int
+    stopping: bool
+    #: Where :class:`LeastBusy` has filed it.
+    level: int
+
+    @property
+    def in_flight(self) -> Sized: ...
+
+    @property
+    def link(self) -> _Link: ...
+
+    @property
+    def ready(self) -> bool: ...
+
+
+W = TypeVar("W", bound=_Worker)
+
+
+class LeastBusy(Generic[W]):
     """Ready consumers by load, for least-busy balancing; equally busy ones take turns.
 
     All operations are O(1) amortised, whatever the number of consumers. One that is alone (most
@@ -26,13 +50,13 @@ class LeastInFlight:
     __slots__ = ("_levels", "_lowest", "_members", "alone")
 
     def __init__(self) -> None:
-        self._members: dict[Consumer, None] = {}
+        self._members: dict[W, None] = {}
         #: The only one that takes work, if there is just one.
-        self.alone: Consumer | None = None
-        self._levels: list[OrderedDict[Consumer, None]] = []
+        self.alone: W | None = None
+        self._levels: list[OrderedDict[W, None]] = []
         self._lowest = 0
 
-    def place(self, consumer: Consumer) -> None:
+    def place(self, consumer: W) -> None:
         """Add or remove ``consumer`` as it accepts work or not; then :meth:`move` it."""
         members = self._members
         if (consumer in members) != (consumer.link.answering and not consumer.stopping):
@@ -46,7 +70,7 @@ class LeastInFlight:
                     self.move(one)
         self.move(consumer)
 
-    def move(self, consumer: Consumer) -> None:
+    def move(self, consumer: W) -> None:
         """Move ``consumer`` to the level of its load; not needed while it is ``ALONE``."""
         if consumer is self.alone:
             level = ALONE
@@ -69,7 +93,7 @@ class LeastInFlight:
         if level < self._lowest:
             self._lowest = level
 
-    def pick(self) -> Consumer | None:
+    def pick(self) -> W | None:
         """Return the least busy consumer; among equals, the one idle for longest."""
         alone = self.alone
         if alone is not None:

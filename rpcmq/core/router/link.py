@@ -25,6 +25,7 @@ from typing import Any
 
 from rpcmq.core.common.session import Session
 from rpcmq.core.router.permissions import Permissions
+from rpcmq.core.router.pubsub.subscriber import Subscriber
 from rpcmq.core.router.queue import Queue
 from rpcmq.core.router.request import Request
 from rpcmq.core.router.rights import Key
@@ -118,7 +119,7 @@ class Link(Session):
     #: PubSub: (exchange, pattern) subscribed to.
     patterns: dict[tuple[bytes, bytes], None]
     #: PubSub: deliveries that may still be sent.
-    window: Any
+    window: Subscriber | None
 
     #: The key that it belongs to, and what that was found to be allowed; None without CURVE.
     permissions: Permissions | None

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING
 
-from rpcmq.core.router.least_busy import NOWHERE, LeastInFlight
+from rpcmq.core.router.least_busy import NOWHERE, LeastBusy
 from rpcmq.core.router.method_statistics import Statistics
 from rpcmq.core.router.queue import Queue
 from rpcmq.core.router.request import Delivery
@@ -53,7 +53,7 @@ class Consumer:
         self.progressed_at = 0.0
         #: URL of the process's peer socket; empty if it has none.
         self.peer_url = ""
-        #: Its level in the topic's LeastInFlight.
+        #: Its level in the topic's LeastBusy.
         self.level = NOWHERE
         self.stopping = False
 
@@ -83,7 +83,7 @@ class Topic:
         self.consumers: dict[Consumer, None] = {}
         #: Unregistered consumers with deliveries in flight, which come back if they are lost.
         self.leaving: set[Consumer] = set()
-        self.ready = LeastInFlight()
+        self.ready: LeastBusy[Consumer] = LeastBusy()
         self.servers: dict[str, Server] = {}
         #: Whether it has ever been consumed.
         self.registered = False
@@ -133,7 +133,7 @@ class Server:
         return best
 
 
-_NOBODY = LeastInFlight()
+_NOBODY: LeastBusy[Consumer] = LeastBusy()
 
 
 class Destination:

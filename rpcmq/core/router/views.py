@@ -6,24 +6,56 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from rpcmq.core.router.directory import Directory
 from rpcmq.core.router.link import Link
+from rpcmq.core.router.link_table import LinkTable
+from rpcmq.core.router.memory import Memory
+from rpcmq.core.router.node_type import NodeType
 from rpcmq.core.router.permissions import usage_row
+from rpcmq.core.router.pubsub.node import PubSub
+from rpcmq.core.router.roundrobin.dispatch import Dispatch
+from rpcmq.core.router.roundrobin.node import RoundRobin
 from rpcmq.core.router.roundrobin.stuck import count_stuck
 from rpcmq.core.router.roundrobin.views import named_outcomes
+from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.steps import Steps, finish
 from rpcmq.core.router.view_rows import MAX_ROWS, SMALL, View, made
 from rpcmq.errors import ProtocolError
 from rpcmq.payload.format import accept_names
 
-if TYPE_CHECKING:
-    from rpcmq.core.router.router import Router
-
 __all__ = ["overview", "view", "views_of"]
 
 
-def view(router: Router, now: float, what: str) -> View:
+class RouterState(Protocol):
+    """What the views show of a router."""
+
+    settings: Settings
+    boot: int
+    started: float
+    links: LinkTable
+    directory: Directory
+    memory: Memory
+    refused: Counter[str]
+    warnings: list[str]
+    nodes: list[NodeType]
+    views: dict[str, Callable[[float], View]]
+
+    @property
+    def roundrobin(self) -> RoundRobin:
+        """The node type of calls and casts."""
+
+    @property
+    def dispatch(self) -> Dispatch:
+        """Tracks the calls and casts."""
+
+    @property
+    def pubsub(self) -> PubSub:
+        """The node type of events."""
+
+
+def view(router: RouterState, now: float, what: str) -> View:
     """The steps that make the view named ``what``.
 
     Raises:
@@ -35,7 +67,7 @@ def view(router: Router, now: float, what: str) -> View:
     return make(now)
 
 
-def overview(router: Router, now: float, what: str) -> dict[str, Any]:
+def overview(router: RouterState, now: float, what: str) -> dict[str, Any]:
     """The view named ``what``, made in one go.
 
     Raises:
@@ -44,9 +76,9 @@ def overview(router: Router, now: float, what: str) -> dict[str, Any]:
     return finish(view(router, now, what))
 
 
-def views_of(router: Router) -> dict[str, Callable[[float], View]]:
+def views_of(router: RouterState) -> dict[str, Callable[[float], View]]:
     """All views of ``router``: its own, and those of its node types."""
-    own: Mapping[str, Callable[[Router, float], View]] = {
+    own: Mapping[str, Callable[[RouterState, float], View]] = {
         "overview": _everything,
         "summary": _summary,
         "processes": _processes,
@@ -59,7 +91,7 @@ def views_of(router: Router) -> dict[str, Callable[[float], View]]:
     return views
 
 
-def _summary(router: Router, now: float) -> View:
+def _summary(router: RouterState, now: float) -> View:
     stuck = yield from count_stuck(router.directory, now)
     security = yield from _security(router)
     settings, dispatch, log = router.settings, router.dispatch, router.roundrobin.log
@@ -84,7 +116,7 @@ def _summary(router: Router, now: float) -> View:
     }
 
 
-def _memory(router: Router) -> dict[str, int]:
+def _memory(router: RouterState) -> dict[str, int]:
     memory = router.memory
     return {
         "held_bytes": memory.held_bytes,
@@ -94,7 +126,7 @@ def _memory(router: Router) -> dict[str, int]:
     }
 
 
-def _security(router: Router) -> Steps[dict[str, Any] | None]:
+def _security(router: RouterState) -> Steps[dict[str, Any] | None]:
     """None without CURVE."""
     usages = router.links.access.usages()
     if usages is None:
@@ -107,12 +139,12 @@ def _security(router: Router) -> Steps[dict[str, Any] | None]:
     return {"keys": len(usages), "refused": dict(refused)}
 
 
-def _keys(router: Router, now: float) -> View:
+def _keys(router: RouterState, now: float) -> View:
     usages = router.links.access.usages() or []
     return made("keys", (usage_row(usage, now) for usage in usages[:MAX_ROWS]), len(usages))
 
 
-def _stats(router: Router, now: float) -> View:
+def _stats(router: RouterState, now: float) -> View:
     """Totals since the start: they never decrease, whatever becomes of their topics."""
     totals = yield from router.directory.totals()
     return {
@@ -126,7 +158,7 @@ def _stats(router: Router, now: float) -> View:
     }
 
 
-def _processes(router: Router, now: float) -> View:
+def _processes(router: RouterState, now: float) -> View:
     links = list(islice(router.links, MAX_ROWS))
     return made("processes", (_process(link, now) for link in links), len(router.links))
 
@@ -158,7 +190,7 @@ def _process(link: Link, now: float) -> dict[str, Any]:
     return row
 
 
-def _everything(router: Router, now: float) -> View:
+def _everything(router: RouterState, now: float) -> View:
     summary = yield from _summary(router, now)
     processes = yield from _processes(router, now)
     topics = yield from router.views["topics"](now)

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from rpcmq.core.router.least_busy import LeastInFlight
+from rpcmq.core.router.least_busy import LeastBusy
 from rpcmq.core.router.topics import Consumer
 from rpcmq.testing.network import Message, Network, Process
 from rpcmq.wire import Flag, Kind
@@ -163,11 +163,11 @@ def test_everything_in_random_order_keeps_the_invariants(net: Network, api: Proc
         net.router.dispatch.check()
 
 
-# --- LeastInFlight ---------------------------------------------------------------------------
+# --- LeastBusy ---------------------------------------------------------------------------
 
 
 class FakeConsumer:
-    """What LeastInFlight looks at; its own link."""
+    """What LeastBusy looks at; its own link."""
 
     def __init__(self) -> None:
         self.in_flight: list[int] = []
@@ -188,11 +188,11 @@ class FakeConsumer:
 def test_least_in_flight_against_the_obvious():
     """The level structure picks what a search through all would pick."""
     rng = random.Random(1)
-    table = LeastInFlight()
+    table: LeastBusy[FakeConsumer] = LeastBusy()
     consumers: list[FakeConsumer] = [FakeConsumer() for _ in range(8)]
 
     def place(consumer: FakeConsumer) -> None:
-        table.place(consumer)  # type: ignore[arg-type]
+        table.place(consumer)
 
     for _ in range(3000):
         consumer = rng.choice(consumers)

@@ -216,7 +216,7 @@ def test_a_subscriber_that_does_not_take_what_it_is_sent_loses_events_and_nobody
         pub.publish("a", bytes(MIB))
     link = net.link(slow)
     assert link.sent_bytes <= WINDOW_BYTES + 2 * MIB and not link.outbox
-    assert link.window.size_bytes <= net.router.settings.pubsub_max_bytes
+    assert link.window is not None and link.window.size_bytes <= net.router.settings.pubsub_max_bytes
     assert len(quick.got(Kind.PUBLISH)) == 100
 
 

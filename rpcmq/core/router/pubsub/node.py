@@ -15,6 +15,7 @@ from rpcmq.core.common.text import shortened
 from rpcmq.core.common.topic_patterns import PatternTrie, pattern_states, split_words
 from rpcmq.core.router.link import Link
 from rpcmq.core.router.node_type import NodeContext, NodeType
+from rpcmq.core.router.pubsub.subscriber import Subscriber
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import (
     FORMAT_AT,
@@ -33,34 +34,12 @@ from rpcmq.wire import (
 )
 from rpcmq.wire.bodies import SubscribeBody, SubscribedBody
 
-__all__ = ["PubSub", "Subscriber"]
+__all__ = ["PubSub"]
 
 #: Window that subscribers get during a drain.
 _ANY_NUMBER = 1 << 62
 #: Memory of a held event beside its bytes.
 _OVERHEAD_BYTES = 100
-
-
-class Subscriber:
-    """The delivery window and queue of one subscribing link."""
-
-    __slots__ = ("delivered", "dropped", "lost", "queue", "size_bytes", "states", "window")
-
-    def __init__(self, window: int) -> None:
-        self.window = window
-        self.queue: deque[bytes] = deque()
-        self.size_bytes = 0
-        #: States that its patterns can add to the match of one event.
-        self.states = 0
-        self.delivered = 0
-        self.dropped: Counter[str] = Counter()
-        #: Events lost since the last LOST notice.
-        self.lost = 0
-
-    def clear(self) -> None:
-        """Drop the subscription's queue and window; credit for delivered events may still arrive."""
-        self.queue.clear()
-        self.size_bytes = self.lost = 0
 
 
 class PubSub(NodeType):
@@ -128,12 +107,13 @@ class PubSub(NodeType):
             ProtocolError: malformed.
         """
         exchange, pattern = self._address(part)
-        if (exchange, pattern) in link.patterns:
+        subscriber = link.window
+        if subscriber is not None and (exchange, pattern) in link.patterns:
             del link.patterns[exchange, pattern]
             self._remove(link, exchange, pattern)
-            link.window.states -= pattern_states(pattern)
+            subscriber.states -= pattern_states(pattern)
             if not link.patterns:
-                link.window.clear()
+                subscriber.clear()
         link.send(SubscribedBody(pattern="").message(key=part[KEY]))
 
     def publish(self, now: float, link: Link, part: bytes) -> None:
@@ -248,14 +228,15 @@ class PubSub(NodeType):
         if not len(trie):
             del self._tries[exchange]
 
-    def _drop(self, now: float, link: Link, part: bytes, reason: str) -> None:
-        link.window.dropped[reason] += 1
+    def _drop(self, now: float, link: Link, subscriber: Subscriber, part: bytes, reason: str) -> None:
+        subscriber.dropped[reason] += 1
         self._drops.add(now, Drop(_topic_of(part), "event", reason), consumer=link.identity)
 
     def _offer(self, now: float, link: Link, part: bytes) -> bool:
-        subscriber: Subscriber = link.window
+        subscriber = link.window
+        assert subscriber is not None, "a link in a trie has a window"
         if not link.accepts >> part[FORMAT_AT] & 1:
-            self._drop(now, link, part, "format not accepted")
+            self._drop(now, link, subscriber, part, "format not accepted")
             return False
         if subscriber.delivered < subscriber.window and link.answering and not (subscriber.queue or link.is_full):
             subscriber.delivered += 1
@@ -267,7 +248,7 @@ class PubSub(NodeType):
         while len(subscriber.queue) > settings.pubsub_max_messages or subscriber.size_bytes > settings.pubsub_max_bytes:
             oldest = subscriber.queue.popleft()
             subscriber.size_bytes -= size_of(oldest)
-            self._drop(now, link, oldest, "slow subscriber")
+            self._drop(now, link, subscriber, oldest, "slow subscriber")
             subscriber.lost += 1
         return True
 

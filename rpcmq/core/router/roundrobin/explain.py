@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from rpcmq.core.router.request import Delivery, Request
-    from rpcmq.core.router.settings import Settings
-    from rpcmq.core.router.topics import Destination
+from rpcmq.core.router.request import Delivery, Request
+from rpcmq.core.router.settings import Settings
+from rpcmq.core.router.topics import Destination
 
 __all__ = ["consumer_lost", "no_consumer", "not_waited_for", "overloaded", "timed_out"]
 
