@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
+from pathlib import Path
 
 from rpcmq.cli.text import plain
 from rpcmq.errors import (
@@ -21,7 +24,7 @@ from rpcmq.errors import (
     UsageError,
 )
 
-__all__ = ["EXIT_CODES", "EXIT_CODES_HELP", "ExitCode", "code_of", "report"]
+__all__ = ["EXIT_CODES", "EXIT_CODES_HELP", "ExitCode", "code_of", "failing", "report"]
 
 
 class ExitCode(IntEnum):
@@ -107,3 +110,15 @@ def report(error: Exception, code: ExitCode, as_json: bool) -> None:
         if len(remote.remote_hops) > 1:
             answer["hops"] = [hop._asdict() for hop in remote.remote_hops]
     print(json.dumps(answer, default=str), file=sys.stderr)
+
+
+@contextmanager
+def failing(place: Path | None = None) -> Iterator[None]:
+    """Turn an OSError into a one-line error; one that names no file is of ``place``."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        where = error.filename or place
+        raise RpcError(f"{where}: {error.strerror or error}" if where else str(error.strerror or error)) from error

@@ -25,7 +25,7 @@ from rpcmq.latency.selection import Selection, parse_selection
 
 if TYPE_CHECKING:
     from rpcmq.latency.analysis.account import Account
-    from rpcmq.latency.analysis.compare import Comparison, MethodShift, Shift
+    from rpcmq.latency.analysis.comparison import Comparison, MethodShift, Shift
     from rpcmq.latency.analysis.limits import Excess, Limit, Verdict
     from rpcmq.latency.analysis.series import Key, Series
 

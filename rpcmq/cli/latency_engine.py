@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 import click
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from rpcmq.cli.latency_input import check_writable, failing, installed
+from rpcmq.cli.exit_codes import failing
+from rpcmq.cli.latency_input import check_writable, installed
 from rpcmq.cli.output import Output
 from rpcmq.errors import NotInstalled, UsageError
 from rpcmq.latency.manifest import read

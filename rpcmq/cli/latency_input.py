@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from rpcmq.cli.exit_codes import failing
 from rpcmq.cli.text import plain
-from rpcmq.errors import NotInstalled, RpcError
+from rpcmq.errors import NotInstalled
 from rpcmq.latency.analysis.account import Verdict
 from rpcmq.latency.analysis.wording import share
 from rpcmq.latency.selection import Selection, parse_filters, parse_time
@@ -26,7 +27,6 @@ __all__ = [
     "account_as_json",
     "account_line",
     "check_writable",
-    "failing",
     "installed",
     "key_as_json",
     "listed",
@@ -105,18 +105,6 @@ def installed() -> Iterator[None]:
             raise
         extra = "latency" if str(error.name).startswith(("py4j", "pyspark")) else "report"
         raise NotInstalled(f"{error.name} is not installed: pip install 'rpcmq[{extra}]'") from None
-
-
-@contextmanager
-def failing() -> Iterator[None]:
-    """Turn an OSError into a one-line error."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        raise RpcError(f"{where}{error.strerror or error}") from error
 
 
 def check_writable(directory: Path) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
+from rpcmq.cli.exit_codes import failing
 from rpcmq.cli.options import State, json_option
 from rpcmq.cli.output import print_json
-from rpcmq.errors import RpcError
 
 __all__ = ["package_command"]
 
@@ -33,10 +33,8 @@ def package_command(state: State, directory: Path) -> None:
     """
     from rpcmq.latency.jobs.package import write_package
 
-    try:
+    with failing(directory):
         paths = write_package(directory)
-    except OSError as error:
-        raise RpcError(f"{error.filename or directory}: {error.strerror or error}") from error
     if state.json:
         print_json([str(path) for path in paths])
         return

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rpcmq.cli.exit_codes import failing
 from rpcmq.cli.latency_engine import Choice, Waiting, engine, engine_options
-from rpcmq.cli.latency_input import failing, installed, listed, selected, selects
+from rpcmq.cli.latency_input import installed, listed, selected, selects
 from rpcmq.cli.options import State, json_option, positive
 from rpcmq.cli.output import Output, add_row, print_fitting, print_json, table
 from rpcmq.cli.text import microseconds, plain

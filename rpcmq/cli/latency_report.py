@@ -13,8 +13,9 @@ from typing import TypeVar
 
 import click
 
+from rpcmq.cli.exit_codes import failing
 from rpcmq.cli.latency_engine import Choice, Waiting, engine, engine_options
-from rpcmq.cli.latency_input import failing, installed, selected
+from rpcmq.cli.latency_input import installed, selected
 from rpcmq.cli.options import State, json_option
 from rpcmq.cli.output import print_json
 from rpcmq.cli.text import plain

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rpcmq.cli.latency_input import failing, installed, master_option
+from rpcmq.cli.exit_codes import failing
+from rpcmq.cli.latency_input import installed, master_option
 from rpcmq.cli.options import State, json_option, positive
 from rpcmq.cli.output import print_json
 from rpcmq.errors import RpcError, UsageError

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from threading import Event
 from time import monotonic
@@ -14,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rpcmq.cli.exit_codes import failing
 from rpcmq.cli.options import State, json_option, setting
 from rpcmq.cli.output import print_json
 from rpcmq.cli.text import plain
-from rpcmq.errors import RpcError, UsageError
+from rpcmq.errors import UsageError
 from rpcmq.latency.presence import elsewhere, is_log
 from rpcmq.latency.sinks import SINKS
 from rpcmq.server.log import log_event, start_logging
@@ -93,7 +93,7 @@ def ship_command(
     if once and not is_log(directory):
         raise UsageError(f"{directory}: no dispatch log here{elsewhere(directory)}")
     limits = Limits(keep_seconds, keep_bytes, keep_ready_seconds)
-    with _failing(directory), closing(Shipper(directory, open_sink(sink), limits, note)) as shipper:
+    with failing(directory), closing(Shipper(directory, open_sink(sink), limits, note)) as shipper:
         if once:
             shipper.run_once()
         else:
@@ -110,15 +110,6 @@ def _stopped_by_signals() -> Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     return stop
-
-
-@contextmanager
-def _failing(directory: Path) -> Iterator[None]:
-    """Turn an OSError into a one-line error."""
-    try:
-        yield
-    except OSError as error:
-        raise RpcError(f"{error.filename or directory}: {error.strerror or error}") from error
 
 
 def _run(shipper: Shipper, stop: Event, seconds: float, parent: int | None) -> None:

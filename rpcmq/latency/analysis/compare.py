@@ -15,7 +15,7 @@ and it is told how large a change would have been seen.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import expm1, log, sqrt
 
@@ -24,24 +24,14 @@ from scipy.stats import false_discovery_control, fisher_exact, norm
 
 from rpcmq.histogram import Histogram
 from rpcmq.latency.analysis.buckets import Floats
+from rpcmq.latency.analysis.comparison import ERRORS, Comparison, MethodShift, Shift
 from rpcmq.latency.analysis.intervals import share_interval, smallest_count
 from rpcmq.latency.analysis.quantities import percentile_name
 from rpcmq.latency.analysis.resampling import DRAWS, FEWEST_WINDOWS, drift, log_quantiles, share_draws
-from rpcmq.latency.analysis.series import METHOD, Key, Series
+from rpcmq.latency.analysis.series import METHOD, Series
 
-__all__ = [
-    "ERRORS",
-    "FALSE_DISCOVERIES",
-    "FEWEST_RECORDS",
-    "PERCENTILES",
-    "Comparison",
-    "MethodShift",
-    "Shift",
-    "compare",
-]
+__all__ = ["FALSE_DISCOVERIES", "FEWEST_RECORDS", "PERCENTILES", "compare"]
 
-#: Name of a shift in the share of errors.
-ERRORS = "errors"
 PERCENTILES = (0.5, 0.95, 0.99)
 #: Of the changes that are called confirmed, at most this share is chance.
 FALSE_DISCOVERIES = 0.05
@@ -55,95 +45,6 @@ _GROUPS = 20
 _COMMON, _OWN = 3.0, 4.0
 #: Deviations from the middle to an end of an interval of 95 %.
 _INTERVAL = 1.96
-#: A percentage point of errors weighs as much as a percentile that grows by a tenth of e.
-_ERRORS_WEIGH = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Shift:
-    """The change of a percentile, or of the share of errors, of one method.
-
-    Attributes:
-        what: ``p99`` and the like, or ``errors``.
-        before, after: microseconds, or a share; None: there is none.
-        change: of a percentile: after over before, minus 1; of errors: after minus before. None: no records.
-        interval: what ``change`` lies between, with 95 %; None: n is too small.
-        p_value: how likely such a change is by chance, corrected for their number; None: n is too small.
-        drawn: what was drawn for the interval: ``windows`` or ``records``; None: n is too small.
-        drift: by how much the sides may differ because it changes within them, on the scale of ``change``; the
-            interval is that much wider. 0: it does not, or records were drawn, which do not tell.
-        detectable: a change of that size would have been confirmed in 4 of 5 cases; None: n is too small.
-        confirmed: whether it is no chance.
-        matters: whether it is confirmed and large enough.
-    """
-
-    what: str
-    before: float | None
-    after: float | None
-    change: float | None = None
-    interval: tuple[float, float] | None = None
-    p_value: float | None = None
-    drawn: str | None = None
-    drift: float = 0.0
-    detectable: float | None = None
-    confirmed: bool = False
-    matters: bool = False
-
-    @property
-    def size(self) -> float:
-        """The change, up or down, on a scale on which percentiles and errors compare."""
-        if self.change is None:
-            return 0.0
-        if self.what == ERRORS:
-            return abs(self.change) * _ERRORS_WEIGH
-        return abs(log(max(1 + self.change, 1e-9)))
-
-
-@dataclass(frozen=True, slots=True)
-class MethodShift:
-    """The changes of one method.
-
-    Attributes:
-        key: exchange, topic, method.
-        before, after: its records then and now.
-        shifts: of each percentile, then of its errors.
-    """
-
-    key: Key
-    before: Series
-    after: Series
-    shifts: tuple[Shift, ...]
-
-    @property
-    def matters(self) -> bool:
-        """Whether any of its shifts does."""
-        return any(shift.matters for shift in self.shifts)
-
-    @property
-    def weight(self) -> float:
-        """The weight of the change: the largest shift, times the time that callers spent in the method (seconds)."""
-        counts = [shift.size for shift in self.shifts if shift.matters] or [
-            shift.size for shift in self.shifts if shift.interval is not None
-        ]
-        return max(counts, default=0.0) * max(self.before.total.sum, self.after.total.sum) / 1e6
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """The changes of all methods.
-
-    Attributes:
-        measure: the duration that was compared: total, queue or service.
-        smallest: the smallest change that matters, a share.
-        methods: those that are in both; those that matter first, and of these the one with the greatest weight.
-        gone, new: methods that are only in what was before, or only in what is after.
-    """
-
-    measure: str
-    smallest: float
-    methods: list[MethodShift]
-    gone: list[Series] = field(default_factory=list)
-    new: list[Series] = field(default_factory=list)
 
 
 def compare(

@@ -30,7 +30,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from rpcmq.errors import UsageError
-from rpcmq.latency.analysis.compare import ERRORS, FEWEST_RECORDS, Comparison, Shift
+from rpcmq.latency.analysis.compare import FEWEST_RECORDS
+from rpcmq.latency.analysis.comparison import ERRORS, Comparison, Shift
 from rpcmq.latency.analysis.intervals import interval, share_interval
 from rpcmq.latency.analysis.names import matches
 from rpcmq.latency.analysis.quantities import NUMBER, parse_duration, parse_percentile

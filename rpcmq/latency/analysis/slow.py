@@ -49,8 +49,8 @@ def findings(
     if whole.records:
         found += _of_errors(whole, methods)
         found += _of_error_bursts(windows)
-        found += _of_tails(whole, methods)
-        found += _of_queues(whole, methods)
+        found += _of_tails(methods)
+        found += _of_queues(methods)
         found += _of_servers(servers)
         found += _of_rises(whole, windows, methods, method_windows)
         found += _of_time(methods)
@@ -146,7 +146,7 @@ def _of_error_bursts(windows: Sequence[Series]) -> Iterator[Finding]:
     yield Finding(what, why, _between(0.45, 0.85, failed / sum(each.records for each in windows), 0.02))
 
 
-def _of_tails(whole: Series, methods: Sequence[Series]) -> Iterator[Finding]:
+def _of_tails(methods: Sequence[Series]) -> Iterator[Finding]:
     for each in by_tail(methods)[:_OF_A_KIND]:
         total = each.series.total
         median, slowest = total.quantile(0.5) or 0.0, total.quantile(0.99) or 0.0
@@ -169,7 +169,7 @@ def _where(series: Series) -> str:
     return f"It is spent at the server (p99 {duration(service)}) rather than waiting (p99 {duration(queue)})."
 
 
-def _of_queues(whole: Series, methods: Sequence[Series]) -> Iterator[Finding]:
+def _of_queues(methods: Sequence[Series]) -> Iterator[Finding]:
     for each in by_queueing(methods)[:_OF_A_KIND]:
         series = each.series
         own = series.queue.sum / series.total.sum if series.total.sum else 0.0

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rpcmq.latency.analysis.compare import Comparison, Shift, compare
+from rpcmq.latency.analysis.compare import compare
+from rpcmq.latency.analysis.comparison import Comparison, Shift
 from rpcmq.latency.analysis.limits import judge, parse_limit
 from rpcmq.latency.analysis.resampling import DRAWS, log_quantiles
 from rpcmq.latency.analysis.series import Series
