@@ -1,6 +1,8 @@
-"""Text for terminals; imports nothing, so that every command may use it."""
+"""Text for terminals; imports next to nothing, so that every command may use it."""
 
 from __future__ import annotations
+
+from rpcmq.printable import printable
 
 __all__ = ["counted", "microseconds", "plain"]
 
@@ -12,7 +14,7 @@ def counted(number: int, what: str) -> str:
 
 def plain(value: object) -> str:
     """Return ``value`` as text without terminal control characters."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(value))
+    return printable(str(value))
 
 
 def microseconds(value: float | None) -> str:

@@ -17,6 +17,7 @@ from rpcmq.core.process.direct_links import DirectLink
 from rpcmq.errors import PayloadError
 from rpcmq.payload.bounded_text import exception_text, printable_exception
 from rpcmq.payload.seal import NotTrusted
+from rpcmq.printable import printable
 from rpcmq.wire import Address, Kind, body_of, json_bytes
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class FailureLog:
 
 def _printable(text: str) -> str:
     """Return ``text``, which a caller may control, safe for logs and terminals."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
+    return printable(text, "?")
 
 
 def _write_when_known(process: Process, call: Call, line: _Line) -> None:

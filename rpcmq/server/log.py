@@ -17,6 +17,7 @@ from gevent import get_hub
 
 from rpcmq.core.common.token_bucket import TokenBucket
 from rpcmq.core.router.actions import Note
+from rpcmq.printable import printable
 
 __all__ = ["JsonFormatter", "NoteLog", "TextFormatter", "log_event", "log_hub_errors", "start_logging"]
 
@@ -54,7 +55,7 @@ class TextFormatter(logging.Formatter):
         text = record.getMessage()
         if record.exc_info:
             text += " | " + self.formatException(record.exc_info)
-        text = "".join(c if c.isprintable() else " | " if c == "\n" else repr(c)[1:-1] for c in text)
+        text = printable(text.replace("\n", " | "))
         return f"{_time_of(record)} {record.levelname:<7} {text}"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from rpcmq.core.common.drops import Drop, Drops, drop_text
 from rpcmq.core.common.log_limit import LogLimit
 from rpcmq.errors import CallError, ProtocolError
+from rpcmq.printable import printable
 from rpcmq.wire import KIND_AT, LOW_FLAGS_AT, Address, Flag, Kind, address_of, body_of
 
 __all__ = ["Losses"]
@@ -84,4 +85,4 @@ class Losses:
 
 def _name(value: object) -> str:
     """Return a name received from the router, bounded for counters and the log."""
-    return "".join(c if c.isprintable() else "?" for c in str(value)[:_MAX_NAME])
+    return printable(str(value)[:_MAX_NAME], "?")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from rpcmq.printable import printable
+
 __all__ = [
     "between",
     "bytes_text",
@@ -150,4 +152,4 @@ def name(value: object, longest: int = _LONGEST_NAME) -> str:
 
 def visible(text: str) -> str:
     """``text`` with what cannot be seen written out: control characters, those that turn the direction of writing."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return printable(text)
