@@ -362,7 +362,7 @@ def test_a_call_whose_format_no_consumer_accepts_is_refused(net: Network, api: P
     simple.register("compute")
     outcome, text, details = error_of(api.request("compute", format=2))
     assert outcome is Outcome.PROTOCOL
-    assert text == "'compute' has no free consumer that accepts payload format 2"
+    assert text == "'compute' has no free consumer that accepts pickle payloads"
     assert details == {"accepts": 0b10}
 
 
@@ -381,7 +381,7 @@ def test_a_queued_call_is_refused_by_the_consumer_that_comes_and_does_not_accept
     simple.register("compute")
     outcome, text, details = error_of(call)
     assert outcome is Outcome.PROTOCOL and details == {"accepts": 0b10}
-    assert text == "simple does not accept payload format 3"
+    assert text == "simple does not accept dill payloads"
     assert simple.got(Kind.REQUEST) == []
 
 

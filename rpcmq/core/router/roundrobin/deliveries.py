@@ -17,6 +17,7 @@ from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.topics import Consumer
 from rpcmq.errors import Outcome, ProtocolError
+from rpcmq.payload.format import format_name
 from rpcmq.wire import (
     FORMAT_AT,
     NO_TTL,
@@ -102,7 +103,7 @@ class Deliveries:
                 accepts &= consumer.accepts
                 if consumer.ready and consumer.accepts >> form & 1:
                     return self.deliver(now, request, consumer, caster)
-            text = f"{destination.name!r} has no free consumer that accepts payload format {form}"
+            text = f"{destination.name!r} has no free consumer that accepts {format_name(form)} payloads"
             requests.refuse(now, request, caster, Outcome.PROTOCOL, (text, {"accepts": accepts}))
             return False
         finds_nobody = request.flags & Flag.MANDATORY and not any(c.link.route is not None for c in consumers)
@@ -161,7 +162,7 @@ class Deliveries:
                 self._not_accepted(now, request, consumer, oldest)
 
     def _not_accepted(self, now: float, request: Request, consumer: Consumer, queue: Queue) -> None:
-        text = f"{consumer.link.identity} does not accept payload format {request.message[FORMAT_AT]}"
+        text = f"{consumer.link.identity} does not accept {format_name(request.message[FORMAT_AT])} payloads"
         caster = self._links.by_origin(request.key[ORIGIN_OF_KEY])
         if not request.is_call:
             queue.count_dropped("format not accepted")

@@ -35,6 +35,13 @@ class Departures:
         self.deserted: deque[Link] = deque()
         self._end_more_at = 0.0
 
+    def relieved(self, now: float, consumer: Consumer) -> None:
+        """Deliver more to ``consumer``, which has less in flight than before."""
+        consumer.topic.ready.move(consumer)
+        if consumer.stopping and not consumer.in_flight:
+            consumer.link.consumers.pop(consumer.tag, None)
+            self.consumer_gone(now, consumer, "unregistered")
+
     def consumer_gone(self, now: float, consumer: Consumer, reason: str) -> None:
         """Redeliver the deliveries of ``consumer`` where that is allowed; end the others with LinkLost."""
         unsent = {m[KEY] for m in consumer.link.outbox if m[KIND_AT] in _DELIVERIES}

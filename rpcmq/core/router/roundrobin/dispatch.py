@@ -28,27 +28,23 @@ from rpcmq.core.router.roundrobin.deliveries import Deliveries
 from rpcmq.core.router.roundrobin.departures import Departures
 from rpcmq.core.router.roundrobin.recovery import Recovery
 from rpcmq.core.router.roundrobin.request_table import RequestTable
+from rpcmq.core.router.roundrobin.settlements import Settlements
 from rpcmq.core.router.roundrobin.streams import Streams
 from rpcmq.core.router.settings import Settings
-from rpcmq.core.router.topics import Consumer
 from rpcmq.core.router.usage import MESSAGE_OVERHEAD
 from rpcmq.errors import Outcome, ProtocolError
 from rpcmq.wire import (
     ATTEMPT_AT,
-    CONSUMER_AT,
     FORMAT_AT,
     HEADER_BYTES,
     KEY,
     KIND_AT,
     LOW_FLAGS_AT,
-    MAX_SETTLEMENTS,
     ORIGIN_OF_KEY,
-    SETTLEMENT,
     Flag,
     Kind,
     control,
     has_error_name,
-    payload_of,
     sequence_of,
     size_of,
     unpack_reply,
@@ -68,12 +64,13 @@ class Dispatch:
     """Takes requests from callers and answers from consumers.
 
     Its parts: ``requests`` (each request and its end), ``recovery`` (what waits for processes to come back),
-    ``deliveries`` (to consumers), ``casts``, ``streams``, ``departures`` (consumers and callers that go).
+    ``deliveries`` (to consumers), ``casts``, ``streams``, ``settlements``, ``departures`` (consumers and callers that
+    go).
     """
 
     __slots__ = (
         "_deliver", "_destinations", "_directory", "_links", "_settings", "casts", "deliveries", "departures",
-        "ending", "recovery", "requests", "streams",
+        "ending", "recovery", "requests", "settlements", "streams",
     )  # fmt: skip
 
     #: A recording router has others.
@@ -92,6 +89,7 @@ class Dispatch:
         self.casts = Casts(settings, directory, self.requests, self.recovery, self.deliveries, self._goes_on)
         self.streams = Streams(settings, self.requests)
         self.departures = Departures(self.requests, self.deliveries)
+        self.settlements = Settlements(self.requests, self.deliveries, self.departures)
         #: Whether the drain has timed out.
         self.ending = False
 
@@ -217,21 +215,6 @@ class Dispatch:
 
     # --- from consumers ----------------------------------------------------------------------
 
-    def taken(self, now: float, link: Link, parts: list[bytes]) -> None:
-        """Handle the acknowledgement of the delivered ``parts``.
-
-        It runs what it has, whatever becomes of this router, and the senders of casts need not keep those. Idempotent
-        ones are kept until they have ended: they may go to another process if this one is lost.
-        """
-        in_flight = {tag: consumer.in_flight for tag, consumer in link.consumers.items() if consumer.in_flight}
-        if not in_flight:
-            return
-        for part in parts:
-            if part[KIND_AT] == _CAST and part[CONSUMER_AT] in in_flight:
-                delivery = in_flight[part[CONSUMER_AT]].get(part[KEY])
-                if delivery is not None and delivery.request.kept and not part[LOW_FLAGS_AT] & _IDEMPOTENT:
-                    self.requests.receipts.note(now, delivery.request)
-
     def reply(self, now: float, link: Link, part: bytes) -> None:  # noqa: C901 - the hot path
         """Handle REPLY, FAULT or END: a call has ended."""
         kind, attempt, tag, handler_us, key, lengths = unpack_reply(part)
@@ -292,7 +275,7 @@ class Dispatch:
         consumer.settled += 1
         consumer.progressed_at = now
         if consumer.level != ALONE:
-            self._relieved(now, consumer)
+            self.departures.relieved(now, consumer)
         shared, own, backlog = consumer.queues
         if shared.size_bytes or own.size_bytes or backlog.size_bytes:
             self.deliveries.feed(now, consumer)
@@ -318,48 +301,6 @@ class Dispatch:
         self.requests.count_unknown(link, "malformed reply")
         text = f"{link.identity} sent a malformed reply"
         return control(Kind.ERROR, {"outcome": Outcome.PROTOCOL, "text": text, "details": {}}, key=key)
-
-    def settle(self, now: float, link: Link, part: bytes) -> None:
-        """Settle casts.
-
-        Raises:
-            ProtocolError: the payload is not a whole number of settlements.
-        """
-        requests, payload = self.requests, payload_of(part)
-        count, rest = divmod(len(payload), SETTLEMENT.size)
-        if rest:
-            raise ProtocolError(f"SETTLE of {len(payload)} bytes is no multiple of {SETTLEMENT.size}", "length")
-        if count > MAX_SETTLEMENTS:
-            raise ProtocolError(f"SETTLE of {count} records; {MAX_SETTLEMENTS} may be", "length")
-        # As many steps as microseconds, about.
-        requests.turns.spent += count
-        consumer = link.consumers.get(part[CONSUMER_AT])
-        if consumer is None:
-            requests.count_unknown(link, "settlement of an unknown consumer")
-            return
-        in_flight = consumer.in_flight
-        for key, attempt, outcome, handler_us in SETTLEMENT.iter_unpack(payload):
-            delivery = in_flight.pop(key, None)
-            if delivery is None or delivery.attempt != attempt or delivery.request.is_call:
-                if delivery is not None:
-                    in_flight[key] = delivery
-                requests.count_unknown(link, "settlement of an unknown cast")
-                continue
-            request = delivery.request
-            requests.record(now, request, outcome, handler_us)
-            if request.delivery is delivery:
-                request.delivery = delivery.earlier  # as `settled_by` does
-            consumer.settled += 1
-        consumer.progressed_at = now
-        self._relieved(now, consumer)
-        self.deliveries.feed(now, consumer)
-
-    def _relieved(self, now: float, consumer: Consumer) -> None:
-        """Deliver more to ``consumer``, which has less in flight than before."""
-        consumer.topic.ready.move(consumer)
-        if consumer.stopping and not consumer.in_flight:
-            consumer.link.consumers.pop(consumer.tag, None)
-            self.departures.consumer_gone(now, consumer, "unregistered")
 
     def has_room(self, now: float, link: Link) -> None:
         """Resume deliveries to ``link``, whose window has room again."""

@@ -53,7 +53,7 @@ class RoundRobin(NodeType):
             Kind.ALIVE: dispatch.streams.item,
             Kind.GRANT: dispatch.streams.grant,
             Kind.CANCEL: dispatch.cancel,
-            Kind.SETTLE: dispatch.settle,
+            Kind.SETTLE: dispatch.settlements.settle,
             Kind.SENT: _note_sent,
             Kind.REGISTER: registrations.register,
             Kind.UNREGISTER: registrations.unregister,
@@ -106,7 +106,7 @@ class RoundRobin(NodeType):
 
     def link_taken(self, now: float, link: Link, parts: list[bytes]) -> None:
         """Senders need not keep the casts among ``parts``."""
-        self.dispatch.taken(now, link, parts)
+        self.dispatch.settlements.taken(now, link, parts)
 
     def link_changed(self, now: float, link: Link) -> None:
         """Its consumers consume again, and get what waits."""

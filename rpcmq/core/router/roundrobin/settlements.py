@@ -1,0 +1,75 @@
+"""Consumers settle casts, and say which they have received."""
+
+from __future__ import annotations
+
+from rpcmq.core.router.link import Link
+from rpcmq.core.router.roundrobin.deliveries import Deliveries
+from rpcmq.core.router.roundrobin.departures import Departures
+from rpcmq.core.router.roundrobin.request_table import RequestTable
+from rpcmq.errors import ProtocolError
+from rpcmq.wire import CONSUMER_AT, KEY, KIND_AT, LOW_FLAGS_AT, MAX_SETTLEMENTS, SETTLEMENT, Flag, Kind, payload_of
+
+__all__ = ["Settlements"]
+
+_CAST, _IDEMPOTENT = int(Kind.CAST), Flag.IDEMPOTENT
+
+
+class Settlements:
+    """Ends the casts that consumers are done with."""
+
+    __slots__ = ("_deliveries", "_departures", "_requests")
+
+    def __init__(self, requests: RequestTable, deliveries: Deliveries, departures: Departures) -> None:
+        self._requests = requests
+        self._deliveries = deliveries
+        self._departures = departures
+
+    def taken(self, now: float, link: Link, parts: list[bytes]) -> None:
+        """Handle the acknowledgement of the delivered ``parts``.
+
+        It runs what it has, whatever becomes of this router, and the senders of casts need not keep those. Idempotent
+        ones are kept until they have ended: they may go to another process if this one is lost.
+        """
+        in_flight = {tag: consumer.in_flight for tag, consumer in link.consumers.items() if consumer.in_flight}
+        if not in_flight:
+            return
+        for part in parts:
+            if part[KIND_AT] == _CAST and part[CONSUMER_AT] in in_flight:
+                delivery = in_flight[part[CONSUMER_AT]].get(part[KEY])
+                if delivery is not None and delivery.request.kept and not part[LOW_FLAGS_AT] & _IDEMPOTENT:
+                    self._requests.receipts.note(now, delivery.request)
+
+    def settle(self, now: float, link: Link, part: bytes) -> None:
+        """Settle casts.
+
+        Raises:
+            ProtocolError: the payload is not a whole number of settlements.
+        """
+        requests, payload = self._requests, payload_of(part)
+        count, rest = divmod(len(payload), SETTLEMENT.size)
+        if rest:
+            raise ProtocolError(f"SETTLE of {len(payload)} bytes is no multiple of {SETTLEMENT.size}", "length")
+        if count > MAX_SETTLEMENTS:
+            raise ProtocolError(f"SETTLE of {count} records; {MAX_SETTLEMENTS} may be", "length")
+        # As many steps as microseconds, about.
+        requests.turns.spent += count
+        consumer = link.consumers.get(part[CONSUMER_AT])
+        if consumer is None:
+            requests.count_unknown(link, "settlement of an unknown consumer")
+            return
+        in_flight = consumer.in_flight
+        for key, attempt, outcome, handler_us in SETTLEMENT.iter_unpack(payload):
+            delivery = in_flight.pop(key, None)
+            if delivery is None or delivery.attempt != attempt or delivery.request.is_call:
+                if delivery is not None:
+                    in_flight[key] = delivery
+                requests.count_unknown(link, "settlement of an unknown cast")
+                continue
+            request = delivery.request
+            requests.record(now, request, outcome, handler_us)
+            if request.delivery is delivery:
+                request.delivery = delivery.earlier  # as `settled_by` does
+            consumer.settled += 1
+        consumer.progressed_at = now
+        self._departures.relieved(now, consumer)
+        self._deliveries.feed(now, consumer)
