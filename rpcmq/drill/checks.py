@@ -7,7 +7,7 @@ holds and what does not is what docs/guarantees.md says; where it names an excep
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from math import inf
 
 from rpcmq.drill.accounts import Accounts
@@ -38,6 +38,24 @@ _ENDS = (
     "LinkLost", "NoConsumer", "Overloaded", "RemoteError", "AccessDenied", "RouterUnreachable",
 )  # fmt: skip
 _NEVER = inf
+#: The method of :class:`Checker` for each event.
+_HANDLERS = {
+    What.SUBMIT: "_submit",
+    What.ACCEPT: "_accept",
+    What.CONFIRM: "_confirm",
+    What.RETURN: "_return",
+    What.DISPATCH: "_dispatch",
+    What.START: "_start",
+    What.FINISH: "_finish",
+    What.END: "_end",
+    What.SETTLE: "_settle",
+    What.LINKED: "_linked",
+    What.FAULT: "_fault",
+    What.HEALED: "_healed",
+    What.DONE: "_is_done",
+    What.COUNTED: "_counts",
+    What.EXITED: "_exited",
+}
 
 
 class Checker:
@@ -70,23 +88,6 @@ class Checker:
         self._hit: list[tuple[float, str, str]] = []
         self._counted: Counter[str] = Counter()
         self._has_counted = False
-        self._handlers: dict[What, Callable[[Event], None]] = {
-            What.SUBMIT: self._submit,
-            What.ACCEPT: self._accept,
-            What.CONFIRM: self._confirm,
-            What.RETURN: self._return,
-            What.DISPATCH: self._dispatch,
-            What.START: self._start,
-            What.FINISH: self._finish,
-            What.END: self._end,
-            What.SETTLE: self._settle,
-            What.LINKED: self._linked,
-            What.FAULT: self._fault,
-            What.HEALED: self._healed,
-            What.DONE: self._is_done,
-            What.COUNTED: self._counts,
-            What.EXITED: self._exited,
-        }
         self._lives = lives = Lives()
         disturbances = self._disturbances
         self._sessions = sessions = Sessions(self.bounds, disturbances, lives)
@@ -108,9 +109,9 @@ class Checker:
 
     def see(self, event: Event) -> None:
         """The next event."""
-        handler = self._handlers.get(What(event.what))
+        handler = _HANDLERS.get(What(event.what))
         if handler is not None:
-            handler(event)
+            getattr(self, handler)(event)
         for judge in self._judges:
             judge.see(event)
 

@@ -61,7 +61,7 @@ def test_init_says_how_to_go_on(tmp_path: Path, invoke: Invoke) -> None:
 def test_init_changes_nothing_that_is_there(made: Path, invoke: Invoke) -> None:
     before = (made / "router.key").read_text()
     ended = invoke("init", str(made))
-    assert ended.returncode == 2 and "is there already" in ended.stderr
+    assert ended.returncode == 2 and "exists already" in ended.stderr
     assert (made / "router.key").read_text() == before
 
 
@@ -133,7 +133,7 @@ def test_a_key_made_where_it_is_used(made: Path, daemon: Daemon, invoke: Invoke,
     ("arguments", "expected"),
     [
         (("a/b",), "no name of a key"),
-        (("client",), "is there already"),
+        (("client",), "exists already"),
         (("x", "--allow", "fly:#"), "--allow 'fly:#'"),
         (("x", "--allow", "call"), "--allow 'call'"),
         (("x", "--allow", "call:a..b"), "none empty"),
