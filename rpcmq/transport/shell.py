@@ -1,7 +1,8 @@
 """What a process's sockets need of the program around them: to wait, to be woken, to be called later.
 
 The engines read no clock and never wait; the sockets around them do both through this contract only. gevent's hub is
-its first implementation (:mod:`rpcmq.transport.gevent_shell`). ``docs/writing-a-shell.md`` says how to write another.
+its first implementation (:mod:`rpcmq.transport.gevent_shell`). ``docs/contributing/shells.md`` says how to write
+another.
 
 Everything that a shell calls is called in one thread, one call after the other, and must not wait. What such a call
 raises is the shell's to print: it must not end the loop.
