@@ -243,5 +243,5 @@ def batch_echo(url: str) -> None:
         if answers:
             assert len(answers[0]) == length
             if link.stamps:
-                answers.insert(0, message(Kind.SENT, sequence=int(monotonic() * 1e6)))
+                answers.insert(0, message(Kind.CLOCK_STAMP, sequence=int(monotonic() * 1e6)))
             link.send(b"".join(answers))

@@ -142,7 +142,7 @@ class _Engine:
     def measure(self) -> float:
         """CPU time of a call, from request to reply (microseconds)."""
         batches = [self._batch() for _ in range(_BATCHES)]
-        receive, proceed, dirty = self._router.receive, self._router.proceed, self._router.links.dirty
+        receive, run_next_turn, dirty = self._router.receive, self._router.run_next_turn, self._router.links.dirty
         links = (self._service, self._caller)
         gc.disable()
         began = process_time()
@@ -150,10 +150,10 @@ class _Engine:
             receive(1.0, b"caller", requests)
             receive(1.0, b"service", replies)
             # As the shell does in each wake-up: a new turn begins.
-            proceed(1.0)
+            run_next_turn(1.0)
             for link in links:
                 link.outbox.clear()
-                link.closings.clear()
+                link.last_messages.clear()
                 link.marked = False
             dirty.clear()
         used = process_time() - began

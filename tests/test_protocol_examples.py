@@ -409,7 +409,7 @@ def test_welcome_has_the_documented_members() -> None:
     router = new_router()
     hello(router)
     (link_,) = router.links
-    welcome = json.loads(bytes(payload_of(link_.greetings[0])))
+    welcome = json.loads(bytes(payload_of(link_.first_messages[0])))
 
     section = TEXT[TEXT.index("### WELCOME") : TEXT.index("### REFUSED")]
     documented = {

@@ -31,12 +31,12 @@ from rpcmq.wire import (
     message,
     parse,
     payload_of,
-    remade,
     size_of,
     split,
+    split_error_name,
     with_flag,
+    with_header,
     with_payload,
-    without_error,
 )
 
 names = st.text(st.characters(categories=["L", "N", "P", "S"]), max_size=60).filter(
@@ -94,10 +94,10 @@ def test_kinds_and_flags_keep_their_numbers():
         "HELLO": 0x01, "WELCOME": 0x02, "REFUSED": 0x03, "HEARTBEAT": 0x04, "ACK": 0x05, "GOODBYE": 0x06,
         "DRAIN": 0x07, "REQUEST": 0x10, "CAST": 0x11, "REPLY": 0x12, "FAULT": 0x13, "ERROR": 0x14, "ITEM": 0x15,
         "END": 0x16, "GRANT": 0x17, "ALIVE": 0x18, "CANCEL": 0x19, "SETTLE": 0x1A, "CONFIRM": 0x1B,
-        "DELIVERED": 0x1C, "SENT": 0x1D, "DROPPED": 0x1E,
+        "DELIVERED": 0x1C, "CLOCK_STAMP": 0x1D, "DROPPED": 0x1E,
         "REGISTER": 0x20, "REGISTERED": 0x21, "UNREGISTER": 0x22, "DECLARE": 0x23, "SUBSCRIBE": 0x30,
             "SUBSCRIBED": 0x31,
-        "UNSUBSCRIBE": 0x32, "PUBLISH": 0x33, "TAKEN": 0x34, "LOST": 0x35, "INTRODUCE": 0x40,
+        "UNSUBSCRIBE": 0x32, "PUBLISH": 0x33, "EVENT_CREDIT": 0x34, "LOST": 0x35, "INTRODUCE": 0x40,
         "INTRODUCTION": 0x41, "QUERY": 0x50, "ANSWER": 0x51,
     }  # fmt: skip
     assert {name: value for name, value in vars(Flag).items() if name.isupper()} == {
@@ -239,7 +239,7 @@ def test_with_flag_changes_the_flag_only(size: int):
 @pytest.mark.parametrize("size", [5, DETACH_BYTES])
 def test_remade_keeps_the_payload(size: int):
     part = message(Kind.CAST, b"x" * size, sequence=7)
-    made = remade(part, part[:12] + bytes(4) + part[16:])
+    made = with_header(part, part[:12] + bytes(4) + part[16:])
     assert parse(made).ttl == 0 and payload_of(made) == b"x" * size
 
 
@@ -370,8 +370,11 @@ def test_any_bytes_are_messages_or_refused(batch: bytes, payloads: list[bytes]):
 def test_a_class_comes_out_of_a_fault_again(size: int):
     payload = bytes(size)
     named = message(Kind.FAULT, payload, format=1, key=bytes(range(20)), method=error_name(KeyError("x")), attempt=3)
-    assert without_error(named) == (message(Kind.FAULT, payload, format=1, key=bytes(range(20)), attempt=3), "KeyError")
-    assert payload_of(without_error(named)[0]) == payload
+    assert split_error_name(named) == (
+        message(Kind.FAULT, payload, format=1, key=bytes(range(20)), attempt=3),
+        "KeyError",
+    )
+    assert payload_of(split_error_name(named)[0]) == payload
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "x" * 101, "\u00fc" * 51])
@@ -384,5 +387,5 @@ def test_a_class_with_an_odd_name_is_not_named(name: str):
 def test_a_class_may_be_named_in_any_script():
     odd: type[Exception] = type("Odd", (Exception,), {})
     odd.__name__ = "\u00fc" * 50
-    part, name = without_error(message(Kind.FAULT, method=error_name(odd())))
+    part, name = split_error_name(message(Kind.FAULT, method=error_name(odd())))
     assert (part, name) == (message(Kind.FAULT), "\u00fc" * 50)

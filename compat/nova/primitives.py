@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-from rpcmq.adapters.untrusted_values import DEFAULT_MAX_DEPTH, brief, check_depth
+from rpcmq.adapters.untrusted_values import DEFAULT_MAX_DEPTH, check_depth, short_repr
 
 __all__ = ["check", "dumps", "loads", "strtime", "to_primitive"]
 
@@ -156,7 +156,7 @@ def _form(value: Any, time_text: Callable[[datetime], str] = strtime) -> Any:
             return dict(getattr(value, name)())
     if hasattr(value, "__iter__"):
         return list(value)
-    raise TypeError(f"{type(value).__name__} {brief(value)}")
+    raise TypeError(f"{type(value).__name__} {short_repr(value)}")
 
 
 class _Conversion:
@@ -184,7 +184,7 @@ class _Conversion:
 
 
 def _refuse(value: Any) -> Any:
-    raise TypeError(f"{type(value).__name__} {brief(value)}")
+    raise TypeError(f"{type(value).__name__} {short_repr(value)}")
 
 
 _PLAIN = json.JSONEncoder()
@@ -237,7 +237,7 @@ def _faults(value: Any, convert: Callable[[Any], Any], path: str, above: list[in
     if isinstance(value, dict):
         for key, each in value.items():
             if not isinstance(key, _SCALARS):
-                yield path, f"its key {brief(key)} is a {type(key).__name__}, not text"
+                yield path, f"its key {short_repr(key)} is a {type(key).__name__}, not text"
             yield from _faults(each, convert, f"{path}.{key}" if path else str(key), inside)
     elif isinstance(value, list | tuple):
         for index, each in enumerate(value):

@@ -23,7 +23,7 @@ from typing import Any
 import gevent
 
 from compat.nova import options, primitives
-from rpcmq.adapters.untrusted_values import brief, exception_text
+from rpcmq.adapters.untrusted_values import exception_text, short_repr
 
 __all__ = ["Shadow", "current"]
 
@@ -154,7 +154,7 @@ def _plain(reply: Any) -> Any:
     try:
         return json.loads(primitives.dumps(reply))
     except (TypeError, ValueError):
-        return brief(reply, _COMPARED)
+        return short_repr(reply, _COMPARED)
 
 
 def _differences(first: Any, second: Any, path: str = "reply") -> Iterator[str]:
@@ -172,4 +172,4 @@ def _differences(first: Any, second: Any, path: str = "reply") -> Iterator[str]:
 def _short(value: Any) -> str:
     if isinstance(value, BaseException):
         return exception_text(value, _SHOWN)
-    return "missing" if value is _NOTHING else brief(value, _SHOWN)
+    return "missing" if value is _NOTHING else short_repr(value, _SHOWN)

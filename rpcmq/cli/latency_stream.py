@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["stream_command"]
 
-Note = Callable[[int, str, str, dict[str, Any]], object]
+LogEvent = Callable[[int, str, str, dict[str, Any]], object]
 
 log = logging.getLogger("rpcmq.latency.stream")
 
@@ -106,7 +106,7 @@ def stream_command(
             _show(stream.state, state.json)
 
 
-def _open(directory: Path, out: Path, trigger: float, max_files: int, note: Note) -> Stream:
+def _open(directory: Path, out: Path, trigger: float, max_files: int, note: LogEvent) -> Stream:
     with installed():
         from rpcmq.latency.jobs.stream import Stream
     return Stream(directory, out, every=trigger, max_files=max_files, note=note)

@@ -14,7 +14,7 @@ from rich.text import Text
 from rpcmq.cli.text import plain
 from rpcmq.errors import PayloadError
 from rpcmq.payload import TypedJson
-from rpcmq.payload.bounded_text import brief
+from rpcmq.payload.bounded_text import short_repr
 
 __all__ = ["Output", "add_row", "print_fitting", "print_json", "print_result", "table", "typed_json"]
 
@@ -99,5 +99,5 @@ def typed_json(value: Any) -> str:
     try:
         text = TypedJson().encode(value).decode()
     except PayloadError:
-        text = json.dumps(brief(value, _LONGEST))
+        text = json.dumps(short_repr(value, _LONGEST))
     return json.dumps(json.loads(text))

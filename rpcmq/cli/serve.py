@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from rpcmq.cli.options import State, connects, make_client, positive
-from rpcmq.payload.bounded_text import brief
+from rpcmq.payload.bounded_text import short_repr
 
 __all__ = ["serve_command"]
 
@@ -33,7 +33,7 @@ def load_endpoint(path: str) -> Any:
         try:
             found = getattr(found, name)
         except AttributeError:
-            owner = f"module {module_name!r}" if inspect.ismodule(found) else brief(found)
+            owner = f"module {module_name!r}" if inspect.ismodule(found) else short_repr(found)
             raise click.UsageError(f"{path!r}: {owner} has no {name!r}") from None
     if not inspect.isclass(found):
         return found

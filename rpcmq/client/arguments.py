@@ -8,7 +8,7 @@ from typing import Any
 
 from rpcmq.client.request import current_request
 from rpcmq.errors import UsageError
-from rpcmq.payload.bounded_text import brief
+from rpcmq.payload.bounded_text import short_repr
 
 __all__ = ["LegacyMessage", "check_seconds", "context_dict", "request_body", "trace_context"]
 
@@ -36,12 +36,14 @@ def request_body(ctx: Any, msg: Mapping[str, Any]) -> tuple[bytes, dict[str, Any
         method = msg["method"]
         args = args_given = msg.get("args")
     except (TypeError, KeyError, AttributeError):
-        raise UsageError(f'msg must be {{"method": name, "args": {{...}}}}, not {brief(msg, 200)}') from None
+        raise UsageError(f'msg must be {{"method": name, "args": {{...}}}}, not {short_repr(msg, 200)}') from None
     if not isinstance(method, str) or not 0 < len(name := method.encode()) <= 255:
-        raise UsageError(f"method must be a name of 1 to 255 bytes, not {brief(method)}")
+        raise UsageError(f"method must be a name of 1 to 255 bytes, not {short_repr(method)}")
     if type(args) is not dict:
         if args is not None and not isinstance(args, Mapping):
-            raise UsageError(f"args must be a mapping of names to values, not {type(args).__name__}: {brief(args)}")
+            raise UsageError(
+                f"args must be a mapping of names to values, not {type(args).__name__}: {short_repr(args)}"
+            )
         args = dict(args or {})
     body = {"context": context_dict(ctx), "args": args}
     if len(msg) != (1 if args_given is None else 2):
@@ -58,11 +60,11 @@ def _further(msg: Mapping[str, Any]) -> dict[str, Any]:
     found = {key: value for key, value in msg.items() if key not in _OWN}
     for key in found:
         if key in _RESERVED:
-            raise UsageError(f"msg has a key {brief(key)}, which rpcmq uses itself; choose another")
+            raise UsageError(f"msg has a key {short_repr(key)}, which rpcmq uses itself; choose another")
         known = key in _LEGACY or (isinstance(key, str) and key.startswith("_")) or isinstance(msg, LegacyMessage)
         if not known:
             raise UsageError(
-                f"msg has an unknown key {brief(key)}; its keys are 'method' and 'args' (and from legacy programs "
+                f"msg has an unknown key {short_repr(key)}; its keys are 'method' and 'args' (and from legacy programs "
                 "'namespace', 'version' and those that begin with '_'). Arguments of the method go into 'args'"
             )
     return found
@@ -78,7 +80,7 @@ def trace_context(traceparent: str | None) -> bytes:
         request = current_request()
         return b"" if request is None else request.trace
     if not _TRACEPARENT.fullmatch(traceparent):
-        raise UsageError(f"traceparent {brief(traceparent)} is not of the form 00-<32 hex>-<16 hex>-<2 hex>")
+        raise UsageError(f"traceparent {short_repr(traceparent)} is not of the form 00-<32 hex>-<16 hex>-<2 hex>")
     return traceparent.encode()
 
 
@@ -110,5 +112,5 @@ def check_seconds(name: str, value: object) -> float:
     if type(value) is float and 0.0 < value < 4_000_000.0:
         return value
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 4_000_000:
-        raise UsageError(f"{name} must be a positive number of seconds, not {brief(value)}")
+        raise UsageError(f"{name} must be a positive number of seconds, not {short_repr(value)}")
     return float(value)

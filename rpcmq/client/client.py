@@ -21,7 +21,7 @@ from rpcmq.client.subscription import Subscription
 from rpcmq.config import load_client_config
 from rpcmq.errors import UsageError
 from rpcmq.payload import Codec, ExceptionRegistry
-from rpcmq.payload.bounded_text import brief
+from rpcmq.payload.bounded_text import short_repr
 from rpcmq.transport.home import at_home, run_at_home
 from rpcmq.wire import Flag
 
@@ -266,7 +266,7 @@ class Client(RouterVerbs):
             PayloadError: the payload cannot be encoded.
         """
         if not isinstance(priority, str) or priority.upper() not in _PRIORITIES:
-            raise UsageError(f"priority {brief(priority)} is unknown; known: {', '.join(_PRIORITIES)}")
+            raise UsageError(f"priority {short_repr(priority)} is unknown; known: {', '.join(_PRIORITIES)}")
         event = {
             "message_id": str(uuid4()),
             "event_type": event_type,

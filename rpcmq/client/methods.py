@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from rpcmq.errors import UsageError
-from rpcmq.payload.bounded_text import brief
+from rpcmq.payload.bounded_text import short_repr
 
 __all__ = ["ASYNC", "check_endpoint", "check_handler", "find_method", "public_methods"]
 
@@ -66,9 +66,9 @@ def check_handler(handler: Any) -> None:
         UsageError: it cannot be called, or is ``async``.
     """
     if not callable(handler):
-        raise UsageError(f"handler must be callable, not {brief(handler)}")
+        raise UsageError(f"handler must be callable, not {short_repr(handler)}")
     if _is_async(handler) or _is_async(type(handler).__call__):
-        raise UsageError(f"handler {brief(handler)} cannot be run: {ASYNC}")
+        raise UsageError(f"handler {short_repr(handler)} cannot be run: {ASYNC}")
 
 
 #: Why async methods are refused, and what to do instead.

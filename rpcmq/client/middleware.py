@@ -19,7 +19,7 @@ from rpcmq.client.options import CallOptions, Defaults
 from rpcmq.client.request import current_request
 from rpcmq.client.retry import Retry, RetryBudget, guarded
 from rpcmq.errors import UsageError
-from rpcmq.payload.bounded_text import brief
+from rpcmq.payload.bounded_text import short_repr
 from rpcmq.wire import Address
 
 __all__ = ["Middleware", "OutgoingRequest", "Pipeline", "Send", "Tracing"]
@@ -128,7 +128,7 @@ class Pipeline:
         given = tuple(middleware)
         for each in given:
             if not isinstance(each, Middleware):
-                raise UsageError(f"middleware must derive from rpcmq.Middleware; {brief(each)} does not")
+                raise UsageError(f"middleware must derive from rpcmq.Middleware; {short_repr(each)} does not")
         self._defaults = defaults
         around = [each for each in given if not each.each_attempt]
         within = [each for each in given if each.each_attempt]

@@ -9,7 +9,7 @@ from typing import Any
 from rpcmq.client.arguments import check_seconds
 from rpcmq.client.retry import Retry
 from rpcmq.errors import UsageError
-from rpcmq.payload.bounded_text import brief
+from rpcmq.payload.bounded_text import short_repr
 from rpcmq.wire import Address
 
 __all__ = ["CallOptions", "Defaults"]
@@ -47,7 +47,7 @@ class CallOptions:
         for name in _SWITCHES:
             switch = getattr(self, name)
             if switch is not None and not isinstance(switch, bool):
-                raise UsageError(f"{name} must be True, False or None, not {brief(switch)}")
+                raise UsageError(f"{name} must be True, False or None, not {short_repr(switch)}")
         if self.retry:
             Retry.of(self.retry)
 
@@ -79,7 +79,9 @@ class Defaults:
         self._options = _checked("options", options) if options is not None else CallOptions()
         self._topics: dict[tuple[str, str], CallOptions] = {}
         for topic, each in (topics or {}).items():
-            self._topics[self._names(topic)] = _checked(f"topic_options[{brief(topic)}]", each).or_else(self._options)
+            self._topics[self._names(topic)] = _checked(f"topic_options[{short_repr(topic)}]", each).or_else(
+                self._options
+            )
         self.said = bool(self._topics) or self._options != CallOptions()
 
     def of(self, topic: str | Address) -> CallOptions:
@@ -98,11 +100,11 @@ class Defaults:
         if isinstance(topic, Address):
             return topic.exchange, f"{topic.topic}.{topic.server}" if topic.server else topic.topic
         if not isinstance(topic, str):
-            raise UsageError(f"topic must be a str or an Address, not {type(topic).__name__}: {brief(topic)}")
+            raise UsageError(f"topic must be a str or an Address, not {type(topic).__name__}: {short_repr(topic)}")
         return self._exchange, topic
 
 
 def _checked(name: str, options: object) -> CallOptions:
     if not isinstance(options, CallOptions):
-        raise UsageError(f"{name} must be a CallOptions, not {brief(options)}")
+        raise UsageError(f"{name} must be a CallOptions, not {short_repr(options)}")
     return options

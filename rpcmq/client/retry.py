@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
 
 from rpcmq.errors import LinkLost, Overloaded, UsageError
-from rpcmq.payload.bounded_text import brief
+from rpcmq.payload.bounded_text import short_repr
 from rpcmq.transport.home import pause
 
 __all__ = ["Retry", "RetryBudget", "guarded"]
@@ -99,7 +99,7 @@ class Retry:
             return cls()
         if isinstance(value, int) and value > 0:
             return cls(attempts=value)
-        raise UsageError(f"retry must be True, a number of attempts or a Retry, not {brief(value)}")
+        raise UsageError(f"retry must be True, a number of attempts or a Retry, not {short_repr(value)}")
 
     def run(self, attempt: Callable[[], T], deadline: float, budget: RetryBudget) -> T:
         """Run ``attempt`` and return its result; retry after LinkLost and Overloaded, honouring their ``retry_after``.

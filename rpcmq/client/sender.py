@@ -15,7 +15,7 @@ from rpcmq.client.request import current_request, handling
 from rpcmq.core.process.call import Call
 from rpcmq.errors import CallTimeout, Outcome, UsageError
 from rpcmq.payload import Format
-from rpcmq.payload.bounded_text import brief
+from rpcmq.payload.bounded_text import short_repr
 from rpcmq.transport.home import Housed
 from rpcmq.wire import Address, Flag, Kind, address_of, json_bytes, message, payload_of
 
@@ -265,7 +265,9 @@ class Sender:
         try:
             known = self._addresses.get(topic)
         except TypeError:
-            raise UsageError(f"topic must be a str or an Address, not {type(topic).__name__}: {brief(topic)}") from None
+            raise UsageError(
+                f"topic must be a str or an Address, not {type(topic).__name__}: {short_repr(topic)}"
+            ) from None
         if known is None:
             address = topic if isinstance(topic, Address) else Address(topic, "", self._config.exchange)
             if len(self._addresses) > 10_000:

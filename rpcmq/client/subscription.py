@@ -23,7 +23,7 @@ from rpcmq.core.process.calls import Calls
 from rpcmq.core.process.casts import Casts
 from rpcmq.core.process.uplink import Uplink, Welcome
 from rpcmq.errors import CallError, LinkLost, Overloaded, PayloadRefused, ProtocolError, UsageError
-from rpcmq.payload.bounded_text import brief, printable_exception
+from rpcmq.payload.bounded_text import printable_exception, short_repr
 from rpcmq.payload.seal import NotTrusted
 from rpcmq.transport.connection import Connection
 from rpcmq.transport.curve import Curve
@@ -181,7 +181,7 @@ class Subscriptions:
         self._check(pattern, "pattern")
         check_handler(handler)
         if isinstance(window, bool) or not isinstance(window, int) or not 1 <= window <= 65535:
-            raise UsageError(f"window must be an integer from 1 to 65535, not {brief(window)}")
+            raise UsageError(f"window must be an integer from 1 to 65535, not {short_repr(window)}")
         self._ready()
         subscription = Subscription(self, client, pattern, handler)
         known = any(other.pattern == pattern for other in self._all)
@@ -327,14 +327,14 @@ class Subscriptions:
 
     def _before_flush(self) -> None:
         if self._taken:
-            self._uplink.send(message(Kind.TAKEN, self._taken.to_bytes(4)))
+            self._uplink.send(message(Kind.EVENT_CREDIT, self._taken.to_bytes(4)))
             self._taken = 0
 
     # --- parts -------------------------------------------------------------------------------
 
     def _check(self, name: str, what: str) -> None:
         if not isinstance(name, str):
-            raise UsageError(f"{what} must be a str, not {type(name).__name__}: {brief(name)}")
+            raise UsageError(f"{what} must be a str, not {type(name).__name__}: {short_repr(name)}")
         try:
             split_words(name.encode(), what)
         except ProtocolError as error:

@@ -38,7 +38,7 @@ __all__ = ["Shipper", "account"]
 
 NO_LIMITS = Limits()
 
-Note = Callable[[int, str, str, dict[str, Any]], object]
+LogEvent = Callable[[int, str, str, dict[str, Any]], object]
 
 
 def account(state: State) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class Shipper:
         directory: Path,
         sink: Sink,
         limits: Limits = NO_LIMITS,
-        note: Note = silent,
+        note: LogEvent = silent,
         clock: Callable[[], float] = time,
     ) -> None:
         self._directory = directory

@@ -9,7 +9,7 @@ import types
 from typing import Any
 
 from rpcmq.errors import PayloadRefused, UsageError
-from rpcmq.payload.bounded_text import brief
+from rpcmq.payload.bounded_text import short_repr
 from rpcmq.payload.never_allowed import is_never_allowed
 
 __all__ = ["NUMPY", "NUMPY_ARRAYS", "entry_name", "imported", "imported_module", "not_allowed", "parsed"]
@@ -31,7 +31,7 @@ def parsed(entry: str) -> tuple[str, str]:
         UsageError: it is malformed, or can never be allowed.
     """
     if not isinstance(entry, str):
-        raise UsageError(f"allow-list entry {brief(entry)} is not a string 'module:qualname'")
+        raise UsageError(f"allow-list entry {short_repr(entry)} is not a string 'module:qualname'")
     if entry == "numpy":
         return NUMPY
     module, colon, qualname = entry.partition(":")

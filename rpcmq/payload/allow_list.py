@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from rpcmq.errors import PayloadRefused, UsageError
 from rpcmq.payload.allow_entries import NUMPY, entry_name, imported, imported_module, not_allowed, parsed
-from rpcmq.payload.bounded_text import brief
+from rpcmq.payload.bounded_text import short_repr
 from rpcmq.payload.exception_registry import STEERS_CONTROL_FLOW, loaded_subclass
 from rpcmq.payload.stand_in import for_pickle, real_class
 
@@ -84,7 +84,7 @@ def allow(what: T) -> T:
     elif isinstance(what, str):
         _allow_entry(what)
     else:
-        raise UsageError(f"rpcmq.allow takes a class, a module or an entry 'module:Class', not {brief(what)}")
+        raise UsageError(f"rpcmq.allow takes a class, a module or an entry 'module:Class', not {short_repr(what)}")
     return what
 
 

@@ -19,13 +19,13 @@ from typing import Any
 from rpcmq.payload.printed_size import MAX_DEPTH, MAX_INT_BITS, TooMuch, args_of, is_printable
 
 __all__ = [
-    "brief",
     "cut",
     "exception_text",
     "exception_traceback",
     "has_small_offsets",
     "printable_exception",
     "raised_from",
+    "short_repr",
 ]
 
 _MAX_CHAIN = 32
@@ -39,7 +39,7 @@ _STR_OF_ARGS = frozenset(
 )
 
 
-def brief(value: object, limit: int = 80) -> str:
+def short_repr(value: object, limit: int = 80) -> str:
     """``repr(value)`` cut to ``limit`` characters, without making more of it; never raises an ``Exception``."""
     pieces: list[str] = []
     try:
@@ -122,7 +122,7 @@ def exception_text(exc: BaseException, limit: int) -> str:
     args = args_of(exc)
     if not is_printable(_shown_by_str(exc)):
         only = args[0] if len(args) == 1 else args
-        return cut(str.__str__(only), limit) if isinstance(only, str) else brief(only, limit)
+        return cut(str.__str__(only), limit) if isinstance(only, str) else short_repr(only, limit)
     try:
         return cut(f"{exc!s}", limit)
     except Exception as error:

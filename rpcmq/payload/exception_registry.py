@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from rpcmq import errors
 from rpcmq.errors import UsageError
-from rpcmq.payload.bounded_text import brief, exception_text, has_small_offsets
+from rpcmq.payload.bounded_text import exception_text, has_small_offsets, short_repr
 from rpcmq.payload.printed_size import slots_of
 
 __all__ = ["ExceptionRegistry", "NotRebuilt", "exception_state", "plain_args", "rebuild", "wire_name"]
@@ -237,7 +237,7 @@ class ExceptionRegistry:
 
     def _register(self, cls: Any) -> None:
         if not _is_exception_class(cls):
-            raise UsageError(f"{brief(cls)} cannot be registered: it is not a subclass of Exception")
+            raise UsageError(f"{short_repr(cls)} cannot be registered: it is not a subclass of Exception")
         if issubclass(cls, STEERS_CONTROL_FLOW):
             raise UsageError(
                 f"{wire_name(cls)} cannot be registered: raised in a caller, it would end a loop there in silence"

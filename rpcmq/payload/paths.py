@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rpcmq.payload.bounded_text import brief
+from rpcmq.payload.bounded_text import short_repr
 
 __all__ = ["ROOT", "as_key", "at_index", "at_key", "describe", "find_unpicklable"]
 
@@ -26,7 +26,7 @@ def at_key(path: str, key: object) -> str:
     """The path of the value under ``key`` of the mapping at ``path``."""
     if path == ROOT and type(key) is str and key.isidentifier():
         return key
-    return f"{path}[{brief(key)}]"
+    return f"{path}[{short_repr(key)}]"
 
 
 def at_index(path: str, index: int) -> str:
@@ -36,7 +36,7 @@ def at_index(path: str, index: int) -> str:
 
 def as_key(path: str, key: object) -> str:
     """Return the path of ``key`` itself, in the mapping at ``path``."""
-    return f"{describe(path)}, key {brief(key)}"
+    return f"{describe(path)}, key {short_repr(key)}"
 
 
 def describe(path: str) -> str:
@@ -90,7 +90,7 @@ def _children(path: str, value: object) -> Iterator[tuple[str, object]]:
             yield at_index(path, index), item
     elif isinstance(value, _SETS):
         for item in value:
-            yield f"{describe(path)}, member {brief(item)}", item
+            yield f"{describe(path)}, member {short_repr(item)}", item
     if not isinstance(value, type):
         yield from _reduced(path, value)
 

@@ -50,11 +50,11 @@ from rpcmq.errors import (
     UsageError,
 )
 from rpcmq.payload.bounded_text import (
-    brief,
     cut,
     exception_text,
     exception_traceback,
     raised_from,
+    short_repr,
 )
 from rpcmq.payload.exception_registry import (
     CALLED,
@@ -145,7 +145,7 @@ def describe_exception(exc: BaseException, host: str, carried_size: CarriedSize)
         "type": wire_name(PayloadRefused) if not ran and isinstance(exc, PayloadRefused) else _type_name(exc),
         "ran": ran,
         "text": exception_text(exc, MAX_TEXT),
-        "args": [arg if carried.takes(arg) else brief(arg, _MAX_REPR) for arg in args],
+        "args": [arg if carried.takes(arg) else short_repr(arg, _MAX_REPR) for arg in args],
         "attributes": attributes,
         "left_out": left_out,
         "traceback": exception_traceback(exc, MAX_TRACEBACK),
@@ -174,7 +174,7 @@ def rebuild_exception(record: object, find_class: FindClass) -> Exception:
     if not isinstance(record, dict) or not isinstance(record.get("type"), str):
         return undecodable(f"a {type(record).__name__} is not the record of an exception")
     name = _string(record, "type", _MAX_NAME)
-    args = tuple(arg if is_printable(arg) else brief(arg, _MAX_REPR) for arg in _list(record, "args")[:_MAX_ARGS])
+    args = tuple(arg if is_printable(arg) else short_repr(arg, _MAX_REPR) for arg in _list(record, "args")[:_MAX_ARGS])
     remote_traceback, host = _string(record, "traceback", MAX_TRACEBACK), _string(record, "host", _MAX_HOST)
     causes = tuple(
         (cause[0][:_MAX_NAME], cut(cause[1], MAX_TEXT // 8))
@@ -209,7 +209,7 @@ def rebuild_exception(record: object, find_class: FindClass) -> Exception:
         rebuilt = _rebuilt(known, args, record)
         vars(rebuilt).update(marks)
     except Exception as error:
-        why = error if isinstance(error, NotRebuilt) else brief(error)
+        why = error if isinstance(error, NotRebuilt) else short_repr(error)
         remote.reason = f"{_displayed(name)} arrives as RemoteError: {why}"
         remote.add_note(f"({remote.reason})")
         return remote

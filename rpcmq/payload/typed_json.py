@@ -60,7 +60,7 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from rpcmq.errors import PayloadError, PayloadRefused
-from rpcmq.payload.bounded_text import brief
+from rpcmq.payload.bounded_text import short_repr
 from rpcmq.payload.exception_registry import ExceptionRegistry, exception_state, plain_args, wire_name
 from rpcmq.payload.paths import as_key, at_index, at_key, describe
 from rpcmq.payload.tags import COLLECTIONS, READERS, SCALARS, Malformed, Unencodable
@@ -163,7 +163,7 @@ class TypedJson:
         except ValueError as error:
             raise PayloadRefused(f"malformed typed JSON: {str(error)[:300]}") from None
         except Exception as error:
-            raise PayloadRefused(f"typed JSON not decoded: {brief(error, 300)}") from error
+            raise PayloadRefused(f"typed JSON not decoded: {short_repr(error, 300)}") from error
 
     def _lower_large(self, value: object) -> Any:
         """Lower a large value; refuse one that would grow too much because JSON writes shared parts each time."""
@@ -279,17 +279,17 @@ class TypedJson:
             return made
         tag = made[_TAG]
         if len(made) != 2 or _CONTENT not in made or type(tag) is not str:
-            raise Malformed(f"{brief(made)} is not a tagged value")
+            raise Malformed(f"{short_repr(made)} is not a tagged value")
         content = made[_CONTENT]
         if tag == "exception":
             return self._exception(content)
         reader = READERS.get(tag)
         if reader is None:
-            raise Malformed(f"unknown tag {brief(tag)}")
+            raise Malformed(f"unknown tag {short_repr(tag)}")
         try:
             return reader(content)
         except (Malformed, ValueError, TypeError, ArithmeticError) as error:
-            raise Malformed(f"{brief(content)} is no {tag}: {error}") from None
+            raise Malformed(f"{short_repr(content)} is no {tag}: {error}") from None
 
     def _exception(self, record: Any) -> Exception:
         if (
@@ -299,11 +299,11 @@ class TypedJson:
             or type(record["args"]) is not list
             or type(record.get("attributes", {})) is not dict
         ):
-            raise Malformed(f"{brief(record)} is no exception")
+            raise Malformed(f"{short_repr(record)} is no exception")
         made = self._exceptions.rebuild(record["type"], tuple(record["args"]), record.get("attributes"))
         if made is None:
             raise Malformed(
-                f"exception class {brief(record['type'])} is not registered here, "
+                f"exception class {short_repr(record['type'])} is not registered here, "
                 "or refuses its arguments; see ExceptionRegistry.register"
             )
         return made
@@ -311,7 +311,7 @@ class TypedJson:
 
 def _why_not(kind: type, value: object) -> str:
     name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
-    text = f"cannot encode {name} {brief(value)} as typed JSON"
+    text = f"cannot encode {name} {short_repr(value)} as typed JSON"
     if isinstance(value, Enum):
         return f"{text}; send its .name or .value"
     if isinstance(value, BaseException):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from time import monotonic, time
 
 from rpcmq.config import RouterConfig
-from rpcmq.core.router.actions import Note
+from rpcmq.core.router.actions import LogEvent
 from rpcmq.core.router.router import Router
 from rpcmq.server.key_authenticator import KeyAuthenticator
 from rpcmq.server.open_binds import check_binds
@@ -36,7 +36,7 @@ class EmbeddedRouter:
     def __init__(
         self,
         config: RouterConfig,
-        on_note: Callable[[Note], None] = lambda note: None,
+        on_note: Callable[[LogEvent], None] = lambda note: None,
         engine: Callable[..., Router] = Router,
     ) -> None:
         self.config = config

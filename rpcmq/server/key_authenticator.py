@@ -10,7 +10,7 @@ from typing import Any
 
 import gevent
 
-from rpcmq.core.router.actions import Note
+from rpcmq.core.router.actions import LogEvent
 from rpcmq.core.router.router import Router
 from rpcmq.errors import ConfigError
 from rpcmq.server.authorized_keys import AUTHORIZED, ROUTER_KEY, AuthorizedKeys
@@ -36,7 +36,7 @@ class KeyAuthenticator:
         ConfigError: libzmq is too old, or a file is missing, wrong or too open.
     """
 
-    def __init__(self, folder: str, on_note: Callable[[Note], None]) -> None:
+    def __init__(self, folder: str, on_note: Callable[[LogEvent], None]) -> None:
         check_libzmq()
         for directory in (folder, os.path.join(folder, AUTHORIZED)):
             check_folder(directory)
@@ -73,12 +73,12 @@ class KeyAuthenticator:
                 self.look()
             except Exception as error:
                 # Whatever fails: later revocations must still take effect.
-                self._on_note(Note("key file", f"{self.keys.directory}: {type(error).__name__}: {error}", ""))
+                self._on_note(LogEvent("key file", f"{self.keys.directory}: {type(error).__name__}: {error}", ""))
 
     def look(self) -> None:
         """Apply changes of the folder, and drop expired keys."""
         for problem in self.keys.read():
-            self._on_note(Note("key file", f"{problem}; its key stays as it was", ""))
+            self._on_note(LogEvent("key file", f"{problem}; its key stays as it was", ""))
         if self._router is None:
             return
         before = {key.name for key in self.keys.valid.values()}
@@ -91,7 +91,7 @@ class KeyAuthenticator:
         for word, names in (("new", after - before), ("gone", before - after)):
             if names:
                 parts.append(f"{word}: {', '.join(sorted(names)[:20])}")
-        self._on_note(Note("keys", f"keys: {'; '.join(parts)}", ""))
+        self._on_note(LogEvent("keys", f"keys: {'; '.join(parts)}", ""))
 
     def refresh(self) -> None:
         """Apply changed default settings to keys whose files do not override them."""
@@ -104,7 +104,7 @@ class KeyAuthenticator:
         if problem and self._router is not None:
             self._router.refused[f"handshake: {'expired' if 'expired' in problem else 'unknown'} key"] += 1
             text = f"handshake from {address} refused: {problem} ({public})"
-            self._on_note(Note("denied", text, address))
+            self._on_note(LogEvent("denied", text, address))
         return problem
 
     def close(self) -> None:

@@ -45,9 +45,9 @@ def under_way(router: Router) -> bool:
     if router.in_flight or router.pubsub.held:
         return True
     for link in router.links:
-        if link.held or link.inbox or (link.route is not None and (link.outbox or link.closings)):
+        if link.held or link.inbox or (link.route is not None and (link.outbox or link.last_messages)):
             return True
-        if link.window is not None and link.window.queue and link.answering:
+        if link.window is not None and link.window.queue and link.is_responsive:
             return True
     return any(queue and consumed for topic in router.directory for queue, consumed in _queues(topic))
 

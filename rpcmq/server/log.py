@@ -16,7 +16,7 @@ from typing import Any, TextIO
 from gevent import get_hub
 
 from rpcmq.core.common.token_bucket import TokenBucket
-from rpcmq.core.router.actions import Note
+from rpcmq.core.router.actions import LogEvent
 from rpcmq.printable import printable
 
 __all__ = ["JsonFormatter", "NoteLog", "TextFormatter", "log_event", "log_hub_errors", "start_logging"]
@@ -113,7 +113,7 @@ class NoteLog:
         #: Lines of each event that were not written because there were too many.
         self._left_out: Counter[str] = Counter()
 
-    def __call__(self, note: Note) -> None:
+    def __call__(self, note: LogEvent) -> None:
         """Log ``note``, or only count it."""
         if note.event in _LIMITED:
             known = note.identity in self._seen or len(self._seen) < _IDENTITIES

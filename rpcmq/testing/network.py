@@ -25,7 +25,7 @@ from math import inf
 from typing import Any
 
 from rpcmq.core.common.session import Session
-from rpcmq.core.router.actions import Action, Answer, Disconnect, Left, Note
+from rpcmq.core.router.actions import Action, Answer, Disconnect, LinkDetached, LogEvent
 from rpcmq.core.router.dispatch_log import Sink
 from rpcmq.core.router.effects import NO_STORE, Store, StoreError
 from rpcmq.core.router.link import Link
@@ -67,7 +67,7 @@ class Network:
         self.processes: dict[Session, Endpoint] = {}
         #: Answers to connections without a link, and log events.
         self.answers: list[Answer] = []
-        self.notes: list[Note] = []
+        self.notes: list[LogEvent] = []
         #: What its router's durable entries go to.
         self.store: Store = NO_STORE
         self._lost_seconds = lost_seconds
@@ -305,7 +305,7 @@ class Network:
             self._flush(link, connection, connection.to_process if connection else deque(), True)
 
     def _perform(self, action: Action) -> None:
-        if isinstance(action, Note):
+        if isinstance(action, LogEvent):
             self.notes.append(action)
             return
         if isinstance(action, Disconnect):
@@ -313,7 +313,7 @@ class Network:
             if broken is not None:
                 broken.process.lose()
             return
-        if isinstance(action, Left):
+        if isinstance(action, LinkDetached):
             return
         self.answers.append(action)
         connection = self._connections.get(action.route)
@@ -321,16 +321,16 @@ class Network:
             self._put(connection, connection.to_process, [action.part])
 
     def _flush(self, session: Session, connection: Connection | None, way: Way, ready: bool) -> None:
-        for part in session.greetings:
+        for part in session.first_messages:
             self._put(connection, way, [part])
-        session.greetings.clear()
+        session.first_messages.clear()
         while ready and session.may_send:
             batch = session.batch()
             self._put(connection, way, batch)
             session.sent_batch()
-        for part in session.closings:
+        for part in session.last_messages:
             self._put(connection, way, [part])
-        session.closings.clear()
+        session.last_messages.clear()
 
     def _put(self, connection: Connection | None, way: Way, parts: list[bytes]) -> None:
         if connection is None:
@@ -355,7 +355,7 @@ class Network:
             if not connection.to_router and not connection.to_process:
                 self._under_way.pop(connection, None)
         if self.is_router_up and self.router.turns.is_anybody_waiting:
-            self.router.proceed(self.now)
+            self.router.run_next_turn(self.now)
             moved = True
         if self.is_router_up and self.router.queries.is_anybody_waiting:
             self.router.make_views(self.now)

@@ -289,7 +289,7 @@ class Process(Endpoint):
 
     def taken(self, events: int) -> None:
         """``events`` have been handled."""
-        self.send(Kind.TAKEN, events.to_bytes(4))
+        self.send(Kind.EVENT_CREDIT, events.to_bytes(4))
 
     # --- what came ---------------------------------------------------------------------------
 

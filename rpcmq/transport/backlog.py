@@ -27,11 +27,11 @@ from time import monotonic
 from gevent import get_hub
 from gevent.monkey import get_original
 
-from rpcmq.core.router.actions import Note
+from rpcmq.core.router.actions import LogEvent
 from rpcmq.core.router.link import Link
 from rpcmq.core.router.router import Router
 
-__all__ = ["STRANGER_BYTES", "BacklogWatch", "Stranger", "received_bytes"]
+__all__ = ["STRANGER_BYTES", "BacklogWatch", "UnidentifiedConnection", "received_bytes"]
 
 #: What may come before HELLO, which has at most 34,085 bytes; and with it, before it is read.
 STRANGER_BYTES = 128 << 10
@@ -60,7 +60,7 @@ _Socket: type[socket.socket] = get_original("socket", "socket")
 _BYTES_RECEIVED = Struct("=128xQ")
 
 
-class Stranger:
+class UnidentifiedConnection:
     """A connection that has not said HELLO, or has left its link."""
 
     __slots__ = ("received", "since", "socket")
@@ -102,7 +102,7 @@ class BacklogWatch:
         self,
         router: Router,
         sockets: dict[bytes, tuple[int, int]],
-        strangers: OrderedDict[int, Stranger],
+        strangers: OrderedDict[int, UnidentifiedConnection],
         cut: Callable[[int, int], None],
     ) -> None:
         self._router = router
@@ -223,7 +223,7 @@ class BacklogWatch:
         link = links.routes.get(route)
         if link is not None:
             text = f"its connection was broken: {unread} bytes came that are not read yet, and take far more memory"
-            self._router.actions.append(Note("offence", f"{link.identity}: {text}", link.identity))
+            self._router.actions.append(LogEvent("offence", f"{link.identity}: {text}", link.identity))
         links.counters[_AMPLIFIES] += 1
         self._cut(*self._sockets[route])
         # It is not to be cut again before it is known to be broken.

@@ -223,9 +223,9 @@ def flush_session(socket: BatchSocket, session: Session, route: bytes) -> None:
         zmq.ZMQError: as :meth:`BatchSocket.send`; what was not sent stays queued.
         Exception: as :meth:`BatchSocket.send`; the batch counts as sent until a resumption tells what has arrived.
     """
-    while session.greetings:
-        socket.send(route, session.greetings[:1])
-        del session.greetings[0]
+    while session.first_messages:
+        socket.send(route, session.first_messages[:1])
+        del session.first_messages[0]
     while session.may_send:
         try:
             size_bytes = socket.send(route, session.batch(), session.has_detached)
@@ -235,6 +235,6 @@ def flush_session(socket: BatchSocket, session: Session, route: bytes) -> None:
             session.sent_batch(0)
             raise
         session.sent_batch(size_bytes)
-    while session.closings:
-        socket.send(route, session.closings[:1])
-        del session.closings[0]
+    while session.last_messages:
+        socket.send(route, session.last_messages[:1])
+        del session.last_messages[0]

@@ -239,9 +239,9 @@ class Connection:
         try:
             if uplink.ready:
                 flush_session(socket, uplink, b"")
-            elif uplink.greetings:
-                socket.send(b"", uplink.greetings)
-                uplink.greetings.clear()
+            elif uplink.first_messages:
+                socket.send(b"", uplink.first_messages)
+                uplink.first_messages.clear()
             self._blocked = False
         except zmq.Again:
             self._blocked = True
@@ -273,9 +273,9 @@ class Connection:
             self.uplink.mark()
             self.flush()
         self.uplink.close()
-        if self._socket is not None and self.uplink.closings:
+        if self._socket is not None and self.uplink.last_messages:
             try:
-                self._socket.send(b"", self.uplink.closings)
+                self._socket.send(b"", self.uplink.last_messages)
             except zmq.Again:
                 pass  # the router will find out by itself
             except Exception as error:

@@ -16,13 +16,13 @@ import zmq
 from gevent import get_hub
 
 from rpcmq.core.common.session import Session
-from rpcmq.core.router.actions import Action, Answer, Disconnect, Left, Note
+from rpcmq.core.router.actions import Action, Answer, Disconnect, LinkDetached, LogEvent
 from rpcmq.core.router.effects import NO_STORE, Store, StoreError
 from rpcmq.core.router.link import Link
 from rpcmq.core.router.router import Router
 from rpcmq.core.router.turns import TURN_STEPS
 from rpcmq.errors import ConfigError
-from rpcmq.transport.backlog import BacklogWatch, Stranger, received_bytes
+from rpcmq.transport.backlog import BacklogWatch, UnidentifiedConnection, received_bytes
 from rpcmq.transport.batches import BatchSocket, flush_session
 from rpcmq.transport.curve import Curve
 from rpcmq.transport.forks import abandon_after_fork
@@ -85,7 +85,7 @@ class RouterShell:
         router: Router,
         context: zmq.Context[Any],
         url: str,
-        on_note: Callable[[Note], None] = lambda note: None,
+        on_note: Callable[[LogEvent], None] = lambda note: None,
         curve: Curve | None = None,
         handshake_seconds: float = 10.0,
         max_handshakes: int = 1000,
@@ -103,7 +103,7 @@ class RouterShell:
             context, zmq.ROUTER, ipv6="[" in url, curve=curve, handshake_seconds=handshake_seconds, **options
         )
         #: Connections that have not said HELLO, the oldest first, by file descriptor.
-        self._strangers: OrderedDict[int, Stranger] = OrderedDict()
+        self._strangers: OrderedDict[int, UnidentifiedConnection] = OrderedDict()
         try:
             self._socket.socket.bind(url)
         except zmq.ZMQError as error:
@@ -136,7 +136,7 @@ class RouterShell:
         #: Connections that have said HELLO, by file descriptor.
         self._greeted: set[int] = set()
         #: Number of successful handshakes on connections without HELLO: libzmq does not say which.
-        self._shaken = 0
+        self._handshakes_done = 0
         #: Whether the reason of the next handshake failure was counted already.
         self._explained = False
         self._io.start(self._wake)
@@ -178,7 +178,7 @@ class RouterShell:
         if self._is_deaf:
             self._flush()
             return 0
-        router.proceed(monotonic())
+        router.run_next_turn(monotonic())
         while rounds < _ROUNDS and room > 0 and turns.spent <= TURN_STEPS and socket.readable():
             route, batch, payloads = socket.receive()
             # Read the clock for each message: one that waited must not seem to have come with the first.
@@ -271,7 +271,7 @@ class RouterShell:
         except StoreError as error:
             if not self._is_store_broken:
                 self._is_store_broken = True
-                self._on_note(Note("store failed", f"nothing is sent until the store works again: {error}", ""))
+                self._on_note(LogEvent("store failed", f"nothing is sent until the store works again: {error}", ""))
         else:
             self._is_store_broken = False
 
@@ -322,9 +322,9 @@ class RouterShell:
                 self._answer(route, part)
             case Disconnect(route):
                 self._disconnect(route)
-            case Left(route):
-                self._estrange(route)
-            case Note():
+            case LinkDetached(route):
+                self._reset_to_handshake(route)
+            case LogEvent():
                 self._on_note(action)
             case _:
                 assert_never(action)
@@ -353,7 +353,7 @@ class RouterShell:
             self._probe(old)
         if fd not in self._greeted:
             self._greeted.add(fd)
-            self._shaken = max(0, self._shaken - 1)
+            self._handshakes_done = max(0, self._handshakes_done - 1)
         if route in self.router.links.routes:
             self._routes_by_fd[fd] = route
             if self._strangers.pop(fd, None) is None and old is None:
@@ -370,7 +370,7 @@ class RouterShell:
         if event == zmq.EVENT_ACCEPTED:
             self._accepted(value)
         elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
-            self._shaken += 1
+            self._handshakes_done += 1
         elif (failed := _FAILED.get(event)) is not None:
             self.router.links.counters[failed] += 1
             self._explained = True
@@ -384,8 +384,8 @@ class RouterShell:
             self._greeted.discard(fd)
         elif self._explained:
             pass
-        elif self._shaken:
-            self._shaken -= 1
+        elif self._handshakes_done:
+            self._handshakes_done -= 1
         else:
             self.router.links.counters["handshake failed: protocol"] += 1
         self._explained = False
@@ -397,7 +397,7 @@ class RouterShell:
 
     def _admit(self, fd: int, known: int, received: int = 0) -> None:
         self._strangers.pop(fd, None)
-        self._strangers[fd] = Stranger(known, monotonic(), received)
+        self._strangers[fd] = UnidentifiedConnection(known, monotonic(), received)
         while len(self._strangers) > self.max_handshakes:
             oldest, stranger = self._strangers.popitem(last=False)
             self.router.links.counters["cut: too many handshakes"] += 1
@@ -419,7 +419,7 @@ class RouterShell:
         if known is not None:
             break_connection(*known)
 
-    def _estrange(self, route: bytes) -> None:
+    def _reset_to_handshake(self, route: bytes) -> None:
         """Reset a connection whose link has ended to the handshake phase, and bound it as one without a link."""
         known = self._sockets.get(route)
         if known is None or route in self.router.links.routes:

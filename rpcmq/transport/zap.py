@@ -56,7 +56,7 @@ class ZapHandler:
         self._socket.linger = 0
         self._socket.bind(_ENDPOINT)
         self._domains: dict[str, tuple[Decide, float]] = {}
-        self._put_off: deque[_Request] = deque()
+        self._defer: deque[_Request] = deque()
         self._closed = False
         #: Malformed requests, and requests of unknown domains.
         self.malformed = 0
@@ -118,8 +118,8 @@ class ZapHandler:
         patience = found[1] if found is not None else 0.0
         until = monotonic() + patience
         request = _Request(route, number, domain.decode(errors="replace"), key, address.decode(errors="replace"), until)
-        if not self._decided(request, bool(patience) and len(self._put_off) < _MOST_PUT_OFF):
-            self._put_off.append(request)
+        if not self._decided(request, bool(patience) and len(self._defer) < _MOST_PUT_OFF):
+            self._defer.append(request)
             self._again.start(self._try_again)
 
     def _decided(self, request: _Request, may_wait: bool) -> bool:
@@ -135,16 +135,16 @@ class ZapHandler:
         return True
 
     def _try_again(self) -> None:
-        for _ in range(len(self._put_off)):
-            request = self._put_off.popleft()
+        for _ in range(len(self._defer)):
+            request = self._defer.popleft()
             try:
                 if not self._decided(request, True):
-                    self._put_off.append(request)
+                    self._defer.append(request)
             except Exception:
                 self.failed += 1
                 log.exception("cannot decide about a handshake; it is refused")
                 self._answer(request.route, request.number, "", "internal error")
-        if not self._put_off:
+        if not self._defer:
             self._again.stop()
 
     def _answer(self, route: bytes, number: bytes, user: str, problem: str) -> None:

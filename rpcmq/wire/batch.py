@@ -39,7 +39,7 @@ def split(batch: bytes, payloads: Sequence[bytes | memoryview] = ()) -> list[byt
             length, version, flags = _unpack_start(batch, start)
             stop = start + length
             if length < 40 or stop > end or version != VERSION:
-                raise _misfit(batch, start)
+                raise _framing_error(batch, start)
             part = batch[start:stop]
             if flags and flags & 1:
                 if taken >= len(payloads):
@@ -49,7 +49,7 @@ def split(batch: bytes, payloads: Sequence[bytes | memoryview] = ()) -> list[byt
             messages.append(part)
             start = stop
     except StructError:
-        raise _misfit(batch, start) from None
+        raise _framing_error(batch, start) from None
     # Once for all: in a smaller batch none can be too long.
     if end > MAX_INLINE_BYTES and max(map(len, messages)) > MAX_INLINE_BYTES:
         lengths = list(map(len, messages))
@@ -83,7 +83,7 @@ def _too_long(length: int, start: int) -> ProtocolError:
     return ProtocolError(text, "length")
 
 
-def _misfit(batch: bytes, start: int) -> ProtocolError:
+def _framing_error(batch: bytes, start: int) -> ProtocolError:
     """Return why no message starts at ``start``."""
     left = len(batch) - start
     if left < 40:

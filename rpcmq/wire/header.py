@@ -47,19 +47,19 @@ __all__ = [
     "method_of",
     "parse",
     "payload_of",
-    "remade",
     "sequence_of",
     "sequence_of_key",
     "size_of",
+    "split_error_name",
     "trace_of",
     "unpack_reply",
     "unpack_request",
     "with_flag",
+    "with_header",
     "with_kind",
     "with_origin",
     "with_payload",
     "with_ttl",
-    "without_error",
     "without_flag",
     "without_payload",
 ]
@@ -240,46 +240,46 @@ def method_of(part: bytes) -> str:
     return part[begin : begin + part[38]].decode("utf-8", "replace")
 
 
-def remade(part: bytes, head: bytes) -> bytes:
+def with_header(part: bytes, head: bytes) -> bytes:
     """Return ``part`` with ``head`` as its header, keeping a detached payload."""
     return Detached.of(head, part.payload) if part[7] & 1 else head  # type: ignore[attr-defined]
 
 
 def with_kind(part: bytes, kind: int) -> bytes:
     """``part`` as a message of another kind."""
-    return remade(part, part[:5] + bytes((kind,)) + part[6:])
+    return with_header(part, part[:5] + bytes((kind,)) + part[6:])
 
 
 def with_origin(part: bytes, origin: bytes) -> bytes:
     """``part`` as a message of ``origin`` (router and handle)."""
-    return remade(part, part[:16] + origin + part[28:])
+    return with_header(part, part[:16] + origin + part[28:])
 
 
 def with_ttl(part: bytes, ttl: int) -> bytes:
     """``part`` with ``ttl`` milliseconds left."""
-    return remade(part, part[:12] + ttl.to_bytes(4) + part[16:])
+    return with_header(part, part[:12] + ttl.to_bytes(4) + part[16:])
 
 
 def for_consumer(part: bytes, tag: int) -> bytes:
     """``part`` for the consumer ``tag`` of a link."""
-    return remade(part, part[:11] + tag.to_bytes() + part[12:])
+    return with_header(part, part[:11] + tag.to_bytes() + part[12:])
 
 
 def for_next_attempt(part: bytes, attempt: int, tag: int, ttl: int) -> bytes:
     """``part`` for the consumer ``tag`` of a link, after ``attempt`` others, with ``ttl`` milliseconds left."""
-    return remade(part, part[:9] + bytes((attempt, part[10], tag)) + ttl.to_bytes(4) + part[16:])
+    return with_header(part, part[:9] + bytes((attempt, part[10], tag)) + ttl.to_bytes(4) + part[16:])
 
 
 def with_flag(part: bytes, flag: int) -> bytes:
     """``part`` with ``flag`` set."""
     flags = part[6] << 8 | part[7] | flag
-    return remade(part, part[:6] + flags.to_bytes(2) + part[8:])
+    return with_header(part, part[:6] + flags.to_bytes(2) + part[8:])
 
 
 def without_flag(part: bytes, flag: int) -> bytes:
     """``part`` with ``flag`` not set."""
     flags = (part[6] << 8 | part[7]) & ~flag
-    return remade(part, part[:6] + flags.to_bytes(2) + part[8:])
+    return with_header(part, part[:6] + flags.to_bytes(2) + part[8:])
 
 
 def without_payload(part: bytes) -> bytes:
@@ -315,7 +315,7 @@ def error_name(error: BaseException) -> bytes:
     return raw if len(raw) <= MAX_ERROR_BYTES else b""
 
 
-def without_error(part: bytes) -> tuple[bytes, str]:
+def split_error_name(part: bytes) -> tuple[bytes, str]:
     """Split a FAULT into the message without its error class, which stands in the place of the method, and the name.
 
     The name is empty if it is too long, no UTF-8 or has a control character: whoever sends it is not to be trusted.
@@ -328,7 +328,7 @@ def without_error(part: bytes) -> tuple[bytes, str]:
         name = ""
     length = int.from_bytes(part[:4]) - len(raw)
     head = length.to_bytes(4) + part[4:38] + bytes(2) + part[end:]
-    return remade(part, head), name if name.isprintable() else ""
+    return with_header(part, head), name if name.isprintable() else ""
 
 
 def size_of(part: bytes) -> int:

@@ -35,7 +35,7 @@ class Kind(IntEnum):
     SETTLE = 0x1A
     CONFIRM = 0x1B
     DELIVERED = 0x1C
-    SENT = 0x1D
+    CLOCK_STAMP = 0x1D
     DROPPED = 0x1E
 
     REGISTER = 0x20
@@ -47,7 +47,7 @@ class Kind(IntEnum):
     SUBSCRIBED = 0x31
     UNSUBSCRIBE = 0x32
     PUBLISH = 0x33
-    TAKEN = 0x34
+    EVENT_CREDIT = 0x34
     LOST = 0x35
 
     INTRODUCE = 0x40

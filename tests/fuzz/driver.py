@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from rpcmq.core.router.actions import Answer, Note
+from rpcmq.core.router.actions import Answer, LogEvent
 from rpcmq.core.router.link import Link
 from rpcmq.core.router.router import Router
 from rpcmq.core.router.settings import Settings
@@ -86,7 +86,7 @@ class Driver:
     def _receive(self, route: bytes, batch: bytes, payloads: list[bytes] | None = None) -> None:
         self.router.receive(self.now, route, batch, payloads or [])
         while self.router.turns.is_anybody_waiting:
-            self.router.proceed(self.now)
+            self.router.run_next_turn(self.now)
         while self.router.queries.is_anybody_waiting:
             self.router.make_views(self.now)
 
@@ -118,16 +118,16 @@ class Driver:
             if link.route is None:
                 continue
             assert router.links.routes[link.route] is link
-            for part in link.greetings:
+            for part in link.first_messages:
                 self._note_welcome(link, part)
-            link.greetings.clear()
+            link.first_messages.clear()
             while link.may_send:
                 for part in link.batch():
                     self._note_sent(link, part)
                 link.sent_batch()
-            link.closings.clear()
+            link.last_messages.clear()
         for action in router.actions:
-            if isinstance(action, Note):
+            if isinstance(action, LogEvent):
                 assert action.event != "internal error", action.text
             elif isinstance(action, Answer):
                 assert parse(split(action.part)[0]).kind == Kind.REFUSED

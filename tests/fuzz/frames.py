@@ -25,8 +25,8 @@ _SESSION = [kind for kind in Kind if kind >= SESSION_KINDS]
 _TALK = [
     *[Kind.REQUEST] * 6, *[Kind.CAST] * 6, *[Kind.REPLY] * 4, Kind.FAULT, Kind.END, *[Kind.ITEM] * 2, Kind.ALIVE,
     *[Kind.CANCEL] * 2, Kind.GRANT, *[Kind.SETTLE] * 3, *[Kind.REGISTER] * 3, Kind.UNREGISTER, *[Kind.SUBSCRIBE] * 3,
-    Kind.UNSUBSCRIBE, *[Kind.PUBLISH] * 2, *[Kind.TAKEN] * 2, Kind.INTRODUCE, Kind.QUERY,
-    Kind.SENT,
+    Kind.UNSUBSCRIBE, *[Kind.PUBLISH] * 2, *[Kind.EVENT_CREDIT] * 2, Kind.INTRODUCE, Kind.QUERY,
+    Kind.CLOCK_STAMP,
 ]  # fmt: skip
 #: Values of a JSON body, right and wrong.
 _VALUES: tuple[Any, ...] = (
@@ -74,8 +74,8 @@ class FrameMaker:
             Kind.SUBSCRIBE: lambda: self._json(window=self._rng.choice((1, 3, 100, *_VALUES))),
             Kind.QUERY: lambda: self._json(what=self._rng.choice(_VIEWS)),
             Kind.SETTLE: self._settlements,
-            Kind.TAKEN: lambda: self._rng.choice((1, 1, 2, 5, 2**32 - 1)).to_bytes(4),
-            Kind.SENT: bytes,
+            Kind.EVENT_CREDIT: lambda: self._rng.choice((1, 1, 2, 5, 2**32 - 1)).to_bytes(4),
+            Kind.CLOCK_STAMP: bytes,
             Kind.GRANT: lambda: self._rng.randrange(20).to_bytes(4),
         }
 
@@ -193,4 +193,12 @@ class FrameMaker:
 
 
 _ANSWERS = {Kind.REPLY, Kind.FAULT, Kind.END, Kind.ITEM, Kind.ALIVE}
-_WITHOUT_ADDRESS = _ANSWERS | {Kind.CANCEL, Kind.GRANT, Kind.SETTLE, Kind.UNREGISTER, Kind.TAKEN, Kind.QUERY, Kind.SENT}
+_WITHOUT_ADDRESS = _ANSWERS | {
+    Kind.CANCEL,
+    Kind.GRANT,
+    Kind.SETTLE,
+    Kind.UNREGISTER,
+    Kind.EVENT_CREDIT,
+    Kind.QUERY,
+    Kind.CLOCK_STAMP,
+}

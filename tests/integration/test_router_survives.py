@@ -12,7 +12,7 @@ import pytest
 import zmq
 
 from rpcmq import Client, Service
-from rpcmq.core.router.actions import Note
+from rpcmq.core.router.actions import LogEvent
 from rpcmq.testing import InProcessRouter, eventually
 from rpcmq.testing import router as run_router
 from rpcmq.transport.batches import BatchSocket, new_context
@@ -80,13 +80,13 @@ def test_a_link_whose_messages_cannot_be_sent(faulty: InProcessRouter):
 def test_an_action_that_raises_keeps_no_other_from_being_done(faulty: InProcessRouter, monkeypatch: pytest.MonkeyPatch):
     seen: list[str] = []
 
-    def on_note(note: Note) -> None:
+    def on_note(note: LogEvent) -> None:
         if note.text == "first":
             raise ZeroDivisionError("a bug")
         seen.append(note.text)
 
     monkeypatch.setattr(faulty._embedded.shell, "_on_note", on_note)
-    faulty._embedded.engine.actions.extend([Note("test", "first", ""), Note("test", "second", "")])
+    faulty._embedded.engine.actions.extend([LogEvent("test", "first", ""), LogEvent("test", "second", "")])
     faulty._embedded.shell.wake()
     eventually(lambda: "second" in seen, 10)
 

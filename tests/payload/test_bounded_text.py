@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 from rpcmq.errors import PayloadError, RemoteError
 from rpcmq.payload import Codec, ExceptionRegistry, Format
 from rpcmq.payload.bounded_text import (
-    brief,
     exception_text,
     exception_traceback,
     printable_exception,
+    short_repr,
 )
 from rpcmq.payload.printed_size import is_printable
 from rpcmq.payload.remote_exception import MAX_RECORD, MAX_TEXT, MAX_TRACEBACK
@@ -110,8 +110,8 @@ HOSTILE["deep"] = shared(lambda each: [each], 100_000)
 @pytest.mark.parametrize("value", HOSTILE.values(), ids=HOSTILE)
 def test_a_value_whose_repr_never_ends_is_recognised_and_shown_briefly(value: Any) -> None:
     assert not is_printable(value)
-    assert len(brief(value)) <= 80
-    assert len(brief(value, 5000)) <= 5000
+    assert len(short_repr(value)) <= 80
+    assert len(short_repr(value, 5000)) <= 5000
 
 
 @pytest.mark.parametrize("value", HOSTILE.values(), ids=HOSTILE)
@@ -206,7 +206,7 @@ def test_any_record_makes_an_exception(name: Any, record: dict[str, Any]) -> Non
 
 @given(json_values, st.integers(4, 200))
 def test_brief_shows_what_repr_does(value: Any, limit: int) -> None:
-    text = brief(value, limit)
+    text = short_repr(value, limit)
     whole = repr(value)
     assert text == whole if len(whole) <= limit else len(text) <= limit
     assert is_printable(value)
@@ -214,7 +214,7 @@ def test_brief_shows_what_repr_does(value: Any, limit: int) -> None:
 
 @pytest.mark.parametrize("value", [set(), frozenset(), {1}, frozenset({1}), (), (1,), Decimal(1), SimpleNamespace(a=1)])
 def test_brief_of_other_values_is_their_repr(value: Any) -> None:
-    assert brief(value) == repr(value)
+    assert short_repr(value) == repr(value)
 
 
 def test_text_of_an_ordinary_exception_is_its_own() -> None:

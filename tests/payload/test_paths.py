@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rpcmq.payload.bounded_text import brief
+from rpcmq.payload.bounded_text import short_repr
 from rpcmq.payload.paths import ROOT, as_key, at_index, at_key, describe, find_unpicklable
 from tests.payload.samples import Instance
 
@@ -37,8 +37,8 @@ def test_paths_read_as_expressions() -> None:
 
 
 def test_brief_is_bounded_and_survives_a_broken_repr() -> None:
-    assert len(brief("x" * 1000)) == 80
-    assert brief(ReprFails()) == "<ReprFails: repr() raised RuntimeError>"
+    assert len(short_repr("x" * 1000)) == 80
+    assert short_repr(ReprFails()) == "<ReprFails: repr() raised RuntimeError>"
 
 
 def test_deep_inside_a_message() -> None:

@@ -15,7 +15,7 @@ import pytest
 from gevent import get_hub
 from gevent.event import Event
 
-from rpcmq.core.router.actions import Note
+from rpcmq.core.router.actions import LogEvent
 from rpcmq.server.log import JsonFormatter, NoteLog, TextFormatter, log_event, log_hub_errors, start_logging
 
 
@@ -89,12 +89,12 @@ def test_offences_of_one_identity_are_written_up_to_a_number_then_counted(log: l
     start_logging("text", "info", stream)
     notes = NoteLog(log, offences=2)
     for number in range(7):
-        notes(Note("offence", f"bad: {number}", "bad"))
-    notes(Note("offence", "other: 0", "other"))
-    notes(Note("link ended", "bad (roundrobin): said goodbye", "bad"))
+        notes(LogEvent("offence", f"bad: {number}", "bad"))
+    notes(LogEvent("offence", "other: 0", "other"))
+    notes(LogEvent("link ended", "bad (roundrobin): said goodbye", "bad"))
     notes.sweep()
     notes.sweep()
-    notes(Note("offence", "bad: 7", "bad"))
+    notes(LogEvent("offence", "bad: 7", "bad"))
     assert [line.split(" ", 1)[1] for line in lines(stream)] == [
         "WARNING bad: 0",
         "WARNING bad: 1",
@@ -110,7 +110,7 @@ def test_offences_under_ever_new_identities_are_bounded_too(log: logging.Logger)
     start_logging("text", "info", stream)
     notes = NoteLog(log, offences=1)
     for number in range(5000):
-        notes(Note("offence", f"bad-{number}", f"bad-{number}"))
+        notes(LogEvent("offence", f"bad-{number}", f"bad-{number}"))
     assert 1000 <= len(lines(stream)) <= 1001
     notes.sweep()
     assert lines(stream)[-1].endswith("(others): 3999 more protocol errors, not logged one by one")
@@ -123,8 +123,8 @@ def test_lines_of_one_event_are_bounded_whoever_they_are_about(log: logging.Logg
     notes = NoteLog(log)
     for number in range(20_000):
         for event in ("link away", "link ended"):
-            notes(Note(event, f"process-{number} (roundrobin) is away", f"process-{number}"))
-    notes(Note("keys", "keys: 3 authorised", ""))
+            notes(LogEvent(event, f"process-{number} (roundrobin) is away", f"process-{number}"))
+    notes(LogEvent("keys", "keys: 3 authorised", ""))
     assert 2001 <= len(lines(stream)) <= 2001 + 2 * 10 * 20
     notes.sweep()
     told = [json.loads(line) for line in lines(stream)]

@@ -124,7 +124,7 @@ def test_a_loss_that_is_not_noticed_is_noticed_when_the_router_sends(net: Networ
     api, node = net.process("api"), net.process("node")
     node.register("compute")
     node.lose(is_noticed=False)
-    assert net.link(node).answering
+    assert net.link(node).is_responsive
     api.cast("compute")
     assert net.link(node).state is LinkState.AWAY
 
@@ -140,7 +140,7 @@ def test_a_dead_connection_is_noticed_in_the_end(make_net):
     net.advance(2)
     assert net.link(node).state is LinkState.AWAY
     node.heal()
-    assert net.link(node).answering and net.link(node).route != old
+    assert net.link(node).is_responsive and net.link(node).route != old
 
 
 def test_a_router_that_restarts_knows_nobody(net: Network):

@@ -160,9 +160,9 @@ def test_who_is_gone_before_the_answer_harms_nobody(context, zap):
     asking = context.socket(zmq.DEALER)
     asking.connect("inproc://zeromq.zap.01")
     asking.send_multipart([b"", *RIGHT])
-    eventually(lambda: len(zap._put_off) == 1)
+    eventually(lambda: len(zap._defer) == 1)
     asking.close(linger=0)
-    eventually(lambda: not zap._put_off)
+    eventually(lambda: not zap._defer)
     zap.register("router", lambda key, address: "")
     assert ask(context, *RIGHT)[3] == b"200"
 

@@ -38,14 +38,29 @@ class Session:
     """Counts, retains and re-sends the messages of a link.
 
     ``outbox`` collects messages until the shell sends them, as a batch, at the end of a wake-up.
-    Messages about the link itself are neither counted nor kept: ``greetings`` go out before the
-    outbox, ``closings`` after it, so that an acknowledgement never overtakes what was said about the
+    Messages about the link itself are neither counted nor kept: ``first_messages`` go out before the
+    outbox, ``last_messages`` after it, so that an acknowledgement never overtakes what was said about the
     messages it acknowledges.
     """
 
     __slots__ = (
-        "_acked", "_arrived", "_batch_size", "_sent", "_sent_base", "_stuck_at", "closings", "dirty", "fruitless",
-        "greetings", "has_detached", "marked", "outbox", "received", "sent_bytes", "unacked_bytes", "unacknowledged",
+        "_acked",
+        "_arrived",
+        "_batch_size",
+        "_sent",
+        "_sent_base",
+        "_stuck_at",
+        "dirty",
+        "first_messages",
+        "fruitless",
+        "has_detached",
+        "last_messages",
+        "marked",
+        "outbox",
+        "received",
+        "sent_bytes",
+        "unacked_bytes",
+        "unacknowledged",
     )  # fmt: skip
 
     #: Of all sessions of this process, but for uplinks, which have their own.
@@ -59,8 +74,8 @@ class Session:
 
     def _start(self) -> None:
         self.outbox: list[bytes] = []
-        self.greetings: list[bytes] = []
-        self.closings: list[bytes] = []
+        self.first_messages: list[bytes] = []
+        self.last_messages: list[bytes] = []
         self.received = 0
         self.unacked_bytes = 0
         self._acked = 0
@@ -84,27 +99,27 @@ class Session:
             self.dirty.append(self)
         self.outbox.append(part)
 
-    def greet(self, part: bytes) -> None:
+    def send_first(self, part: bytes) -> None:
         """Queue a message about the link, to go before all others; it is lost if the connection is."""
         self.mark()
-        self.greetings.append(part)
+        self.first_messages.append(part)
 
-    def close_with(self, part: bytes) -> None:
+    def send_last(self, part: bytes) -> None:
         """Queue a message about the link, to go after all others; it is lost if the connection is.
 
         Of each kind the last one is sent: they can come faster than a peer that does not read takes them.
         """
         self.mark()
-        closings = self.closings
-        if closings:
+        last_messages = self.last_messages
+        if last_messages:
             kind = part[KIND_AT]
-            closings[:] = [other for other in closings if other[5] != kind]
-        closings.append(part)
+            last_messages[:] = [other for other in last_messages if other[5] != kind]
+        last_messages.append(part)
 
     def disconnected(self) -> None:
         """Discard control messages: the connection is gone."""
-        self.greetings.clear()
-        self.closings.clear()
+        self.first_messages.clear()
+        self.last_messages.clear()
 
     def find_sent(self, key: bytes) -> bytes | None:
         """The message with ``key`` if it was sent and not acknowledged, or only by the last resumption."""
@@ -176,7 +191,7 @@ class Session:
     def acknowledge(self) -> None:
         """Queue an ACK if something was received since the last one."""
         if self.received != self._acked:
-            self.close_with(message(Kind.ACK, sequence=self.received))
+            self.send_last(message(Kind.ACK, sequence=self.received))
             self.note_acknowledged()
 
     def note_acknowledged(self) -> None:

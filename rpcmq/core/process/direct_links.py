@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from struct import pack
 from typing import NamedTuple
 
-from rpcmq.core.common.text import shortened
+from rpcmq.core.common.text import shorten
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.task import Registration
 from rpcmq.core.process.tasks import Tasks
@@ -340,7 +340,7 @@ def _checked_handle(value: object) -> int:
 def _text(body: Mapping[str, object]) -> str:
     """Return a peer's explanation, shortened."""
     text = body.get("text")
-    return shortened(text) if isinstance(text, str) else ""
+    return shorten(text) if isinstance(text, str) else ""
 
 
 def _waiting_limit(registration: Registration, payload: bytes | memoryview) -> str:

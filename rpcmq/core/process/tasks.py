@@ -42,7 +42,7 @@ _CAST = int(Kind.CAST)
 _REQUEST = int(Kind.REQUEST)
 _SEALED = Flag.SEALED
 _ANSWERS = (int(Kind.REPLY), int(Kind.FAULT), int(Kind.END))
-_SENT = int(Kind.SENT)
+_SENT = int(Kind.CLOCK_STAMP)
 
 
 class Tasks:

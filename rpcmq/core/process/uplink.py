@@ -169,7 +169,7 @@ class Uplink(Session):
         return bool(self.outbox or self.unacknowledged)
 
     def _send_heartbeat(self) -> None:
-        self.close_with(message(Kind.HEARTBEAT, sequence=self.received))
+        self.send_last(message(Kind.HEARTBEAT, sequence=self.received))
         self.note_acknowledged()
 
     # --- inputs ------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ class Uplink(Session):
             self.heard = now
             self._asked = False
             self.disconnected()
-            self.greet(control(Kind.HELLO, body))
+            self.send_first(control(Kind.HELLO, body))
 
     def lost(self, now: float) -> None:
         """The connection is gone."""
@@ -204,7 +204,7 @@ class Uplink(Session):
     def close(self) -> None:
         """Say goodbye; nothing is expected any more."""
         if self._happens("close"):
-            self.close_with(message(Kind.GOODBYE))
+            self.send_last(message(Kind.GOODBYE))
 
     def receive(self, now: float, batch: bytes, payloads: Sequence[bytes | memoryview] = ()) -> None:
         """Handle one ZeroMQ message. Never raises, whatever came."""
@@ -311,7 +311,7 @@ class Uplink(Session):
         self.outbox[:] = [part for part in self.outbox if not _begins_something(part)]
         if body.answer:
             # Sent after everything else, so that the router knows that nothing new is under way.
-            self.close_with(message(Kind.DRAIN, sequence=self.received))
+            self.send_last(message(Kind.DRAIN, sequence=self.received))
             self.note_acknowledged()
 
     def _was_read(self, received: int | None) -> bool:

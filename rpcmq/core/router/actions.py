@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Action", "Answer", "Disconnect", "Left", "Note"]
+__all__ = ["Action", "Answer", "Disconnect", "LinkDetached", "LogEvent"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class LogEvent:
     """A log event: its kind, the sentence, and the identity it is about."""
 
     event: str
@@ -36,10 +36,10 @@ class Disconnect:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class LinkDetached:
     """The connection ``route`` has lost its link: it must say HELLO again, or be closed."""
 
     route: bytes
 
 
-Action = Answer | Disconnect | Left | Note
+Action = Answer | Disconnect | LinkDetached | LogEvent

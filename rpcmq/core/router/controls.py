@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rpcmq.core.common.text import shortened
+from rpcmq.core.common.text import shorten
 from rpcmq.core.router.actions import Action, Answer
 from rpcmq.core.router.link import Link
 from rpcmq.core.router.link_table import LinkTable
@@ -46,7 +46,7 @@ def kick(
     for each in of_process:
         if each.route is not None:
             # The process starts over on a new connection, and has link.handshake_seconds to close this one.
-            refusal = RefusedBody(reason="kicked", text=shortened(reason)).message()
+            refusal = RefusedBody(reason="kicked", text=shorten(reason)).message()
             act(Answer(each.route, refusal))
         links.end(now, each, reason)
     return {"links": len(of_process)}

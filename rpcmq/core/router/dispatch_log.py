@@ -116,9 +116,29 @@ class DispatchLog:
     """
 
     __slots__ = (
-        "_began", "_due", "_end", "_gone", "_hanging", "_in_flight", "_is_begun", "_last_seq", "_links",
-        "_looked_until", "_looking_until", "_name_count", "_names", "_new_names", "_next_look", "_numbers",
-        "_progress", "_records", "_segment", "_settings", "_sink", "_unseen", "_written",
+        "_began",
+        "_due",
+        "_end",
+        "_gone",
+        "_in_flight",
+        "_is_begun",
+        "_last_seq",
+        "_links",
+        "_long_running",
+        "_looked_until",
+        "_looking_until",
+        "_name_count",
+        "_names",
+        "_new_names",
+        "_next_look",
+        "_numbers",
+        "_progress",
+        "_records",
+        "_segment",
+        "_settings",
+        "_sink",
+        "_unseen",
+        "_written",
     )  # fmt: skip
 
     def __init__(
@@ -140,7 +160,7 @@ class DispatchLog:
         #: The look at calls in flight: links not yet seen in this turn, and calls found that are older
         #: than ``_LOOK``. Each turn finds those that were received in (_looked_until, _looking_until].
         self._unseen: list[Link] = []
-        self._hanging: deque[Request] = deque()
+        self._long_running: deque[Request] = deque()
         self._looked_until = self._looking_until = now - _LOOK
         self._next_look = self._due = now + _LOOK
         self._segment = 0
@@ -297,11 +317,11 @@ class DispatchLog:
             self._looked_until, self._looking_until = self._looking_until, now - _LOOK
             self._unseen = list(self._links)
         for link in self._unseen[-_LINKS_AT_ONCE:]:
-            self._find_hanging(link)
+            self._find_long_running(link)
         del self._unseen[-_LINKS_AT_ONCE:]
-        for _ in range(min(_CALLS_AT_ONCE, len(self._hanging))):
-            self._note_hanging(now, self._hanging.popleft())
-        if self._unseen or self._hanging:
+        for _ in range(min(_CALLS_AT_ONCE, len(self._long_running))):
+            self._record_long_running(now, self._long_running.popleft())
+        if self._unseen or self._long_running:
             self._due = now + _PAUSE
             return
         self._due = min(self._next_look, now + _WRITE)
@@ -313,7 +333,7 @@ class DispatchLog:
     def _is_segment_due(self, now: float) -> bool:
         return self._began is not None and now - self._began >= self._settings.segment_seconds
 
-    def _find_hanging(self, link: Link) -> None:
+    def _find_long_running(self, link: Link) -> None:
         calls = link.calls
         if not calls or next(iter(calls.values())).received_at > self._looking_until:
             return
@@ -323,9 +343,9 @@ class DispatchLog:
         requests = list(calls.values())
         begin = bisect_right(requests, self._looked_until, key=_received_at)
         end = bisect_right(requests, self._looking_until, key=_received_at)
-        self._hanging.extend(requests[begin:end])
+        self._long_running.extend(requests[begin:end])
 
-    def _note_hanging(self, now: float, request: Request) -> None:
+    def _record_long_running(self, now: float, request: Request) -> None:
         if request.has_ended:
             return
         part = request.message

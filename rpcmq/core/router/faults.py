@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 from traceback import format_exc
 
 from rpcmq.core.common.token_bucket import TokenBucket
-from rpcmq.core.router.actions import Action, Note
+from rpcmq.core.router.actions import Action, LogEvent
 from rpcmq.core.router.journal import Journal
 
-__all__ = ["INTERNAL_ERROR", "Faults", "reraise"]
+__all__ = ["INTERNAL_ERROR", "FaultReporter", "reraise"]
 
 #: As counted among the refused messages, and as the event in the log.
 INTERNAL_ERROR = "internal error"
@@ -19,7 +19,7 @@ INTERNAL_ERROR = "internal error"
 _PER_SECOND = 5.0
 
 
-class Faults:
+class FaultReporter:
     """Counts each exception, and reports the first few of each second with their tracebacks.
 
     Args:
@@ -51,7 +51,7 @@ class Faults:
         if key and (story := self._story(now, key)):
             text += "".join(f"\n{line}" for line in (f"The message {key.hex()} before that:", *story))
             fields = {"key": key.hex(), "story": story}
-        self._act(Note(INTERNAL_ERROR, text, identity, fields))
+        self._act(LogEvent(INTERNAL_ERROR, text, identity, fields))
 
     def _story(self, now: float, key: bytes) -> list[str]:
         try:

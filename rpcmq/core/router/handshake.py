@@ -11,7 +11,7 @@ from collections.abc import Callable
 from itertools import islice
 
 from rpcmq.core.common.session import GIVE_UP_AFTER
-from rpcmq.core.common.text import shortened
+from rpcmq.core.common.text import shorten
 from rpcmq.core.router.access_control import Admission, Refusal
 from rpcmq.core.router.link import Link, LinkState, origin_of
 from rpcmq.core.router.link_table import LinkTable
@@ -79,7 +79,7 @@ class Handshake:
 
     def _refused(self, reason: str, text: str) -> bytes:
         self._links.counters[f"refused {reason}"] += 1
-        return RefusedBody(reason=reason, text=shortened(text)).message()
+        return RefusedBody(reason=reason, text=shorten(text)).message()
 
     def _known_link(self, now: float, hello: HelloBody, admission: Admission) -> Link | None:
         """Return the link that the process resumes; None if it is to get a new one, and has none any more."""
@@ -93,7 +93,7 @@ class Handshake:
         if token != link.token or not admission.owns(link):
             if link.state is not LinkState.AWAY:
                 # The old connection may be dead unnoticed: sending on it will show.
-                link.close_with(message(Kind.HEARTBEAT, flags=Flag.ANSWER_WANTED))
+                link.send_last(message(Kind.HEARTBEAT, flags=Flag.ANSWER_WANTED))
                 text = f"identity {identity!r} is taken by a live process; stop it or choose another identity"
                 raise Refusal("identity-taken", text)
             reason = "replaced by a new process of the same identity"
@@ -160,7 +160,7 @@ class Handshake:
         link.role = hello.role
         link.keeps, link.answers_drain, link.wants_drops = hello.keeps, hello.answers_drain, hello.wants_drops
         link.description = {k: getattr(hello, k) for k in ("host", "pid", "program", "library")}
-        link.greet(self._welcome(link, received is not None))
+        link.send_first(self._welcome(link, received is not None))
         if links.draining:
             links.send_drain(link)
         link.counters["connects"] += 1

@@ -13,7 +13,7 @@ from hmac import compare_digest
 
 from rpcmq.core.common.token_bucket import TokenBucket
 from rpcmq.core.router.access_control import AccessControl, Admission, Refusal
-from rpcmq.core.router.actions import Action, Disconnect, Note
+from rpcmq.core.router.actions import Action, Disconnect, LogEvent
 from rpcmq.core.router.link import Link
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.permissions import KeyUsage, Permissions
@@ -114,7 +114,7 @@ class KeyAccessControl(AccessControl):
         self._restrict(link, usage)
         if not key.may_be(link.identity):
             return f"its key {key.name!r} may not be {link.identity!r} any more"
-        for consumer in (*link.consumers.values(), *link.lapsed):
+        for consumer in (*link.consumers.values(), *link.lapsed_consumers):
             address = consumer.topic.address._replace(server=consumer.server)
             for name in registered_names(address):
                 if key.right_for("serve", address.exchange, name) is None:
@@ -144,7 +144,7 @@ class KeyAccessControl(AccessControl):
             usage.refused["identity"] += 1
             self._refused["identity of another key"] += 1
             text = f"key {key.name!r} may not be identity {identity!r}; its key file says which it may (identities)"
-            self._act(Note("denied", text, key.name))
+            self._act(LogEvent("denied", text, key.name))
             raise Refusal("key", text)
         for link in self._links.of_identity(identity):
             if link.route is not None and link.permissions is not None and link.permissions.usage is not usage:

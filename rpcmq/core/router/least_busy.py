@@ -16,7 +16,7 @@ ALONE = -2
 
 class _Link(Protocol):
     @property
-    def answering(self) -> bool: ...
+    def is_responsive(self) -> bool: ...
 
 
 class _Worker(Protocol):
@@ -59,7 +59,7 @@ class LeastBusy(Generic[W]):
     def place(self, consumer: W) -> None:
         """Add or remove ``consumer`` as it accepts work or not; then :meth:`move` it."""
         members = self._members
-        if (consumer in members) != (consumer.link.answering and not consumer.stopping):
+        if (consumer in members) != (consumer.link.is_responsive and not consumer.stopping):
             if consumer in members:
                 del members[consumer]
             else:
@@ -76,7 +76,7 @@ class LeastBusy(Generic[W]):
             level = ALONE
         else:
             level = len(consumer.in_flight)
-            if level >= consumer.credit or consumer.stopping or not consumer.link.answering:
+            if level >= consumer.credit or consumer.stopping or not consumer.link.is_responsive:
                 level = NOWHERE
         old = consumer.level
         if level == old:
@@ -111,7 +111,7 @@ class LeastBusy(Generic[W]):
         assert (self.alone is not None) == (len(self._members) == 1)
         filed = {consumer: level for level, row in enumerate(self._levels) for consumer in row}
         for consumer in self._members:
-            assert consumer.link.answering and not consumer.stopping
+            assert consumer.link.is_responsive and not consumer.stopping
             if consumer is self.alone:
                 assert consumer.level == ALONE and consumer not in filed
             elif consumer.ready:

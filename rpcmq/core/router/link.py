@@ -51,10 +51,43 @@ class Link(Session):
     """A process's connection of one queue type, which outlives the ZeroMQ connection under it."""
 
     __slots__ = (
-        "accepts", "allowed_calls", "allowed_casts", "answering", "answers_drain", "calls", "consumers", "counters",
-        "description", "handle", "handlers", "heard", "held", "identity", "inbox", "inbox_bytes", "is_full", "keeps",
-        "lapsed", "leaves", "origin", "overdrawn", "patterns", "permissions", "queue_type", "read_bytes", "returning",
-        "role", "route", "sent_us", "since", "stalled", "state", "token", "usage", "wants_drops", "window",
+        "accepts",
+        "allowed_calls",
+        "allowed_casts",
+        "answers_drain",
+        "calls",
+        "consumers",
+        "counters",
+        "description",
+        "handle",
+        "handlers",
+        "heard",
+        "held",
+        "identity",
+        "inbox",
+        "inbox_bytes",
+        "is_full",
+        "is_responsive",
+        "keeps",
+        "lapsed_consumers",
+        "leaves",
+        "origin",
+        "overdrawn",
+        "patterns",
+        "permissions",
+        "queue_type",
+        "read_bytes",
+        "returning",
+        "role",
+        "route",
+        "sent_us",
+        "since",
+        "stalled",
+        "state",
+        "token",
+        "usage",
+        "wants_drops",
+        "window",
     )  # fmt: skip
 
     identity: str
@@ -71,7 +104,7 @@ class Link(Session):
     route: bytes | None
     state: LinkState
     #: Whether the state is ANSWERING: it may be given work.
-    answering: bool
+    is_responsive: bool
     #: When something was received last, and when it connected or went away (monotonic seconds).
     heard: float
     since: float
@@ -111,7 +144,7 @@ class Link(Session):
     #: Registrations, by tag.
     consumers: dict[int, Consumer]
     #: Consumers removed while the link was away; restored when it resumes.
-    lapsed: list[Consumer]
+    lapsed_consumers: list[Consumer]
     #: Casts that wait for the end of the recovery window after a restart of the router.
     held: list[bytes]
     #: Queues that refused a cast of this link -> sequence of the cast that must come next.
@@ -136,7 +169,7 @@ class Link(Session):
         self.accepts = Format.JSON.bit
         self.route = None
         self.state = LinkState.AWAY
-        self.answering = self.is_full = self.leaves = self.returning = False
+        self.is_responsive = self.is_full = self.leaves = self.returning = False
         self.keeps = self.answers_drain = self.wants_drops = False
         self.read_bytes = self.inbox_bytes = self.sent_us = 0
         self.heard = self.since = 0.0
@@ -145,7 +178,7 @@ class Link(Session):
         self.counters = Counter()
         self.handlers = []
         self.calls, self.consumers, self.stalled, self.patterns = {}, {}, {}, {}
-        self.lapsed, self.held = [], []
+        self.lapsed_consumers, self.held = [], []
         self.window = self.permissions = self.allowed_calls = self.allowed_casts = None
 
     def forget_inbox(self) -> None:

@@ -124,7 +124,7 @@ class LinkTable:
         self._mark_present(link)
         link.state = LinkState.ENDED
         link.forget_inbox()
-        link.answering = False
+        link.is_responsive = False
         self.counters["links ended"] += 1
         self.access.ended(link)
         self._on_ended(now, link, reason)
@@ -143,7 +143,7 @@ class LinkTable:
         elif link.state is LinkState.AWAY:
             self._mark_present(link)
         link.state = state
-        link.answering = state is LinkState.ANSWERING
+        link.is_responsive = state is LinkState.ANSWERING
         self._on_changed(now, link)
 
     def heard_again(self, now: float, link: Link) -> None:
@@ -174,7 +174,7 @@ class LinkTable:
                 self.on_room(now, link)
             if kind == Kind.HEARTBEAT:
                 link.note_acknowledged()
-                link.close_with(message(Kind.HEARTBEAT, sequence=link.received))
+                link.send_last(message(Kind.HEARTBEAT, sequence=link.received))
         elif kind == Kind.DRAIN and self.draining:
             self.on_taken(now, link, link.acknowledged(sequence_of(part)))
             link.answers_drain = False
@@ -193,16 +193,16 @@ class LinkTable:
 
     def send_drain(self, link: Link) -> None:
         """Tell ``link`` that the router is shutting down."""
-        link.close_with(DrainBody(text="the router is shutting down", answer=True).message())
+        link.send_last(DrainBody(text="the router is shutting down", answer=True).message())
 
     @property
     def has_undrained_senders(self) -> bool:
         """Whether a connected process may still send something new, and will say when it does not."""
-        return any(link.answers_drain and link.answering for link in self)
+        return any(link.answers_drain and link.is_responsive for link in self)
 
     def dismiss(self) -> None:
         """Tell each process how many of its messages were handled, and that no more will be."""
         text = "the router has shut down"
         for link in self:
             if link.route is not None:
-                link.close_with(RefusedBody(reason="draining", text=text, received=link.received).message())
+                link.send_last(RefusedBody(reason="draining", text=text, received=link.received).message())

@@ -85,7 +85,7 @@ class Liveness:
         self._pause = max(0.05, turn) / max(1, ceil(len(self._unchecked) / _CHECKED_AT_ONCE))
 
     def _check_silence(self, now: float, link: Link) -> None:
-        if link.answering:
+        if link.is_responsive:
             if now - link.heard >= self._settings.unresponsive_seconds:
                 self._mark_silent(now, link)
         elif link.state is not LinkState.AWAY:
@@ -93,7 +93,7 @@ class Liveness:
                 self._mark_silent(now, link)  # its calls have ended meanwhile
             if self._probing:
                 # If its connection has gone unnoticed, the send will tell.
-                link.close_with(message(Kind.HEARTBEAT))
+                link.send_last(message(Kind.HEARTBEAT))
 
     def _mark_silent(self, now: float, link: Link) -> None:
         state = link.silence

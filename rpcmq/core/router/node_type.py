@@ -16,7 +16,7 @@ from rpcmq.core.common.drops import Drops
 from rpcmq.core.router.actions import Action
 from rpcmq.core.router.directory import Directory
 from rpcmq.core.router.dispatch_log import Sink
-from rpcmq.core.router.faults import Faults
+from rpcmq.core.router.faults import FaultReporter
 from rpcmq.core.router.link import Handler, Link
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.settings import Settings
@@ -42,13 +42,13 @@ class NodeContext:
     drops: Drops
     #: Where work beyond a message's own handling is counted.
     turns: Turns
-    faults: Faults
+    faults: FaultReporter
     #: Monotonic seconds at the start.
     now: float
     #: Have the shell do something.
     act: Callable[[Action], None]
     #: Attribute a message that broke the protocol to its link, and tell it: (now, link, message, error).
-    offence: Callable[[float, Link, bytes, ProtocolError], None]
+    protocol_error: Callable[[float, Link, bytes, ProtocolError], None]
     #: Handle messages that were held as if they came now, as many as fit into a turn; returns how many.
     handle: Callable[[float, Link, Sequence[bytes]], int]
     #: Makes an unguessable string.

@@ -47,7 +47,7 @@ class Queue:
         self._waiting[request if request.key in self._waiting else request.key] = request
         self.size_bytes += request.size
 
-    def append_left(self, request: Request) -> None:
+    def requeue(self, request: Request) -> None:
         """Put ``request`` back to the front: it had its turn and could not be delivered."""
         self.append(request)
         self._waiting.move_to_end(self._name(request), last=False)

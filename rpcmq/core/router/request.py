@@ -130,7 +130,7 @@ class Request:
 class Delivery:
     """A request that was given to one consumer, and what that has said of it since."""
 
-    __slots__ = ("attempt", "consumer", "dispatched_at", "earlier", "items_left", "request")
+    __slots__ = ("attempt", "consumer", "dispatched_at", "earlier", "item_credit", "request")
 
     request: Request
     consumer: Consumer
@@ -140,4 +140,4 @@ class Delivery:
     #: The delivery of the same request before this one that is still with its consumer.
     earlier: Delivery | None
     #: Items of a stream that may still be sent; not set before the first was, or was granted.
-    items_left: int
+    item_credit: int

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import TypeVar
 
-from rpcmq.core.common.text import shortened
-from rpcmq.core.router.actions import Action, Note
+from rpcmq.core.common.text import shorten
+from rpcmq.core.router.actions import Action, LogEvent
 from rpcmq.core.router.controls import FREE
 from rpcmq.core.router.key_formats import restrict_formats
 from rpcmq.core.router.link import Handler, Link
@@ -154,10 +154,10 @@ class RightChecks:
 
     def _deny(self, link: Link, part: bytes, usage: KeyUsage, verb: str, exchange: str, name: str) -> None:
         self._count(link, usage, f"denied {verb}")
-        name = shortened(name)
+        name = shorten(name)
         shown = f"{exchange}/{name}" if exchange else name
         text = f"key {usage.key.name!r} has no right to {verb} {shown!r}"
-        self._act(Note("denied", f"{link.identity}: {text}", link.identity))
+        self._act(LogEvent("denied", f"{link.identity}: {text}", link.identity))
         details = {"verb": verb, "topic": name, "exchange": exchange, "key": usage.key.name}
         body = {"outcome": Outcome.DENIED, "text": text, "details": details}
         link.send(control(Kind.ERROR, body, key=part[KEY]))
@@ -166,7 +166,7 @@ class RightChecks:
         usage = _permissions(link).usage
         self._count(link, usage, f"denied {form}")
         text = f"key {usage.key.name!r} {what}; its key file says which formats it may send (formats)"
-        self._act(Note("denied", f"{link.identity}: {text}", link.identity))
+        self._act(LogEvent("denied", f"{link.identity}: {text}", link.identity))
         if part[KIND_AT] in (Kind.REQUEST, Kind.CAST, Kind.PUBLISH):
             # As where a consumer does not accept it: the sender encodes it in another format, if it can.
             details = {"accepts": usage.key.formats, "key": usage.key.name}

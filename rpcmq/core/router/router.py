@@ -3,7 +3,7 @@
 The shell calls :meth:`Router.receive` with what came on a connection, :meth:`Router.lost` when a
 connection is gone and :meth:`Router.tick` at :meth:`Router.next_deadline`. After each wake-up it performs
 ``effects``: what must be durable, what ``dirty`` links have in their outboxes, one batch a link, and actions. While
-``turns.is_anybody_waiting`` it calls :meth:`Router.proceed` in each further wake-up, and while
+``turns.is_anybody_waiting`` it calls :meth:`Router.run_next_turn` in each further wake-up, and while
 ``queries.is_anybody_waiting`` it calls :meth:`Router.make_views` now and then, for a small part of its time.
 ``now`` is monotonic seconds, never decreasing.
 """
@@ -18,13 +18,13 @@ from typing import Any, TypeVar
 
 from rpcmq.core.common.drops import Drops
 from rpcmq.core.common.session import Session
-from rpcmq.core.common.text import shortened
-from rpcmq.core.router.actions import Action, Answer, Disconnect, Left, Note
+from rpcmq.core.common.text import shorten
+from rpcmq.core.router.actions import Action, Answer, Disconnect, LinkDetached, LogEvent
 from rpcmq.core.router.controls import kick
 from rpcmq.core.router.directory import Directory
 from rpcmq.core.router.dispatch_log import Sink
 from rpcmq.core.router.effects import Effects
-from rpcmq.core.router.faults import Faults
+from rpcmq.core.router.faults import FaultReporter
 from rpcmq.core.router.handshake import Handshake
 from rpcmq.core.router.key_access import KeyAccessControl
 from rpcmq.core.router.link import Handler, Link, LinkState
@@ -120,11 +120,11 @@ class Router:
         self.turns = Turns()
         self.drops = Drops()
         self.memory = Memory(settings, self.links, now)
-        self.faults = Faults(self.refused, self._act, now)
+        self.faults = FaultReporter(self.refused, self._act, now)
         self.queries = Queries(self._view, self.turns)
         context = NodeContext(
-            settings, self.links, self.directory, self.drops, self.turns, self.faults, now, self._act, self._offence_of,
-            self._handle_held, new_token, sink, self.effects.durable.append,
+            settings, self.links, self.directory, self.drops, self.turns, self.faults, now, self._act,
+            self._protocol_error_of, self._handle_held, new_token, sink, self.effects.durable.append,
         )  # fmt: skip
         self.nodes = [make(context) for make in self.node_types]
         self._register_kinds()
@@ -149,7 +149,7 @@ class Router:
         links.on_taken = self._told("link_taken")
         links.on_room = self._told("link_has_room")
         links.on_fault = self.faults.report
-        links.on_left = lambda route: self._act(Left(route))
+        links.on_left = lambda route: self._act(LinkDetached(route))
 
     def _told(self, event: str) -> Callable[..., None]:
         """Tells the node types of ``event``, those whom it concerns."""
@@ -224,12 +224,12 @@ class Router:
                 self._about_link(now, route, link, parts, user)
                 return
             link.heard = now
-            if not link.answering:
+            if not link.is_responsive:
                 self.links.heard_again(now, link)
             if payloads and max(map(len, payloads)) > self.settings.message_max_bytes:
                 parts = self._without_too_large(now, link, parts)
             if link.inbox:
-                self._put_off(now, link, parts)
+                self._defer(now, link, parts)
                 return
             size_bytes = len(batch)
             if payloads:
@@ -240,14 +240,14 @@ class Router:
                     return
             handled = self._handle(now, link, parts, self._handlers_of(link))
             if handled < len(parts):
-                self.turns.put_off(link, parts[handled:])
+                self.turns.defer(link, parts[handled:])
                 size_bytes = sum(map(size_of, parts[:handled]))
             self.turns.spent += handled
             link.note_received(handled, size_bytes)
         except ProtocolError as error:
-            self._offence(now, route, link, None, error)
+            self._protocol_error(now, route, link, None, error)
         except Exception:
-            self._turn_away(now, route)
+            self._disconnect_after_fault(now, route)
 
     def _handle(self, now: float, link: Link, parts: Sequence[bytes], handlers: list[Handler]) -> int:
         """Handle ``parts`` until the turn is over; return how many were handled, at least one."""
@@ -257,7 +257,7 @@ class Router:
             try:
                 handlers[part[KIND_AT]](now, link, part)
             except ProtocolError as error:
-                self._offence(now, link.route or b"", link, part, error)
+                self._protocol_error(now, link.route or b"", link, part, error)
             except Exception:
                 # An internal error discards this message only: the batch and its counts go on.
                 self.faults.report(now, link.identity, part[KEY])
@@ -284,7 +284,7 @@ class Router:
             self.refused["out of memory"] += 1
             self.links.end_safely(now, link, why)
             if route is not None:
-                refusal = RefusedBody(reason="overloaded", text=shortened(why)).message()
+                refusal = RefusedBody(reason="overloaded", text=shorten(why)).message()
                 self.actions.extend((Answer(route, refusal), Disconnect(route)))
 
     def make_views(self, now: float) -> int:
@@ -299,7 +299,7 @@ class Router:
             self.faults.report(now)
             return 0
 
-    def proceed(self, now: float) -> None:
+    def run_next_turn(self, now: float) -> None:
         """Run the next turn of the link that has waited longest, then start a turn for new input. Never raises."""
         turns = self.turns
         if turns.waiting and (link := turns.next_link()) is not None:
@@ -319,9 +319,9 @@ class Router:
         if link.leaves and not link.inbox:
             self.links.end(now, link, "said goodbye")
 
-    def _put_off(self, now: float, link: Link, parts: list[bytes]) -> None:
+    def _defer(self, now: float, link: Link, parts: list[bytes]) -> None:
         """Queue ``parts`` behind messages that still wait for their turn."""
-        self.turns.put_off(link, parts)
+        self.turns.defer(link, parts)
         self.turns.spent += len(parts)
         most = self.settings.inbox_max_bytes
         if link.inbox_bytes > most and (route := link.route) is not None:
@@ -337,13 +337,13 @@ class Router:
         for part in parts:
             if part[LOW_FLAGS_AT] & _DETACHED and (size := len(payload_of(part))) > most:
                 text = f"payload of {size} bytes exceeds message.max_bytes = {most}"
-                self._offence(now, link.route or b"", link, part, ProtocolError(text, "size"))
+                self._protocol_error(now, link.route or b"", link, part, ProtocolError(text, "size"))
             else:
                 fitting.append(part)
         link.note_received(len(parts) - len(fitting), 0)
         return fitting
 
-    def _turn_away(self, now: float, route: bytes) -> None:
+    def _disconnect_after_fault(self, now: float, route: bytes) -> None:
         """End the link and connection ``route``: handling its input raised an exception."""
         link = self.links.routes.get(route)
         self.faults.report(now, link.identity if link is not None else "")
@@ -432,7 +432,9 @@ class Router:
     def _about_link(self, now: float, route: bytes, link: Link | None, parts: list[bytes], user: str) -> None:
         part = parts[0]
         if len(parts) > 1 and link is not None:
-            self._offence(now, route, link, None, ProtocolError("control messages must be alone in a batch", "batch"))
+            self._protocol_error(
+                now, route, link, None, ProtocolError("control messages must be alone in a batch", "batch")
+            )
             return
         try:
             parse(part)
@@ -444,46 +446,48 @@ class Router:
                 self.actions.append(Answer(route, self.handshake.refuse_without_hello()))
             else:
                 link.heard = now
-                if not link.answering:
+                if not link.is_responsive:
                     self.links.heard_again(now, link)
                 if link.inbox and part[KIND_AT] == Kind.GOODBYE:
                     link.leaves = True
                 else:
                     self.links.control_message(now, link, part)
         except ProtocolError as error:
-            self._offence(now, route, link, None, error)
+            self._protocol_error(now, route, link, None, error)
 
-    def _offence(self, now: float, route: bytes, link: Link | None, part: bytes | None, error: ProtocolError) -> None:
+    def _protocol_error(
+        self, now: float, route: bytes, link: Link | None, part: bytes | None, error: ProtocolError
+    ) -> None:
         """Count and attribute a peer's protocol error, and report it to the peer."""
         self.refused[error.reason] += 1
         self.turns.spent += ERROR_STEPS
-        text = shortened(str(error))
+        text = shorten(str(error))
         refusal = RefusedBody(reason="protocol", text=text).message()
         if link is None:
             self.actions.append(Answer(route, refusal))
             return
         link.counters[f"refused {error.reason}"] += 1
-        self.actions.append(Note("offence", f"{link.identity}: {text}", link.identity))
+        self.actions.append(LogEvent("offence", f"{link.identity}: {text}", link.identity))
         if part is None:
-            link.close_with(refusal)
+            link.send_last(refusal)
         elif part[KIND_AT] in _ANSWERED:
             body = {"outcome": Outcome.PROTOCOL, "text": text, "details": {"reason": error.reason}}
             link.send(control(Kind.ERROR, body, key=part[KEY]))
 
-    def _offence_of(self, now: float, link: Link, part: bytes, error: ProtocolError) -> None:
-        self._offence(now, link.route or b"", link, part, error)
+    def _protocol_error_of(self, now: float, link: Link, part: bytes, error: ProtocolError) -> None:
+        self._protocol_error(now, link.route or b"", link, part, error)
 
     def _link_ended(self, now: float, link: Link, reason: str) -> None:
         for node in self.nodes:
             self._guarded(now, node.link_ended, link, reason)
         self.queries.forget(link)
-        self.actions.append(Note("link ended", f"{link.identity} ({link.queue_type}): {reason}", link.identity))
+        self.actions.append(LogEvent("link ended", f"{link.identity} ({link.queue_type}): {reason}", link.identity))
 
     def _link_changed(self, now: float, link: Link) -> None:
         self.queries.connected(link)
         if link.state not in (LinkState.ANSWERING, LinkState.QUIET):
             text = f"{link.identity} ({link.queue_type}) is {link.state.value}"
-            self.actions.append(Note(f"link {link.state.value}", text, link.identity))
+            self.actions.append(LogEvent(f"link {link.state.value}", text, link.identity))
         for node in self.nodes:
             self._guarded(now, node.link_changed, link)
 

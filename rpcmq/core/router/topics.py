@@ -60,7 +60,7 @@ class Consumer:
     @property
     def ready(self) -> bool:
         """Whether it may be given work now."""
-        return len(self.in_flight) < self.credit and not self.stopping and self.link.answering
+        return len(self.in_flight) < self.credit and not self.stopping and self.link.is_responsive
 
 
 class Topic:
@@ -125,7 +125,7 @@ class Server:
         consumers = self.consumers
         for consumer in consumers:
             load = len(consumer.in_flight)
-            if load < least and load < consumer.credit and consumer.link.answering:
+            if load < least and load < consumer.credit and consumer.link.is_responsive:
                 best, least = consumer, load
         if best is not None and len(consumers) > 1:
             del consumers[best]

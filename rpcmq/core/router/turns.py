@@ -50,7 +50,7 @@ class Turns:
         """Count ``steps``."""
         self.spent += steps
 
-    def put_off(self, link: Link, parts: Sequence[bytes]) -> None:
+    def defer(self, link: Link, parts: Sequence[bytes]) -> None:
         """Queue ``parts`` of ``link`` behind those that wait already."""
         if not link.inbox:
             self.waiting.append(link)

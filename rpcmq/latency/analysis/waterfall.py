@@ -152,9 +152,9 @@ def _parent(span: Span, candidates: Sequence[Span]) -> Span | None:
             # The one that began last is the innermost.
             return max(containing, key=lambda each: int(each.row["seq"]), default=None)
         # Another router's clock is not comparable: only its durations are.
-        candidates = [each for each in candidates if _misfit(each.row["service_us"], row["total_us"]) < _NEVER]
+        candidates = [each for each in candidates if _framing_error(each.row["service_us"], row["total_us"]) < _NEVER]
     # Of a fanout there are several; the one whose time at the server fits this record best.
-    return min(candidates, key=lambda each: _misfit(each.row["service_us"], row["total_us"]), default=None)
+    return min(candidates, key=lambda each: _framing_error(each.row["service_us"], row["total_us"]), default=None)
 
 
 def _process(identity: str | None) -> str | None:
@@ -163,7 +163,7 @@ def _process(identity: str | None) -> str | None:
     return found[1] if found else identity
 
 
-def _misfit(outer: int | None, inner: int | None) -> float:
+def _framing_error(outer: int | None, inner: int | None) -> float:
     """Return by how much the outer duration is longer; infinite if shorter, since it cannot contain the inner one."""
     if outer is None or inner is None:
         return 1e18

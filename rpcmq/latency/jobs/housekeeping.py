@@ -21,9 +21,9 @@ from rpcmq.latency.manifest import ManifestDamaged
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Housekeeping", "Note", "first_line"]
+__all__ = ["Housekeeping", "LogEvent", "first_line"]
 
-Note = Callable[[int, str, str, dict[str, Any]], object]
+LogEvent = Callable[[int, str, str, dict[str, Any]], object]
 
 #: Most segments admitted between two checks of the query: a second's work.
 _AT_A_TIME = 500
@@ -50,7 +50,7 @@ class Housekeeping:
     """
 
     def __init__(
-        self, out: Path, journal: Journal, admission: Admission, note: Note, clock: Callable[[], float]
+        self, out: Path, journal: Journal, admission: Admission, note: LogEvent, clock: Callable[[], float]
     ) -> None:
         self._out = out
         self._journal = journal

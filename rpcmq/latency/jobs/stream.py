@@ -39,7 +39,7 @@ from rpcmq.latency.change_log import silent
 from rpcmq.latency.jobs import datasets
 from rpcmq.latency.jobs.admission import Admission
 from rpcmq.latency.jobs.datasets import WINDOW
-from rpcmq.latency.jobs.housekeeping import Housekeeping, Note, first_line
+from rpcmq.latency.jobs.housekeeping import Housekeeping, LogEvent, first_line
 from rpcmq.latency.jobs.journal import Dataset, Journal, State
 from rpcmq.latency.jobs.paths import as_spark
 from rpcmq.latency.jobs.source import SCHEMA
@@ -114,7 +114,7 @@ class Stream:
         *,
         every: float = 1.0,
         max_files: int = 100,
-        note: Note = silent,
+        note: LogEvent = silent,
         clock: Callable[[], float] = time,
         after_write: Callable[[Dataset], object] = _go_on,
     ) -> None:

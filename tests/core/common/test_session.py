@@ -34,12 +34,12 @@ def session() -> Session:
 def test_a_session_is_listed_once_while_it_has_something_to_send(session: Session):
     session.send(part(1))
     session.send(part(2))
-    session.greet(part(3))
-    session.close_with(part(4))
+    session.send_first(part(3))
+    session.send_last(part(4))
     assert session.dirty == [session] and session.marked
     session.dirty.clear()
     session.marked = False
-    session.close_with(part(5))
+    session.send_last(part(5))
     assert session.dirty == [session]
 
 
@@ -96,34 +96,34 @@ def test_what_is_not_sent_cannot_be_acknowledged(session: Session):
 
 def test_an_ack_is_due_after_so_many_messages(session: Session):
     session.note_received(ACK_MESSAGES - 1, 100)
-    assert session.closings == []
+    assert session.last_messages == []
     session.note_received(1, 100)
-    (ack,) = session.closings
+    (ack,) = session.last_messages
     assert Message(ack).kind is Kind.ACK and Message(ack).header.sequence == ACK_MESSAGES
 
 
 def test_an_ack_is_due_after_so_many_bytes(session: Session):
     session.note_received(1, ACK_BYTES - 1)
-    assert session.closings == []
+    assert session.last_messages == []
     session.note_received(1, 1)
-    (ack,) = session.closings
+    (ack,) = session.last_messages
     assert Message(ack).header.sequence == 2 and session.unacked_bytes == 0
 
 
 def test_no_ack_when_there_is_nothing_new(session: Session):
     session.acknowledge()
-    assert session.closings == []
+    assert session.last_messages == []
     session.note_received(1, 10)
     session.acknowledge()
     session.acknowledge()
-    assert len(session.closings) == 1
+    assert len(session.last_messages) == 1
 
 
 def test_no_ack_for_what_the_peer_was_told_otherwise(session: Session):
     session.note_received(5, 10)
     session.note_acknowledged()
     session.acknowledge()
-    assert session.closings == []
+    assert session.last_messages == []
 
 
 def test_resume_puts_what_did_not_arrive_in_front_of_what_was_not_sent(session: Session):
@@ -171,11 +171,11 @@ def test_abandon_tells_what_was_sent_from_what_was_not_and_starts_over(session: 
 
 
 def test_what_was_about_the_connection_goes_with_it(session: Session):
-    session.greet(part(1))
-    session.close_with(part(2))
+    session.send_first(part(1))
+    session.send_last(part(2))
     session.send(part(3))
     session.disconnected()
-    assert session.greetings == session.closings == [] and session.outbox == [part(3)]
+    assert session.first_messages == session.last_messages == [] and session.outbox == [part(3)]
 
 
 def test_the_latest_sent_message_with_a_key_is_found_until_acknowledged(session: Session):

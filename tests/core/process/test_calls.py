@@ -40,7 +40,7 @@ class Process:
         """(Re)connect; returns what is sent once the router has said WELCOME."""
         self.uplink.lost(now)
         self.uplink.connected(now)
-        self.uplink.greetings.clear()
+        self.uplink.first_messages.clear()
         body = {"router_id": 1, "boot": 5, "handle": 7, "token": "t", "received": 0, "resumed": False} | welcome
         self.router(control(Kind.WELCOME, body), now)
         return self.sent()
@@ -50,7 +50,7 @@ class Process:
         while self.uplink.outbox:
             parts += self.uplink.batch()
             self.uplink.sent_batch()
-        self.uplink.closings.clear()
+        self.uplink.last_messages.clear()
         return parts
 
     def router(self, part: bytes, now: float = 0.0) -> None:
@@ -409,12 +409,12 @@ def test_the_router_is_asked_soon_what_it_has_of_casts_and_not_of_calls(process)
     process.start()
     process.sent()
     process.calls.tick(6.0)
-    assert process.uplink.closings == []
+    assert process.uplink.last_messages == []
     process.cast()
     assert process.sent()
     assert process.calls.next_deadline() <= 6.0
     process.calls.tick(6.0)
-    assert [part[5] for part in process.uplink.closings] == [Kind.HEARTBEAT]
+    assert [part[5] for part in process.uplink.last_messages] == [Kind.HEARTBEAT]
     assert process.calls.next_deadline() == pytest.approx(6.25)
     process.acknowledge()
     assert process.casts.open == 0 and process.calls.next_deadline() != pytest.approx(6.25)

@@ -39,9 +39,9 @@ class Process:
         step = self.dialer.tick(self.now, self.jitter)
         self.steps.append(step)
         # What is sent goes out, or is lost with the connection.
-        self.said += [part[5] for part in self.uplink.greetings + self.uplink.closings]
-        self.uplink.greetings.clear()
-        self.uplink.closings.clear()
+        self.said += [part[5] for part in self.uplink.first_messages + self.uplink.last_messages]
+        self.uplink.first_messages.clear()
+        self.uplink.last_messages.clear()
         return step
 
     def receive(self, part: bytes) -> None:
@@ -73,7 +73,7 @@ class Process:
         self.dial()
         self.dialer.reached(self.now)
         self.dialer.greeted(self.now)
-        assert len(self.uplink.greetings) == 1 and self.uplink.greetings[0][5] == Kind.HELLO
+        assert len(self.uplink.first_messages) == 1 and self.uplink.first_messages[0][5] == Kind.HELLO
         self.welcome(**welcome)
         assert self.dialer.phase is Phase.UP and self.uplink.ready
 

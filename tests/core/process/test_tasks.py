@@ -36,7 +36,7 @@ class Process:
     def connect(self, now: float = 0.0, **welcome: Any) -> list[bytes]:
         self.uplink.lost(now)
         self.uplink.connected(now)
-        self.uplink.greetings.clear()
+        self.uplink.first_messages.clear()
         body = {"router_id": 1, "boot": 5, "handle": 7, "token": "t", "received": 0, "resumed": False} | welcome
         self.router(control(Kind.WELCOME, body), now)
         return self.sent()
@@ -47,7 +47,7 @@ class Process:
         while self.uplink.outbox:
             parts += self.uplink.batch()
             self.uplink.sent_batch()
-        self.uplink.closings.clear()
+        self.uplink.last_messages.clear()
         return parts
 
     def router(self, part: bytes, now: float = 0.0) -> None:
@@ -335,7 +335,7 @@ def test_a_router_that_asks_is_told_once_a_wake_up_when_its_answers_are_sent(pro
     process.serving.answer(12.25, second, Kind.FAULT, 1, b"f")
     stamp, *rest = process.sent(12.5)
     assert kinds(rest) == [Kind.REPLY, Kind.FAULT]
-    assert parse(stamp) == parse(message(Kind.SENT, sequence=12_500_000)) and len(stamp) == 40
+    assert parse(stamp) == parse(message(Kind.CLOCK_STAMP, sequence=12_500_000)) and len(stamp) == 40
     assert process.sent(13.0) == []
 
 
@@ -348,7 +348,7 @@ def test_a_settlement_is_an_answer_and_what_else_is_sent_stands_behind_the_stamp
     assert task is not None
     process.serving.settle(1.0, task, Outcome.OK)
     parts = process.sent(1.5)
-    assert kinds(parts) == [Kind.SENT, Kind.CAST, Kind.SETTLE]
+    assert kinds(parts) == [Kind.CLOCK_STAMP, Kind.CAST, Kind.SETTLE]
     assert parts[0][28:36] == (1_500_000).to_bytes(8)
 
 
@@ -361,7 +361,7 @@ def test_the_end_of_a_stream_is_an_answer_and_its_items_are_none(process):
     process.serving.send_item(task, Kind.ALIVE, 1, b"")
     assert kinds(process.sent(1.0)) == [Kind.ITEM, Kind.ALIVE]
     process.serving.answer(1.0, task, Kind.END, 0, b"")
-    assert kinds(process.sent(2.0)) == [Kind.SENT, Kind.END]
+    assert kinds(process.sent(2.0)) == [Kind.CLOCK_STAMP, Kind.END]
 
 
 @pytest.mark.parametrize("welcome", [{}, {"stamps": False}, {"stamps": 1}])
@@ -392,7 +392,7 @@ def test_what_the_socket_has_not_taken_is_stamped_when_it_does(process):
         process.serving.answer(now, task, Kind.REPLY, 1, b"r")
         process.serving.flush(now)
     parts = process.sent(3.0)
-    assert kinds(parts) == [Kind.SENT, Kind.REPLY, Kind.REPLY]
+    assert kinds(parts) == [Kind.CLOCK_STAMP, Kind.REPLY, Kind.REPLY]
     assert parts[0][28:36] == (2_000_000).to_bytes(8)
 
 
@@ -410,7 +410,7 @@ def test_what_waits_for_the_connection_is_stamped_when_it_is_there(process):
     body = {"router_id": 1, "boot": 5, "handle": 7, "token": "t", "received": received, "resumed": True, "stamps": True}
     process.router(control(Kind.WELCOME, body), 5.0)
     parts = process.sent(5.0)
-    assert kinds(parts) == [Kind.SENT, Kind.REPLY]
+    assert kinds(parts) == [Kind.CLOCK_STAMP, Kind.REPLY]
     assert parts[0][28:36] == (5_000_000).to_bytes(8)
 
 

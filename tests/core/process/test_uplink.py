@@ -32,14 +32,14 @@ class End:
     def sent(self) -> list[bytes]:
         """What the shell would send now."""
         uplink = self.uplink
-        parts = uplink.greetings[:]
-        uplink.greetings.clear()
+        parts = uplink.first_messages[:]
+        uplink.first_messages.clear()
         if uplink.ready:
             while uplink.outbox:
                 parts += uplink.batch()
                 uplink.sent_batch()
-            parts += uplink.closings
-            uplink.closings.clear()
+            parts += uplink.last_messages
+            uplink.last_messages.clear()
         return parts
 
     def welcome(self, now: float = 1.0, **values: Any) -> None:
@@ -237,7 +237,7 @@ def test_goodbye(ready):
     ready.uplink.send(message(Kind.CAST))
     ready.sent()
     ready.uplink.close()
-    assert [p[5] for p in ready.uplink.closings] == [Kind.GOODBYE]
+    assert [p[5] for p in ready.uplink.last_messages] == [Kind.GOODBYE]
     assert not ready.uplink.ready
 
 
@@ -463,7 +463,7 @@ PASSING = [
     (Kind.GRANT, 0),
     (Kind.CANCEL, 0),
     (Kind.SETTLE, 0),
-    (Kind.TAKEN, 0),
+    (Kind.EVENT_CREDIT, 0),
     (Kind.QUERY, 0),
 ]
 

@@ -163,7 +163,7 @@ def test_each_verb_needs_its_right(guarded: Network, verb: str, act: Any):
 
 def test_who_may_serve_may_say_when_it_sends_its_answers(guarded: Network):
     node = guarded.process("node", user="NODE")
-    node.send(Kind.SENT, key=bytes(12) + (7).to_bytes(8))
+    node.send(Kind.CLOCK_STAMP, key=bytes(12) + (7).to_bytes(8))
     assert guarded.link(node).sent_us == 7 and not guarded.router.refused
 
 
@@ -465,7 +465,7 @@ def test_what_goes_beyond_the_rate_is_refused_a_turn_at_a_time(net: Network):
     waiting = len(net.link(web).inbox)
     assert waiting > 3000
     # Somebody else is heard before the next turn.
-    net.router.proceed(net.now)
+    net.router.run_next_turn(net.now)
     assert len(net.link(web).inbox) > 2000
     assert free.connection is not None
     one = message(Kind.REQUEST, b"", format=1, key=free.uplink.next_key(), address=address)

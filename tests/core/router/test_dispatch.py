@@ -172,7 +172,7 @@ class FakeConsumer:
     def __init__(self) -> None:
         self.in_flight: list[int] = []
         self.credit = 5
-        self.answering = True
+        self.is_responsive = True
         self.stopping = False
         self.level = -1
 
@@ -182,7 +182,7 @@ class FakeConsumer:
 
     @property
     def ready(self) -> bool:
-        return self.answering and len(self.in_flight) < self.credit
+        return self.is_responsive and len(self.in_flight) < self.credit
 
 
 def test_least_in_flight_against_the_obvious():
@@ -210,7 +210,7 @@ def test_least_in_flight_against_the_obvious():
         elif what < 0.9:
             consumer.in_flight[:1] = []
         else:
-            consumer.answering = not consumer.answering
+            consumer.is_responsive = not consumer.is_responsive
         place(consumer)
         table.check()
     assert (table.pick() is not None) == any(c.ready and c.level != -1 for c in consumers)

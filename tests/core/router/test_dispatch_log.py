@@ -266,7 +266,7 @@ def test_classes_that_find_no_number_are_not_said(
 
 
 def stamp(node: Process, sent_us: int) -> None:
-    node.send(Kind.SENT, key=bytes(12) + sent_us.to_bytes(8))
+    node.send(Kind.CLOCK_STAMP, key=bytes(12) + sent_us.to_bytes(8))
 
 
 def test_a_router_with_a_log_asks_when_answers_are_sent(api: Process, make_net: Callable[..., Network]):
@@ -352,7 +352,7 @@ def test_a_stamp_is_a_header_and_nothing_else(
 ):
     node.register("compute")
     api.request("compute")
-    node.send(Kind.SENT, key=b"k" * 20, **fields)
+    node.send(Kind.CLOCK_STAMP, key=b"k" * 20, **fields)
     node.reply(node.take(Kind.REQUEST))
     assert net.router.refused == {"length": 1} and net.link(node).counters["refused length"] == 1
     assert one(net, sink).sent_us is None

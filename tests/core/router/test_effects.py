@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rpcmq.core.common.session import Session
-from rpcmq.core.router.actions import Answer, Note
+from rpcmq.core.router.actions import Answer, LogEvent
 from rpcmq.core.router.effects import NO_STORE, Effects, StoreError
 from rpcmq.core.router.link import Link
 from rpcmq.core.router.node_type import NodeContext, NodeType
@@ -29,7 +29,7 @@ class Ledger(NodeType):
     def _keep(self, now: float, link: Link, part: bytes) -> None:
         self._context.persist(bytes(payload_of(part)))
         link.send(message(Kind.CONFIRM, b"kept", key=part[KEY]))
-        self._context.act(Note("kept", "one more", link.identity))
+        self._context.act(LogEvent("kept", "one more", link.identity))
 
 
 class LedgerRouter(Router):

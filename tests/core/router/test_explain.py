@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rpcmq.core.common.text import shortened
+from rpcmq.core.common.text import shorten
 from rpcmq.core.router.roundrobin.explain import ago
 from rpcmq.testing.network import Network
 from rpcmq.wire import Flag, Kind
@@ -30,9 +30,9 @@ def test_a_rough_age(seconds: float, text: str):
 
 
 def test_a_long_text_is_cut():
-    assert shortened("short") == "short"
-    assert shortened("x" * 500) == "x" * 500
-    assert shortened("x" * 501) == "x" * 497 + "..."
+    assert shorten("short") == "short"
+    assert shorten("x" * 500) == "x" * 500
+    assert shorten("x" * 501) == "x" * 497 + "..."
 
 
 def test_a_queue_that_is_full_says_with_what(make_net):

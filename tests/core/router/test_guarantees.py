@@ -89,9 +89,9 @@ def test_a_consumer_whose_host_vanishes(net: Network, api: Process):
     node.cut_off()
     other.register("compute", credit=5)
     net.advance(DEFAULTS.unresponsive_seconds - 1)
-    assert net.link(node).answering, "until then it gets work"
+    assert net.link(node).is_responsive, "until then it gets work"
     net.advance(2)
-    assert not net.link(node).answering
+    assert not net.link(node).is_responsive
     api.request("compute", ttl=600)
     assert len(other.got(Kind.REQUEST)) == 1, "new work goes elsewhere"
     net.advance(40)

@@ -79,7 +79,7 @@ def test_who_asks_without_end_does_not_fill_the_link_of_who_is_asked_for(net: Ne
     ]  # fmt: skip
     net.router.receive(net.now, mallory.connection.route, b"".join(parts))
     while net.router.turns.is_anybody_waiting:
-        net.router.proceed(net.now)
+        net.router.run_next_turn(net.now)
     # Nothing was sent so far, as to a process that takes nothing.
     assert len(net.link(node).outbox) == 1000
     last = net.link(mallory).outbox[-1]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rpcmq.core.router.actions import Note
+from rpcmq.core.router.actions import LogEvent
 from rpcmq.core.router.journal import MAX_ENTRIES, Journal
 from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.testing.network import Network
@@ -51,7 +51,7 @@ def faulty(monkeypatch: pytest.MonkeyPatch) -> Network:
     return Network()
 
 
-def internal_error(net: Network) -> Note:
+def internal_error(net: Network) -> LogEvent:
     (note,) = [note for note in net.notes if note.event == "internal error"]
     return note
 
@@ -100,6 +100,6 @@ def test_tables_that_cannot_be_read_do_not_hide_the_error(net: Network, monkeypa
         raise RuntimeError("the first one")
     except RuntimeError:
         faults.report(net.now, "api", b"key")
-    (note,) = [each for each in net.router.actions if isinstance(each, Note)]
+    (note,) = [each for each in net.router.actions if isinstance(each, LogEvent)]
     assert "the first one" in note.text and "not to be told: ZeroDivisionError" in note.text
     net.router.actions.clear()

@@ -185,7 +185,7 @@ def test_too_many_links_are_refused(make_net):
     assert third.refusals == [("too-many-links", "link limit reached (link.max_links = 2)")]
     second.stop()
     third.connect()
-    assert net.link(third).answering
+    assert net.link(third).is_responsive
 
 
 def test_a_stranger_is_told_to_say_hello(net: Network):
@@ -220,7 +220,7 @@ def test_an_unresponsive_process_keeps_its_identity(net: Network):
     first = net.process("node")
     first.cut_off()
     net.advance(20)
-    assert not net.link(first).answering
+    assert not net.link(first).is_responsive
     assert net.process("node").refusals[0][0] == "identity-taken"
 
 
@@ -257,7 +257,7 @@ def test_a_claim_makes_the_router_look_whether_the_first_is_still_there(net: Net
     second = net.process("node")
     assert second.refusals[0][0] == "identity-taken"
     second.connect()
-    assert net.link(second).answering
+    assert net.link(second).is_responsive
 
 
 def test_a_process_with_token_but_no_count_starts_over(net: Network):
@@ -318,7 +318,7 @@ def test_a_link_may_say_hello_again_on_its_own_connection(net: Network):
     link = net.router.links.by_identity("a")
     assert link is not None
     net.inject(b"one", hello(identity="a", token=link.token, received=0))
-    assert net.router.links.routes == {b"one": link} and link.answering
+    assert net.router.links.routes == {b"one": link} and link.is_responsive
 
 
 @pytest.mark.parametrize("received", [-1, 5, 10**400])
@@ -589,7 +589,7 @@ def test_a_dead_connection_of_a_silent_link_is_found_by_asking(net: Network):
 def test_heartbeats_keep_an_idle_link_answering(net: Network):
     node = net.process("node")
     net.advance(300)
-    assert net.link(node).answering
+    assert net.link(node).is_responsive
     assert node.uplink.heard > net.now - 6
 
 
@@ -618,7 +618,7 @@ def test_an_unresponsive_consumer_gets_no_new_work_is_not_dead_and_comes_back(ne
         api.request("compute", ttl=100)
     assert len(other.got(Kind.REQUEST)) == 1
     node.heal()
-    assert link.answering
+    assert link.is_responsive
     assert len(node.got(Kind.REQUEST)) == 2, "what waited is given to it now"
     node.reply(request, b"sorry, was busy")
     assert running.end.payload == b"sorry, was busy"
@@ -648,7 +648,7 @@ def test_one_that_only_calls_and_computes_is_quiet_and_not_unresponsive(net: Net
     assert net.link(other).counters["unresponsive"] == 0
     for process in (api, other):
         process.heal()
-        assert net.link(process).answering
+        assert net.link(process).is_responsive
     assert call.end.payload == b"done"
 
 
@@ -680,7 +680,7 @@ def test_a_message_about_the_link_wakes_an_unresponsive_link(net: Network):
     net.advance(20)
     node.heal()
     node.inject(message(Kind.HEARTBEAT))
-    assert net.link(node).answering
+    assert net.link(node).is_responsive
 
 
 # --- goodbye ---------------------------------------------------------------------------------
@@ -715,7 +715,7 @@ def test_a_message_about_the_link_stands_alone(net: Network):
     node = net.process("node")
     node.inject(message(Kind.GOODBYE) + message(Kind.CAST, address=b"\0\1\0a"))
     assert net.router.refused == {"batch": 1}
-    assert net.link(node).answering
+    assert net.link(node).is_responsive
 
 
 def test_an_ack_beyond_what_was_sent_is_refused(net: Network):

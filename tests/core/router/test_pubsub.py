@@ -152,7 +152,7 @@ def test_more_cannot_be_taken_than_was_delivered(net: Network, sub: Process, pub
 def test_taken_without_a_count_or_a_subscription_is_refused(net: Network, sub: Process):
     sub.taken(1)
     sub.subscribe("#")
-    sub.send(Kind.TAKEN, b"123")
+    sub.send(Kind.EVENT_CREDIT, b"123")
     assert net.router.refused == {"length": 2}
     assert net.link(sub).counters["refused length"] == 2
 

@@ -146,7 +146,7 @@ def test_what_is_said_about_a_link_does_not_pile_up(net: Network, mallory: Proce
     for _ in range(1000):
         net.router.receive(net.now, link.route or b"", message(Kind.HEARTBEAT, sequence=0, flags=Flag.ANSWER_WANTED))
         net.router.receive(net.now, link.route or b"", b"garbage")
-    assert len(link.closings) <= 4
+    assert len(link.last_messages) <= 4
     net.run()
     check_router(net.router)
 

@@ -496,7 +496,7 @@ def test_an_idempotent_call_is_refused_if_nobody_else_accepts_its_format(net: Ne
     node.die()
     net.advance(1)
     outcome, text, _ = error_of(call)
-    assert outcome is Outcome.PROTOCOL and "accept" in text and "payload format 2" in text
+    assert outcome is Outcome.PROTOCOL and "accept" in text and "pickle payloads" in text
 
 
 def test_an_idempotent_call_goes_to_the_one_who_accepts_its_format(net: Network, api: Process, node: Process):

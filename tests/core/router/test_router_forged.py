@@ -197,7 +197,7 @@ def test_signs_of_life_without_end_are_not_kept_for_a_caller_that_does_not_take_
     alive = message(Kind.ALIVE, b"x" * 1000, key=request.key, consumer=0, format=1)
     for _ in range(100):
         net.router.receive(net.now, node.connection.route, alive * 200)
-        net.router.proceed(net.now)
+        net.router.run_next_turn(net.now)
     assert len(net.link(api).outbox) <= 1001
     assert counted(net)["keep-alives dropped: outbox full"] == 20_000 - len(net.link(api).outbox)
     large = message(Kind.ALIVE, bytes(4 << 20), key=request.key, consumer=0, format=1)
@@ -274,5 +274,5 @@ def test_events_given_back_that_were_never_had_open_no_window(net: Network, api:
         api.publish("a", b"%d" % number)
     assert len(sub.got(Kind.PUBLISH)) == 3
     for length in (0, 3, 5, 400):
-        sub.send(Kind.TAKEN, bytes(length))
+        sub.send(Kind.EVENT_CREDIT, bytes(length))
     assert net.router.refused == {"length": 4}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rpcmq.core.router.actions import Left
+from rpcmq.core.router.actions import LinkDetached
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Message, Network, Process
 from rpcmq.wire import DETACH_BYTES, HEADER, SESSION_KINDS, VERSION, Address, Flag, Kind, control, json_bytes, message
@@ -233,7 +233,7 @@ def test_kinds_that_are_unknown_or_not_for_a_router(net: Network, mallory: Proce
 
 def test_a_message_about_the_link_inside_a_batch(net: Network, mallory: Process):
     mallory.inject(cast(mallory) + message(Kind.GOODBYE))
-    assert net.router.refused == {"kind": 1} and net.link(mallory).answering
+    assert net.router.refused == {"kind": 1} and net.link(mallory).is_responsive
 
 
 def test_the_rest_of_a_batch_is_used_when_one_message_is_refused(net: Network, mallory: Process):
@@ -449,7 +449,7 @@ def test_a_connection_that_its_link_has_left_is_reported(net: Network):
     assert api.connection is not None
     route = api.connection.route
     net.router.receive(net.now, route, message(Kind.GOODBYE))
-    assert Left(route) in net.router.actions
+    assert LinkDetached(route) in net.router.actions
 
 
 def test_a_connection_whose_link_was_taken_over_is_reported_and_the_new_one_is_not(net: Network):
@@ -458,7 +458,7 @@ def test_a_connection_whose_link_was_taken_over_is_reported_and_the_new_one_is_n
     old, token = api.connection.route, api.uplink.router["token"]
     hello = {"identity": "api", "queue_type": "roundrobin", "versions": [1], "token": token, "received": 0}
     net.router.receive(net.now, b"new", control(Kind.HELLO, hello))
-    assert [a.route for a in net.router.actions if isinstance(a, Left)] == [old]
+    assert [a.route for a in net.router.actions if isinstance(a, LinkDetached)] == [old]
     net.router.actions.clear()
     net.router.receive(net.now, b"new", control(Kind.HELLO, hello))
-    assert not [a for a in net.router.actions if isinstance(a, Left)] and b"new" in net.router.links.routes
+    assert not [a for a in net.router.actions if isinstance(a, LinkDetached)] and b"new" in net.router.links.routes

@@ -190,7 +190,7 @@ def test_what_consumers_report_is_bounded_however_often_they_register(net: Netwo
         keys = b"".join((100 * number + i).to_bytes(20) for i in range(100))
         node.unregister(node.register("compute", recent=keys.hex(), tag=number))
         net.advance(net.settings.mailbox_max_seconds / 10)
-    assert sum(map(len, net.router.dispatch.recovery._recent.values())) <= 100 * 30
+    assert sum(map(len, net.router.dispatch.recovery._delivered_before.values())) <= 100 * 30
 
 
 def test_who_claims_casts_of_a_topic_that_he_does_not_consume_has_no_effect(net: Network):
@@ -210,7 +210,7 @@ def test_who_claims_casts_of_a_topic_that_he_does_not_consume_has_no_effect(net:
 def test_one_registration_claims_so_many_casts_at_most(net: Network):
     node = net.process("node")
     node.register("compute", recent=bytes(20 * 10_001).hex())
-    assert not net.router.dispatch.recovery._recent and net.router.refused["length"] == 1
+    assert not net.router.dispatch.recovery._delivered_before and net.router.refused["length"] == 1
 
 
 def test_claims_of_all_are_bounded(net: Network, monkeypatch: pytest.MonkeyPatch):
@@ -219,7 +219,7 @@ def test_claims_of_all_are_bounded(net: Network, monkeypatch: pytest.MonkeyPatch
     for number in range(5):
         keys = b"".join((100 * number + i).to_bytes(20) for i in range(100))
         node.register(f"topic-{number}", recent=keys.hex())
-    assert sum(map(len, net.router.dispatch.recovery._recent.values())) == 100
+    assert sum(map(len, net.router.dispatch.recovery._delivered_before.values())) == 100
     assert net.router.dispatch.requests.counters["recent casts beyond the limit"] == 400
 
 

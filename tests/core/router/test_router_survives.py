@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rpcmq.core.router.actions import Answer, Disconnect, Note
+from rpcmq.core.router.actions import Answer, Disconnect, LogEvent
 from rpcmq.core.router.rights import EVERYTHING, Key, Right
 from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.testing.network import Network
@@ -47,7 +47,7 @@ def guarded() -> Network:
 def outcome(net: Network, route: bytes, part: bytes, user: str) -> None:
     """``part`` is welcomed or refused, and no exception was raised on the way."""
     net.router.receive(net.now, route, part, (), user)
-    assert net.router.refused["internal error"] == 0, [a.text for a in net.router.actions if isinstance(a, Note)]
+    assert net.router.refused["internal error"] == 0, [a.text for a in net.router.actions if isinstance(a, LogEvent)]
     refused = [a for a in net.router.actions if isinstance(a, Answer) and a.route == route]
     assert route in net.router.links.routes or refused
     for answer in refused:
@@ -209,8 +209,8 @@ def test_one_link_that_raises_when_it_is_looked_at(faulty: tuple[Network, Bystan
     monkeypatch.setattr(net.router.liveness, "_check_silence", check_silence)
     silent.cut_off()
     net.advance(15)
-    assert net.link(mallory).answering
-    assert not net.link(silent).answering
+    assert net.link(mallory).is_responsive
+    assert not net.link(silent).is_responsive
 
 
 def test_a_bug_that_comes_with_each_message_does_not_fill_the_log():

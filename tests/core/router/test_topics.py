@@ -72,6 +72,6 @@ def test_what_could_not_be_delivered_goes_back_to_the_front():
     queue = Queue("compute")
     first, second = pending(1), pending(2)
     queue.append(second)
-    queue.append_left(first)
+    queue.requeue(first)
     assert list(queue) == [first, second]
     assert first.queue is queue

@@ -57,7 +57,7 @@ def test_a_batch_is_handled_for_a_turn_and_goes_on_when_others_were_heard(
     assert len(net.link(pub).inbox) == 200 - A_TURN
     # Somebody else is answered before it goes on.
     key = other.uplink.next_key()
-    net.router.proceed(net.now)
+    net.router.run_next_turn(net.now)
     receive(net, other, message(Kind.DECLARE, b"{}", format=1, key=key, address=Address("b").encode()))
     assert [part[5] for part in net.link(other).outbox] == [Kind.REGISTERED]
     assert published["events"] == 2 * A_TURN
@@ -83,7 +83,7 @@ def test_those_who_wait_take_turns(net: Network, subscribers: list[Process]) -> 
         receive(net, process, *(event(process, process.identity.encode()) for _ in range(200)))
         net.router.turns.spent = 0
     for _ in range(3):
-        net.router.proceed(net.now)
+        net.router.run_next_turn(net.now)
     for process in publishers:
         assert len(net.link(process).inbox) == 200 - 2 * A_TURN, process.identity
     net.run()
@@ -137,15 +137,15 @@ def test_a_window_that_is_full_is_acknowledged_when_the_last_of_it_is_handled(
     receive(net, pub, *(event(pub, payload) for payload in numbers(0, 80)))
     receive(net, pub, message(Kind.HEARTBEAT))
     link = net.link(pub)
-    (told,) = [part for part in link.closings if part[5] == Kind.HEARTBEAT]
+    (told,) = [part for part in link.last_messages if part[5] == Kind.HEARTBEAT]
     assert int.from_bytes(told[28:36]) == A_TURN
-    link.closings.clear()
+    link.last_messages.clear()
     while net.router.turns.is_anybody_waiting:
-        net.router.proceed(net.now)
-    (ack,) = [part for part in link.closings if part[5] == Kind.ACK]
+        net.router.run_next_turn(net.now)
+    (ack,) = [part for part in link.last_messages if part[5] == Kind.ACK]
     assert int.from_bytes(ack[28:36]) == 80
     # Nothing of this went through the session of `pub`, which would not believe it.
-    link.closings.clear()
+    link.last_messages.clear()
 
 
 def test_what_waits_is_bounded_in_bytes_and_ends_the_link_that_sends_it(make_net) -> None:
@@ -217,7 +217,7 @@ def test_whatever_costs_more_than_its_own_handling_is_counted(net: Network, pub:
     receive(net, pub, *parts)
     assert 0 < len(net.link(pub).inbox) < len(parts)
     while net.router.turns.is_anybody_waiting:
-        net.router.proceed(net.now)
+        net.router.run_next_turn(net.now)
     assert not net.router.refused
 
 

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rpcmq.core.router.actions import Action, Note
+from rpcmq.core.router.actions import Action, LogEvent
 from rpcmq.core.router.rights import Key, Right
 from rpcmq.core.router.settings import Settings
 from rpcmq.errors import Outcome
@@ -40,7 +40,7 @@ _BODIES = {
     Kind.HELLO, Kind.WELCOME, Kind.REFUSED, Kind.REGISTER, Kind.REGISTERED, Kind.ERROR, Kind.SUBSCRIBE,
     Kind.SUBSCRIBED, Kind.DECLARE, Kind.DROPPED, Kind.INTRODUCTION, Kind.QUERY, Kind.ANSWER, Kind.GOODBYE, Kind.DRAIN,
 }  # fmt: skip
-_COUNTS = {Kind.CONFIRM, Kind.TAKEN, Kind.LOST, Kind.GRANT}
+_COUNTS = {Kind.CONFIRM, Kind.EVENT_CREDIT, Kind.LOST, Kind.GRANT}
 #: What is told of bodies that mostly repeat the settings.
 _TOLD_OF = {Kind.HELLO: {"received"}, Kind.WELCOME: {"resumed", "received"}}
 _FLAGS = {value: name for name, value in vars(Flag).items() if name.isupper()}
@@ -86,7 +86,7 @@ class _Recording(Network):
         super().broken(connection, is_noticed)
 
     def _perform(self, action: Action) -> None:
-        if isinstance(action, Note):
+        if isinstance(action, LogEvent):
             self._note(f"! {action.event}: {action.text}")
         else:
             self._note(f"! {type(action).__name__} {self._connection_of(action.route)}")

@@ -35,7 +35,7 @@ def _introduce(caller: Link, key: bytes, destination: Destination, ticket: str) 
     Returns:
         The consumer's link; None if there is none that listens.
     """
-    candidates = [c for c in destination.consumers if c.link.answering]
+    candidates = [c for c in destination.consumers if c.link.is_responsive]
     willing = [c for c in candidates if c.peer_url]
     # A caller that asks endlessly must not fill the consumer's link.
     listening = [c for c in willing if not c.link.is_full and len(c.link.outbox) < _MAX_WAITING]

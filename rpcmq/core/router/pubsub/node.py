@@ -11,7 +11,7 @@ from collections import Counter, deque
 from math import inf
 
 from rpcmq.core.common.drops import Drop
-from rpcmq.core.common.text import shortened
+from rpcmq.core.common.text import shorten
 from rpcmq.core.common.topic_patterns import PatternTrie, pattern_states, split_words
 from rpcmq.core.router.link import Link
 from rpcmq.core.router.node_type import NodeContext, NodeType
@@ -54,7 +54,7 @@ class PubSub(NodeType):
             Kind.SUBSCRIBE: self.subscribe,
             Kind.UNSUBSCRIBE: self.unsubscribe,
             Kind.PUBLISH: self.publish,
-            Kind.TAKEN: self.taken,
+            Kind.EVENT_CREDIT: self.taken,
         }
         #: After a restart, events are held until then for subscribers to return.
         self._hold_until = context.now + settings.recovery_seconds
@@ -86,7 +86,7 @@ class PubSub(NodeType):
             raise ProtocolError(text, "patterns")
         if used + states > settings.pubsub_max_pattern_states:
             text = (
-                f"pattern {shortened(pattern.decode())!r} can add {states} states to the match of an event, and the"
+                f"pattern {shorten(pattern.decode())!r} can add {states} states to the match of an event, and the"
                 f" {len(link.patterns)} patterns subscribed to {used} already; pubsub.max_pattern_states ="
                 f" {settings.pubsub_max_pattern_states}: use fewer words after a '#' or '*'"
             )
@@ -189,7 +189,7 @@ class PubSub(NodeType):
 
     def link_changed(self, now: float, link: Link) -> None:
         """Send a subscriber that answers what waits for it."""
-        if link.answering and link.window is not None:
+        if link.is_responsive and link.window is not None:
             self._flow(link, link.window)
 
     def link_has_room(self, now: float, link: Link) -> None:
@@ -238,7 +238,7 @@ class PubSub(NodeType):
         if not link.accepts >> part[FORMAT_AT] & 1:
             self._drop(now, link, subscriber, part, "format not accepted")
             return False
-        if subscriber.delivered < subscriber.window and link.answering and not (subscriber.queue or link.is_full):
+        if subscriber.delivered < subscriber.window and link.is_responsive and not (subscriber.queue or link.is_full):
             subscriber.delivered += 1
             link.send(part)
             return True
@@ -256,7 +256,7 @@ class PubSub(NodeType):
         if subscriber.lost and subscriber.delivered < subscriber.window:
             link.send(message(Kind.LOST, subscriber.lost.to_bytes(4)))
             subscriber.lost = 0
-        while subscriber.queue and subscriber.delivered < subscriber.window and link.answering and not link.is_full:
+        while subscriber.queue and subscriber.delivered < subscriber.window and link.is_responsive and not link.is_full:
             part = subscriber.queue.popleft()
             subscriber.size_bytes -= size_of(part)
             subscriber.delivered += 1

@@ -10,7 +10,7 @@ from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.request import Request
 from rpcmq.wire import ORIGIN_OF_KEY, SEQUENCE_OF_KEY, Kind, message
 
-__all__ = ["RECEIPTS", "Receipts"]
+__all__ = ["RECEIPTS", "DeliveryAcknowledgements"]
 
 #: Acknowledgements are sent when so many have collected,
 RECEIPTS = 256
@@ -18,7 +18,7 @@ RECEIPTS = 256
 _SECONDS = 0.1
 
 
-class Receipts:
+class DeliveryAcknowledgements:
     """Batches acknowledgements: a message for each cast would cost as much as the cast."""
 
     def __init__(self, links: LinkTable) -> None:

@@ -52,7 +52,7 @@ class Casts:
         if groups and not flags & _FANOUT:
             # Resolve the group first: refusals must name the queue that the cast waits in.
             resolve_group(self._directory, request)
-        if flags & _RESENT and self._recovery.was_had(request.key, request.destination.topic):
+        if flags & _RESENT and self._recovery.is_delivered_already(request.key, request.destination.topic):
             self._skip(now, link, request, groups)
             return
         if requests.draining and not (flags & _CONFIRM and self._goes_on(flags)):
@@ -120,7 +120,7 @@ class Casts:
             to = self._directory.in_group(group, request.destination.method)
             consumer = to.pick()
             is_there = request.key in to.queue or (consumer is not None and request.key in consumer.in_flight)
-            if is_there or (request.flags & Flag.RESENT and self._recovery.was_had(request.key, group)):
+            if is_there or (request.flags & Flag.RESENT and self._recovery.is_delivered_already(request.key, group)):
                 requests.counters["duplicate casts dropped"] += 1
                 continue
             copy = requests.copy(request)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from rpcmq.core.common.text import shortened
-from rpcmq.core.router.actions import Note
+from rpcmq.core.common.text import shorten
+from rpcmq.core.router.actions import LogEvent
 from rpcmq.core.router.controls import text_of
 from rpcmq.core.router.link import Link
 from rpcmq.core.router.node_type import NodeContext
@@ -56,8 +56,8 @@ class Controls:
         if body.get("forget") is True and server is None and not answer["remaining"]:
             answer["forgotten"] = self._context.directory.forget(topic)
         if answer["casts"] or answer["calls"]:
-            text = f"{link.identity} purged {shortened(name)!r}: {answer['casts']} casts, {answer['calls']} calls"
-            self._context.act(Note("purged", text, link.identity, {"topic": name, **answer}))
+            text = f"{link.identity} purged {shorten(name)!r}: {answer['casts']} casts, {answer['calls']} calls"
+            self._context.act(LogEvent("purged", text, link.identity, {"topic": name, **answer}))
         return answer
 
     def _caller(self, now: float, link: Link, body: Mapping[str, Any]) -> dict[str, Any]:

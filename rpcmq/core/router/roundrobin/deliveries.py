@@ -39,7 +39,7 @@ _NO_TIME = 0.001
 class Deliveries:
     """Hands requests to consumers."""
 
-    __slots__ = ("_links", "_recovery", "_requests", "_settings", "on_offence")
+    __slots__ = ("_links", "_recovery", "_requests", "_settings", "on_protocol_error")
 
     def __init__(self, settings: Settings, links: LinkTable, requests: RequestTable, recovery: Recovery) -> None:
         self._settings = settings
@@ -47,7 +47,9 @@ class Deliveries:
         self._requests = requests
         self._recovery = recovery
         #: Called with (now, link, message, error) where a message is refused after it was taken in.
-        self.on_offence: Callable[[float, Link, bytes, ProtocolError], None] = lambda now, link, part, error: None
+        self.on_protocol_error: Callable[[float, Link, bytes, ProtocolError], None] = lambda now, link, part, error: (
+            None
+        )
 
     def deliver(self, now: float, request: Request, consumer: Consumer, caster: Link | None = None) -> bool:
         """Give ``request`` to ``consumer``.
@@ -107,7 +109,7 @@ class Deliveries:
             requests.refuse(now, request, caster, Outcome.PROTOCOL, (text, {"accepts": accepts}))
             return False
         finds_nobody = request.flags & Flag.MANDATORY and not any(c.link.route is not None for c in consumers)
-        if finds_nobody and not self._recovery.hopes_for(now, request):
+        if finds_nobody and not self._recovery.awaits_consumer(now, request):
             requests.refuse(now, request, caster, Outcome.NO_CONSUMER, explain.no_consumer(now, destination))
             return False
         return self._let_wait(now, request, caster)
@@ -133,7 +135,7 @@ class Deliveries:
 
     # --- consumers that become free ----------------------------------------------------------
 
-    def feed(self, now: float, consumer: Consumer) -> None:
+    def deliver_waiting(self, now: float, consumer: Consumer) -> None:
         """Deliver waiting messages to ``consumer``, oldest first, while it is ready."""
         consumer.topic.ready.place(consumer)
         requests = self._requests
@@ -189,7 +191,7 @@ class Deliveries:
                 continue
             if not request.is_call:
                 self._requests.deadlines.arm_cast(now, request)
-            queue.append_left(request)
+            queue.requeue(request)
 
     # --- keys that are used twice ------------------------------------------------------------
 
@@ -227,7 +229,9 @@ class Deliveries:
             if not request.flags & Flag.FANOUT:
                 self.confirm(link, request)
             return
-        self.on_offence(now, link, request.message, ProtocolError("sequence of a message in flight", "duplicate"))
+        self.on_protocol_error(
+            now, link, request.message, ProtocolError("sequence of a message in flight", "duplicate")
+        )
 
     def unstall(self, link: Link, request: Request) -> bool:
         """Let later casts to its queue come if ``request`` is the refused one that they wait for."""

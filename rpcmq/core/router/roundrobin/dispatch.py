@@ -47,9 +47,9 @@ from rpcmq.wire import (
     has_error_name,
     sequence_of,
     size_of,
+    split_error_name,
     unpack_reply,
     unpack_request,
-    without_error,
 )
 
 __all__ = ["Dispatch"]
@@ -234,7 +234,7 @@ class Dispatch:
         error = ""
         if lengths:
             if kind == _FAULT and has_error_name(part):
-                part, error = without_error(part)
+                part, error = split_error_name(part)
             else:
                 part, outcome = self._malformed_reply(link, key), _PROTOCOL
         caller, slot = request.reply_to, request.slot
@@ -278,7 +278,7 @@ class Dispatch:
             self.departures.relieved(now, consumer)
         shared, own, backlog = consumer.queues
         if shared.size_bytes or own.size_bytes or backlog.size_bytes:
-            self.deliveries.feed(now, consumer)
+            self.deliveries.deliver_waiting(now, consumer)
 
     def _withdraw_others(self, request: Request, delivery: Delivery) -> None:
         """One of several consumers has answered: the others need not."""
@@ -306,7 +306,7 @@ class Dispatch:
         """Resume deliveries to ``link``, whose window has room again."""
         for consumer in list(link.consumers.values()):
             consumer.credit = consumer.granted
-            self.deliveries.feed(now, consumer)
+            self.deliveries.deliver_waiting(now, consumer)
 
     # --- life --------------------------------------------------------------------------------
 
@@ -354,7 +354,7 @@ class Dispatch:
                     requests.finish(now, request, Outcome.DRAINING)
                     requests.tell(link, request.key, Outcome.DRAINING, "the router has shut down; send it again", {})
                 else:
-                    text, details = explain.not_waited_for(now, delivery)
+                    text, details = explain.drain_timed_out(now, delivery)
                     requests.finish(now, request, Outcome.LINK_LOST)
                     requests.tell(link, request.key, Outcome.LINK_LOST, text, details)
 

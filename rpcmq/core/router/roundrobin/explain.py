@@ -8,7 +8,7 @@ from rpcmq.core.router.request import Delivery, Request
 from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.topics import Destination
 
-__all__ = ["consumer_lost", "no_consumer", "not_waited_for", "overloaded", "timed_out"]
+__all__ = ["consumer_lost", "drain_timed_out", "no_consumer", "overloaded", "timed_out"]
 
 Explanation = tuple[str, dict[str, Any]]
 
@@ -33,7 +33,7 @@ def _queued_because(now: float, destination: Destination) -> str:
         return _absence(now, destination)
     in_flight = sum(len(c.in_flight) for c in consumers)
     credit = sum(c.granted for c in consumers)
-    if not any(c.link.answering for c in consumers):
+    if not any(c.link.is_responsive for c in consumers):
         latest = max((c.link for c in consumers), key=lambda link: link.heard)
         silence = f"silent for {now - latest.heard:.0f} s: {latest.identity}"
         return f"no consumer on {destination.name!r} answers ({silence})"
@@ -56,7 +56,7 @@ def timed_out(now: float, request: Request) -> Explanation:
     held = now - request.dispatched_at
     silent = now - consumer.link.heard
     details |= {"server": consumer.link.identity, "server_seconds": round(held, 3)}
-    if consumer.link.answering:
+    if consumer.link.is_responsive:
         details["state"] = "running"
         return f"with {consumer.link.identity} for {held:.1f} s, running", details
     details["state"] = consumer.link.state.value
@@ -89,7 +89,7 @@ def consumer_lost(now: float, delivery: Delivery, reason: str) -> Explanation:
     )
 
 
-def not_waited_for(now: float, delivery: Delivery) -> Explanation:
+def drain_timed_out(now: float, delivery: Delivery) -> Explanation:
     """Explain a call that a stopping router did not wait for any longer."""
     held = now - delivery.dispatched_at
     text = "the router stopped when its drain timed out (router.drain_seconds): "

@@ -6,7 +6,7 @@ from struct import Struct
 from struct import error as StructError
 
 from rpcmq.core.common.drops import drop_text
-from rpcmq.core.router.actions import Note
+from rpcmq.core.router.actions import LogEvent
 from rpcmq.core.router.dispatch_log import DispatchLog
 from rpcmq.core.router.link import Link
 from rpcmq.core.router.node_type import NodeContext, NodeType
@@ -37,7 +37,7 @@ class RoundRobin(NodeType):
         self.requests = requests = dispatch.requests
         requests.drops, requests.turns, requests.on_fault = drops, context.turns, context.faults.report
         requests.journal, context.faults.whereabouts = context.faults.journal, requests.whereabouts
-        dispatch.deliveries.on_offence = context.offence
+        dispatch.deliveries.on_protocol_error = context.protocol_error
         self.log: DispatchLog | None = None
         if context.sink is not None:
             self.log = requests.log = DispatchLog(context.settings, context.sink, links, context.now, self._progress)
@@ -54,7 +54,7 @@ class RoundRobin(NodeType):
             Kind.GRANT: dispatch.streams.grant,
             Kind.CANCEL: dispatch.cancel,
             Kind.SETTLE: dispatch.settlements.settle,
-            Kind.SENT: _note_sent,
+            Kind.CLOCK_STAMP: _note_sent,
             Kind.REGISTER: registrations.register,
             Kind.UNREGISTER: registrations.unregister,
             Kind.DECLARE: registrations.declare,
@@ -94,7 +94,7 @@ class RoundRobin(NodeType):
     def _log_drops(self, now: float) -> None:
         for drop, count in self.requests.drops.due(now):
             fields = {**drop._asdict(), "count": count} if drop is not None else {"count": count}
-            self._context.act(Note("dropped", drop_text(drop, count), "", fields))
+            self._context.act(LogEvent("dropped", drop_text(drop, count), "", fields))
 
     def next_deadline(self) -> float:
         """When something expires, is released or is to be written."""
@@ -110,14 +110,14 @@ class RoundRobin(NodeType):
 
     def link_changed(self, now: float, link: Link) -> None:
         """Its consumers consume again, and get what waits."""
-        if link.lapsed and link.answering:
+        if link.lapsed_consumers and link.is_responsive:
             self.registrations.restore(now, link)
         for consumer in link.consumers.values():
-            self.dispatch.deliveries.feed(now, consumer)
+            self.dispatch.deliveries.deliver_waiting(now, consumer)
 
     def link_lapsed(self, now: float, link: Link) -> None:
         """What its consumers had goes elsewhere, until they come back."""
-        link.lapsed = [c for c in link.consumers.values() if not c.stopping]
+        link.lapsed_consumers = [c for c in link.consumers.values() if not c.stopping]
         self.registrations.end_all(now, link, "connection lost")
 
     def link_has_room(self, now: float, link: Link) -> None:

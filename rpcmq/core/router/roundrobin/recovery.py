@@ -32,7 +32,14 @@ class Recovery:
     """Holds casts, and mandatory calls, until ``router.recovery_seconds`` after the start."""
 
     __slots__ = (
-        "_held_by", "_hoping", "_links", "_recent", "_recent_until", "_requests", "_until", "is_releasing",
+        "_awaiting_consumer",
+        "_delivered_before",
+        "_delivered_until",
+        "_held_by",
+        "_links",
+        "_requests",
+        "_until",
+        "is_releasing",
     )  # fmt: skip
 
     def __init__(self, settings: Settings, links: LinkTable, requests: RequestTable, now: float) -> None:
@@ -42,12 +49,12 @@ class Recovery:
         #: Links that have sent casts that are held.
         self._held_by: list[Link] = []
         #: Mandatory calls that wait for consumers to come back.
-        self._hoping: list[Request] = []
+        self._awaiting_consumer: list[Request] = []
         #: What was held is being taken now. It was acknowledged to its sender, and is not refused any more.
         self.is_releasing = False
         #: Casts that consumers received from the router's previous incarnation, by topic and group.
-        self._recent: dict[tuple[Address, str], set[bytes]] = {}
-        self._recent_until = now + settings.mailbox_max_seconds
+        self._delivered_before: dict[tuple[Address, str], set[bytes]] = {}
+        self._delivered_until = now + settings.mailbox_max_seconds
 
     def holds(self, now: float, link: Link, request: Request, flags: int) -> bool:
         """Whether the cast ``request`` is held, as it is now, and everything that ``link`` casts after it."""
@@ -67,21 +74,21 @@ class Recovery:
             return link.returning
         return self._links.has_returned or not _is_consumed(request.destination)
 
-    def hopes_for(self, now: float, request: Request) -> bool:
+    def awaits_consumer(self, now: float, request: Request) -> bool:
         """Whether ``request``, which is mandatory and finds nobody, waits for a consumer to come back."""
         # A router does not know whom it had in an earlier life, nor whether there was one.
         if not request.is_call or now >= self._until:
             return False
-        self._hoping.append(request)
+        self._awaiting_consumer.append(request)
         return True
 
     # --- what consumers had before -----------------------------------------------------------
 
-    def was_had(self, key: bytes, topic: Topic) -> bool:
+    def is_delivered_already(self, key: bytes, topic: Topic) -> bool:
         """Whether a consumer of ``topic`` (a topic or a group) had the cast from the router's previous incarnation."""
-        return bool(self._recent) and key in self._recent.get((topic.address, topic.group), ())
+        return bool(self._delivered_before) and key in self._delivered_before.get((topic.address, topic.group), ())
 
-    def note_had(self, now: float, address: Address, group: str, keys: bytes) -> None:
+    def record_delivered(self, now: float, address: Address, group: str, keys: bytes) -> None:
         """A consumer of ``address`` says which casts it had in the router's previous life.
 
         Args:
@@ -99,11 +106,11 @@ class Recovery:
             raise ProtocolError(text, "length")
         # Senders that have not returned with their casts by then do not return, and later reports
         # concern this incarnation of the router.
-        if now < self._recent_until and keys:
-            if sum(map(len, self._recent.values())) >= _MAX_RECENT_OF_ALL:
+        if now < self._delivered_until and keys:
+            if sum(map(len, self._delivered_before.values())) >= _MAX_RECENT_OF_ALL:
                 self._requests.counters["recent casts beyond the limit"] += count
                 return
-            known = self._recent.setdefault((address._replace(server=""), group), set())
+            known = self._delivered_before.setdefault((address._replace(server=""), group), set())
             known.update(keys[i : i + KEY_BYTES] for i in range(0, len(keys), KEY_BYTES))
 
     # --- its end -----------------------------------------------------------------------------
@@ -113,11 +120,11 @@ class Recovery:
 
         Say :meth:`released` when that is done.
         """
-        if self._recent and now >= self._recent_until:
-            self._recent.clear()
-        if now < self._until or not (self._held_by or self._hoping):
+        if self._delivered_before and now >= self._delivered_until:
+            self._delivered_before.clear()
+        if now < self._until or not (self._held_by or self._awaiting_consumer):
             return []
-        self._give_up_hope(now)
+        self._stop_awaiting(now)
         held_by, self._held_by = self._held_by, []
         held = [(link, link.held) for link in held_by]
         for link in held_by:
@@ -127,8 +134,8 @@ class Recovery:
         self.is_releasing = True
         return held
 
-    def _give_up_hope(self, now: float) -> None:
-        hoping, self._hoping = self._hoping, []
+    def _stop_awaiting(self, now: float) -> None:
+        hoping, self._awaiting_consumer = self._awaiting_consumer, []
         for request in hoping:
             destination = request.destination
             if request.queue is not None and not any(c.link.route is not None for c in destination.consumers):
@@ -142,4 +149,4 @@ class Recovery:
 
     def next_deadline(self) -> float | None:
         """When :meth:`release_held` wants to be called."""
-        return self._until if self._held_by or self._hoping else None
+        return self._until if self._held_by or self._awaiting_consumer else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rpcmq.core.common.text import shortened
+from rpcmq.core.common.text import shorten
 from rpcmq.core.router.actions import Answer
 from rpcmq.core.router.link import Link
 from rpcmq.core.router.node_type import NodeContext
@@ -34,11 +34,11 @@ class Registrations:
         header = parse(part)
         address = Address.decode(address_of(part))
         _check_group(body.group, address)
-        self._dispatch.recovery.note_had(now, address, body.group, body.recent)
+        self._dispatch.recovery.record_delivered(now, address, body.group, body.recent)
         consumer = self._directory.register(now, link, header.consumer, address, body.credit, body.group)
         consumer.peer_url = body.peer_url
         link.send(RegisteredBody(topic=str(address)).message(key=part[KEY], consumer=header.consumer))
-        self._dispatch.deliveries.feed(now, consumer)
+        self._dispatch.deliveries.deliver_waiting(now, consumer)
 
     def declare(self, now: float, link: Link, part: bytes) -> None:
         """DECLARE: a topic or group is known from now on.
@@ -82,11 +82,11 @@ class Registrations:
 
     def restore(self, now: float, link: Link) -> None:
         """Restore the consumers of a resumed link: its process does not know that they were removed."""
-        lapsed, link.lapsed = link.lapsed, []
+        lapsed_consumers, link.lapsed_consumers = link.lapsed_consumers, []
         # Deliveries to its consumers have gone to others since, or were declared lost.
         link.outbox[:] = [part for part in link.outbox if part[KIND_AT] not in (Kind.REQUEST, Kind.CAST)]
         try:
-            for old in lapsed:
+            for old in lapsed_consumers:
                 address = old.topic.address._replace(server=old.server)
                 consumer = self._directory.register(now, link, old.tag, address, old.granted, old.topic.group)
                 consumer.peer_url = old.peer_url
@@ -94,7 +94,7 @@ class Registrations:
             route = link.route
             self._context.links.end(now, link, f"cannot consume again: {error}")
             if route is not None:
-                text = shortened(f"cannot consume again, start over: {error}")
+                text = shorten(f"cannot consume again, start over: {error}")
                 refusal = RefusedBody(reason="protocol", text=text).message()
                 self._context.act(Answer(route, refusal))
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rpcmq.core.common.drops import Drop, DropNotices, Drops
-from rpcmq.core.common.text import shortened
+from rpcmq.core.common.text import shorten
 from rpcmq.core.router.dispatch_log import DispatchLog
 from rpcmq.core.router.faults import reraise
 from rpcmq.core.router.journal import Journal
@@ -16,7 +16,7 @@ from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.queue import Queue
 from rpcmq.core.router.request import Request
 from rpcmq.core.router.roundrobin import explain
-from rpcmq.core.router.roundrobin.acknowledgements import Receipts
+from rpcmq.core.router.roundrobin.acknowledgements import DeliveryAcknowledgements
 from rpcmq.core.router.roundrobin.deadlines import Deadlines
 from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.turns import ERROR_STEPS, Turns
@@ -54,7 +54,7 @@ class RequestTable:
         #: Nothing new is taken any more.
         self.draining = False
         self.counters: Counter[str] = Counter()
-        self.receipts = Receipts(links)
+        self.receipts = DeliveryAcknowledgements(links)
         #: Counter of work beyond a message's own handling.
         self.turns = Turns()
         #: Called in the handler of an exception that must cost one message only.
@@ -182,7 +182,7 @@ class RequestTable:
             self.withdraw(request)
             text = f"{by} purged {queue.name!r}; the call did not run"
             details = {"topic": request.destination.name, "method": request.destination.method, "started": "no"}
-            self.tell(link, request.key, Outcome.CANCELLED, shortened(text), details)
+            self.tell(link, request.key, Outcome.CANCELLED, shorten(text), details)
             return
         queue.remove(request)
         self.deadlines.disarm(request)

@@ -72,4 +72,4 @@ class Settlements:
             consumer.settled += 1
         consumer.progressed_at = now
         self._departures.relieved(now, consumer)
-        self._deliveries.feed(now, consumer)
+        self._deliveries.deliver_waiting(now, consumer)

@@ -23,12 +23,12 @@ from rpcmq.wire import (
     size_of,
 )
 
-__all__ = ["ITEMS_UNASKED", "MAX_ITEMS_GRANTED", "Streams"]
+__all__ = ["INITIAL_ITEM_CREDIT", "MAX_ITEM_CREDIT", "Streams"]
 
 #: Item credit of a stream before the first grant.
-ITEMS_UNASKED = 16
+INITIAL_ITEM_CREDIT = 16
 #: Most items granted and not yet sent.
-MAX_ITEMS_GRANTED = 1024
+MAX_ITEM_CREDIT = 1024
 #: Messages and bytes queued for a caller above which keep-alives are dropped.
 _MAX_BEFORE_ALIVE = 1000
 _MAX_BYTES_BEFORE_ALIVE = 8 << 20
@@ -60,12 +60,12 @@ class Streams:
         if not items:
             return  # a grant of 0 only restarts the timeout
         delivery = request.delivery
-        left = _items_left(delivery) + items
-        if left > MAX_ITEMS_GRANTED:
-            text = f"{left} items of the stream granted and not sent exceed the limit of {MAX_ITEMS_GRANTED}"
+        left = _item_credit(delivery) + items
+        if left > MAX_ITEM_CREDIT:
+            text = f"{left} items of the stream granted and not sent exceed the limit of {MAX_ITEM_CREDIT}"
             self._requests.break_off(now, request, Outcome.PROTOCOL, text)
             return
-        delivery.items_left = left
+        delivery.item_credit = left
         delivery.consumer.link.send(part)
 
     def item(self, now: float, link: Link, part: bytes) -> None:
@@ -88,7 +88,7 @@ class Streams:
             self._requests.counters["keep-alives dropped: outbox full"] += 1
 
     def _pass_item(self, now: float, link: Link, caller: Link, delivery: Delivery, part: bytes) -> None:
-        request, left = delivery.request, _items_left(delivery)
+        request, left = delivery.request, _item_credit(delivery)
         most = self._settings.outbox_max_bytes
         waiting = outgoing_bytes(caller) if part[LOW_FLAGS_AT] & Flag.DETACHED else 0
         if not left:
@@ -98,7 +98,7 @@ class Streams:
             text = f"item dropped: {waiting} bytes already wait for this caller (link.outbox_max_bytes = {most})"
             self._requests.break_off(now, request, Outcome.LINK_LOST, text)
         else:
-            delivery.items_left = left - 1
+            delivery.item_credit = left - 1
             caller.send(part)
             self._restart(now, request)
 
@@ -110,12 +110,12 @@ class Streams:
             deadlines.arm_call(now, request)
 
 
-def _items_left(delivery: Delivery) -> int:
+def _item_credit(delivery: Delivery) -> int:
     """Return how many items the consumer may still send."""
     try:
-        return delivery.items_left
+        return delivery.item_credit
     except AttributeError:
-        return ITEMS_UNASKED
+        return INITIAL_ITEM_CREDIT
 
 
 def _has_time_for(caller: Link, part: bytes) -> bool:

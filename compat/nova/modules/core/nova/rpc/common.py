@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from compat.nova import options, primitives
 from rpcmq.adapters.untrusted_values import (
-    brief,
     check_depth,
     exception_text,
     exception_traceback,
     has_small_offsets,
     is_printable,
+    short_repr,
 )
 
 from nova.rpc.client_exceptions import ClientException as ClientException
@@ -328,13 +328,13 @@ def _text(error: BaseException) -> str:
 def _as_text(value: Any) -> str:
     """``str()`` of a value, also of one whose ``__str__`` fails or never ends."""
     try:
-        return str(value)[:_MAX_TEXT] if is_printable(value) else brief(value, _MAX_TEXT)
+        return str(value)[:_MAX_TEXT] if is_printable(value) else short_repr(value, _MAX_TEXT)
     except Exception:
         return f"<{type(value).__name__} without text>"
 
 
 def _carried(value: Any) -> Any:
-    return value if is_printable(value, _MAX_CARRIED_CHARACTERS) else brief(value, _MAX_TEXT)
+    return value if is_printable(value, _MAX_CARRIED_CHARACTERS) else short_repr(value, _MAX_TEXT)
 
 
 # --- envelope -----------------------------------------------------------------------------------
