@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from rpcmq.core.router.consumer import Consumer
 from rpcmq.core.router.link import Link
 from rpcmq.core.router.request import Request
 from rpcmq.core.router.roundrobin.deliveries import Deliveries
@@ -12,7 +13,6 @@ from rpcmq.core.router.roundrobin.dispatch import Dispatch
 from rpcmq.core.router.roundrobin.node import RoundRobin
 from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.core.router.router import NODE_TYPES, Router
-from rpcmq.core.router.topics import Consumer
 from rpcmq.wire import KEY, KIND_AT, NO_TTL, Kind
 
 __all__ = ["Watch", "WatchedRouter"]

@@ -11,7 +11,7 @@ from collections import Counter
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.call_table import CallTable
 from rpcmq.core.process.casts import RETAINED_KINDS, Casts
-from rpcmq.core.process.resending import resend
+from rpcmq.core.process.resend_after_restart import resend
 from rpcmq.core.process.timeouts import timeout_error
 from rpcmq.core.process.uplink import Uplink, Welcome
 from rpcmq.errors import CallError, Outcome, error_for

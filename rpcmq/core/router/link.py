@@ -24,12 +24,13 @@ from struct import pack
 from typing import Any
 
 from rpcmq.core.common.session import Session
+from rpcmq.core.router.bounded_queue import Queue
+from rpcmq.core.router.consumer import Consumer
 from rpcmq.core.router.permissions import Permissions
 from rpcmq.core.router.pubsub.subscriber import Subscriber
-from rpcmq.core.router.queue import Queue
 from rpcmq.core.router.request import Request
 from rpcmq.core.router.rights import Key
-from rpcmq.core.router.topics import Consumer, Destination
+from rpcmq.core.router.topics import Destination
 from rpcmq.core.router.usage import Usage
 from rpcmq.payload.format import Format
 from rpcmq.wire import size_of

@@ -9,9 +9,10 @@ from rpcmq.core.router.usage import Usage
 from rpcmq.wire import flags_of, size_of, without_payload
 
 if TYPE_CHECKING:
+    from rpcmq.core.router.bounded_queue import Queue
+    from rpcmq.core.router.consumer import Consumer
     from rpcmq.core.router.link import Link
-    from rpcmq.core.router.queue import Queue
-    from rpcmq.core.router.topics import Consumer, Destination
+    from rpcmq.core.router.topics import Destination
 
 __all__ = ["Delivery", "Request"]
 

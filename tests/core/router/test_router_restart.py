@@ -214,7 +214,7 @@ def test_one_registration_claims_so_many_casts_at_most(net: Network):
 
 
 def test_claims_of_all_are_bounded(net: Network, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("rpcmq.core.router.roundrobin.recovery._MAX_RECENT_OF_ALL", 100)
+    monkeypatch.setattr("rpcmq.core.router.roundrobin.restart_recovery._MAX_RECENT_OF_ALL", 100)
     node = net.process("node")
     for number in range(5):
         keys = b"".join((100 * number + i).to_bytes(20) for i in range(100))

@@ -9,8 +9,8 @@ from rpcmq.core.router.link import Link
 from rpcmq.core.router.request import Request
 from rpcmq.core.router.roundrobin import explain
 from rpcmq.core.router.roundrobin.deliveries import Deliveries
-from rpcmq.core.router.roundrobin.recovery import Recovery
 from rpcmq.core.router.roundrobin.request_table import RequestTable
+from rpcmq.core.router.roundrobin.restart_recovery import Recovery
 from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.topics import Destination, Topic
 from rpcmq.core.router.usage import SharedUsage

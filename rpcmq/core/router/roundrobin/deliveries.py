@@ -6,16 +6,16 @@ from collections.abc import Callable
 from math import inf
 
 from rpcmq.core.common.session import WINDOW_BYTES
+from rpcmq.core.router.bounded_queue import Queue
+from rpcmq.core.router.consumer import Consumer
 from rpcmq.core.router.least_busy import ALONE
 from rpcmq.core.router.link import Link, LinkState
 from rpcmq.core.router.link_table import LinkTable
-from rpcmq.core.router.queue import Queue
 from rpcmq.core.router.request import Delivery, Request
 from rpcmq.core.router.roundrobin import explain
-from rpcmq.core.router.roundrobin.recovery import Recovery
 from rpcmq.core.router.roundrobin.request_table import RequestTable
+from rpcmq.core.router.roundrobin.restart_recovery import Recovery
 from rpcmq.core.router.settings import Settings
-from rpcmq.core.router.topics import Consumer
 from rpcmq.errors import Outcome, ProtocolError
 from rpcmq.payload.format import format_name
 from rpcmq.wire import (
@@ -112,9 +112,9 @@ class Deliveries:
         if finds_nobody and not self._recovery.awaits_consumer(now, request):
             requests.refuse(now, request, caster, Outcome.NO_CONSUMER, explain.no_consumer(now, destination))
             return False
-        return self._let_wait(now, request, caster)
+        return self._queue_or_refuse(now, request, caster)
 
-    def _let_wait(self, now: float, request: Request, caster: Link | None) -> bool:
+    def _queue_or_refuse(self, now: float, request: Request, caster: Link | None) -> bool:
         settings, destination, requests = self._settings, request.destination, self._requests
         queue = destination.queue
         first = queue.get(request.key)

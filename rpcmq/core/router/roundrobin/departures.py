@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import deque
 from itertools import islice
 
+from rpcmq.core.router.consumer import Consumer
 from rpcmq.core.router.link import Link
 from rpcmq.core.router.request import Delivery, Request
 from rpcmq.core.router.roundrobin import explain
 from rpcmq.core.router.roundrobin.deadlines import ENDED_AT_ONCE
 from rpcmq.core.router.roundrobin.deliveries import Deliveries
 from rpcmq.core.router.roundrobin.request_table import RequestTable
-from rpcmq.core.router.topics import Consumer
 from rpcmq.errors import Outcome
 from rpcmq.wire import KEY, KIND_AT, Flag, Kind
 

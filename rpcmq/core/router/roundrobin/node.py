@@ -11,8 +11,8 @@ from rpcmq.core.router.dispatch_log import DispatchLog
 from rpcmq.core.router.link import Link
 from rpcmq.core.router.node_type import NodeContext, NodeType
 from rpcmq.core.router.roundrobin import views
-from rpcmq.core.router.roundrobin.controls import Controls
 from rpcmq.core.router.roundrobin.dispatch import Dispatch
+from rpcmq.core.router.roundrobin.purge import Controls
 from rpcmq.core.router.roundrobin.registrations import Registrations
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import Flag, Kind

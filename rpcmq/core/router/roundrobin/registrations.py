@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from rpcmq.core.common.text import shorten
 from rpcmq.core.router.actions import Answer
+from rpcmq.core.router.consumer import Consumer
 from rpcmq.core.router.link import Link
 from rpcmq.core.router.node_type import NodeContext
 from rpcmq.core.router.roundrobin.dispatch import Dispatch
-from rpcmq.core.router.topics import Consumer
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import CONSUMER_AT, KEY, KIND_AT, Address, Kind, address_of, parse, size_of
 from rpcmq.wire.bodies import DeclareBody, RefusedBody, RegisterBody, RegisteredBody

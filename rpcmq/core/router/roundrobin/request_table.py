@@ -8,12 +8,12 @@ from typing import Any
 
 from rpcmq.core.common.drops import Drop, DropNotices, Drops
 from rpcmq.core.common.text import shorten
+from rpcmq.core.router.bounded_queue import Queue
 from rpcmq.core.router.dispatch_log import DispatchLog
 from rpcmq.core.router.faults import reraise
 from rpcmq.core.router.journal import Journal
 from rpcmq.core.router.link import Link
 from rpcmq.core.router.link_table import LinkTable
-from rpcmq.core.router.queue import Queue
 from rpcmq.core.router.request import Request
 from rpcmq.core.router.roundrobin import explain
 from rpcmq.core.router.roundrobin.acknowledgements import DeliveryAcknowledgements

@@ -8,10 +8,10 @@ from typing import Any
 
 from rpcmq.core.common.text import shorten
 from rpcmq.core.router.actions import LogEvent
+from rpcmq.core.router.bounded_queue import Queue
 from rpcmq.core.router.controls import text_of
 from rpcmq.core.router.link import Link
 from rpcmq.core.router.node_type import NodeContext
-from rpcmq.core.router.queue import Queue
 from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.core.router.topics import Server, Topic
 from rpcmq.errors import ProtocolError
