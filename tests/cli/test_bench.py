@@ -67,21 +67,33 @@ def bench_rows(client: Client, view: str) -> list[dict[str, Any]]:
     return [row for row in rows if row["topic"].startswith("rpcmq-bench")]
 
 
+def stopped_bench(system: SimpleNamespace, client: Client, number: signal.Signals, code: int) -> str:
+    """Stop a bench while it casts; return what it says of that, which is nothing if it could clean up."""
+    command = [*COMMAND, "bench", "--seconds", "3", "--concurrency", "1"]
+    before = sum(row["casts"] for row in bench_rows(client, "methods"))
+    with subprocess.Popen(
+        command, env=environment(**system.env), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as bench:
+        eventually(lambda: sum(row["casts"] for row in bench_rows(client, "methods")) > before + 2000)
+        bench.send_signal(number)
+        _, errors = bench.communicate(timeout=SECONDS)
+        assert bench.returncode == code
+    return str(errors.strip().decode())
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_bench_that_is_stopped_leaves_nothing_in_the_router(
     system: SimpleNamespace, number: signal.Signals, code: int
 ) -> None:
-    command = [*COMMAND, "bench", "--seconds", "3", "--concurrency", "1"]
-    with (
-        Client(system.url) as client,
-        subprocess.Popen(
-            command, env=environment(**system.env), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        ) as bench,
-    ):
-        eventually(lambda: sum(row["casts"] for row in bench_rows(client, "methods")) > 2000)
-        bench.send_signal(number)
-        _, errors = bench.communicate(timeout=SECONDS)
-        assert bench.returncode == code and errors.strip() == b""
+    with Client(system.url) as client:
+        for _ in range(3):
+            if not (said := stopped_bench(system, client, number, code)):
+                break
+            # It gives up after ten seconds, and says so: a machine may be too busy for it.
+            assert "may remain; they expire within" in said or "could not be purged" in said
+            client.purge(next(row["topic"] for row in bench_rows(client, "topics")), forget=True)
+        else:
+            pytest.fail(said)
         assert bench_rows(client, "topics") == []
 
 
