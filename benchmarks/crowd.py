@@ -27,7 +27,7 @@ from rpcmq.wire import (
     Kind,
     body_of,
     control,
-    message,
+    pack,
     split,
 )
 
@@ -44,7 +44,7 @@ _CREDIT = 65_535
 _SIZE = 200
 _METHOD = METHOD.encode()
 _LIFE_MS = 3_600_000
-_BEAT = message(Kind.HEARTBEAT)
+_BEAT = pack(Kind.HEARTBEAT)
 
 
 def make_context(sockets: int) -> zmq.Context[Any]:
@@ -100,23 +100,23 @@ class Process:
 
     def receive(self) -> list[bytes]:
         """Wait for messages that are not about the link; acknowledge them when that is due."""
-        parts: list[bytes] = []
-        while not parts:
-            parts = [part for part in split(self._socket.recv()) if part[KIND_AT] >= SESSION_KINDS]
-        self._received += len(parts)
+        messages: list[bytes] = []
+        while not messages:
+            messages = [message for message in split(self._socket.recv()) if message[KIND_AT] >= SESSION_KINDS]
+        self._received += len(messages)
         if self._received - self._acknowledged >= ACK_MESSAGES:
             self._acknowledged = self._received
-            self._socket.send(message(Kind.ACK, sequence=self._received))
-        return parts
+            self._socket.send(pack(Kind.ACK, sequence=self._received))
+        return messages
 
     def take(self, number: int, kind: Kind) -> list[bytes]:
         """Wait for so many messages, all of one kind."""
-        parts: list[bytes] = []
-        while len(parts) < number:
-            parts += self.receive()
-        if unexpected := [part for part in parts if part[KIND_AT] != kind]:
+        messages: list[bytes] = []
+        while len(messages) < number:
+            messages += self.receive()
+        if unexpected := [message for message in messages if message[KIND_AT] != kind]:
             raise RuntimeError(f"{unexpected[0]!r} came where {kind!r} was expected")
-        return parts
+        return messages
 
     def register(self, addresses: list[bytes]) -> None:
         """Consume each of ``addresses``; their tags count from 0."""
@@ -131,13 +131,15 @@ class Process:
     def settle(self, casts: list[bytes]) -> None:
         """Casts that came have been run."""
         by_tag: dict[int, list[bytes]] = {}
-        for part in casts:
-            by_tag.setdefault(part[CONSUMER_AT], []).append(SETTLEMENT.pack(part[KEY], part[ATTEMPT_AT], Outcome.OK, 0))
-        self.send([message(Kind.SETTLE, b"".join(done), consumer=tag) for tag, done in by_tag.items()])
+        for message in casts:
+            by_tag.setdefault(message[CONSUMER_AT], []).append(
+                SETTLEMENT.pack(message[KEY], message[ATTEMPT_AT], Outcome.OK, 0)
+            )
+        self.send([pack(Kind.SETTLE, b"".join(done), consumer=tag) for tag, done in by_tag.items()])
 
     def heartbeat(self) -> None:
         """Give a sign of life."""
-        self._put(message(Kind.HEARTBEAT, sequence=self._received), 0)
+        self._put(pack(Kind.HEARTBEAT, sequence=self._received), 0)
         self._acknowledged = self._received
 
     def arrived(self) -> None:
@@ -197,7 +199,7 @@ def topics(url: str, number: int) -> None:
         keys = process.keys(len(addresses))
         process.send(
             [
-                message(Kind.CAST, b"{}", format=1, key=key, address=address, method=_METHOD)
+                pack(Kind.CAST, b"{}", format=1, key=key, address=address, method=_METHOD)
                 for key, address in zip(keys, addresses, strict=True)
             ]
         )
@@ -225,7 +227,7 @@ def sender(url: str, topic: str, call: bool) -> None:
     address = Address(topic).encode()
     payload = bytes(_SIZE - 40 - len(address) - len(_METHOD))
     kind = Kind.REQUEST if call else Kind.CAST
-    template = message(
+    template = pack(
         kind, payload, format=1, ttl=_LIFE_MS, key=process.origin + bytes(8), address=address, method=_METHOD
     )
     before, after = template[:16], template[36:]
@@ -254,10 +256,10 @@ def consumer(url: str, topic: str, settles: bool) -> None:
             register = control(Kind.REGISTER, {"credit": _CREDIT}, key=process.keys(1)[0], address=address)
             process.send([register])
         while number:
-            parts = [part for part in process.receive() if part[KIND_AT] != Kind.REGISTERED]
-            number -= len(parts)
+            messages = [message for message in process.receive() if message[KIND_AT] != Kind.REGISTERED]
+            number -= len(messages)
             if settles:
-                process.settle(parts)
+                process.settle(messages)
         process.arrived()
 
     _obey(take)

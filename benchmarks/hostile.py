@@ -21,7 +21,7 @@ from typing import Any
 import zmq
 
 from benchmarks.children import ChildFailed, child, cpu_seconds, router, say
-from rpcmq.wire import KEY, KIND_AT, SESSION_KINDS, Address, Flag, Kind, body_of, control, message, split
+from rpcmq.wire import KEY, KIND_AT, SESSION_KINDS, Address, Flag, Kind, body_of, control, pack, split
 
 __all__ = ["ATTACKS", "attack", "honest", "service"]
 
@@ -127,9 +127,9 @@ class _Link:
         self.hello(identity)
         self.origin = b""
         while not self.origin:
-            part = split(self._socket.recv_multipart()[0])[0]
-            if part[KIND_AT] == Kind.WELCOME:
-                welcome = body_of(part)
+            message = split(self._socket.recv_multipart()[0])[0]
+            if message[KIND_AT] == Kind.WELCOME:
+                welcome = body_of(message)
                 self.origin = welcome["router_id"].to_bytes(4) + welcome["handle"].to_bytes(8)
         self.sequence = 0
 
@@ -144,17 +144,17 @@ class _Link:
         """Messages that have come within 10 ms, but for those about the link."""
         if not self._socket.poll(10):
             return []
-        parts = split(self._socket.recv_multipart()[0])
-        return [] if parts[0][KIND_AT] < SESSION_KINDS else parts
+        messages = split(self._socket.recv_multipart()[0])
+        return [] if messages[0][KIND_AT] < SESSION_KINDS else messages
 
     def skip(self) -> None:
         """Take what has come, and look at none of it."""
         while self._socket.poll(0):
             self._socket.recv_multipart()
 
-    def send(self, parts: list[bytes]) -> None:
-        payloads = [part.payload for part in parts if hasattr(part, "payload")]
-        self._socket.send_multipart([b"".join(parts), *payloads])
+    def send(self, messages: list[bytes]) -> None:
+        payloads = [message.payload for message in messages if hasattr(message, "payload")]
+        self._socket.send_multipart([b"".join(messages), *payloads])
 
 
 def _nothing(url: str) -> None:
@@ -211,23 +211,23 @@ def _large_hellos(url: str) -> None:
 def _unread_answers(url: str) -> None:
     """Calls of a service of its own, which answers each with 1 MiB, and never a look at an answer."""
     server, caller = _Link(url, "mallory-serves"), _Link(url)
-    server.send([message(Kind.REGISTER, b'{"credit":100}', key=server.key(), format=1, address=_OWN)])
+    server.send([pack(Kind.REGISTER, b'{"credit":100}', key=server.key(), format=1, address=_OWN)])
     received = 0
     while True:
-        caller.send([message(Kind.REQUEST, b"{}", key=caller.key(), format=1, address=_OWN, ttl=60_000)])
-        for part in server.receive():
+        caller.send([pack(Kind.REQUEST, b"{}", key=caller.key(), format=1, address=_OWN, ttl=60_000)])
+        for message in server.receive():
             received += 1
-            if part[KIND_AT] == Kind.REQUEST:
-                server.send([message(Kind.REPLY, bytes(_MIB), key=part[KEY], format=1)])
-        server.send([message(Kind.ACK, sequence=received)])
+            if message[KIND_AT] == Kind.REQUEST:
+                server.send([pack(Kind.REPLY, bytes(_MIB), key=message[KEY], format=1)])
+        server.send([pack(Kind.ACK, sequence=received)])
 
 
 def _heartbeats(url: str) -> None:
     """Heartbeats that want an answer, and never a look at one."""
     link = _Link(url)
-    part = message(Kind.HEARTBEAT, flags=Flag.ANSWER_WANTED)
+    message = pack(Kind.HEARTBEAT, flags=Flag.ANSWER_WANTED)
     while True:
-        link.send([part])
+        link.send([message])
 
 
 def _mailboxes(url: str) -> None:
@@ -237,15 +237,15 @@ def _mailboxes(url: str) -> None:
     while True:
         number += 1
         address = Address(f"nobody-{number % 9000}").encode()
-        link.send([message(Kind.CAST, bytes(_MIB), key=link.key(), format=1, address=address)])
+        link.send([pack(Kind.CAST, bytes(_MIB), key=link.key(), format=1, address=address)])
 
 
 def _repeated(url: str) -> None:
     """A call and its cancellation under one sequence, again and again."""
     link = _Link(url)
     key = link.key()
-    request = message(Kind.REQUEST, b"{}", key=key, format=1, address=_COMPUTE, method=b"echo")
-    batch = [request, message(Kind.CANCEL, key=key)] * 64
+    request = pack(Kind.REQUEST, b"{}", key=key, format=1, address=_COMPUTE, method=b"echo")
+    batch = [request, pack(Kind.CANCEL, key=key)] * 64
     while True:
         link.send(batch)
 
@@ -260,8 +260,8 @@ def _methods(url: str) -> None:
             number += 1
             key = link.key()
             method = b"%010d" % number + b"x" * 245
-            batch.append(message(Kind.REQUEST, b"{}", key=key, format=1, address=_NOWHERE, method=method))
-            batch.append(message(Kind.CANCEL, key=key))
+            batch.append(pack(Kind.REQUEST, b"{}", key=key, format=1, address=_NOWHERE, method=method))
+            batch.append(pack(Kind.CANCEL, key=key))
         link.send(batch)
 
 
@@ -271,7 +271,7 @@ def _inline(url: str) -> None:
     while True:
         batch = []
         for _ in range(40):
-            head = message(Kind.CAST, key=link.key(), format=1, address=_COMPUTE, method=b"echo")
+            head = pack(Kind.CAST, key=link.key(), format=1, address=_COMPUTE, method=b"echo")
             batch.append((len(head) + 3 * _MIB // 2).to_bytes(4) + head[4:] + bytes(3 * _MIB // 2))
         link.send(batch)
 
@@ -281,7 +281,7 @@ def _small_calls(url: str) -> None:
     link = _Link(url)
     while True:
         link.send([
-            message(Kind.REQUEST, b"{}", key=link.key(), format=1, address=_NOWHERE, method=b"echo") for _ in range(256)
+            pack(Kind.REQUEST, b"{}", key=link.key(), format=1, address=_NOWHERE, method=b"echo") for _ in range(256)
         ])  # fmt: skip
 
 
@@ -290,7 +290,7 @@ def _views(url: str) -> None:
     links = [_Link(url, f"mallory-{number}") for number in range(40)]
     for number in range(9000):
         address = Address(f"nobody-{number}").encode()
-        links[0].send([message(Kind.CAST, b"{}", key=links[0].key(), format=1, address=address)])
+        links[0].send([pack(Kind.CAST, b"{}", key=links[0].key(), format=1, address=address)])
     number = 0
     while True:
         for link in links:

@@ -21,7 +21,7 @@ import zmq
 from benchmarks.children import commands, say
 from benchmarks.workload import ARGUMENTS, CONTEXT, METHOD, Meter
 from rpcmq.core.common.session import ACK_MESSAGES
-from rpcmq.wire import KEY, KIND_AT, Address, Kind, body_of, control, message, split
+from rpcmq.wire import KEY, KIND_AT, Address, Kind, body_of, control, pack, split
 
 __all__ = ["batch_client", "batch_echo", "proxy", "proxy_client", "proxy_echo"]
 
@@ -188,24 +188,24 @@ class _Link:
     def receive(self) -> list[bytes]:
         """Wait for a batch; none if the time is up, or it is about the link itself."""
         try:
-            parts = split(self._get(0))
+            messages = split(self._get(0))
         except zmq.Again:
-            self._put(message(Kind.HEARTBEAT, sequence=self._received), _NOBLOCK)
+            self._put(pack(Kind.HEARTBEAT, sequence=self._received), _NOBLOCK)
             return []
-        if parts[0][KIND_AT] < _LINK_KINDS:
+        if messages[0][KIND_AT] < _LINK_KINDS:
             return []
-        self._received += len(parts)
+        self._received += len(messages)
         if self._received - self._acknowledged >= ACK_MESSAGES:
             self._acknowledged = self._received
-            self._put(message(Kind.ACK, sequence=self._received), _NOBLOCK)
-        return parts
+            self._put(pack(Kind.ACK, sequence=self._received), _NOBLOCK)
+        return messages
 
 
 def batch_client(url: str) -> None:
     """Calls through the router."""
     link = _Link(url, "raw-client")
     key = link.origin + bytes(8)
-    template = message(Kind.REQUEST, _PAYLOAD, format=2, ttl=60_000, key=key, address=_ADDRESS, method=METHOD.encode())
+    template = pack(Kind.REQUEST, _PAYLOAD, format=2, ttl=60_000, key=key, address=_ADDRESS, method=METHOD.encode())
     before, after = template[:28], template[36:]
     sequence = 0
 
@@ -219,7 +219,7 @@ def batch_client(url: str) -> None:
         messages: list[bytes] = []
         while not messages:
             messages = link.receive()
-        if {part[KIND_AT] for part in messages} != {_REPLY}:
+        if {message[KIND_AT] for message in messages} != {_REPLY}:
             raise RuntimeError(f"something else than replies: {messages}")
         return len(messages)
 
@@ -231,17 +231,21 @@ def batch_echo(url: str) -> None:
     link = _Link(url, "raw-echo")
     link.send(control(Kind.REGISTER, {"credit": 1000}, key=link.origin + (1).to_bytes(8), address=_ADDRESS))
     registered = link.receive()
-    if [part[KIND_AT] for part in registered] != [int(Kind.REGISTERED)]:
+    if [message[KIND_AT] for message in registered] != [int(Kind.REGISTERED)]:
         raise RuntimeError(f"not registered: {registered}")
     length = 40 + len(_PAYLOAD)
-    start = message(Kind.REPLY, _PAYLOAD, format=2)[:16]
+    start = pack(Kind.REPLY, _PAYLOAD, format=2)[:16]
     skipped = 40 + len(_ADDRESS) + len(METHOD)
     lengths = bytes(4)
     say("ready")
     while True:
-        answers = [start + part[KEY] + lengths + part[skipped:] for part in link.receive() if part[KIND_AT] == _REQUEST]
+        answers = [
+            start + message[KEY] + lengths + message[skipped:]
+            for message in link.receive()
+            if message[KIND_AT] == _REQUEST
+        ]
         if answers:
             assert len(answers[0]) == length
             if link.stamps:
-                answers.insert(0, message(Kind.CLOCK_STAMP, sequence=int(monotonic() * 1e6)))
+                answers.insert(0, pack(Kind.CLOCK_STAMP, sequence=int(monotonic() * 1e6)))
             link.send(b"".join(answers))

@@ -20,7 +20,7 @@ from rpcmq.server.authorized_keys import AUTHORIZED, ROUTER_KEY, to_toml
 from rpcmq.transport.curve import new_pair
 from rpcmq.transport.key_files import KeyFile, write_private
 from rpcmq.transport.mac_files import new_mac_key
-from rpcmq.wire import Address, Kind, control, json_bytes, message
+from rpcmq.wire import Address, Kind, control, json_bytes, pack
 
 __all__ = ["BENCHMARKS", "engine"]
 
@@ -126,7 +126,7 @@ class _Engine:
         self._address = Address("compute").encode()
         self._sequence = 0
         body, key = json_bytes({"credit": 1000}), self._service.origin + (1).to_bytes(8)
-        register = message(Kind.REGISTER, body, format=1, address=self._address, key=key)
+        register = pack(Kind.REGISTER, body, format=1, address=self._address, key=key)
         router.receive(0.0, b"service", register)
 
     def _batch(self) -> tuple[bytes, bytes]:
@@ -135,8 +135,8 @@ class _Engine:
             self._sequence += 1
             key = self._caller.origin + self._sequence.to_bytes(8)
             fields = {"ttl": 60_000, "key": key, "address": self._address, "method": b"reboot_instance"}
-            requests.append(message(Kind.REQUEST, bytes(100), format=1, **fields))  # type: ignore[arg-type]
-            replies.append(message(Kind.REPLY, bytes(100), format=1, ttl=10, key=key))
+            requests.append(pack(Kind.REQUEST, bytes(100), format=1, **fields))  # type: ignore[arg-type]
+            replies.append(pack(Kind.REPLY, bytes(100), format=1, ttl=10, key=key))
         return b"".join(requests), b"".join(replies)
 
     def measure(self) -> float:

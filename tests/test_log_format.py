@@ -38,12 +38,12 @@ from rpcmq.log_format import (
     read_head,
     read_spool,
 )
-from rpcmq.wire import HEADER, NO_TTL, Address, Kind, message
+from rpcmq.wire import HEADER, NO_TTL, Address, Kind, pack
 from tests.latency.spools import VERSION_1, VERSION_2
 
 HEAD = Head(VERSION, 58, 7, 1, 1_700_000_000_000, 0, 1000.0, 1_700_000_060_000_000, "r1")
 TRACE_ID = bytes.fromhex("4bf92f3577b34da6a3ce929d0e0e4736")
-REQUEST = message(
+REQUEST = pack(
     Kind.REQUEST,
     b"{}",
     format=1,
@@ -211,7 +211,7 @@ def test_what_is_packed_comes_back(
         + name_entry(3, NameKind.SERVER, server, identity)
         + name_entry(MAX_ERROR, NameKind.ERROR, error)
     )
-    header = message(Kind.CAST if is_cast else Kind.REQUEST, ttl=ttl)
+    header = pack(Kind.CAST if is_cast else Kind.REQUEST, ttl=ttl)
     packed = RECORD.pack(
         header, seq, received, dispatched, ended, 1, 2, 3 * has_server, *sizes, outcome, attempt,
         MAX_ERROR * bool(error), trace, sent,

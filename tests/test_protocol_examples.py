@@ -20,6 +20,7 @@ from rpcmq.core.process import tasks as serving
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.core.process.uplink_states import TRANSITIONS, UplinkState
 from rpcmq.core.router import view_rows
+from rpcmq.core.router.actions import Answer
 from rpcmq.core.router.roundrobin import departures
 from rpcmq.core.router.router import Router
 from rpcmq.core.router.settings import Settings
@@ -42,7 +43,7 @@ from rpcmq.wire import (
     Header,
     Kind,
     control,
-    message,
+    pack,
     parse,
     payload_of,
     size_of,
@@ -124,14 +125,14 @@ def test_decoding_gives_the_annotated_fields(name: str) -> None:
     example = EXAMPLES[name]
     batch, *payloads = map(bytes, example.frames)
 
-    parts = split(batch, payloads)
+    messages = split(batch, payloads)
 
-    assert len(parts) == len(example.messages)
-    for part, fields in zip(parts, example.messages, strict=True):
+    assert len(messages) == len(example.messages)
+    for message, fields in zip(messages, example.messages, strict=True):
         assert [label for label, _, _ in fields][:15] == list(Header._fields)
-        assert parse(part)._asdict() == header_of(fields)
-        if not parse(part).flags & Flag.DETACHED:
-            assert bytes(payload_of(part)) == part_of(fields, "payload")
+        assert parse(message)._asdict() == header_of(fields)
+        if not parse(message).flags & Flag.DETACHED:
+            assert bytes(payload_of(message)) == part_of(fields, "payload")
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -156,7 +157,7 @@ def encode(fields: list[tuple[str, str, bytes]], payloads: list[bytes]) -> bytes
         names = {n: json.loads(values.get(f"address {n}", '""')) for n in ("exchange", "topic", "server")}
         address = Address(**names).encode()
     key = b"".join(header[name].to_bytes(size) for name, size in (("router", 4), ("handle", 8), ("sequence", 8)))
-    return message(
+    return pack(
         header["kind"],
         payload,
         flags=header["flags"] & ~Flag.DETACHED,
@@ -363,7 +364,7 @@ def hello(router: Router, route: bytes = b"c", **changes: object) -> str:
 
 
 def refusal(router: Router) -> str:
-    answers = [action.part for action in router.actions if hasattr(action, "part")]
+    answers = [action.message for action in router.actions if isinstance(action, Answer)]
     router.actions.clear()
     return str(json.loads(bytes(payload_of(answers[-1])))["reason"]) if answers else ""
 
@@ -380,7 +381,7 @@ def test_each_documented_refusal_reason_is_given_and_no_other() -> None:
     given.add(hello(router, b"other"))
     router.drain(0.0)
     given.add(hello(router, identity="b"))
-    router.receive(0.0, b"stranger", message(Kind.HEARTBEAT))
+    router.receive(0.0, b"stranger", pack(Kind.HEARTBEAT))
     given.add(refusal(router))
     router.receive(0.0, b"stranger", b"junk")
     given.add(refusal(router))
@@ -392,12 +393,12 @@ def test_each_documented_refusal_reason_is_given_and_no_other() -> None:
         hello(kicking, identity.encode(), identity=identity)
     kicking.actions.clear()
     kick = {"what": "control.kick", "identity": "a"}
-    kicking.receive(0.0, b"b", message(Kind.QUERY, json.dumps(kick).encode(), format=1))
+    kicking.receive(0.0, b"b", pack(Kind.QUERY, json.dumps(kick).encode(), format=1))
     given.add(refusal(kicking))
     full = new_router()
     assert hello(full) == ""
     full.settings.router_max_bytes = 1000
-    full.links.routes[b"c"].outbox.append(message(Kind.ALIVE, bytes(2000)))
+    full.links.routes[b"c"].outbox.append(pack(Kind.ALIVE, bytes(2000)))
     full.memory.received(1)
     full.tick(2.0)
     given.add(refusal(full))

@@ -28,7 +28,7 @@ from rpcmq.wire import (
     control,
     error_name,
     key_of,
-    message,
+    pack,
     parse,
     payload_of,
     size_of,
@@ -62,7 +62,7 @@ def result_of(function: Callable[[], object]) -> object:
 
 def test_the_header_is_what_the_protocol_says():
     assert HEADER.size == 40
-    part = message(
+    message = pack(
         Kind.REQUEST,
         b"payload",
         flags=Flag.STREAM,
@@ -76,7 +76,7 @@ def test_the_header_is_what_the_protocol_says():
         consumer=6,
         hops=7,
     )
-    assert part.hex(" ") == (
+    assert message.hex(" ") == (
         "00 00 00 46 "  # length: 70
         "01 10 00 40 07 05 02 06 "  # version, kind, flags, hops, attempt, format, consumer
         "00 00 75 30 "  # ttl
@@ -132,10 +132,10 @@ fields = st.fixed_dictionaries(
 
 @given(byte, st.binary(max_size=200), fields)
 def test_what_is_made_can_be_read(kind: int, payload: bytes, values: dict[str, object]):
-    part = message(kind, payload, **values)  # type: ignore[arg-type]
-    (read,) = split(part)
+    message = pack(kind, payload, **values)  # type: ignore[arg-type]
+    (read,) = split(message)
     header = parse(read)
-    assert (header.length, header.version, header.kind) == (len(part), VERSION, kind)
+    assert (header.length, header.version, header.kind) == (len(message), VERSION, kind)
     for name in ("flags", "format", "attempt", "consumer", "hops"):
         assert getattr(header, name) == values.get(name, 0)
     assert header.ttl == values.get("ttl", NO_TTL)
@@ -144,37 +144,37 @@ def test_what_is_made_can_be_read(kind: int, payload: bytes, values: dict[str, o
     end = 40 + header.address_length + header.method_length
     assert read[40 + header.address_length : end] == values.get("method", b"")
     assert read[end : end + header.trace_length] == values.get("trace", b"")
-    assert payload_of(read) == payload and size_of(read) == len(part)
+    assert payload_of(read) == payload and size_of(read) == len(message)
 
 
 @given(st.binary(min_size=20, max_size=20))
 def test_a_key_stands_for_router_handle_and_sequence(key: bytes):
-    part = message(Kind.REPLY, b"x", key=key, method=b"m")
-    header = parse(part)
-    assert key_of(part) == key
+    message = pack(Kind.REPLY, b"x", key=key, method=b"m")
+    header = parse(message)
+    assert key_of(message) == key
     names = (header.router, 4), (header.handle, 8), (header.sequence, 8)
     assert b"".join(number.to_bytes(size) for number, size in names) == key
-    assert payload_of(part) == b"x"
+    assert payload_of(message) == b"x"
 
 
 def test_a_message_about_the_link_has_a_sequence_alone():
-    assert parse(message(Kind.ACK, sequence=7))[9:12] == (0, 0, 7)
+    assert parse(pack(Kind.ACK, sequence=7))[9:12] == (0, 0, 7)
 
 
 @given(st.lists(st.tuples(byte, st.integers(0, 3), st.binary(max_size=50)), min_size=1, max_size=20))
 def test_batches_are_split_as_they_were_joined(specs: list[tuple[int, int, bytes]]):
     """Small payloads in line, large ones in frames of their own, in any mixture."""
     payloads = [small + b"x" * (DETACH_BYTES if what == 0 else 0) for _, what, small in specs]
-    parts = [message(kind, payload) for (kind, _, _), payload in zip(specs, payloads, strict=True)]
+    messages = [pack(kind, payload) for (kind, _, _), payload in zip(specs, payloads, strict=True)]
     detached = [p for p in payloads if len(p) >= DETACH_BYTES]
-    read = split(b"".join(parts), detached)
-    assert [bytes(payload_of(part)) for part in read] == payloads
-    assert [part[5] for part in read] == [kind for kind, _, _ in specs]
-    assert [size_of(part) for part in read] == [40 + len(p) for p in payloads]
+    read = split(b"".join(messages), detached)
+    assert [bytes(payload_of(message)) for message in read] == payloads
+    assert [message[5] for message in read] == [kind for kind, _, _ in specs]
+    assert [size_of(message) for message in read] == [40 + len(p) for p in payloads]
 
 
 def test_a_payload_is_detached_from_a_size_on():
-    in_line, detached = message(Kind.CAST, b"x" * (DETACH_BYTES - 1)), message(Kind.CAST, b"x" * DETACH_BYTES)
+    in_line, detached = pack(Kind.CAST, b"x" * (DETACH_BYTES - 1)), pack(Kind.CAST, b"x" * DETACH_BYTES)
     assert not isinstance(in_line, Detached) and not parse(in_line).flags & Flag.DETACHED
     assert isinstance(detached, Detached) and parse(detached).flags == Flag.DETACHED
     assert len(detached) == 40 and size_of(detached) == 40 + DETACH_BYTES
@@ -183,14 +183,14 @@ def test_a_payload_is_detached_from_a_size_on():
 
 def test_a_detached_payload_is_not_copied():
     payload = memoryview(bytes(DETACH_BYTES))
-    part = message(Kind.CAST, payload)
-    assert payload_of(part) is payload
-    assert payload_of(split(part, [payload])[0]) is payload
+    message = pack(Kind.CAST, payload)
+    assert payload_of(message) is payload
+    assert payload_of(split(message, [payload])[0]) is payload
 
 
 def test_a_detached_payload_may_be_small_or_empty():
     """Which payloads are detached is the sender's business."""
-    head = message(Kind.CAST, flags=Flag.DETACHED, method=b"m")
+    head = pack(Kind.CAST, flags=Flag.DETACHED, method=b"m")
     (read,) = split(head, [b""])
     assert payload_of(read) == b"" and size_of(read) == 41
 
@@ -204,10 +204,10 @@ def test_a_detached_payload_may_be_small_or_empty():
         (HEADER.pack(41, *[VERSION] + [0] * 13), [], "length"),
         (HEADER.pack(39, *[VERSION] + [0] * 13), [], "length"),
         (HEADER.pack(40, *[VERSION + 1] + [0] * 13), [], "version"),
-        (message(Kind.CAST) + b"x" * 39, [], "truncated"),
-        (message(Kind.CAST), [b"x"], "detached"),
-        (message(Kind.CAST, flags=Flag.DETACHED), [], "detached"),
-        (message(Kind.CAST, flags=Flag.DETACHED) * 2, [b"x"], "detached"),
+        (pack(Kind.CAST) + b"x" * 39, [], "truncated"),
+        (pack(Kind.CAST), [b"x"], "detached"),
+        (pack(Kind.CAST, flags=Flag.DETACHED), [], "detached"),
+        (pack(Kind.CAST, flags=Flag.DETACHED) * 2, [b"x"], "detached"),
     ],
 )
 def test_a_batch_that_cannot_be_read_is_refused_with_a_reason(batch: bytes, payloads: list[bytes], expected: str):
@@ -228,35 +228,35 @@ def test_variable_parts_longer_than_the_message_are_refused(address: int, method
 
 @pytest.mark.parametrize("size", [5, DETACH_BYTES])
 def test_with_flag_changes_the_flag_only(size: int):
-    part = message(Kind.CAST, b"x" * size, flags=Flag.CONFIRM, sequence=7, address=b"\0\1\0a", method=b"m")
-    changed = with_flag(part, Flag.RESENT)
-    assert parse(changed).flags == parse(part).flags | Flag.RESENT
-    assert parse(changed)._replace(flags=0) == parse(part)._replace(flags=0)
-    assert payload_of(changed) == payload_of(part) and address_of(changed) == address_of(part)
-    assert with_flag(changed, Flag.ACCEPTS_DILL)[40:] == part[40:]
+    message = pack(Kind.CAST, b"x" * size, flags=Flag.CONFIRM, sequence=7, address=b"\0\1\0a", method=b"m")
+    changed = with_flag(message, Flag.RESENT)
+    assert parse(changed).flags == parse(message).flags | Flag.RESENT
+    assert parse(changed)._replace(flags=0) == parse(message)._replace(flags=0)
+    assert payload_of(changed) == payload_of(message) and address_of(changed) == address_of(message)
+    assert with_flag(changed, Flag.ACCEPTS_DILL)[40:] == message[40:]
 
 
 @pytest.mark.parametrize("size", [5, DETACH_BYTES])
 def test_remade_keeps_the_payload(size: int):
-    part = message(Kind.CAST, b"x" * size, sequence=7)
-    made = with_header(part, part[:12] + bytes(4) + part[16:])
+    message = pack(Kind.CAST, b"x" * size, sequence=7)
+    made = with_header(message, message[:12] + bytes(4) + message[16:])
     assert parse(made).ttl == 0 and payload_of(made) == b"x" * size
 
 
 @pytest.mark.parametrize("old", [5, DETACH_BYTES])
 @pytest.mark.parametrize("new", [0, 7, DETACH_BYTES])
 def test_with_payload_changes_payload_and_format_only(old: int, new: int):
-    part = message(
+    message = pack(
         Kind.CAST, b"x" * old, flags=Flag.CONFIRM, format=2, ttl=9, key=bytes(range(20)), address=b"\0\1\0a",
         method=b"mm", trace=b"ttt",
     )  # fmt: skip
-    changed = with_payload(part, 1, b"y" * new)
+    changed = with_payload(message, 1, b"y" * new)
     assert payload_of(changed) == b"y" * new
-    before, after = parse(part), parse(changed)
+    before, after = parse(message), parse(changed)
     assert after.format == 1 and after.flags & ~Flag.DETACHED == Flag.CONFIRM
     same = (*Header._fields[8:], "kind", "version")
     assert [getattr(after, name) for name in same] == [getattr(before, name) for name in same]
-    assert changed[40:49] == part[40:49] and key_of(changed) == key_of(part)
+    assert changed[40:49] == message[40:49] and key_of(changed) == key_of(message)
     assert split(changed, [payload_of(changed)] if isinstance(changed, Detached) else [])
 
 
@@ -320,10 +320,10 @@ plain = st.recursive(
 
 @given(st.dictionaries(st.text(), plain, max_size=5))
 def test_a_body_survives_the_wire(body: dict[str, object]):
-    part = control(Kind.REGISTER, body, sequence=7)
-    assert body_of(part) == body
-    assert parse(part).format == 1 and parse(part).sequence == 7
-    assert json.loads(bytes(payload_of(part))) == body
+    message = control(Kind.REGISTER, body, sequence=7)
+    assert body_of(message) == body
+    assert parse(message).format == 1 and parse(message).sequence == 7
+    assert json.loads(bytes(payload_of(message))) == body
 
 
 def test_a_control_message_may_have_no_body():
@@ -331,9 +331,9 @@ def test_a_control_message_may_have_no_body():
 
 
 def test_a_large_body_is_detached():
-    part = control(Kind.ANSWER, {"rows": ["x" * 100] * 1000})
-    assert isinstance(part, Detached)
-    assert len(body_of(part)["rows"]) == 1000
+    message = control(Kind.ANSWER, {"rows": ["x" * 100] * 1000})
+    assert isinstance(message, Detached)
+    assert len(body_of(message)["rows"]) == 1000
 
 
 @pytest.mark.parametrize(
@@ -341,26 +341,26 @@ def test_a_large_body_is_detached():
 )
 def test_a_body_that_is_no_object_is_refused(payload: bytes):
     with pytest.raises(ProtocolError) as error:
-        body_of(message(Kind.REGISTER, payload))
+        body_of(pack(Kind.REGISTER, payload))
     assert reason(error) == "body"
 
 
 def test_a_body_in_a_message_that_does_not_fit_is_refused():
-    part = message(Kind.REGISTER, b"{}")
+    message = pack(Kind.REGISTER, b"{}")
     with pytest.raises(ProtocolError) as error:
-        body_of(part[:39] + b"\xff" + part[40:])
+        body_of(message[:39] + b"\xff" + message[40:])
     assert reason(error) == "length"
 
 
 @given(st.binary(max_size=300), st.lists(st.binary(max_size=10), max_size=3))
 def test_any_bytes_are_messages_or_refused(batch: bytes, payloads: list[bytes]):
-    parts = result_of(lambda: split(batch, payloads))
-    if not isinstance(parts, list):
-        assert parts in ("truncated", "length", "version", "detached")
+    messages = result_of(lambda: split(batch, payloads))
+    if not isinstance(messages, list):
+        assert messages in ("truncated", "length", "version", "detached")
         return
-    assert b"".join(parts) == batch
-    for part in parts:
-        assert result_of(partial(parse, part)) == "length" or payload_of(part) is not None
+    assert b"".join(messages) == batch
+    for message in messages:
+        assert result_of(partial(parse, message)) == "length" or payload_of(message) is not None
 
 
 # --- the class that a fault names ------------------------------------------------------------------
@@ -369,9 +369,9 @@ def test_any_bytes_are_messages_or_refused(batch: bytes, payloads: list[bytes]):
 @pytest.mark.parametrize("size", [0, 7, DETACH_BYTES])
 def test_a_class_comes_out_of_a_fault_again(size: int):
     payload = bytes(size)
-    named = message(Kind.FAULT, payload, format=1, key=bytes(range(20)), method=error_name(KeyError("x")), attempt=3)
+    named = pack(Kind.FAULT, payload, format=1, key=bytes(range(20)), method=error_name(KeyError("x")), attempt=3)
     assert split_error_name(named) == (
-        message(Kind.FAULT, payload, format=1, key=bytes(range(20)), attempt=3),
+        pack(Kind.FAULT, payload, format=1, key=bytes(range(20)), attempt=3),
         "KeyError",
     )
     assert payload_of(split_error_name(named)[0]) == payload
@@ -387,5 +387,5 @@ def test_a_class_with_an_odd_name_is_not_named(name: str):
 def test_a_class_may_be_named_in_any_script():
     odd: type[Exception] = type("Odd", (Exception,), {})
     odd.__name__ = "\u00fc" * 50
-    part, name = split_error_name(message(Kind.FAULT, method=error_name(odd())))
-    assert (part, name) == (message(Kind.FAULT), "\u00fc" * 50)
+    message, name = split_error_name(pack(Kind.FAULT, method=error_name(odd())))
+    assert (message, name) == (pack(Kind.FAULT), "\u00fc" * 50)

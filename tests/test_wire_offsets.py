@@ -10,9 +10,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 WIRE = ROOT / "rpcmq" / "wire"
-#: What messages, their parts and their keys are called, alone or with a prefix (``self._part``, ``raw_message``).
-NAMES = {"batch", "head", "header", "key", "message", "part", "raw"}
-LISTS = {"batches", "heads", "inbox", "keys", "messages", "outbox", "parts"}
+#: Names of messages, batches and keys, alone or with a prefix (``self._message``, ``raw_message``).
+NAMES = {"batch", "head", "header", "key", "message", "raw"}
+LISTS = {"batches", "heads", "inbox", "keys", "messages", "outbox"}
 
 
 def _last_word(name: str) -> str:
@@ -33,7 +33,7 @@ def _is_message(node: ast.expr) -> bool:
         return _last_word(node.id) in NAMES
     if isinstance(node, ast.Attribute):
         return _last_word(node.attr) in NAMES
-    # parts[0][5]
+    # messages[0][5]
     if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name | ast.Attribute):
         name = node.value.id if isinstance(node.value, ast.Name) else node.value.attr
         return _last_word(name) in LISTS
@@ -52,14 +52,16 @@ def raw_offsets(source: str) -> Iterator[tuple[int, str]]:
 
 @pytest.mark.parametrize(
     "text",
-    ["part[5]", "part[16:36]", "key[12:]", "parts[0][5]", "call.message[7]", "link.keys[0][:12]", "head[-4:]",
-     "batch[5 : 5 + n]", "raw_part[36:40]"],
+    ["message[5]", "message[16:36]", "key[12:]", "messages[0][5]", "call.message[7]", "link.keys[0][:12]", "head[-4:]",
+     "batch[5 : 5 + n]", "raw_message[36:40]"],
 )  # fmt: skip
 def test_a_raw_offset_is_found(text: str) -> None:
     assert [found for _, found in raw_offsets(f"x = {text}")] == [ast.unparse(ast.parse(text).body[0])]
 
 
-@pytest.mark.parametrize("text", ["part[KIND_AT]", "part[KEY]", "parts[0]", "parts[1:]", "key[ORIGIN_OF_KEY]"])
+@pytest.mark.parametrize(
+    "text", ["message[KIND_AT]", "message[KEY]", "messages[0]", "messages[1:]", "key[ORIGIN_OF_KEY]"]
+)
 def test_a_named_field_is_not(text: str) -> None:
     assert list(raw_offsets(f"x = {text}")) == []
 

@@ -20,14 +20,14 @@ __all__ = ["Stream", "result_of"]
 _FAULT, _END = int(Kind.FAULT), int(Kind.END)
 
 
-def decoded(payloads: Payloads, call: Call, part: bytes) -> Any:
-    """Decode the value in ``part``.
+def decoded(payloads: Payloads, call: Call, message: bytes) -> Any:
+    """Decode the value in ``message``.
 
     Raises:
         RemoteError: it is not allowed here, or malformed.
     """
     try:
-        return payloads.answer(call, part)
+        return payloads.answer(call, message)
     except PayloadRefused as error:
         raise _undecoded(call, error) from error
 
@@ -36,9 +36,9 @@ def _undecoded(call: Call, error: PayloadRefused) -> RemoteError:
     return RemoteError("PayloadRefused", f"the reply from {call.address!r} was not decoded: {error}")
 
 
-def _check_end(payloads: Payloads, call: Call, part: bytes) -> None:
+def _check_end(payloads: Payloads, call: Call, message: bytes) -> None:
     try:
-        payloads.check_end(call, part)
+        payloads.check_end(call, message)
     except PayloadRefused as error:
         raise _undecoded(call, error) from error
 
@@ -54,20 +54,20 @@ def result_of(payloads: Payloads, call: Call) -> Any:
     if call.error is not None:
         answered_by(call.error, call.address, method_of(call.message))
         raise call.error
-    part = call.answer
-    assert part is not None
-    kind = part[KIND_AT]
+    message = call.answer
+    assert message is not None
+    kind = message[KIND_AT]
     if kind == _FAULT:
         try:
-            failure = payloads.failure(call, part)
+            failure = payloads.failure(call, message)
         except PayloadRefused as error:
             raise _undecoded(call, error) from error
         answered_by(failure, call.address, method_of(call.message))
         raise failure
     if kind == _END:
-        _check_end(payloads, call, part)
+        _check_end(payloads, call, message)
         return decoded(payloads, call, call.items[-1]) if call.items else None
-    return decoded(payloads, call, part)
+    return decoded(payloads, call, message)
 
 
 class Stream:
@@ -107,11 +107,11 @@ class Stream:
                 self._grant(call)
             process.wait(call, until_item=True)
         if call.items:
-            part = call.items.pop(0)
+            message = call.items.pop(0)
             call.given += 1
             if call.given >= STREAM_WINDOW // 2 and not call.done:
                 self._grant(call)
-            return decoded(self._payloads, call, part)
+            return decoded(self._payloads, call, message)
         self._call = self._again(call)
         if self._call is not None:
             return self.__next__()

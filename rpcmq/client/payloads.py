@@ -51,30 +51,30 @@ class Payloads:
         task.seal = None
         return self._decode(self.codec, task.format, self._unsealed(task.payload))
 
-    def answer(self, call: Call, part: bytes) -> Any:
+    def answer(self, call: Call, message: bytes) -> Any:
         """The value of a REPLY, an ITEM or a progress to ``call``.
 
         Raises:
             PayloadRefused: as above.
         """
-        return self._decode(self.codec, part[FORMAT_AT], payload_of(part))
+        return self._decode(self.codec, message[FORMAT_AT], payload_of(message))
 
-    def failure(self, call: Call, part: bytes) -> BaseException:
+    def failure(self, call: Call, message: bytes) -> BaseException:
         """The exception in a FAULT for ``call``.
 
         Raises:
             PayloadRefused: it was refused before it was decoded.
         """
-        return self._decode_failure(self.codec, part[FORMAT_AT], payload_of(part))
+        return self._decode_failure(self.codec, message[FORMAT_AT], payload_of(message))
 
-    def check_end(self, call: Call, part: bytes) -> None:
+    def check_end(self, call: Call, message: bytes) -> None:
         """Check the END of a stream.
 
         Raises:
             NotTrusted: it is not signed as required.
         """
 
-    def event(self, part: bytes, again: bool) -> Any:
+    def event(self, message: bytes, again: bool) -> Any:
         """The value of an event.
 
         Args:
@@ -83,13 +83,13 @@ class Payloads:
         Raises:
             PayloadRefused: as above.
         """
-        payload = payload_of(part)
-        return self._decode(self.codec, part[FORMAT_AT], self._unsealed(payload) if is_sealed(part) else payload)
+        payload = payload_of(message)
+        return self._decode(self.codec, message[FORMAT_AT], self._unsealed(payload) if is_sealed(message) else payload)
 
-    def own(self, part: bytes) -> Any:
+    def own(self, message: bytes) -> Any:
         """The value of a message that this process has sent itself."""
-        payload = payload_of(part)
-        return self.codec.decode(part[FORMAT_AT], split_seal(payload) if is_sealed(part) else payload)
+        payload = payload_of(message)
+        return self.codec.decode(message[FORMAT_AT], split_seal(payload) if is_sealed(message) else payload)
 
     def _decode(self, codec: Codec, format: int, payload: bytes | memoryview) -> Any:
         try:
@@ -133,6 +133,6 @@ class Payloads:
         return 0, payload
 
 
-def is_sealed(part: bytes) -> bool:
+def is_sealed(message: bytes) -> bool:
     """Whether a message is signed."""
-    return bool(flags_of(part) & Flag.SEALED)
+    return bool(flags_of(message) & Flag.SEALED)

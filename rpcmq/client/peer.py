@@ -173,11 +173,11 @@ class DirectLinks:
         self._accepts[link] = accepts if type(accepts) is int else Format.JSON.bit
         return link
 
-    def _introduction(self, now: float, part: bytes) -> None:
-        if part[KEY] in self._process.calls.open:
-            self._process.calls.on_end(now, part)
+    def _introduction(self, now: float, message: bytes) -> None:
+        if message[KEY] in self._process.calls.open:
+            self._process.calls.on_end(now, message)
             return
-        body = body_of(part)
+        body = body_of(message)
         revoked = body.get("revoked")
         if isinstance(revoked, str) and revoked and self._socket is not None:
             for link in self._peers.revoked(revoked):

@@ -209,30 +209,30 @@ class Process:
         except BaseException:
             self._hub.handle_error(switch, *sys.exc_info())
 
-    def _cast_refused(self, part: bytes, error: CallError) -> bytes | None:
+    def _cast_refused(self, message: bytes, error: CallError) -> bytes | None:
         """Handle the refusal of an unconfirmed cast: retry it in another format, or log it."""
         accepts = error.details.get("accepts")
         if type(accepts) is int:
             try:
-                value = self.payloads.own(part)
+                value = self.payloads.own(message)
                 form, payload = self.codec.encode(value, accepts)
             except (PayloadError, RpcError) as problem:
-                self._limited_log.error((address_of(part), type(error)), f"cast not delivered: {error}; {problem}")
+                self._limited_log.error((address_of(message), type(error)), f"cast not delivered: {error}; {problem}")
                 return None
-            return with_payload(part, form, self._signed_again(part, form, payload))
-        self._limited_log.error((address_of(part), type(error)), f"cast not delivered: {error}")
+            return with_payload(message, form, self._signed_again(message, form, payload))
+        self._limited_log.error((address_of(message), type(error)), f"cast not delivered: {error}")
         return None
 
-    def _signed_again(self, part: bytes, form: int, payload: bytes) -> bytes:
-        """Return ``part`` with another ``payload``, signed as before."""
-        header = parse(part)
+    def _signed_again(self, message: bytes, form: int, payload: bytes) -> bytes:
+        """Return ``message`` with another ``payload``, signed as before."""
+        header = parse(message)
         if not header.flags & Flag.SEALED:
             return payload
         cut = 40 + header.address_length
         life = None if header.ttl == NO_TTL else header.ttl / 1000
-        method = part[cut : cut + header.method_length]
+        method = message[cut : cut + header.method_length]
         return self.payloads.sign_request(
-            header.kind, None, header.flags, form, payload, address_of(part), method, life
+            header.kind, None, header.flags, form, payload, address_of(message), method, life
         )[1]
 
     # --- in the caller's greenlet ------------------------------------------------------------
@@ -265,10 +265,10 @@ class Process:
                 hub_switch()
                 call.waiter = None  # the callback below may wait for something else
                 if call.progress:
-                    parts, call.progress = call.progress, []
+                    messages, call.progress = call.progress, []
                     if on_progress is not None:
-                        for part in parts:
-                            on_progress(call, part)
+                        for message in messages:
+                            on_progress(call, message)
         except BaseException:
             self.cancel(call)
             raise

@@ -17,7 +17,7 @@ from rpcmq.errors import CallTimeout, Outcome, UsageError
 from rpcmq.payload import Format
 from rpcmq.payload.bounded_text import short_repr
 from rpcmq.transport.home import Housed
-from rpcmq.wire import Address, Flag, Kind, address_of, json_bytes, message, payload_of
+from rpcmq.wire import Address, Flag, Kind, address_of, json_bytes, pack, payload_of
 
 __all__ = ["Sender", "Target"]
 
@@ -114,7 +114,7 @@ class Sender:
         form, payload = process.encode(body, known)
         if process.payloads.signs:
             flags, payload = process.payloads.sign_request(Kind.CAST, None, flags, form, payload, address, method, ttl)
-        part = message(
+        message = pack(
             _CAST,
             payload,
             flags=flags,
@@ -125,7 +125,7 @@ class Sender:
             trace=trace_context(traceparent) if traceparent is not None or handling() is not None else b"",
             **life,
         )
-        process.casts.send(part, address)
+        process.casts.send(message, address)
         process.connection.send_soon()
         return None
 
@@ -281,7 +281,7 @@ class Sender:
 
     def _progress(self, on_progress: Callable[[Any], None]) -> Callable[[Call, bytes], None]:
         payloads = self.process.payloads
-        return lambda call, part: on_progress(payloads.answer(call, part))
+        return lambda call, message: on_progress(payloads.answer(call, message))
 
     def _ended_directly(
         self,

@@ -37,7 +37,7 @@ from rpcmq.wire import (
     Kind,
     address_of,
     json_bytes,
-    message,
+    pack,
     parse,
     payload_of,
 )
@@ -54,10 +54,10 @@ _RECENT_EVENTS = 4096
 class _Event:
     """An event on its way through the handlers of this process."""
 
-    __slots__ = ("handlers", "part", "refused", "seen")
+    __slots__ = ("handlers", "message", "refused", "seen")
 
-    def __init__(self, part: bytes, handlers: int) -> None:
-        self.part = part
+    def __init__(self, message: bytes, handlers: int) -> None:
+        self.message = message
         self.handlers = handlers
         #: Whether a handler has decoded it; and why it was refused for all of them.
         self.seen = False
@@ -209,13 +209,13 @@ class Subscriptions:
             flags, data = self._payloads.sign_request(Kind.PUBLISH, None, flags, form, data, address, b"", None)
         if not confirm:
             key = self._uplink.next_key()
-            self._casts.send(message(Kind.PUBLISH, data, flags=flags, format=form, key=key, address=address), address)
+            self._casts.send(pack(Kind.PUBLISH, data, flags=flags, format=form, key=key, address=address), address)
             self.connection.send_soon()
             return None
         call = Call(topic, flags, self._config.timeout)
         self._calls.start(monotonic(), call, Kind.PUBLISH, data, format=form, address=address)
-        part = self._wait(call)
-        return int.from_bytes(payload_of(part))
+        message = self._wait(call)
+        return int.from_bytes(payload_of(message))
 
     def close(self, linger_seconds: float | None = None) -> None:
         """End all subscriptions and the link.
@@ -236,7 +236,7 @@ class Subscriptions:
         self._all.pop(subscription, None)
         if self._uplink.origin and not any(other.pattern == subscription.pattern for other in self._all):
             address = Address(subscription.pattern, "", self._config.exchange).encode()
-            self._uplink.send(message(Kind.UNSUBSCRIBE, key=self._uplink.next_key(), address=address))
+            self._uplink.send(pack(Kind.UNSUBSCRIBE, key=self._uplink.next_key(), address=address))
             self.connection.schedule()
 
     def opened(self, event: _Event) -> tuple[Any, str, Any]:
@@ -247,16 +247,16 @@ class Subscriptions:
         """
         if event.refused is not None:
             raise event.refused
-        part, again = event.part, event.seen
+        message, again = event.message, event.seen
         event.seen = True
         try:
-            body = self._payloads.event(part, again)
+            body = self._payloads.event(message, again)
         except NotTrusted as error:
             event.refused = error
             raise
         if type(body) is not dict:
             raise PayloadRefused("the payload is no mapping with context and payload")
-        return body.get("context"), Address.decode(address_of(part)).topic, body.get("payload")
+        return body.get("context"), Address.decode(address_of(message)).topic, body.get("payload")
 
     def handled(self, event: _Event) -> None:
         """Release ``event``, which a handler has finished."""
@@ -268,25 +268,25 @@ class Subscriptions:
 
     # --- in the hub --------------------------------------------------------------------------
 
-    def _event(self, now: float, part: bytes) -> None:
-        parse(part)
-        key = part[KEY]
-        if part[LOW_FLAGS_AT] & Flag.RESENT and key in self._recent:
+    def _event(self, now: float, message: bytes) -> None:
+        parse(message)
+        key = message[KEY]
+        if message[LOW_FLAGS_AT] & Flag.RESENT and key in self._recent:
             # Its publisher could not know that the router's previous incarnation had delivered it.
             self._taken += 1
             self._uplink.mark()
             return
         self._recent.append(key)
-        subscriptions = self._trie.match(Address.decode(address_of(part)).topic.encode())
-        event = _Event(part, len(subscriptions))
+        subscriptions = self._trie.match(Address.decode(address_of(message)).topic.encode())
+        event = _Event(message, len(subscriptions))
         for subscription in subscriptions:
             subscription.offer(event)
         if not subscriptions:
             self._taken += 1
             self._uplink.mark()
 
-    def _lost(self, now: float, part: bytes) -> None:
-        count = int.from_bytes(payload_of(part))
+    def _lost(self, now: float, message: bytes) -> None:
+        count = int.from_bytes(payload_of(message))
         for subscription in self._all:
             subscription.lost += count
         self._lost_in_all += count
@@ -312,8 +312,8 @@ class Subscriptions:
     def _refused(self, reason: str, text: str) -> None:
         self.connection.on_refused(reason, text)
 
-    def _publish_refused(self, part: bytes, error: CallError) -> bytes | None:
-        self._limited_log.error((address_of(part), type(error)), f"event not published: {error}")
+    def _publish_refused(self, message: bytes, error: CallError) -> bytes | None:
+        self._limited_log.error((address_of(message), type(error)), f"event not published: {error}")
         return None
 
     def _after_receive(self) -> None:
@@ -327,7 +327,7 @@ class Subscriptions:
 
     def _before_flush(self) -> None:
         if self._taken:
-            self._uplink.send(message(Kind.EVENT_CREDIT, self._taken.to_bytes(4)))
+            self._uplink.send(pack(Kind.EVENT_CREDIT, self._taken.to_bytes(4)))
             self._taken = 0
 
     # --- parts -------------------------------------------------------------------------------

@@ -79,49 +79,53 @@ class TrustedPayloads(Payloads):
 
     def request(self, task: Task) -> Any:
         """As :meth:`Payloads.request`."""
-        part, task.seal = task.seal, None
+        message, task.seal = task.seal, None
         ours = task.registration.address
         where = ours.exchange, ours.topic
         opened = None
-        if part is not None:
-            opened = self._checked(where, self._open_request, task, part)
+        if message is not None:
+            opened = self._checked(where, self._open_request, task, message)
             if opened is not None:
                 task.seal = _Answers(opened.tag)
         payload: bytes | memoryview = task.payload
         if opened is not None:
             payload = opened.payload
-        elif part is not None:
+        elif message is not None:
             payload = self._unsealed(payload)
         return self._decoded(where, opened, task.format, payload)
 
-    def answer(self, call: Call, part: bytes) -> Any:
+    def answer(self, call: Call, message: bytes) -> Any:
         """As :meth:`Payloads.answer`."""
         where = self._where(address_of(call.message))
-        opened = self._open_answer(where, call, part)
-        return self._decoded(where, opened, part[FORMAT_AT], payload_of(part) if opened is None else opened.payload)
+        opened = self._open_answer(where, call, message)
+        return self._decoded(
+            where, opened, message[FORMAT_AT], payload_of(message) if opened is None else opened.payload
+        )
 
-    def failure(self, call: Call, part: bytes) -> BaseException:
+    def failure(self, call: Call, message: bytes) -> BaseException:
         """As :meth:`Payloads.failure`."""
         where = self._where(address_of(call.message))
-        opened = self._open_answer(where, call, part)
-        codec = self._accepting(where, opened, part[FORMAT_AT])
-        return self._decode_failure(codec, part[FORMAT_AT], payload_of(part) if opened is None else opened.payload)
+        opened = self._open_answer(where, call, message)
+        codec = self._accepting(where, opened, message[FORMAT_AT])
+        return self._decode_failure(
+            codec, message[FORMAT_AT], payload_of(message) if opened is None else opened.payload
+        )
 
-    def check_end(self, call: Call, part: bytes) -> None:
+    def check_end(self, call: Call, message: bytes) -> None:
         """As :meth:`Payloads.check_end`."""
         where = self._where(address_of(call.message))
-        if self._open_answer(where, call, part) is None and self._rule(where)[0].require:
+        if self._open_answer(where, call, message) is None and self._rule(where)[0].require:
             self._refuse(where, NotTrusted("it is not signed", "not signed"))
 
-    def event(self, part: bytes, again: bool) -> Any:
+    def event(self, message: bytes, again: bool) -> Any:
         """As :meth:`Payloads.event`."""
-        where = self._where(address_of(part))
+        where = self._where(address_of(message))
         opened = None
-        payload = payload_of(part)
-        if is_sealed(part):
-            opened = self._checked(where, self._open_event, part, again)
+        payload = payload_of(message)
+        if is_sealed(message):
+            opened = self._checked(where, self._open_event, message, again)
             payload = self._unsealed(payload) if opened is None else opened.payload
-        return self._decoded(where, opened, part[FORMAT_AT], payload)
+        return self._decoded(where, opened, message[FORMAT_AT], payload)
 
     # --- what goes ---------------------------------------------------------------------------
 
@@ -161,12 +165,12 @@ class TrustedPayloads(Payloads):
             opened = None
         return opened
 
-    def _open_request(self, task: Task, part: bytes) -> Opened | None:
+    def _open_request(self, task: Task, message: bytes) -> Opened | None:
         sealer, registration = self._sealer, task.registration
         if sealer is None:
             return None
-        header = parse(part)
-        block = address_of(part)
+        header = parse(message)
+        block = address_of(message)
         address = Address.decode(block)
         if not _serves(registration, address):
             raise NotTrusted(f"it was sent to {str(address)!r}, and brought to {registration.address}", "misrouted")
@@ -182,7 +186,7 @@ class TrustedPayloads(Payloads):
             header.format,
             flags=flags,
             address=block,
-            method=part[cut : cut + header.method_length],
+            method=message[cut : cut + header.method_length],
         )
         # Idempotent requests may legitimately arrive more than once within their lifetime.
         if not flags & Flag.IDEMPOTENT:
@@ -191,26 +195,26 @@ class TrustedPayloads(Payloads):
             self._replays.check(sealer.now(), nonce, opened.time, sealer.until(opened))
         return opened
 
-    def _open_event(self, part: bytes, again: bool) -> Opened | None:
+    def _open_event(self, message: bytes, again: bool) -> Opened | None:
         sealer = self._sealer
         if sealer is None:
             return None
-        opened = sealer.open(payload_of(part), (Kind.PUBLISH,), part[FORMAT_AT], address=address_of(part))
+        opened = sealer.open(payload_of(message), (Kind.PUBLISH,), message[FORMAT_AT], address=address_of(message))
         if not again:
             self._replays.check(sealer.now(), opened.nonce, opened.time, sealer.until(opened))
         return opened
 
-    def _open_answer(self, where: tuple[str, str], call: Call, part: bytes) -> Opened | None:
+    def _open_answer(self, where: tuple[str, str], call: Call, message: bytes) -> Opened | None:
         """The payload of an answer; None: it is not signed."""
-        if not is_sealed(part):
+        if not is_sealed(message):
             return None
         answers: _Answers | None = call.seal
         if answers is None or self._sealer is None:
             self._refuse(where, NotTrusted("it answers a request that was not signed", "malformed signature"))
-        kind = part[KIND_AT]
+        kind = message[KIND_AT]
         number = _numbered(answers, kind, call.flags)
         try:
-            return self._sealer.open(payload_of(part), (kind,), part[FORMAT_AT], bound=answers.tag, number=number)
+            return self._sealer.open(payload_of(message), (kind,), message[FORMAT_AT], bound=answers.tag, number=number)
         except NotTrusted as error:
             self._refuse(where, error)
 

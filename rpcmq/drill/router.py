@@ -30,26 +30,26 @@ class _Scribe:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
 
-    def accepted(self, part: bytes) -> None:
-        if trace_id := _trace_id(part):
+    def accepted(self, message: bytes) -> None:
+        if trace_id := _trace_id(message):
             self._recorder.write(What.ACCEPT, trace_id)
 
-    def dispatched(self, part: bytes, link: Link, attempt: int) -> None:
-        if trace_id := _trace_id(part):
+    def dispatched(self, message: bytes, link: Link, attempt: int) -> None:
+        if trace_id := _trace_id(message):
             self._recorder.write(What.DISPATCH, trace_id, to=link.origin.hex(), attempt=attempt)
 
-    def settled(self, part: bytes, outcome: int) -> None:
-        if trace_id := _trace_id(part):
+    def settled(self, message: bytes, outcome: int) -> None:
+        if trace_id := _trace_id(message):
             self._recorder.write(What.SETTLE, trace_id, outcome=outcome_name(outcome))
 
     def declared(self, link: Link) -> None:
         self._recorder.write(What.DECLARED, link.origin.hex(), state=link.state.value)
 
 
-def _trace_id(part: bytes) -> str:
-    header = parse(part)
+def _trace_id(message: bytes) -> str:
+    header = parse(message)
     start = 40 + header.address_length + header.method_length
-    return part[start : start + header.trace_length][3:35].decode("ascii", "replace")
+    return message[start : start + header.trace_length][3:35].decode("ascii", "replace")
 
 
 def main(arguments: list[str]) -> int:

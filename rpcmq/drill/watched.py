@@ -21,14 +21,14 @@ __all__ = ["Watch", "WatchedRouter"]
 class Watch(Protocol):
     """Observes each event when it happens, before anything about it leaves the router."""
 
-    def accepted(self, part: bytes) -> None:
-        """The call or cast ``part`` is the router's now: it is queued, or dispatched next."""
+    def accepted(self, message: bytes) -> None:
+        """The call or cast ``message`` is the router's now: it is queued, or dispatched next."""
 
-    def dispatched(self, part: bytes, link: Link, attempt: int) -> None:
-        """The call or cast ``part`` goes to the process of ``link``."""
+    def dispatched(self, message: bytes, link: Link, attempt: int) -> None:
+        """The call or cast ``message`` goes to the process of ``link``."""
 
-    def settled(self, part: bytes, outcome: int) -> None:
-        """The cast ``part``, or this copy of it, has ended."""
+    def settled(self, message: bytes, outcome: int) -> None:
+        """The cast ``message``, or this copy of it, has ended."""
 
     def declared(self, link: Link) -> None:
         """The process of ``link`` has another ``state``."""
@@ -57,11 +57,11 @@ class _Deliveries(Deliveries):
     def deliver(self, now: float, request: Request, consumer: Consumer, caster: Link | None = None) -> bool:
         if not super().deliver(now, request, consumer, caster):
             return False
-        part, link, attempt = request.message, consumer.link, consumer.in_flight[request.key].attempt
+        message, link, attempt = request.message, consumer.link, consumer.in_flight[request.key].attempt
         if self.at_once is None:
-            self.watch.dispatched(part, link, attempt)
+            self.watch.dispatched(message, link, attempt)
         else:
-            self.at_once.append(lambda: self.watch.dispatched(part, link, attempt))
+            self.at_once.append(lambda: self.watch.dispatched(message, link, attempt))
         return True
 
 
@@ -80,17 +80,17 @@ class _Dispatch(Dispatch):
         self.watch = self.requests.watch = self.deliveries.watch = watch
         self.deliveries.at_once = None
 
-    def accept(self, now: float, link: Link, part: bytes) -> None:
-        number, said, key = self.requests.last_number, len(link.outbox), part[KEY]
+    def accept(self, now: float, link: Link, message: bytes) -> None:
+        number, said, key = self.requests.last_number, len(link.outbox), message[KEY]
         at_once: list[Callable[[], None]] = []
         self.deliveries.at_once = at_once
         try:
-            super().accept(now, link, part)
+            super().accept(now, link, message)
         finally:
             self.deliveries.at_once = None
             refused = any(m[KIND_AT] == Kind.ERROR and m[KEY] == key for m in link.outbox[said:])
             if self.requests.last_number > number and not refused:
-                self.watch.accepted(part)
+                self.watch.accepted(message)
             for tell in at_once:
                 tell()
 

@@ -65,7 +65,7 @@ def _check_usage(router: Router) -> None:
         assert usage.size_bytes == copies
         charged[usage.of] += usage.charged
     for link in router.links:
-        held = sum(size_of(part) + MESSAGE_OVERHEAD for part in link.held)
+        held = sum(size_of(message) + MESSAGE_OVERHEAD for message in link.held)
         assert link.usage.size_bytes == charged[link.usage] + held, "what is charged to a link is wrong"
 
 

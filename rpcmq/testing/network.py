@@ -177,7 +177,7 @@ class Network:
         self._connections.setdefault(route, None)
         self.router.receive(self.now, route, batch, payloads)
         self.run()
-        return [Message(a.part) for a in self.answers[before:] if a.route == route]
+        return [Message(a.message) for a in self.answers[before:] if a.route == route]
 
     # --- connections -------------------------------------------------------------------------
 
@@ -318,25 +318,25 @@ class Network:
         self.answers.append(action)
         connection = self._connections.get(action.route)
         if connection is not None:
-            self._put(connection, connection.to_process, [action.part])
+            self._put(connection, connection.to_process, [action.message])
 
     def _flush(self, session: Session, connection: Connection | None, way: Way, ready: bool) -> None:
-        for part in session.first_messages:
-            self._put(connection, way, [part])
+        for message in session.first_messages:
+            self._put(connection, way, [message])
         session.first_messages.clear()
         while ready and session.may_send:
             batch = session.batch()
             self._put(connection, way, batch)
             session.sent_batch()
-        for part in session.last_messages:
-            self._put(connection, way, [part])
+        for message in session.last_messages:
+            self._put(connection, way, [message])
         session.last_messages.clear()
 
-    def _put(self, connection: Connection | None, way: Way, parts: list[bytes]) -> None:
+    def _put(self, connection: Connection | None, way: Way, messages: list[bytes]) -> None:
         if connection is None:
             return
-        payloads = [bytes(payload_of(part)) for part in parts if part[LOW_FLAGS_AT] & Flag.DETACHED]
-        way.append((self.now + connection.process.delay, b"".join(parts), payloads))
+        payloads = [bytes(payload_of(message)) for message in messages if message[LOW_FLAGS_AT] & Flag.DETACHED]
+        way.append((self.now + connection.process.delay, b"".join(messages), payloads))
         self._under_way[connection] = None
 
     def _deliver(self) -> bool:

@@ -20,7 +20,7 @@ from rpcmq.wire import (
     address_of,
     body_of,
     json_bytes,
-    message,
+    pack,
     parse,
     payload_of,
 )
@@ -36,11 +36,11 @@ _ENDS = (Kind.REPLY, Kind.FAULT, Kind.END, Kind.ERROR)
 class Message:
     """A received message, read."""
 
-    __slots__ = ("header", "part")
+    __slots__ = ("header", "message")
 
-    def __init__(self, part: bytes) -> None:
-        self.part = part
-        self.header: Header = parse(part)
+    def __init__(self, message: bytes) -> None:
+        self.message = message
+        self.header: Header = parse(message)
 
     @property
     def kind(self) -> Kind:
@@ -50,28 +50,28 @@ class Message:
     @property
     def key(self) -> bytes:
         """Router, handle and sequence (20 bytes)."""
-        return self.part[KEY]
+        return self.message[KEY]
 
     @property
     def address(self) -> Address:
         """The address it was sent to."""
-        return Address.decode(address_of(self.part))
+        return Address.decode(address_of(self.message))
 
     @property
     def method(self) -> str:
         """The method it asks for."""
         cut = 40 + self.header.address_length
-        return self.part[cut : cut + self.header.method_length].decode()
+        return self.message[cut : cut + self.header.method_length].decode()
 
     @property
     def payload(self) -> bytes:
         """The payload, detached or not."""
-        return bytes(payload_of(self.part))
+        return bytes(payload_of(self.message))
 
     @property
     def body(self) -> dict[str, Any]:
         """The payload as the JSON object that a control message carries."""
-        return body_of(self.part, MAX_VIEW_BYTES)
+        return body_of(self.message, MAX_VIEW_BYTES)
 
     @property
     def outcome(self) -> Outcome:
@@ -141,15 +141,15 @@ class Process(Endpoint):
         for kind in Kind:
             self.uplink.handle(kind, self._receive)
 
-    def _receive(self, now: float, part: bytes) -> None:
-        arrived = Message(part)
+    def _receive(self, now: float, message: bytes) -> None:
+        arrived = Message(message)
         self.received.append(arrived)
         self.inbox.append(arrived)
 
     def send(self, kind: int, payload: bytes = b"", **fields: Any) -> Call:
-        """Send any message of a session kind: fields as of :func:`rpcmq.wire.message`."""
+        """Send any message of a session kind: fields as of :func:`rpcmq.wire.pack`."""
         key = fields.pop("key", None) or self.uplink.next_key()
-        self.uplink.send(message(kind, payload, key=key, **fields))
+        self.uplink.send(pack(kind, payload, key=key, **fields))
         self._network.run()
         return Call(self, key)
 

@@ -140,8 +140,8 @@ class BatchSocket:
         except zmq.ZMQError:
             return ""
 
-    def send(self, route: bytes, parts: Sequence[bytes], has_detached: bool | None = None) -> int:
-        """Send ``parts`` as one batch.
+    def send(self, route: bytes, messages: Sequence[bytes], has_detached: bool | None = None) -> int:
+        """Send ``messages`` as one batch.
 
         Args:
             has_detached: whether any of them has a detached payload; None: to be found out.
@@ -157,12 +157,12 @@ class BatchSocket:
         """
         if self._torn:
             self._complete_torn()
-        batch = parts[0] if len(parts) == 1 else b"".join(parts)
+        batch = messages[0] if len(messages) == 1 else b"".join(messages)
         payloads: list[zmq.Frame] = []
         size_bytes = len(batch)
-        if has_detached or (has_detached is None and Detached in map(type, parts)):
+        if has_detached or (has_detached is None and Detached in map(type, messages)):
             # Prepare everything before the first frame is sent: nothing may fail between two frames.
-            payloads = [_frame_of(part.payload) for part in parts if isinstance(part, Detached)]
+            payloads = [_frame_of(message.payload) for message in messages if isinstance(message, Detached)]
             size_bytes += sum(map(len, payloads))
         send, begun = self._send, False
         try:

@@ -47,13 +47,13 @@ def local_host_towards(url: str) -> str:
     """The address of this host by which those behind the router at ``url`` can reach it."""
     import socket
 
-    parts = urlsplit(url)
-    if parts.scheme != "tcp" or not parts.hostname:
+    messages = urlsplit(url)
+    if messages.scheme != "tcp" or not messages.hostname:
         return "127.0.0.1"
-    family = socket.AF_INET6 if ":" in parts.hostname else socket.AF_INET
+    family = socket.AF_INET6 if ":" in messages.hostname else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect((parts.hostname, parts.port or 1))  # sends nothing: it only chooses a route
+            probe.connect((messages.hostname, messages.port or 1))  # sends nothing: it only chooses a route
         except OSError:
             return "127.0.0.1"
         return str(probe.getsockname()[0])
@@ -251,15 +251,15 @@ class PeerSocket:
     def _flush(self) -> None:
         dirty, self._peers.dirty[:] = self._peers.dirty[:], []
         for link in dirty:
-            parts, link.outbox = link.outbox, []
+            messages, link.outbox = link.outbox, []
             try:
-                self._socket.send(link.route, parts)
+                self._socket.send(link.route, messages)
             except zmq.Again:
-                self._peers.lost(link.route, "does not take what is sent", parts)
+                self._peers.lost(link.route, "does not take what is sent", messages)
             except zmq.ZMQError as error:
                 if error.errno != errno.EHOSTUNREACH:
                     self._failed()
-                self._peers.lost(link.route, "connection lost", parts)
+                self._peers.lost(link.route, "connection lost", messages)
             except Exception as error:
                 self._failed()
                 self._peers.lost(link.route, f"internal error: {error}")

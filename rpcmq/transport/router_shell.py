@@ -28,7 +28,7 @@ from rpcmq.transport.curve import Curve
 from rpcmq.transport.forks import abandon_after_fork
 from rpcmq.transport.strangers import break_connection, socket_of
 from rpcmq.transport.watch import ConnectionWatch, Watchdog
-from rpcmq.wire import FIRST_KIND, Kind, message
+from rpcmq.wire import FIRST_KIND, Kind, pack
 
 __all__ = ["RouterShell"]
 
@@ -52,7 +52,7 @@ _VIEW_PAUSE = 0.004
 _VIEW_BYTES = 32 << 20
 #: Delays before checking that a connection reported closed has left the socket (seconds).
 _PROBES = (0.0, 0.02, 0.1, 0.5)
-_PROBE = message(Kind.HEARTBEAT)
+_PROBE = pack(Kind.HEARTBEAT)
 _HELLO = bytes([Kind.HELLO])
 
 
@@ -318,8 +318,8 @@ class RouterShell:
 
     def _do(self, action: Action) -> None:
         match action:
-            case Answer(route, part):
-                self._answer(route, part)
+            case Answer(route, message):
+                self._answer(route, message)
             case Disconnect(route):
                 self._disconnect(route)
             case LinkDetached(route):
@@ -329,10 +329,10 @@ class RouterShell:
             case _:
                 assert_never(action)
 
-    def _answer(self, route: bytes, part: bytes) -> bool:
+    def _answer(self, route: bytes, message: bytes) -> bool:
         """Send to a connection that may be gone; return whether it still exists."""
         try:
-            self._socket.send(route, (part,))
+            self._socket.send(route, (message,))
         except zmq.Again:
             return True
         except zmq.ZMQError as error:

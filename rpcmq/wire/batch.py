@@ -40,13 +40,13 @@ def split(batch: bytes, payloads: Sequence[bytes | memoryview] = ()) -> list[byt
             stop = start + length
             if length < 40 or stop > end or version != VERSION:
                 raise _framing_error(batch, start)
-            part = batch[start:stop]
+            message = batch[start:stop]
             if flags and flags & 1:
                 if taken >= len(payloads):
                     raise ProtocolError("a message's detached payload is missing", "detached")
-                part = Detached.of(part, payloads[taken])
+                message = Detached.of(message, payloads[taken])
                 taken += 1
-            messages.append(part)
+            messages.append(message)
             start = stop
     except StructError:
         raise _framing_error(batch, start) from None

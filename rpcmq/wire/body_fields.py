@@ -47,20 +47,20 @@ class Body:
         return cls(**values)
 
     @classmethod
-    def of(cls, part: bytes) -> Self:
+    def of(cls, message: bytes) -> Self:
         """Read the body of a message.
 
         Raises:
             ProtocolError: it is no JSON object, or as for :meth:`parse`.
         """
-        return cls.parse(body_of(part))
+        return cls.parse(body_of(message))
 
     def encode(self) -> dict[str, Any]:
         """Return the JSON object."""
         return {name: value for name, _, _ in _members(type(self)) if (value := getattr(self, name)) is not None}
 
     def message(self, **header: Any) -> bytes:
-        """Return a message with this body; ``header`` as for :func:`rpcmq.wire.message`."""
+        """Return a message with this body; ``header`` as for :func:`rpcmq.wire.pack`."""
         return control(self.KIND, self.encode(), **header)
 
 

@@ -1,6 +1,6 @@
 """One message: its header of 40 bytes, its names, its payload, and how it is changed on its way.
 
-No other module knows where in a message something stands: ``part[KIND_AT]`` and ``part[KEY]`` read it.
+No other module knows where in a message something stands: ``message[KIND_AT]`` and ``message[KEY]`` read it.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ __all__ = [
     "has_error_name",
     "has_names",
     "key_of",
-    "message",
     "method_of",
+    "origin_of",
+    "pack",
     "parse",
     "payload_of",
     "sequence_of",
@@ -79,6 +80,7 @@ FIRST_KIND = slice(5, 6)
 KEY, ORIGIN, SEQUENCE = slice(16, 36), slice(16, 28), slice(28, 36)
 KEY_BYTES = 20
 ORIGIN_OF_KEY, SEQUENCE_OF_KEY = slice(0, 12), slice(12, 20)
+_ORIGIN = Struct(">IQ")
 #: Lengths of address, method and trace.
 _NAMES = slice(36, 40)
 _NO_NAMES = bytes(4)
@@ -131,7 +133,7 @@ class Detached(bytes):
         return made
 
 
-def message(
+def pack(
     kind: int,
     payload: bytes | memoryview = b"",
     *,
@@ -168,26 +170,31 @@ def message(
     return b"".join((head, variable, payload))
 
 
-def parse(part: bytes) -> Header:
+def parse(message: bytes) -> Header:
     """The header of a message, its variable lengths checked against the message's length.
 
     Raises:
         ProtocolError: the variable parts do not fit.
     """
-    header = Header._make(HEADER.unpack_from(part))
-    if 40 + header.address_length + header.method_length + header.trace_length > len(part):
+    header = Header._make(HEADER.unpack_from(message))
+    if 40 + header.address_length + header.method_length + header.trace_length > len(message):
         raise ProtocolError("address, method and trace do not fit into the message", "length")
     return header
 
 
-def key_of(part: bytes) -> bytes:
+def key_of(message: bytes) -> bytes:
     """Router, handle and sequence: what names a message in the whole system."""
-    return part[KEY]
+    return message[KEY]
 
 
-def sequence_of(part: bytes) -> int:
+def origin_of(router_id: int, handle: int) -> bytes:
+    """Router and handle as the key of each message of a link begins with them (12 bytes)."""
+    return _ORIGIN.pack(router_id, handle)
+
+
+def sequence_of(message: bytes) -> int:
     """The number of the message at its sender; in ACK, HEARTBEAT and DRAIN a count."""
-    return int.from_bytes(part[SEQUENCE])
+    return int.from_bytes(message[SEQUENCE])
 
 
 def sequence_of_key(key: bytes) -> int:
@@ -195,113 +202,113 @@ def sequence_of_key(key: bytes) -> int:
     return int.from_bytes(key[SEQUENCE_OF_KEY])
 
 
-def has_names(part: bytes) -> bool:
+def has_names(message: bytes) -> bool:
     """Whether there is an address, a method or a trace."""
-    return part[_NAMES] != _NO_NAMES
+    return message[_NAMES] != _NO_NAMES
 
 
-def has_error_name(part: bytes) -> bool:
+def has_error_name(message: bytes) -> bool:
     """Whether a FAULT names a class, in the place of the method, and has neither address nor trace."""
-    return part[36:38] == b"\0\0" and not part[39] and 0 < part[38] <= len(part) - 40
+    return message[36:38] == b"\0\0" and not message[39] and 0 < message[38] <= len(message) - 40
 
 
-def flags_of(part: bytes) -> int:
+def flags_of(message: bytes) -> int:
     """All flags of the message."""
-    return part[6] << 8 | part[7]
+    return message[6] << 8 | message[7]
 
 
-def payload_of(part: bytes) -> bytes | memoryview:
+def payload_of(message: bytes) -> bytes | memoryview:
     """The payload bytes, detached or not. The header must have been checked by :func:`parse`."""
-    if part[7] & 1:
-        payload: bytes | memoryview = part.payload  # type: ignore[attr-defined]
+    if message[7] & 1:
+        payload: bytes | memoryview = message.payload  # type: ignore[attr-defined]
         return payload
-    return part[40 + (part[36] << 8) + part[37] + part[38] + part[39] :]
+    return message[40 + (message[36] << 8) + message[37] + message[38] + message[39] :]
 
 
-def address_of(part: bytes) -> bytes:
+def address_of(message: bytes) -> bytes:
     """The address block. The header must have been checked by :func:`parse`."""
-    return part[40 : 40 + (part[36] << 8) + part[37]]
+    return message[40 : 40 + (message[36] << 8) + message[37]]
 
 
-def address_and_method_of(part: bytes) -> bytes:
+def address_and_method_of(message: bytes) -> bytes:
     """The address block and the method's name, as they stand. As for :func:`address_of`."""
-    return part[40 : 40 + (part[36] << 8) + part[37] + part[38]]
+    return message[40 : 40 + (message[36] << 8) + message[37] + message[38]]
 
 
-def trace_of(part: bytes) -> bytes:
+def trace_of(message: bytes) -> bytes:
     """The traceparent; empty if it has none. As for :func:`address_of`."""
-    start = 40 + (part[36] << 8) + part[37] + part[38]
-    return part[start : start + part[39]]
+    start = 40 + (message[36] << 8) + message[37] + message[38]
+    return message[start : start + message[39]]
 
 
-def method_of(part: bytes) -> str:
+def method_of(message: bytes) -> str:
     """The method's name. As for :func:`address_of`."""
-    begin = 40 + (part[36] << 8) + part[37]
-    return part[begin : begin + part[38]].decode("utf-8", "replace")
+    begin = 40 + (message[36] << 8) + message[37]
+    return message[begin : begin + message[38]].decode("utf-8", "replace")
 
 
-def with_header(part: bytes, head: bytes) -> bytes:
-    """Return ``part`` with ``head`` as its header, keeping a detached payload."""
-    return Detached.of(head, part.payload) if part[7] & 1 else head  # type: ignore[attr-defined]
+def with_header(message: bytes, head: bytes) -> bytes:
+    """Return ``message`` with ``head`` as its header, keeping a detached payload."""
+    return Detached.of(head, message.payload) if message[7] & 1 else head  # type: ignore[attr-defined]
 
 
-def with_kind(part: bytes, kind: int) -> bytes:
-    """``part`` as a message of another kind."""
-    return with_header(part, part[:5] + bytes((kind,)) + part[6:])
+def with_kind(message: bytes, kind: int) -> bytes:
+    """``message`` as a message of another kind."""
+    return with_header(message, message[:5] + bytes((kind,)) + message[6:])
 
 
-def with_origin(part: bytes, origin: bytes) -> bytes:
-    """``part`` as a message of ``origin`` (router and handle)."""
-    return with_header(part, part[:16] + origin + part[28:])
+def with_origin(message: bytes, origin: bytes) -> bytes:
+    """``message`` as a message of ``origin`` (router and handle)."""
+    return with_header(message, message[:16] + origin + message[28:])
 
 
-def with_ttl(part: bytes, ttl: int) -> bytes:
-    """``part`` with ``ttl`` milliseconds left."""
-    return with_header(part, part[:12] + ttl.to_bytes(4) + part[16:])
+def with_ttl(message: bytes, ttl: int) -> bytes:
+    """``message`` with ``ttl`` milliseconds left."""
+    return with_header(message, message[:12] + ttl.to_bytes(4) + message[16:])
 
 
-def for_consumer(part: bytes, tag: int) -> bytes:
-    """``part`` for the consumer ``tag`` of a link."""
-    return with_header(part, part[:11] + tag.to_bytes() + part[12:])
+def for_consumer(message: bytes, tag: int) -> bytes:
+    """``message`` for the consumer ``tag`` of a link."""
+    return with_header(message, message[:11] + tag.to_bytes() + message[12:])
 
 
-def for_next_attempt(part: bytes, attempt: int, tag: int, ttl: int) -> bytes:
-    """``part`` for the consumer ``tag`` of a link, after ``attempt`` others, with ``ttl`` milliseconds left."""
-    return with_header(part, part[:9] + bytes((attempt, part[10], tag)) + ttl.to_bytes(4) + part[16:])
+def for_next_attempt(message: bytes, attempt: int, tag: int, ttl: int) -> bytes:
+    """``message`` for the consumer ``tag`` of a link, after ``attempt`` others, with ``ttl`` milliseconds left."""
+    return with_header(message, message[:9] + bytes((attempt, message[10], tag)) + ttl.to_bytes(4) + message[16:])
 
 
-def with_flag(part: bytes, flag: int) -> bytes:
-    """``part`` with ``flag`` set."""
-    flags = part[6] << 8 | part[7] | flag
-    return with_header(part, part[:6] + flags.to_bytes(2) + part[8:])
+def with_flag(message: bytes, flag: int) -> bytes:
+    """``message`` with ``flag`` set."""
+    flags = message[6] << 8 | message[7] | flag
+    return with_header(message, message[:6] + flags.to_bytes(2) + message[8:])
 
 
-def without_flag(part: bytes, flag: int) -> bytes:
-    """``part`` with ``flag`` not set."""
-    flags = (part[6] << 8 | part[7]) & ~flag
-    return with_header(part, part[:6] + flags.to_bytes(2) + part[8:])
+def without_flag(message: bytes, flag: int) -> bytes:
+    """``message`` with ``flag`` not set."""
+    flags = (message[6] << 8 | message[7]) & ~flag
+    return with_header(message, message[:6] + flags.to_bytes(2) + message[8:])
 
 
-def without_payload(part: bytes) -> bytes:
-    """The header and the names of ``part`` alone."""
-    end = 40 + (part[36] << 8) + part[37] + part[38] + part[39]
-    return end.to_bytes(4) + part[4:7] + bytes((part[7] & ~Flag.DETACHED,)) + part[8:end]
+def without_payload(message: bytes) -> bytes:
+    """The header and the names of ``message`` alone."""
+    end = 40 + (message[36] << 8) + message[37] + message[38] + message[39]
+    return end.to_bytes(4) + message[4:7] + bytes((message[7] & ~Flag.DETACHED,)) + message[8:end]
 
 
-def with_payload(part: bytes, format: int, payload: bytes) -> bytes:
-    """``part`` with another payload in another format."""
-    header = parse(part)
+def with_payload(message: bytes, format: int, payload: bytes) -> bytes:
+    """``message`` with another payload in another format."""
+    header = parse(message)
     cuts = [40]
     for length in (header.address_length, header.method_length, header.trace_length):
         cuts.append(cuts[-1] + length)
-    address, method, trace = (part[a:b] for a, b in pairwise(cuts))
-    return message(
+    address, method, trace = (message[a:b] for a, b in pairwise(cuts))
+    return pack(
         header.kind,
         payload,
         flags=header.flags & ~Flag.DETACHED,
         format=format,
         ttl=header.ttl,
-        key=part[KEY],
+        key=message[KEY],
         address=address,
         method=method,
         trace=trace,
@@ -315,22 +322,22 @@ def error_name(error: BaseException) -> bytes:
     return raw if len(raw) <= MAX_ERROR_BYTES else b""
 
 
-def split_error_name(part: bytes) -> tuple[bytes, str]:
+def split_error_name(message: bytes) -> tuple[bytes, str]:
     """Split a FAULT into the message without its error class, which stands in the place of the method, and the name.
 
     The name is empty if it is too long, no UTF-8 or has a control character: whoever sends it is not to be trusted.
     """
-    end = 40 + part[38]
-    raw = part[40:end]
+    end = 40 + message[38]
+    raw = message[40:end]
     try:
         name = raw.decode() if len(raw) <= MAX_ERROR_BYTES else ""
     except UnicodeDecodeError:
         name = ""
-    length = int.from_bytes(part[:4]) - len(raw)
-    head = length.to_bytes(4) + part[4:38] + bytes(2) + part[end:]
-    return with_header(part, head), name if name.isprintable() else ""
+    length = int.from_bytes(message[:4]) - len(raw)
+    head = length.to_bytes(4) + message[4:38] + bytes(2) + message[end:]
+    return with_header(message, head), name if name.isprintable() else ""
 
 
-def size_of(part: bytes) -> int:
+def size_of(message: bytes) -> int:
     """Bytes of a message with its payload."""
-    return len(part) + len(part.payload) if part[7] & 1 else len(part)  # type: ignore[attr-defined]
+    return len(message) + len(message.payload) if message[7] & 1 else len(message)  # type: ignore[attr-defined]

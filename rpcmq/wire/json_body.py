@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rpcmq.errors import ProtocolError
-from rpcmq.wire.header import message, parse, payload_of
+from rpcmq.wire.header import pack, parse, payload_of
 
 __all__ = ["MAX_VIEW_BYTES", "body_of", "control", "json_bytes"]
 
@@ -19,7 +19,7 @@ MAX_VIEW_BYTES = 1 << 30
 
 def control(kind: int, body: Mapping[str, Any] | None = None, **fields: Any) -> bytes:
     """A message whose payload is ``body`` as plain JSON."""
-    return message(kind, b"" if body is None else json_bytes(body), format=1, **fields)
+    return pack(kind, b"" if body is None else json_bytes(body), format=1, **fields)
 
 
 def json_bytes(body: Mapping[str, Any]) -> bytes:
@@ -27,14 +27,14 @@ def json_bytes(body: Mapping[str, Any]) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode()
 
 
-def body_of(part: bytes, max_bytes: int = MAX_BODY_BYTES) -> dict[str, Any]:
+def body_of(message: bytes, max_bytes: int = MAX_BODY_BYTES) -> dict[str, Any]:
     """The plain JSON object in the payload of a control message.
 
     Raises:
         ProtocolError: the payload is longer than ``max_bytes``, or not a JSON object.
     """
-    parse(part)
-    payload = payload_of(part)
+    parse(message)
+    payload = payload_of(message)
     if len(payload) > max_bytes:
         raise ProtocolError(f"body of {len(payload)} bytes exceeds the limit of {max_bytes}", "body")
     try:

@@ -143,9 +143,9 @@ def test_a_router_that_is_busy_is_waited_for_longer_than_one_that_says_nothing(s
         handlers, shell = router._embedded.engine._handlers, router._embedded.shell
         unregister = handlers[Kind.UNREGISTER]
 
-        def later(now: float, link: Link, part: bytes) -> None:
+        def later(now: float, link: Link, message: bytes) -> None:
             def act() -> None:
-                unregister(monotonic(), link, part)
+                unregister(monotonic(), link, message)
                 shell.wake()
 
             gevent.spawn_later(0.6, act)

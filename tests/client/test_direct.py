@@ -21,7 +21,7 @@ from rpcmq.core.process.uplink import Uplink
 from rpcmq.errors import CallTimeout, LinkLost, Outcome, RouterUnreachable, UsageError
 from rpcmq.testing import eventually
 from rpcmq.transport.batches import BatchSocket, new_context
-from rpcmq.wire import Address, Kind, body_of, control, message
+from rpcmq.wire import Address, Kind, body_of, control, pack
 from tests.client.endpoints import Compute
 from tests.client.endpoints import message as message_of
 
@@ -147,7 +147,7 @@ def test_signs_of_life_need_the_router(client, serve):
 
 def lone_peers() -> DirectLinkTable:
     uplink = Uplink({"identity": "node"}, lambda now, welcome: None, lambda reason, text: None)
-    caller = Calls(uplink, Casts(uplink, lambda part, error: None))
+    caller = Calls(uplink, Casts(uplink, lambda message, error: None))
     return DirectLinkTable("node", Tasks(uplink, caller))
 
 
@@ -214,9 +214,11 @@ def served(peers: DirectLinkTable, *topics: str) -> None:
 def ask(peers: DirectLinkTable, link: DirectLink, topic: str, **fields: Any) -> Any:
     """What is said to a direct call, and the calls that were taken."""
     address = Address(topic).encode()
-    peers.receive(0.0, link.route, message(Kind.REQUEST, key=link.next_key(), address=address, format=1, **fields))
-    parts, link.outbox = link.outbox, []
-    return [body_of(part)["outcome"] for part in parts], [task.registration.address.topic for task in drained(peers)]
+    peers.receive(0.0, link.route, pack(Kind.REQUEST, key=link.next_key(), address=address, format=1, **fields))
+    messages, link.outbox = link.outbox, []
+    return [body_of(message)["outcome"] for message in messages], [
+        task.registration.address.topic for task in drained(peers)
+    ]
 
 
 def drained(peers: DirectLinkTable) -> list[Task]:

@@ -83,15 +83,15 @@ def test_of_the_router_s_socket_costs_one_connection_and_no_message(
     shell = shell_of(router)
     original, raised = shell._socket.send, list[bytes]()
 
-    def send(route: bytes, parts: Any, *rest: Any) -> int:
+    def send(route: bytes, messages: Any, *rest: Any) -> int:
         # When all but the last frame has left.
-        if not raised and len(parts[0]) > 60:
+        if not raised and len(messages[0]) > 60:
             raised.append(route)
             shell._socket._send(route, 3)
             shell._socket._torn = 1
             shell._socket._complete_torn()
             raise RuntimeError("on purpose")
-        return original(route, parts, *rest)
+        return original(route, messages, *rest)
 
     monkeypatch.setattr(shell._socket, "send", send)
     calls = [gevent.spawn(client.call, None, "compute", add, 60) for _ in range(20)]

@@ -43,9 +43,9 @@ def spy(service: Any, formats: list[int]) -> None:
     serving = service.client.process.tasks
     original = serving.accept
 
-    def accept(now: float, part: bytes, *rest: Any) -> None:
-        formats.append(part[10])
-        original(now, part, *rest)
+    def accept(now: float, message: bytes, *rest: Any) -> None:
+        formats.append(message[10])
+        original(now, message, *rest)
 
     serving.accept = accept
 

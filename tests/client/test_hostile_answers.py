@@ -18,7 +18,7 @@ from rpcmq import Client
 from rpcmq.errors import CallError, PayloadRefused, RemoteError
 from rpcmq.testing import eventually
 from rpcmq.transport.batches import BatchSocket, new_context
-from rpcmq.wire import Address, Flag, Kind, body_of, control, key_of, message, split
+from rpcmq.wire import Address, Flag, Kind, body_of, control, key_of, pack, split
 from tests.client.endpoints import Compute
 from tests.client.endpoints import message as message_of
 from tests.payload.hostile import P5, RUNS_CODE
@@ -32,7 +32,7 @@ class Raw:
     def __init__(self, url: str, context: zmq.Context[Any], name: str, queue_type: str = "roundrobin") -> None:
         self.socket = BatchSocket(context, zmq.DEALER, max_bytes=1 << 26)
         self.socket.socket.connect(url)
-        self.answer: Callable[[bytes], list[bytes]] = lambda part: []
+        self.answer: Callable[[bytes], list[bytes]] = lambda message: []
         hello = {"identity": name, "queue_type": queue_type, "versions": [1], "accepts": ["json", "pickle"]}
         self.say(control(Kind.HELLO, hello))
         welcome = body_of(self.hear()[0])
@@ -40,8 +40,8 @@ class Raw:
         self._sequence = 0
         self._greenlet = gevent.spawn(self._run)
 
-    def say(self, *parts: bytes) -> None:
-        self.socket.send(b"", parts)
+    def say(self, *messages: bytes) -> None:
+        self.socket.send(b"", messages)
 
     def hear(self) -> list[bytes]:
         with gevent.Timeout(10):
@@ -60,9 +60,9 @@ class Raw:
                 gevent.sleep(0.002)
                 continue
             _, batch, payloads = self.socket.receive()
-            for part in split(batch, payloads):
-                if part[5] == Kind.REQUEST:
-                    for said in self.answer(part):
+            for message in split(batch, payloads):
+                if message[5] == Kind.REQUEST:
+                    for said in self.answer(message):
                         self.say(said)
 
     def close(self) -> None:
@@ -92,9 +92,7 @@ def evil(raw: Callable[..., Raw]) -> Raw:
 
 
 def about(request: bytes, kind: int, payload: bytes = b"", format: int = 1, **fields: Any) -> bytes:
-    return message(
-        kind, payload, format=format, key=key_of(request), attempt=request[9], consumer=request[11], **fields
-    )
+    return pack(kind, payload, format=format, key=key_of(request), attempt=request[9], consumer=request[11], **fields)
 
 
 def deep(levels: int, opening: str = "[", closing: str = "]") -> bytes:
@@ -157,16 +155,16 @@ def test_no_answer_hangs_or_breaks_its_caller(evil: Raw, client: Client, serve: 
     serve(Compute())
     client.connect(5)
     for name, (form, payload) in PAYLOADS.items():
-        part = KINDS[kind]
+        message = KINDS[kind]
 
-        def answer(request: bytes, form: int = form, payload: bytes = payload, part: Kind = part) -> list[bytes]:
-            said = [about(request, part, payload, form)]
-            if part in (Kind.ITEM, Kind.ALIVE):
-                said.append(about(request, Kind.END if part == Kind.ITEM else Kind.REPLY, b"null", 1))
+        def answer(request: bytes, form: int = form, payload: bytes = payload, message: Kind = message) -> list[bytes]:
+            said = [about(request, message, payload, form)]
+            if message in (Kind.ITEM, Kind.ALIVE):
+                said.append(about(request, Kind.END if message == Kind.ITEM else Kind.REPLY, b"null", 1))
             return said
 
         evil.answer = answer
-        if part == Kind.ITEM:
+        if message == Kind.ITEM:
             ended(lambda: list(client.multicall(None, "evil", message_of("run"), timeout=5)))
         else:
             ended(lambda: client.call(None, "evil", message_of("run"), timeout=5, on_progress=lambda value: None))
@@ -186,8 +184,10 @@ def test_random_answers(evil: Raw, client: Client, serve: Any) -> None:
         for _ in range(rng.randrange(1, 6)):
             kind = rng.choice(list(KINDS.values()))
             payload = rng.choice([rng.randbytes(rng.randrange(60)), rng.choice(list(PAYLOADS.values()))[1]])
-            part = about(request, kind, payload, rng.randrange(5), flags=rng.choice(flags), ttl=rng.randrange(1 << 32))
-            said.append(part)
+            message = about(
+                request, kind, payload, rng.randrange(5), flags=rng.choice(flags), ttl=rng.randrange(1 << 32)
+            )
+            said.append(message)
         # It ends, at the latest with this.
         return [*said, about(request, Kind.REPLY, b"1")]
 
@@ -230,10 +230,10 @@ def test_hostile_events_are_counted_and_logged_at_a_bounded_rate(
         if len(payload) < 30_000:
             for _ in range(20):
                 flags = (0, Flag.SEALED)[sent % 2]
-                mallory.say(message(Kind.PUBLISH, payload, format=form, key=mallory.key(), address=topic, flags=flags))
+                mallory.say(pack(Kind.PUBLISH, payload, format=form, key=mallory.key(), address=topic, flags=flags))
                 sent += 1
     honest = json.dumps({"context": None, "payload": "honest"}).encode()
-    mallory.say(message(Kind.PUBLISH, honest, format=1, key=mallory.key(), address=topic))
+    mallory.say(pack(Kind.PUBLISH, honest, format=1, key=mallory.key(), address=topic))
     eventually(lambda: "honest" in seen, 20)
     assert seen == ["honest"]
     lines = [record.getMessage() for record in caplog.records]
@@ -251,12 +251,12 @@ def test_hostile_requests_and_casts_are_counted_and_logged_at_a_bounded_rate(
     for kind in (Kind.REQUEST, Kind.CAST):
         for form, payload in PAYLOADS.values():
             if 0 < form < 4 and len(payload) < 30_000:
-                parts = [
-                    message(kind, payload, format=form, key=mallory.key(), address=address, method=method, flags=flags)
+                messages = [
+                    pack(kind, payload, format=form, key=mallory.key(), address=address, method=method, flags=flags)
                     for method in (b"add", b"\xff", b"", b"x" * 255, b"__class__", b"rpcmq.ping")
                     for flags in (0, Flag.SEALED, Flag.STREAM)
                 ]
-                mallory.say(*parts)
+                mallory.say(*messages)
         assert client.call(None, "compute", message_of("add", a=1), timeout=10) == 1
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) < 120 and max(map(len, lines), default=0) < 3000, (len(lines), lines[:5])

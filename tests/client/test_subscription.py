@@ -13,8 +13,7 @@ import rpcmq
 from rpcmq.client import Client
 from rpcmq.errors import LinkLost, Overloaded, UsageError
 from rpcmq.testing import eventually
-from rpcmq.wire import Address, Flag, Kind
-from rpcmq.wire import message as wire_message
+from rpcmq.wire import Address, Flag, Kind, pack
 from tests.client.endpoints import Compute, message
 
 
@@ -245,7 +244,7 @@ def test_closing_ends_what_waits_for_the_router(connect):
 class Unsent(list[bytes]):
     """An outbox that loses what is put into it."""
 
-    def append(self, part: bytes) -> None:
+    def append(self, message: bytes) -> None:
         pass
 
 
@@ -307,10 +306,10 @@ def test_an_event_that_is_sent_again_is_handled_once(client):
     def event(number: int, flags: int = 0) -> bytes:
         form, payload = client._codec.encode({"context": None, "payload": number}, 0xFF)
         key, address = number.to_bytes(20), Address("a").encode()
-        return wire_message(Kind.PUBLISH, payload, flags=flags, format=form, key=key, address=address)
+        return pack(Kind.PUBLISH, payload, flags=flags, format=form, key=key, address=address)
 
-    for part in (event(1), event(2), event(1, Flag.RESENT), event(3, Flag.RESENT), event(3, Flag.RESENT)):
-        subscriptions._event(0.0, part)
+    for published in (event(1), event(2), event(1, Flag.RESENT), event(3, Flag.RESENT), event(3, Flag.RESENT)):
+        subscriptions._event(0.0, published)
     eventually(lambda: listener.payloads == [1, 2, 3])
     gevent.sleep(0.02)
     assert listener.payloads == [1, 2, 3]

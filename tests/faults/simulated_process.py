@@ -16,7 +16,7 @@ from rpcmq.drill.history import What
 from rpcmq.errors import CallError, Outcome
 from rpcmq.testing.endpoint import Endpoint
 from rpcmq.testing.network import Network
-from rpcmq.wire import NO_TTL, Address, Flag, Kind, message, payload_of
+from rpcmq.wire import NO_TTL, Address, Flag, Kind, pack, payload_of
 from tests.faults.plan import Operation
 
 __all__ = ["OUTCOMES", "SimulatedProcess", "id_of"]
@@ -41,9 +41,9 @@ class Stage(Protocol):
         """Do ``action`` in a while."""
 
 
-def id_of(part: bytes) -> str:
-    """The id of the operation that the call or cast ``part`` carries out."""
-    return bytes(payload_of(part)).partition(b" ")[0].decode()
+def id_of(message: bytes) -> str:
+    """The id of the operation that the call or cast ``message`` carries out."""
+    return bytes(payload_of(message)).partition(b" ")[0].decode()
 
 
 class SimulatedProcess(Endpoint):
@@ -165,8 +165,8 @@ class SimulatedProcess(Endpoint):
         if operation.verb != "call" and not operation.confirm:
             ttl = NO_TTL if operation.timeout is None else int(operation.timeout * 1000)
             key = self.uplink.next_key()
-            part = message(Kind.CAST, payload, key=key, flags=flags, format=1, address=address, method=b"m", ttl=ttl)
-            self.casts.send(part, address)
+            message = pack(Kind.CAST, payload, key=key, flags=flags, format=1, address=address, method=b"m", ttl=ttl)
+            self.casts.send(message, address)
             return
         is_call = operation.verb == "call"
         call = Call(operation.topic, flags, operation.timeout if is_call else None)
@@ -197,8 +197,8 @@ class SimulatedProcess(Endpoint):
         outcome = "ok" if call.answer[5] == Kind.REPLY else "remote_error"
         record(What.END, operation.id, {"outcome": outcome, "of": of}, self.name)
 
-    def _cast_refused(self, part: bytes, error: CallError) -> bytes | None:
-        self._stage.record(What.SETTLE, id_of(part), {"outcome": "refused"}, self.name)
+    def _cast_refused(self, message: bytes, error: CallError) -> bytes | None:
+        self._stage.record(What.SETTLE, id_of(message), {"outcome": "refused"}, self.name)
         return None
 
     # --- serving -----------------------------------------------------------------------------

@@ -148,18 +148,18 @@ class Simulation:
 
     # --- what is watched ---------------------------------------------------------------------
 
-    def accepted(self, part: bytes) -> None:
+    def accepted(self, message: bytes) -> None:
         """As :class:`rpcmq.drill.watched.Watch` says; this and the next three."""
-        self.record(What.ACCEPT, id_of(part), {})
+        self.record(What.ACCEPT, id_of(message), {})
 
-    def dispatched(self, part: bytes, link: Link, attempt: int) -> None:
+    def dispatched(self, message: bytes, link: Link, attempt: int) -> None:
         """See :meth:`accepted`."""
         if (peer := self._peer_of(link)) is not None:
-            self.record(What.DISPATCH, id_of(part), {"to": peer.name, "attempt": attempt})
+            self.record(What.DISPATCH, id_of(message), {"to": peer.name, "attempt": attempt})
 
-    def settled(self, part: bytes, outcome: int) -> None:
+    def settled(self, message: bytes, outcome: int) -> None:
         """See :meth:`accepted`."""
-        self.record(What.SETTLE, id_of(part), {"outcome": OUTCOMES[int(outcome)]})
+        self.record(What.SETTLE, id_of(message), {"outcome": OUTCOMES[int(outcome)]})
 
     def declared(self, link: Link) -> None:
         """See :meth:`accepted`."""

@@ -23,7 +23,7 @@ from rpcmq.drill.run import Drill
 from rpcmq.drill.topology import Topology
 from rpcmq.errors import CallError
 from rpcmq.testing import eventually
-from rpcmq.wire import Address, Kind, control, message
+from rpcmq.wire import Address, Kind, control, pack
 from tests.payload.hostile import RUNS_CODE
 
 pytestmark = [pytest.mark.integration, pytest.mark.fault]
@@ -144,12 +144,12 @@ def test_tampered_frames(drill: Drill, context: zmq.Context[Any]):
     origin = json.loads(welcome[40:])
     key = origin["router_id"].to_bytes(4) + origin["handle"].to_bytes(8)
     for number in range(2000):
-        part = bytearray(
-            message(Kind.REQUEST, b"null", key=key + number.to_bytes(8), format=1, address=DRILL, method=b"m")
+        message = bytearray(
+            pack(Kind.REQUEST, b"null", key=key + number.to_bytes(8), format=1, address=DRILL, method=b"m")
         )
         for _ in range(rng.randint(1, 4)):
-            part[rng.randrange(len(part))] ^= 1 << rng.randrange(8)
-        stranger.send(bytes(part))
+            message[rng.randrange(len(message))] ^= 1 << rng.randrange(8)
+        stranger.send(bytes(message))
     eventually(lambda: sum(drill.router.varz()["refused"].values()) > 500, 20)
     stranger.close()
 

@@ -30,7 +30,7 @@ from rpcmq.testing import router as run_router
 from rpcmq.transport.batches import BatchSocket, new_context
 from rpcmq.transport.curve import Curve, new_pair
 from rpcmq.transport.key_files import curve_for, read_key_file
-from rpcmq.wire import Address, Flag, Kind, control, json_bytes, message
+from rpcmq.wire import Address, Flag, Kind, control, json_bytes, pack
 from tests.client.endpoints import Compute
 from tests.client.endpoints import message as message_of
 from tests.keys import Folder, right
@@ -313,8 +313,8 @@ def test_a_hello_replayed_under_another_key(site: Site):
             # And what it then sends in the victim's name is not taken.
             origin = known["router_id"].to_bytes(4) + known["handle"].to_bytes(8)
             before = site.counted().get("origin", 0)
-            part = message(Kind.REQUEST, b"null", key=origin + bytes(8), format=1, address=COMPUTE, method=b"add")
-            thief.send(b"", [part])
+            message = pack(Kind.REQUEST, b"null", key=origin + bytes(8), format=1, address=COMPUTE, method=b"add")
+            thief.send(b"", [message])
             eventually(lambda: site.counted().get("origin", 0) == before + 1, 10)
         finally:
             thief.close()
@@ -417,7 +417,7 @@ def test_connections_without_a_link_are_bounded_whatever_was_said_on_them(tmp_pa
                 peer.send(b"", [control(Kind.HELLO, body)])
                 body["token"] = json.loads(heard(peer)[40:])["token"]
                 if number % 2:
-                    peer.send(b"", [message(Kind.GOODBYE)])
+                    peer.send(b"", [pack(Kind.GOODBYE)])
                     eventually(lambda: not router.query("processes")["processes"], 10)
             counters = router.query("summary")["counters"]
             assert shell.handshakes <= 10 and counters["cut: too many handshakes"] >= 45
@@ -482,7 +482,7 @@ def noise(site: Site, seconds: float) -> None:
             flags = rng.choice((0, Flag.FANOUT, Flag.CONFIRM, Flag.RESENT))
             address = rng.choice((b"", COMPUTE, rng.randbytes(9)))
             payload = rng.randbytes(rng.randrange(60))
-            head = bytearray(message(rng.choice(list(Kind)), payload, flags=flags, address=address))
+            head = bytearray(pack(rng.choice(list(Kind)), payload, flags=flags, address=address))
             head[rng.randrange(len(head))] ^= rng.randrange(256)
             try:
                 peer.send(b"", [bytes(head), json_bytes({}), rng.randbytes(40)][: rng.randrange(1, 4)])

@@ -28,14 +28,14 @@ class Seen:
     def __init__(self) -> None:
         self.events: list[tuple[str, ...]] = []
 
-    def accepted(self, part: bytes) -> None:
-        self.events.append(("accepted", bytes(payload_of(part)).decode()))
+    def accepted(self, message: bytes) -> None:
+        self.events.append(("accepted", bytes(payload_of(message)).decode()))
 
-    def dispatched(self, part: bytes, link: Link, attempt: int) -> None:
-        self.events.append(("dispatched", bytes(payload_of(part)).decode(), link.identity, str(attempt)))
+    def dispatched(self, message: bytes, link: Link, attempt: int) -> None:
+        self.events.append(("dispatched", bytes(payload_of(message)).decode(), link.identity, str(attempt)))
 
-    def settled(self, part: bytes, outcome: int) -> None:
-        self.events.append(("settled", bytes(payload_of(part)).decode(), Outcome(outcome).name))
+    def settled(self, message: bytes, outcome: int) -> None:
+        self.events.append(("settled", bytes(payload_of(message)).decode(), Outcome(outcome).name))
 
     def declared(self, link: Link) -> None:
         self.events.append(("declared", link.identity, link.state.value))

@@ -118,35 +118,35 @@ class Driver:
             if link.route is None:
                 continue
             assert router.links.routes[link.route] is link
-            for part in link.first_messages:
-                self._note_welcome(link, part)
+            for message in link.first_messages:
+                self._note_welcome(link, message)
             link.first_messages.clear()
             while link.may_send:
-                for part in link.batch():
-                    self._note_sent(link, part)
+                for message in link.batch():
+                    self._note_sent(link, message)
                 link.sent_batch()
             link.last_messages.clear()
         for action in router.actions:
             if isinstance(action, LogEvent):
                 assert action.event != "internal error", action.text
             elif isinstance(action, Answer):
-                assert parse(split(action.part)[0]).kind == Kind.REFUSED
+                assert parse(split(action.message)[0]).kind == Kind.REFUSED
         router.actions.clear()
         self.origins[:] = [link.origin for link in router.links]
         for origin in self.delivered.keys() - set(self.origins):
             del self.delivered[origin]
 
-    def _note_welcome(self, link: Link, part: bytes) -> None:
-        body = body_of(part)
+    def _note_welcome(self, link: Link, message: bytes) -> None:
+        body = body_of(message)
         self.tokens[link.identity + link.queue_type] = body["token"]
 
-    def _note_sent(self, link: Link, part: bytes) -> None:
-        header = parse(part)
+    def _note_sent(self, link: Link, message: bytes) -> None:
+        header = parse(message)
         assert header.kind >= SESSION_KINDS
         self.sent.add(header.kind)
         if header.kind == Kind.REQUEST or header.kind == Kind.CAST:
             lately = self.delivered.setdefault(link.origin, [])
-            lately.append((part[16:36], header.attempt, header.consumer))
+            lately.append((message[16:36], header.attempt, header.consumer))
             del lately[:-8]
 
     def finish(self) -> None:

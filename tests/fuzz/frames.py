@@ -7,7 +7,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from rpcmq.wire import NO_TTL, SESSION_KINDS, SETTLEMENT, VERSION, Address, Kind, message
+from rpcmq.wire import NO_TTL, SESSION_KINDS, SETTLEMENT, VERSION, Address, Kind, pack
 
 __all__ = ["FrameMaker"]
 
@@ -82,13 +82,13 @@ class FrameMaker:
     def batch(self, origin: bytes) -> tuple[bytes, list[bytes]]:
         """One batch as the link of ``origin`` might send it, and the frames that go with it."""
         rng = self._rng
-        parts = [self.part(origin) for _ in range(rng.choice((1, 1, 1, 2, 5)))]
-        payloads = [bytes(rng.randrange(50)) for part in parts if len(part) > 7 and part[7] & 1]
+        messages = [self.message(origin) for _ in range(rng.choice((1, 1, 1, 2, 5)))]
+        payloads = [bytes(rng.randrange(50)) for message in messages if len(message) > 7 and message[7] & 1]
         if rng.random() < 0.01:
             payloads = payloads[1:] if payloads else [b"surplus"]
-        return b"".join(parts), payloads
+        return b"".join(messages), payloads
 
-    def part(self, origin: bytes) -> bytes:
+    def message(self, origin: bytes) -> bytes:
         """One message, mostly well-formed."""
         rng = self._rng
         self._origin = origin
@@ -98,7 +98,7 @@ class FrameMaker:
         kind = rng.choice(_TALK) if rng.random() < 0.9 else rng.choice((rng.choice(_SESSION), rng.randrange(256)))
         key, attempt, consumer = self._names(origin, kind)
         body = self._bodies.get(kind, self._payload)() if rng.random() < 0.95 else self._payload()
-        part = message(
+        message = pack(
             kind,
             body,
             flags=self._flags(),
@@ -113,8 +113,8 @@ class FrameMaker:
             hops=rng.choice((0, 0, 0, 255)),
         )
         if kind in _WITHOUT_ADDRESS and rng.random() < 0.95:
-            part = message(kind, body, flags=0, format=1, key=key, attempt=attempt, consumer=consumer)
-        return self._damaged(bytes(part)) if rng.random() < 0.03 else bytes(part)
+            message = pack(kind, body, flags=0, format=1, key=key, attempt=attempt, consumer=consumer)
+        return self._damaged(bytes(message)) if rng.random() < 0.03 else bytes(message)
 
     def hello(self, tokens: dict[str, str]) -> bytes:
         """A HELLO of one of few identities, with the right token, a wrong one, or none."""
@@ -134,7 +134,7 @@ class FrameMaker:
             body["handle"] = rng.choice((1, 2, 3, 2**64 - 1, *_VALUES))
         if rng.random() < 0.05:
             body[rng.choice(list(body))] = rng.choice(_VALUES)
-        return bytes(message(Kind.HELLO, json.dumps(body).encode(), format=1))
+        return bytes(pack(Kind.HELLO, json.dumps(body).encode(), format=1))
 
     def about_link(self, counts: list[int]) -> bytes:
         """ACK, HEARTBEAT, GOODBYE or what a process must not send, with a right count or a wrong one."""
@@ -142,7 +142,7 @@ class FrameMaker:
         self.made += 1
         kind = rng.choice((Kind.ACK, Kind.HEARTBEAT)) if rng.random() < 0.9 else rng.randrange(SESSION_KINDS)
         sequence = rng.choice((*counts, *counts, 0, 1, 2**64 - 1))
-        return bytes(message(kind, sequence=sequence, flags=self._flags() & 0xFFFE))
+        return bytes(pack(kind, sequence=sequence, flags=self._flags() & 0xFFFE))
 
     def _names(self, origin: bytes, kind: int) -> tuple[bytes, int, int]:
         rng = self._rng
@@ -182,14 +182,14 @@ class FrameMaker:
         entries = [rng.choice(delivered) for _ in range(rng.randrange(4))] if delivered else []
         return b"".join(SETTLEMENT.pack(key, attempt, rng.choice((0, 0, 1, 200)), 5) for key, attempt, _ in entries)
 
-    def _damaged(self, part: bytes) -> bytes:
+    def _damaged(self, message: bytes) -> bytes:
         rng = self._rng
-        position = rng.randrange(len(part))
+        position = rng.randrange(len(message))
         if rng.random() < 0.3:
-            return part[:position]
+            return message[:position]
         # The length and version stay: else nothing of the batch would be looked at.
         position = position if position > 4 else 36 + position
-        return part[:position] + bytes([rng.randrange(256)]) + part[position + 1 :]
+        return message[:position] + bytes([rng.randrange(256)]) + message[position + 1 :]
 
 
 _ANSWERS = {Kind.REPLY, Kind.FAULT, Kind.END, Kind.ITEM, Kind.ALIVE}

@@ -24,7 +24,7 @@ from rpcmq.payload import Codec, Format
 from rpcmq.payload.seal import MacKeys, Sealer
 from rpcmq.testing import InProcessRouter, eventually
 from rpcmq.transport.mac_files import new_mac_key, read_mac_keys, use_mac_key
-from rpcmq.wire import Address, Flag, Kind, message
+from rpcmq.wire import Address, Flag, Kind, pack
 from tests.client.endpoints import Compute
 from tests.client.endpoints import message as body
 from tests.payload.marks import MARKS, marked
@@ -105,8 +105,8 @@ def send_call(client: Client, flags: int, form: int, payload: bytes) -> Call:
 def send_cast(client: Client, flags: int, form: int, payload: bytes) -> None:
     process = client.process
     key = process.uplink.next_key()
-    part = message(Kind.CAST, payload, flags=flags, format=form, key=key, address=COMPUTE, method=b"note")
-    process.casts.send(part, COMPUTE)
+    message = pack(Kind.CAST, payload, flags=flags, format=form, key=key, address=COMPUTE, method=b"note")
+    process.casts.send(message, COMPUTE)
     process.connection.schedule()
 
 
@@ -179,10 +179,10 @@ def test_events_are_refused_before_they_are_decoded(trust: Trust, scenario: Any)
     subscriptions = stranger._links.subscriptions
     assert subscriptions is not None
     before = refused(client, reason)
-    part = message(
+    message = pack(
         Kind.PUBLISH, payload, flags=flags, format=form, key=subscriptions._uplink.next_key(), address=address
     )
-    subscriptions._casts.send(part, address)
+    subscriptions._casts.send(message, address)
     subscriptions.connection.schedule()
     eventually(lambda: refused(client, reason) > before)
     assert MARKS == [] and 1 not in seen[1:]

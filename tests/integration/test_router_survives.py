@@ -17,7 +17,7 @@ from rpcmq.testing import InProcessRouter, eventually
 from rpcmq.testing import router as run_router
 from rpcmq.transport.batches import BatchSocket, new_context
 from rpcmq.transport.key_files import curve_for, read_key_file
-from rpcmq.wire import Kind, control, message
+from rpcmq.wire import Kind, control, pack
 from tests.client.endpoints import Compute
 from tests.client.endpoints import message as message_of
 from tests.keys import Folder, right
@@ -94,10 +94,10 @@ def test_an_action_that_raises_keeps_no_other_from_being_done(faulty: InProcessR
 def test_a_message_that_raises_ends_its_own_link_only(faulty: InProcessRouter, monkeypatch: pytest.MonkeyPatch):
     whole = faulty._embedded.engine.links.control_message
 
-    def control_message(now: float, link: Any, part: bytes) -> None:
+    def control_message(now: float, link: Any, message: bytes) -> None:
         if link.identity == "mallory":
             raise ZeroDivisionError("a bug")
-        whole(now, link, part)
+        whole(now, link, message)
 
     monkeypatch.setattr(faulty._embedded.engine.links, "control_message", control_message)
     context = new_context()
@@ -105,7 +105,7 @@ def test_a_message_that_raises_ends_its_own_link_only(faulty: InProcessRouter, m
     socket.socket.connect(faulty.url)
     socket.send(b"", [control(Kind.HELLO, {"identity": "mallory", "queue_type": "roundrobin", "versions": [1]})])
     eventually(lambda: faulty._embedded.engine.links.by_identity("mallory"), 10)
-    socket.send(b"", [message(Kind.HEARTBEAT)])
+    socket.send(b"", [pack(Kind.HEARTBEAT)])
     eventually(lambda: faulty._embedded.engine.links.by_identity("mallory") is None, 10)
     gevent.sleep(0)
     socket.close()
@@ -126,7 +126,7 @@ def test_large_payloads_that_are_not_detached_do_not_lock_a_service_out():
             casts = []
             for number in range(7):
                 key = link.origin + (7 * batch + number + 1).to_bytes(8)
-                head = message(Kind.CAST, b"", key=key, format=1, address=b"\0\7\0compute", method=b"add")
+                head = pack(Kind.CAST, b"", key=key, format=1, address=b"\0\7\0compute", method=b"add")
                 size_bytes = 3 << 19
                 casts.append((len(head) + size_bytes).to_bytes(4) + head[4:] + bytes(size_bytes))
             socket.send(b"", casts)

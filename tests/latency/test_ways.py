@@ -19,14 +19,14 @@ from rpcmq.latency.harvest import harvest
 from rpcmq.latency.schema import rows_of
 from rpcmq.latency.ways import LATEST, WINDOW_US
 from rpcmq.log_format import NOT_REPORTED, RECORD, BlockKind, NameKind, Spool, framed, name_entry
-from rpcmq.wire import Kind, message
+from rpcmq.wire import Kind, pack
 from tests.latency.logs import rows
 from tests.latency.spools import head
 from tests.server.daemons import SECONDS, router, run
 
 A, B = 200, 201
 HOUR = 3_600_000_000
-REQUEST = message(Kind.REQUEST, format=1)
+REQUEST = pack(Kind.REQUEST, format=1)
 NAMES = [
     name_entry(1, NameKind.TARGET, "", "compute", "", "", "reboot"),
     name_entry(A, NameKind.SERVER, "a", "a:1"),

@@ -30,12 +30,12 @@ from rpcmq.server import spool as spool_module
 from rpcmq.server.spool import MAX_WAITING, Spool
 from rpcmq.testing import eventually
 from rpcmq.testing import router as router_here
-from rpcmq.wire import Kind, message
+from rpcmq.wire import Kind, pack
 from tests.server.daemons import environment, router
 
 BOOT = 1_700_000_000_000
 NAMES = name_entry(1, NameKind.TARGET, "", "compute", "", "", "reboot")
-REQUEST = message(Kind.REQUEST)
+REQUEST = pack(Kind.REQUEST)
 
 
 class Chunks:

@@ -170,8 +170,8 @@ def test_an_engine_that_never_rests_is_told(net: Network):
 
 def test_engines_that_talk_for_ever_are_told(net: Network):
     api = net.process("api")
-    api.uplink.handle(Kind.ERROR, lambda now, part: api.uplink.send(part))
-    net.router._handlers[Kind.ERROR] = lambda now, link, part: link.send(part)
+    api.uplink.handle(Kind.ERROR, lambda now, message: api.uplink.send(message))
+    net.router._handlers[Kind.ERROR] = lambda now, link, message: link.send(message)
     net._is_holding = True
     api.send(Kind.ERROR)
     net._is_holding = False

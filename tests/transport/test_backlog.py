@@ -16,7 +16,7 @@ from rpcmq.testing import InProcessRouter, eventually
 from rpcmq.testing import router as run_router
 from rpcmq.testing.processes import RouterProcess
 from rpcmq.transport.backlog import received_bytes
-from rpcmq.wire import Address, Detached, Kind, control, message, payload_of
+from rpcmq.wire import Address, Detached, Kind, control, pack, payload_of
 from tests.client.endpoints import Compute
 from tests.client.endpoints import message as message_of
 
@@ -154,12 +154,12 @@ def test_a_link_that_is_read_is_not_cut_whatever_it_sends(router: InProcessRoute
     sent = 0
     for batch in range(60):
         # Of all sizes, and of several frames.
-        parts = [
-            message(Kind.PUBLISH, bytes(size), key=link.origin + bytes(8), format=1) for size in (1, 300, 90 * KIB)
+        messages = [
+            pack(Kind.PUBLISH, bytes(size), key=link.origin + bytes(8), format=1) for size in (1, 300, 90 * KIB)
         ]
         for count in (1, 2, 3):
-            payloads = [bytes(payload_of(part)) for part in parts[:count] if isinstance(part, Detached)]
-            frames = [b"".join(parts[:count]), *payloads]
+            payloads = [bytes(payload_of(message)) for message in messages[:count] if isinstance(message, Detached)]
+            frames = [b"".join(messages[:count]), *payloads]
             for left, frame in zip(range(len(frames) - 1, -1, -1), frames, strict=True):
                 mallory.send(frame, more=bool(left))
                 sent += len(frame)
@@ -216,10 +216,10 @@ def test_messages_as_large_as_any_may_be_pass_however_slow_their_way_is():
             raws.append(slow)
             slow.send(control(Kind.HELLO, HELLO | {"identity": f"slow-{number}"}))
             eventually(lambda: client.query("summary")["links"] == len(senders) + 2, 20, "it is welcome")
-            part = message(Kind.PUBLISH, bytes(most), key=bytes(20), format=1, address=Address("a").encode())
-            assert isinstance(part, Detached)
-            slow.send(bytes(part), more=True)
-            senders.append(gevent.spawn(slow.slowly, bytes(payload_of(part)), seconds=3.0))
+            message = pack(Kind.PUBLISH, bytes(most), key=bytes(20), format=1, address=Address("a").encode())
+            assert isinstance(message, Detached)
+            slow.send(bytes(message), more=True)
+            senders.append(gevent.spawn(slow.slowly, bytes(payload_of(message)), seconds=3.0))
         gevent.joinall(senders, raise_error=True)
         # That it is refused, for its origin is not that link's, tells that it has come.
         eventually(lambda: sum(client.query("summary")["refused"].values()) == 2, 20, "both have come")

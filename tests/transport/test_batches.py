@@ -14,7 +14,7 @@ from zmq.utils import garbage
 from rpcmq.errors import ProtocolError
 from rpcmq.testing.processes import Program
 from rpcmq.transport.batches import BatchSocket, _frame_of, new_context
-from rpcmq.wire import DETACH_BYTES, Detached, Kind, message, payload_of, split
+from rpcmq.wire import DETACH_BYTES, Detached, Kind, pack, payload_of, split
 
 #: A peer sends more than anybody reads, and goes; heartbeats are every 50 ms. What is read later is all that it sent.
 _FLOOD = """
@@ -74,14 +74,14 @@ def taken(socket: BatchSocket) -> tuple[bytes, list[bytes] | str]:
 
 
 def large(fill: bytes) -> bytes:
-    return message(Kind.CAST, fill * DETACH_BYTES)
+    return pack(Kind.CAST, fill * DETACH_BYTES)
 
 
 @pytest.mark.parametrize("to_dealer", [True, False])
 @pytest.mark.parametrize("fails_at", range(3))
 def test_a_batch_that_is_interrupted_is_refused_whole_and_the_next_one_is_not_touched(pair, to_dealer, fails_at):
     router, dealer = pair
-    dealer.send(b"", [message(Kind.HEARTBEAT)])
+    dealer.send(b"", [pack(Kind.HEARTBEAT)])
     route, _ = taken(router)
     sender, receiver = (router, dealer) if to_dealer else (dealer, router)
     original, left = sender._send, [fails_at + to_dealer]
@@ -94,9 +94,9 @@ def test_a_batch_that_is_interrupted_is_refused_whole_and_the_next_one_is_not_to
 
     sender._send = interrupted
     with contextlib.suppress(KeyboardInterrupt):
-        sender.send(route, [large(b"1"), message(Kind.CAST, b"2"), large(b"3")])
+        sender.send(route, [large(b"1"), pack(Kind.CAST, b"2"), large(b"3")])
     sender._send = original
-    sender.send(route, [message(Kind.CAST, b"next"), large(b"4")])
+    sender.send(route, [pack(Kind.CAST, b"next"), large(b"4")])
     while isinstance(outcome := taken(receiver)[1], str):
         pass
     if len(outcome) == 3:
@@ -104,7 +104,7 @@ def test_a_batch_that_is_interrupted_is_refused_whole_and_the_next_one_is_not_to
         assert fails_at == 2
         while isinstance(outcome := taken(receiver)[1], str):
             pass
-    assert [bytes(payload_of(part))[:4] for part in outcome] == [b"next", b"4444"]
+    assert [bytes(payload_of(message))[:4] for message in outcome] == [b"next", b"4444"]
 
 
 def test_a_batch_of_one_frame_that_is_interrupted_leaves_nothing_for_the_peer_to_refuse(pair):
@@ -116,15 +116,15 @@ def test_a_batch_of_one_frame_that_is_interrupted_leaves_nothing_for_the_peer_to
 
     dealer._send = interrupted
     with contextlib.suppress(KeyboardInterrupt):
-        dealer.send(b"", [message(Kind.CAST, b"1")])
+        dealer.send(b"", [pack(Kind.CAST, b"1")])
     dealer._send = original
-    dealer.send(b"", [message(Kind.CAST, b"2")])
-    assert taken(router)[1] == [message(Kind.CAST, b"2")]
+    dealer.send(b"", [pack(Kind.CAST, b"2")])
+    assert taken(router)[1] == [pack(Kind.CAST, b"2")]
 
 
 def test_what_cannot_be_sent_is_found_before_the_first_frame_leaves(pair):
     router, dealer = pair
-    bad = Detached.of(message(Kind.CAST, flags=1), "text")  # type: ignore[arg-type]
+    bad = Detached.of(pack(Kind.CAST, flags=1), "text")  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         dealer.send(b"", [large(b"1"), bad])
     dealer.send(b"", [large(b"2")])
@@ -136,11 +136,11 @@ def test_a_payload_is_passed_on_without_a_copy_and_without_a_thread(pair):
     dealer.send(b"", [large(b"1")])
     assert router.socket.poll(5000)
     route, batch, payloads = router.receive()
-    (part,) = split(batch, payloads)
-    assert isinstance(part, Detached) and isinstance(part.payload, memoryview)
-    received: Any = part.payload.obj
-    assert _frame_of(part.payload) is received
-    assert _frame_of(part.payload[1:]) is not received
-    router.send(route, [part])
+    (message,) = split(batch, payloads)
+    assert isinstance(message, Detached) and isinstance(message.payload, memoryview)
+    received: Any = message.payload.obj
+    assert _frame_of(message.payload) is received
+    assert _frame_of(message.payload[1:]) is not received
+    router.send(route, [message])
     assert bytes(payload_of(taken(dealer)[1][0])) == b"1" * DETACH_BYTES  # type: ignore[arg-type]
     assert not garbage.gc.is_alive()

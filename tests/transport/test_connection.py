@@ -20,7 +20,7 @@ from rpcmq.errors import IdentityTaken, RouterUnreachable, UsageError
 from rpcmq.testing import InProcessRouter, eventually
 from rpcmq.transport import names
 from rpcmq.transport.connection import Connection
-from rpcmq.wire import Address, Kind, control, message
+from rpcmq.wire import Address, Kind, control, pack
 
 
 class Process:
@@ -56,10 +56,10 @@ class Process:
     casts_at_risk = 0
 
     def cast(self, topic: str = "compute") -> None:
-        part = message(
+        message = pack(
             Kind.CAST, b"p", format=1, key=self.uplink.next_key(), address=Address(topic).encode(), method=b"m"
         )
-        self.uplink.send(part)
+        self.uplink.send(message)
         self.casts_at_risk += 1
         self.connection.schedule()
 

@@ -137,7 +137,7 @@ def talk(url: str, shell: Shell) -> dict[str, Any]:
     """Ask the router at ``url`` for its statistics over a connection on ``shell``."""
     answered = shell.event()
     uplink = Uplink({"identity": "plain", "queue_type": "roundrobin"}, lambda now, welcome: None, lambda *why: None)
-    casts = Casts(uplink, lambda part, error: None)
+    casts = Casts(uplink, lambda message, error: None)
     calls = Calls(uplink, casts)
 
     def welcomed(now: float, welcome: Welcome) -> None:

@@ -18,7 +18,7 @@ from typing import TypeGuard
 
 from rpcmq.core.common.illegal_events import IllegalEvents
 from rpcmq.errors import ProtocolError
-from rpcmq.wire import KEY, KIND_AT, Detached, Kind, message, size_of
+from rpcmq.wire import KEY, KIND_AT, Detached, Kind, pack, size_of
 
 __all__ = ["ACK_BYTES", "ACK_MESSAGES", "BATCH_BYTES", "BATCH_MESSAGES", "GIVE_UP_AFTER", "WINDOW_BYTES", "Session"]
 
@@ -92,19 +92,19 @@ class Session:
         self.fruitless = 0
         self._stuck_at = -1
 
-    def send(self, part: bytes) -> None:
+    def send(self, message: bytes) -> None:
         """Queue a message of a session kind."""
         if not self.marked:
             self.marked = True
             self.dirty.append(self)
-        self.outbox.append(part)
+        self.outbox.append(message)
 
-    def send_first(self, part: bytes) -> None:
+    def send_first(self, message: bytes) -> None:
         """Queue a message about the link, to go before all others; it is lost if the connection is."""
         self.mark()
-        self.first_messages.append(part)
+        self.first_messages.append(message)
 
-    def send_last(self, part: bytes) -> None:
+    def send_last(self, message: bytes) -> None:
         """Queue a message about the link, to go after all others; it is lost if the connection is.
 
         Of each kind the last one is sent: they can come faster than a peer that does not read takes them.
@@ -112,9 +112,9 @@ class Session:
         self.mark()
         last_messages = self.last_messages
         if last_messages:
-            kind = part[KIND_AT]
+            kind = message[KIND_AT]
             last_messages[:] = [other for other in last_messages if other[5] != kind]
-        last_messages.append(part)
+        last_messages.append(message)
 
     def disconnected(self) -> None:
         """Discard control messages: the connection is gone."""
@@ -123,8 +123,8 @@ class Session:
 
     def find_sent(self, key: bytes) -> bytes | None:
         """The message with ``key`` if it was sent and not acknowledged, or only by the last resumption."""
-        sent = chain.from_iterable(reversed(parts) for parts, _ in reversed(self._sent))
-        return next((part for part in chain(sent, reversed(self._arrived)) if part[KEY] == key), None)
+        sent = chain.from_iterable(reversed(messages) for messages, _ in reversed(self._sent))
+        return next((message for message in chain(sent, reversed(self._arrived)) if message[KEY] == key), None)
 
     def mark(self) -> None:
         """List this session among those with something to send."""
@@ -140,17 +140,17 @@ class Session:
     def batch(self) -> list[bytes]:
         """The messages to send now as one batch; say :meth:`sent_batch` when they are gone."""
         outbox = self.outbox
-        parts = outbox if len(outbox) <= BATCH_MESSAGES else outbox[:BATCH_MESSAGES]
-        self.has_detached = Detached in map(type, parts)
-        if self.has_detached and len(parts) > 1:
+        messages = outbox if len(outbox) <= BATCH_MESSAGES else outbox[:BATCH_MESSAGES]
+        self.has_detached = Detached in map(type, messages)
+        if self.has_detached and len(messages) > 1:
             room = BATCH_BYTES
-            for count, part in enumerate(parts):
-                room -= size_of(part)
+            for count, message in enumerate(messages):
+                room -= size_of(message)
                 if room < 0 and count:
-                    parts = parts[:count]
+                    messages = messages[:count]
                     break
-        self._batch_size = len(parts)
-        return parts
+        self._batch_size = len(messages)
+        return messages
 
     def sent_batch(self, size_bytes: int | None = None) -> None:
         """Record that the last :meth:`batch` was sent; it is retained until acknowledged.
@@ -191,7 +191,7 @@ class Session:
     def acknowledge(self) -> None:
         """Queue an ACK if something was received since the last one."""
         if self.received != self._acked:
-            self.send_last(message(Kind.ACK, sequence=self.received))
+            self.send_last(pack(Kind.ACK, sequence=self.received))
             self.note_acknowledged()
 
     def note_acknowledged(self) -> None:
@@ -216,12 +216,12 @@ class Session:
         if self.outbox:
             self.mark()
         sent = self._sent
-        parts, size_bytes = sent.popleft()
-        arrived = parts
+        messages, size_bytes = sent.popleft()
+        arrived = messages
         while len(arrived) < fresh:
-            parts, more_bytes = sent.popleft()
+            messages, more_bytes = sent.popleft()
             size_bytes += more_bytes
-            arrived = arrived + parts
+            arrived = arrived + messages
         if len(arrived) > fresh:
             # Inside a batch, which our own implementation never does.
             rest = arrived[fresh:]
@@ -267,14 +267,14 @@ class Session:
     @property
     def sent(self) -> list[bytes]:
         """Return the messages sent and not acknowledged."""
-        return list(chain.from_iterable(parts for parts, _ in self._sent))
+        return list(chain.from_iterable(messages for messages, _ in self._sent))
 
     def _take_sent(self) -> list[bytes]:
-        parts = self.sent
+        messages = self.sent
         self._sent.clear()
         self.unacknowledged = self.sent_bytes = 0
-        return parts
+        return messages
 
     def unacknowledged_of(self, kinds: Collection[int]) -> int:
         """Return the number of messages of ``kinds`` that are queued, or sent and not acknowledged."""
-        return sum(part[KIND_AT] in kinds for part in chain(self.sent, self.outbox))
+        return sum(message[KIND_AT] in kinds for message in chain(self.sent, self.outbox))

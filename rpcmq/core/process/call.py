@@ -49,11 +49,11 @@ class Call:
         #: Cancelled before any router received it.
         self.withdrawn = False
 
-    def add_progress(self, part: bytes) -> None:
+    def add_progress(self, message: bytes) -> None:
         """Queue a progress report for the waiter; if it does not keep up, only the newest are kept."""
         progress = self.progress
-        progress.append(part)
-        size = sum(map(size_of, progress)) if part[LOW_FLAGS_AT] & Flag.DETACHED else 0
+        progress.append(message)
+        size = sum(map(size_of, progress)) if message[LOW_FLAGS_AT] & Flag.DETACHED else 0
         while len(progress) > _MAX_PROGRESS or (size > _MAX_PROGRESS_BYTES and len(progress) > 1):
             size -= size_of(progress.pop(0))
 

@@ -15,7 +15,7 @@ from rpcmq.core.process.resend_after_restart import resend
 from rpcmq.core.process.timeouts import timeout_error
 from rpcmq.core.process.uplink import Uplink, Welcome
 from rpcmq.errors import CallError, Outcome, error_for
-from rpcmq.wire import KEY, LOW_FLAGS_AT, NO_TTL, Flag, Kind, body_of, message, payload_of
+from rpcmq.wire import KEY, LOW_FLAGS_AT, NO_TTL, Flag, Kind, body_of, pack, payload_of
 
 __all__ = ["STREAM_WINDOW", "Calls"]
 
@@ -77,7 +77,7 @@ class Calls:
         """Send a message whose end ``call`` waits for."""
         timeout = call.timeout
         call.key = key = self._uplink.next_key()
-        call.message = part = message(
+        call.message = message = pack(
             kind,
             payload,
             flags=call.flags,
@@ -100,8 +100,8 @@ class Calls:
         if call.silence is not None:
             self._watched[key] = call
         if kind in RETAINED_KINDS:
-            self.casts.track(part)
-        self._uplink.send(part)
+            self.casts.track(message)
+        self._uplink.send(message)
         return call
 
     def cancel(self, call: Call) -> None:
@@ -115,12 +115,12 @@ class Calls:
             self.casts.withdraw(call.message)
             call.withdrawn = not call.message[LOW_FLAGS_AT] & Flag.RESENT
         else:
-            self._uplink.send(message(Kind.CANCEL, key=call.key))
+            self._uplink.send(pack(Kind.CANCEL, key=call.key))
 
     def grant(self, now: float, call: Call, items: int) -> None:
         """Let the consumer send ``items`` more. The time for the next item starts again, even with 0."""
         call.sign_of_life = now
-        self._uplink.send(message(Kind.GRANT, items.to_bytes(4), key=call.key))
+        self._uplink.send(pack(Kind.GRANT, items.to_bytes(4), key=call.key))
 
     def fail_all(self, error: CallError) -> None:
         """End every call with ``error``, and withdraw queued ones: the link is being closed."""
@@ -130,15 +130,15 @@ class Calls:
 
     # --- from the router ---------------------------------------------------------------------
 
-    def on_end(self, now: float, part: bytes) -> None:
+    def on_end(self, now: float, message: bytes) -> None:
         """Handle the last message of a call: REPLY, FAULT, END, CONFIRM or the answer to a query."""
         # `CallTable.remove`, written out: this is the hot path.
-        key = part[KEY]
+        key = message[KEY]
         call = self.open.pop(key, None)
         if call is None:
             self.counters["late replies"] += 1
             return
-        call.answer = part
+        call.answer = message
         if call.slot is not None:
             call.slot.pop(key, None)
             call.slot = None
@@ -146,15 +146,15 @@ class Calls:
             self._watched.pop(key, None)
         self.changed.append(call)
 
-    def _on_error(self, now: float, part: bytes) -> None:
-        body = body_of(part)
+    def _on_error(self, now: float, message: bytes) -> None:
+        body = body_of(message)
         outcome, details = body.get("outcome"), body.get("details")
         error = error_for(
             outcome if type(outcome) is int else Outcome.PROTOCOL,
             str(body.get("text", "")),
             details if isinstance(details, dict) else None,
         )
-        key = part[KEY]
+        key = message[KEY]
         call = self.open.get(key)
         if call is None:
             if not self.casts.on_error(now, key, outcome, error):
@@ -169,26 +169,26 @@ class Calls:
         self.casts.forget(key)
         self._table.fail(call, error)
 
-    def _on_item(self, now: float, part: bytes) -> None:
-        call = self.open.get(part[KEY])
+    def _on_item(self, now: float, message: bytes) -> None:
+        call = self.open.get(message[KEY])
         if call is None:
             self.counters["late items"] += 1
             return
         call.sign_of_life = now
         if call.flags & _STREAM:
-            call.items.append(part)
+            call.items.append(message)
             self.changed.append(call)
             return
         # Only the last item is the result of a call; its timeout is that of the whole call.
-        call.items[:] = [part]
+        call.items[:] = [message]
         self.grant(now, call, 1)
 
-    def _on_alive(self, now: float, part: bytes) -> None:
-        call = self.open.get(part[KEY])
+    def _on_alive(self, now: float, message: bytes) -> None:
+        call = self.open.get(message[KEY])
         if call is not None:
             call.sign_of_life = now
-            if len(payload_of(part)):
-                call.add_progress(part)
+            if len(payload_of(message)):
+                call.add_progress(message)
                 self.changed.append(call)
 
     def welcome(self, now: float, welcome: Welcome) -> None:

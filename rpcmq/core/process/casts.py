@@ -96,33 +96,33 @@ class Casts:
 
     # --- sending -----------------------------------------------------------------------------
 
-    def send(self, part: bytes, address: bytes) -> None:
+    def send(self, message: bytes, address: bytes) -> None:
         """Send an unconfirmed cast or event."""
         # `track`, written out: this is the hot path.
         self.open += 1
-        self.open_bytes += size_of(part)
+        self.open_bytes += size_of(message)
         if self._retains:
-            self.retained.retain(part)
-        if not self.refused.queues or not self.refused.wait_behind(part, address):
-            self._uplink.send(part)
+            self.retained.retain(message)
+        if not self.refused.queues or not self.refused.wait_behind(message, address):
+            self._uplink.send(message)
 
-    def track(self, part: bytes) -> None:
-        """Count the cast or event ``part``, which the caller of this sends, and retain it where that has a purpose."""
+    def track(self, message: bytes) -> None:
+        """Count the cast or event ``message``, which the caller sends, and retain it where that has a purpose."""
         self.open += 1
-        self.open_bytes += size_of(part)
+        self.open_bytes += size_of(message)
         if self._retains:
-            self.retained.retain(part)
+            self.retained.retain(message)
 
-    def retain(self, part: bytes) -> None:
-        """Retain the cast ``part``, which is counted already."""
+    def retain(self, message: bytes) -> None:
+        """Retain the cast ``message``, which is counted already."""
         if self._retains:
-            self.retained.retain(part)
+            self.retained.retain(message)
 
-    def withdraw(self, part: bytes) -> None:
-        """Forget the message ``part``, which was taken out of the outbox."""
-        self.forget(part[KEY])
-        if part[KIND_AT] in RETAINED_KINDS:
-            self._uncount(part)
+    def withdraw(self, message: bytes) -> None:
+        """Forget the message ``message``, which was taken out of the outbox."""
+        self.forget(message[KEY])
+        if message[KIND_AT] in RETAINED_KINDS:
+            self._uncount(message)
 
     def forget(self, key: bytes) -> None:
         """Retain the message with ``key`` no longer; nothing happens if it was not retained."""
@@ -152,28 +152,28 @@ class Casts:
         if not self.open or not self._retains:
             return self.open
         has_ended = self.retained.has_ended
-        return self.open - sum(has_ended(part) for part in self._uplink.sent)
+        return self.open - sum(has_ended(message) for message in self._uplink.sent)
 
-    def _count(self, part: bytes) -> None:
+    def _count(self, message: bytes) -> None:
         self.open += 1
-        self.open_bytes += size_of(part)
+        self.open_bytes += size_of(message)
 
-    def _uncount(self, part: bytes) -> None:
+    def _uncount(self, message: bytes) -> None:
         self.open -= 1
-        self.open_bytes -= size_of(part)
+        self.open_bytes -= size_of(message)
 
     # --- from the router ---------------------------------------------------------------------
 
-    def _on_acknowledged(self, parts: list[bytes]) -> None:
+    def _on_acknowledged(self, messages: list[bytes]) -> None:
         refused = self.refused
-        for part in parts:
-            if part[KIND_AT] in RETAINED_KINDS:
-                self._uncount(part)
-                if refused.queues and part[LOW_FLAGS_AT] & _RESENT:
-                    refused.acknowledged(part)
+        for message in messages:
+            if message[KIND_AT] in RETAINED_KINDS:
+                self._uncount(message)
+                if refused.queues and message[LOW_FLAGS_AT] & _RESENT:
+                    refused.acknowledged(message)
 
-    def _on_delivered(self, now: float, part: bytes) -> None:
-        self.retained.forget(payload_of(part))
+    def _on_delivered(self, now: float, message: bytes) -> None:
+        self.retained.forget(payload_of(message))
 
     def on_error(self, now: float, key: bytes, outcome: object, error: CallError) -> bool:
         """Handle the refusal of the message with ``key``, which nobody waits for.
@@ -181,33 +181,33 @@ class Casts:
         Returns:
             False if it is no cast or event that is sent again or replaced.
         """
-        part = self._uplink.find_sent(key) or self.retained.get(key)
+        message = self._uplink.find_sent(key) or self.retained.get(key)
         if outcome not in _REOFFERED:
             self.forget(key)
-        if part is None or part[KIND_AT] not in RETAINED_KINDS or part[LOW_FLAGS_AT] & _CONFIRM:
+        if message is None or message[KIND_AT] not in RETAINED_KINDS or message[LOW_FLAGS_AT] & _CONFIRM:
             return False
         if outcome == Outcome.DRAINING:
-            self._count(part)
-            self._returned.append(part)
+            self._count(message)
+            self._returned.append(message)
         elif outcome == Outcome.OVERLOADED:
-            if self.refused.put_back(part, error):
-                self._count(part)
+            if self.refused.put_back(message, error):
+                self._count(message)
             self._retry_at = self._retry_at or now + _RETRY_CAST
             self.counters["casts put back"] += 1
         else:
-            other = self._on_refused(part, error)
+            other = self._on_refused(message, error)
             if other is not None:
                 self.track(other)
                 self._uplink.send(other)
             else:
                 self.counters["casts refused"] += 1
-                self.losses.add_refused(now, part, error)
+                self.losses.add_refused(now, message, error)
         return True
 
-    def refuse(self, part: bytes, error: CallError) -> None:
-        """Report that ``part`` was refused for good, and that nothing is sent instead."""
+    def refuse(self, message: bytes, error: CallError) -> None:
+        """Report that ``message`` was refused for good, and that nothing is sent instead."""
         self.counters["casts refused"] += 1
-        self._on_refused(part, error)
+        self._on_refused(message, error)
 
     # --- time --------------------------------------------------------------------------------
 
@@ -227,8 +227,8 @@ class Casts:
 
     def _reoffer(self) -> None:
         self._retry_at = None
-        for part in self.refused.take_waiting():
-            self._uplink.send(self._uplink.with_current_origin(with_flag(part, _RESENT)))
+        for message in self.refused.take_waiting():
+            self._uplink.send(self._uplink.with_current_origin(with_flag(message, _RESENT)))
 
     def deadlines(self) -> tuple[float | None, ...]:
         """The times at which :meth:`tick` has something to do (monotonic seconds)."""
@@ -260,34 +260,36 @@ class Casts:
         """
         waiting = self.refused.clear()
         # Sent casts were retained if the former router acknowledged deliveries, whatever the new one does.
-        sent = [part for part in welcome.sent if not (self._retains and self.retained.has_ended(part))]
-        parts = [part for part in (*self._returned, *sent, *waiting) if part[KIND_AT] in RETAINED_KINDS]
+        sent = [message for message in welcome.sent if not (self._retains and self.retained.has_ended(message))]
+        messages = [message for message in (*self._returned, *sent, *waiting) if message[KIND_AT] in RETAINED_KINDS]
         self._returned, self._retry_at = [], None
         if welcome.next_life and welcome.same_handle:
-            retained = {part[KEY]: part for part in self.retained}
-            known = unsent.union(part[KEY] for part in parts)
+            retained = {message[KEY]: message for message in self.retained}
+            known = unsent.union(message[KEY] for message in messages)
             for key in retained.keys() - known:
-                part = retained[key]
-                parts.append(part if key in awaited else without_flag(part, _CONFIRM_OR_MANDATORY))
-        parts.sort(key=by_sequence)
+                message = retained[key]
+                messages.append(message if key in awaited else without_flag(message, _CONFIRM_OR_MANDATORY))
+        messages.sort(key=by_sequence)
         ours = self._uplink.with_current_origin
-        again = {part[KEY]: ours(with_flag(_without_unneeded_confirm(part, awaited), _RESENT)) for part in parts}
+        again = {
+            message[KEY]: ours(with_flag(_without_unneeded_confirm(message, awaited), _RESENT)) for message in messages
+        }
         self._retains = self._uplink.tells_delivered
         # Deliveries of the others would never be acknowledged.
-        first = [ours(part) for part in welcome.unsent]
+        first = [ours(message) for message in welcome.unsent]
         self.retained.replace_all([*first, *again.values()] if self._retains else [])
         return again
 
     def recount(self) -> None:
         """Count the casts and events in the outbox as the open ones: all others have ended or were put into it."""
         self.open = self.open_bytes = 0
-        for part in self._uplink.outbox:
-            if part[KIND_AT] in RETAINED_KINDS:
-                self._count(part)
+        for message in self._uplink.outbox:
+            if message[KIND_AT] in RETAINED_KINDS:
+                self._count(message)
 
 
-def _without_unneeded_confirm(part: bytes, awaited: Container[bytes]) -> bytes:
-    """Return ``part`` without CONFIRM if nobody waits for it: a refusal would otherwise be final."""
-    if not part[LOW_FLAGS_AT] & _CONFIRM or part[KEY] in awaited:
-        return part
-    return without_flag(part, _CONFIRM_OR_MANDATORY)
+def _without_unneeded_confirm(message: bytes, awaited: Container[bytes]) -> bytes:
+    """Return ``message`` without CONFIRM if nobody waits for it: a refusal would otherwise be final."""
+    if not message[LOW_FLAGS_AT] & _CONFIRM or message[KEY] in awaited:
+        return message
+    return without_flag(message, _CONFIRM_OR_MANDATORY)

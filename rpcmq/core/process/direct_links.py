@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from struct import pack
 from typing import NamedTuple
 
 from rpcmq.core.common.text import shorten
@@ -31,7 +30,8 @@ from rpcmq.wire import (
     address_of,
     body_of,
     control,
-    message,
+    origin_of,
+    pack,
     parse,
     payload_of,
     split,
@@ -86,11 +86,11 @@ class DirectLink:
         #: Called when it is welcomed or closed.
         self.on_change: Callable[[], None] = lambda: None
 
-    def send(self, part: bytes) -> None:
-        """Queue ``part``."""
+    def send(self, message: bytes) -> None:
+        """Queue ``message``."""
         if not self.outbox:
             self._dirty.append(self)
-        self.outbox.append(part)
+        self.outbox.append(message)
 
     def next_key(self) -> bytes:
         """A key for a new message on this link."""
@@ -176,22 +176,22 @@ class DirectLinkTable:
             self.refused["stranger"] += 1
             return 1
         try:
-            parts = split(batch, payloads)
+            messages = split(batch, payloads)
         except ProtocolError as error:
             self.refused[error.reason] += 1
             return 1
-        if parts[0][KIND_AT] == Kind.HELLO:
-            del parts[1:]
-        for part in parts:
+        if messages[0][KIND_AT] == Kind.HELLO:
+            del messages[1:]
+        for message in messages:
             try:
-                self._message(now, route, part, user)
+                self._message(now, route, message, user)
             except ProtocolError as error:
                 self.refused[error.reason] += 1
             except Exception as error:
                 # An internal error discards this message only, not the rest of the batch.
                 self.refused["internal error"] += 1
                 self.on_error(error)
-        return len(parts)
+        return len(messages)
 
     def lost(self, route: bytes, reason: str, unsent: list[bytes] | None = None) -> None:
         """The connection is gone: everything on it has ended. ``unsent`` never left."""
@@ -212,37 +212,37 @@ class DirectLinkTable:
                     task.is_abandoned = True
         link.on_change()
 
-    def _message(self, now: float, route: bytes, part: bytes, user: str) -> None:
-        kind = part[KIND_AT]
+    def _message(self, now: float, route: bytes, message: bytes, user: str) -> None:
+        kind = message[KIND_AT]
         link = self.links.get(route)
         if kind == Kind.HELLO:
-            self._hello(now, route, part, user)
+            self._hello(now, route, message, user)
         elif link is None:
             raise ProtocolError("the peer sent a message before presenting a ticket", "stranger")
         elif kind == Kind.WELCOME:
             if link.welcomed:
                 # Only the target of a direct link handles requests.
                 raise ProtocolError("WELCOME on a link that stands", "welcome")
-            link.origin = pack(">IQ", 0, _checked_handle(body_of(part).get("handle")))
+            link.origin = origin_of(0, _checked_handle(body_of(message).get("handle")))
             link.welcomed = True
             link.on_change()
         elif kind == Kind.REFUSED:
-            self.lost(route, _text(body_of(part)) or "refused")
+            self.lost(route, _text(body_of(message)) or "refused")
         elif kind == Kind.REQUEST:
-            self._request(now, link, part)
+            self._request(now, link, message)
         elif kind == Kind.CANCEL:
-            self._tasks.cancel_direct(part[KEY], link)
+            self._tasks.cancel_direct(message[KEY], link)
         elif kind == Kind.ALIVE:
-            self._progress(link, part)
+            self._progress(link, message)
         elif kind in (Kind.REPLY, Kind.FAULT, Kind.ERROR):
-            self._answer(link, part)
+            self._answer(link, message)
         else:
             raise ProtocolError(f"kind {kind:#04x} is not for a direct link", "kind")
 
-    def _hello(self, now: float, route: bytes, part: bytes, user: str) -> None:
+    def _hello(self, now: float, route: bytes, message: bytes, user: str) -> None:
         if route in self.links:
             raise ProtocolError("HELLO on a link that stands", "hello")
-        body = body_of(part)
+        body = body_of(message)
         identity, key, topic, until = self._redeem_ticket(str(body.get("ticket")))
         link = DirectLink(self.dirty, route, identity, key)
         if not identity or until < now or body.get("identity") != identity or user != key:
@@ -255,64 +255,64 @@ class DirectLinkTable:
             link.send(control(Kind.REFUSED, {"reason": "too-many-links", "text": text}))
             return
         self._handles += 1
-        link.origin = pack(">IQ", 0, self._handles)
+        link.origin = origin_of(0, self._handles)
         link.welcomed = link.is_inbound = True
         link.topic = topic
         self.links[route] = link
         link.send(control(Kind.WELCOME, {"identity": self._identity, "handle": self._handles}))
 
-    def _request(self, now: float, link: DirectLink, part: bytes) -> None:
-        parse(part)
-        if part[ORIGIN] != link.origin:
+    def _request(self, now: float, link: DirectLink, message: bytes) -> None:
+        parse(message)
+        if message[ORIGIN] != link.origin:
             raise ProtocolError("origin is not this link's", "origin")
-        address = Address.decode(address_of(part))
+        address = Address.decode(address_of(message))
         registration = self._tasks.registration_for(address)
         if not link.is_inbound or link.topic != str(address):
             # The router has checked the right to this topic only.
             text = f"{link.identity} was introduced for {link.topic!r}, not for {str(address)!r}"
-            self._error(link, part, Outcome.DENIED, text)
+            self._error(link, message, Outcome.DENIED, text)
         elif registration is None:
-            self._error(link, part, Outcome.NO_CONSUMER, f"{self._identity} does not serve that topic any more")
-        elif part[LOW_FLAGS_AT] & Flag.STREAM:
-            self._error(link, part, Outcome.PROTOCOL, "streams must go through the router")
-        elif part[KEY] in registration.running or part[KEY] in registration.waiting:
-            self._error(link, part, Outcome.PROTOCOL, "sequence of a call that is in flight")
-        elif problem := _waiting_limit(registration, payload_of(part)):
-            self._error(link, part, Outcome.OVERLOADED, f"{self._identity} has {problem}")
+            self._error(link, message, Outcome.NO_CONSUMER, f"{self._identity} does not serve that topic any more")
+        elif message[LOW_FLAGS_AT] & Flag.STREAM:
+            self._error(link, message, Outcome.PROTOCOL, "streams must go through the router")
+        elif message[KEY] in registration.running or message[KEY] in registration.waiting:
+            self._error(link, message, Outcome.PROTOCOL, "sequence of a call that is in flight")
+        elif problem := _waiting_limit(registration, payload_of(message)):
+            self._error(link, message, Outcome.OVERLOADED, f"{self._identity} has {problem}")
         else:
-            self._tasks.accept(now, part, registration, link)
+            self._tasks.accept(now, message, registration, link)
 
-    def _error(self, link: DirectLink, part: bytes, outcome: Outcome, text: str) -> None:
-        link.send(control(Kind.ERROR, {"outcome": outcome, "text": text, "details": {}}, key=part[KEY]))
+    def _error(self, link: DirectLink, message: bytes, outcome: Outcome, text: str) -> None:
+        link.send(control(Kind.ERROR, {"outcome": outcome, "text": text, "details": {}}, key=message[KEY]))
 
-    def _answer(self, link: DirectLink, part: bytes) -> None:
-        call = link.calls.get(part[KEY])
+    def _answer(self, link: DirectLink, message: bytes) -> None:
+        call = link.calls.get(message[KEY])
         if call is None:
             self.refused["late reply"] += 1
             return
-        if part[KIND_AT] == Kind.ERROR:
-            body = body_of(part)
+        if message[KIND_AT] == Kind.ERROR:
+            body = body_of(message)
             outcome = body.get("outcome")
             known = outcome if type(outcome) is int else Outcome.PROTOCOL
             text = _text(body) or f"{link.identity} refused the call without giving a reason"
             call.error = error_for(known, text, {"started": "no"})
         else:
-            parse(part)
-            call.answer = part
+            parse(message)
+            call.answer = message
         del link.calls[call.key]
         self.changed.append(call)
 
-    def _progress(self, link: DirectLink, part: bytes) -> None:
-        call = link.calls.get(part[KEY])
+    def _progress(self, link: DirectLink, message: bytes) -> None:
+        call = link.calls.get(message[KEY])
         if call is not None:
-            parse(part)
-            call.add_progress(part)
+            parse(message)
+            call.add_progress(message)
             self.changed.append(call)
 
     def start(self, link: DirectLink, call: Call, payload: bytes, format: int, address: bytes, method: bytes) -> None:
         """Send a call on ``link``."""
         call.key = link.next_key()
-        call.message = message(
+        call.message = pack(
             Kind.REQUEST,
             payload,
             flags=call.flags,
@@ -328,7 +328,7 @@ class DirectLinkTable:
     def cancel(self, link: DirectLink, call: Call) -> None:
         """Cancel ``call``: nobody waits for it any more."""
         if link.calls.pop(call.key, None) is not None:
-            link.send(message(Kind.CANCEL, key=call.key))
+            link.send(pack(Kind.CANCEL, key=call.key))
 
 
 def _checked_handle(value: object) -> int:

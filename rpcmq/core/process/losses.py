@@ -35,13 +35,13 @@ class Losses:
         self._discarded_log: LogLimit[str] = LogLimit()
         self.on_loss: Callable[[str], None] = lambda text: None
 
-    def on_dropped(self, now: float, part: bytes) -> None:
+    def on_dropped(self, now: float, message: bytes) -> None:
         """Handle DROPPED.
 
         Raises:
             ProtocolError: its body is malformed.
         """
-        rows = body_of(part).get("dropped")
+        rows = body_of(message).get("dropped")
         for row in rows if isinstance(rows, list) else ():
             try:
                 topic, verb, reason, count = row
@@ -51,15 +51,15 @@ class Losses:
                 raise ProtocolError("DROPPED has a row that is not topic, verb, reason and count", "body")
             self.drops.add(now, Drop(_name(topic), _name(verb), _name(reason)), count)
 
-    def add_refused(self, now: float, part: bytes, error: CallError) -> None:
-        """Count the cast or event ``part``, which was refused for good. The shell has logged it, with its reason."""
+    def add_refused(self, now: float, message: bytes, error: CallError) -> None:
+        """Count the cast or event ``message``, which was refused for good. The shell has logged it, with its reason."""
         verb = "cast"
-        if part[KIND_AT] == Kind.PUBLISH:
+        if message[KIND_AT] == Kind.PUBLISH:
             verb = "event"
-        elif part[LOW_FLAGS_AT] & Flag.FANOUT:
+        elif message[LOW_FLAGS_AT] & Flag.FANOUT:
             verb = "fanout"
         reason = error.outcome.name.lower().replace("_", " ")
-        self.drops.add(now, Drop(str(Address.decode(address_of(part))), verb, reason), log=False)
+        self.drops.add(now, Drop(str(Address.decode(address_of(message))), verb, reason), log=False)
 
     def report(self, now: float, discarded: int) -> None:
         """Log the lines that are due.

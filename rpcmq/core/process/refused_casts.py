@@ -46,27 +46,27 @@ class RefusedCasts:
         """Number of casts to offer again."""
         return sum(len(queue.waiting) for queue in self.queues.values())
 
-    def put_back(self, part: bytes, error: CallError) -> bool:
-        """Put back ``part``, refused by its full queue; return False if it was put back already."""
-        address = address_of(part)
+    def put_back(self, message: bytes, error: CallError) -> bool:
+        """Put back ``message``, refused by its full queue; return False if it was put back already."""
+        address = address_of(message)
         queue = self.queues.get(address)
         if queue is None:
             queue = self.queues[address] = FullQueue()
         if not queue.text or "limit_value" in error.details:
             queue.text, queue.details = str(error), error.details
-        return self._add(queue, part)
+        return self._add(queue, message)
 
-    def wait_behind(self, part: bytes, address: bytes) -> bool:
-        """Queue ``part`` behind others that wait for ``address``; return False if there are none."""
+    def wait_behind(self, message: bytes, address: bytes) -> bool:
+        """Queue ``message`` behind others that wait for ``address``; return False if there are none."""
         queue = self.queues.get(address)
-        return queue is not None and bool(queue.waiting) and self._add(queue, part)
+        return queue is not None and bool(queue.waiting) and self._add(queue, message)
 
-    def _add(self, queue: FullQueue, part: bytes) -> bool:
-        key = part[KEY]
+    def _add(self, queue: FullQueue, message: bytes) -> bool:
+        key = message[KEY]
         if key in queue.waiting:
             return False
-        queue.waiting[key] = part
-        self._count(queue, 1, size_of(part))
+        queue.waiting[key] = message
+        self._count(queue, 1, size_of(message))
         return True
 
     def _count(self, queue: FullQueue, casts: int, size_bytes: int) -> None:
@@ -84,19 +84,19 @@ class RefusedCasts:
             queue.waiting.clear()
         return taken
 
-    def acknowledged(self, part: bytes) -> None:
-        """Handle the acknowledgement of ``part``, which was offered again."""
-        address = address_of(part)
+    def acknowledged(self, message: bytes) -> None:
+        """Handle the acknowledgement of ``message``, which was offered again."""
+        address = address_of(message)
         queue = self.queues.get(address)
         if queue is None or queue.casts <= len(queue.waiting):
             return  # it was on its way before its queue was known to be full
-        self._count(queue, -1, -size_of(part))
+        self._count(queue, -1, -size_of(message))
         if not queue.casts:
             del self.queues[address]
 
     def clear(self) -> list[bytes]:
         """Clear all; return the waiting casts."""
-        waiting = [part for queue in self.queues.values() for part in queue.waiting.values()]
+        waiting = [message for queue in self.queues.values() for message in queue.waiting.values()]
         self.queues.clear()
         self.casts = self.size_bytes = 0
         return waiting

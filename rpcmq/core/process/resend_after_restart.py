@@ -30,23 +30,23 @@ _CALLS = (Kind.REQUEST, Kind.QUERY, Kind.INTRODUCE, Kind.DECLARE)
 
 def resend(now: float, welcome: Welcome, uplink: Uplink, table: CallTable, casts: Casts) -> None:
     """Send again or end what was in flight when the last session ended."""
-    unsent = {part[KEY] for part in welcome.unsent}
+    unsent = {message[KEY] for message in welcome.unsent}
     again = casts.take_resendable(welcome, unsent, table.open)
     before = dict(table.open)
     if not welcome.same_handle:
         table.rekey(uplink.with_current_origin)
-    for part in again.values():
-        uplink.send(part)
+    for message in again.values():
+        uplink.send(message)
     for key, call in before.items():
         if key not in unsent:
             _resend_or_fail(now, key, call, again, uplink, table, casts)
     table.not_accepted.clear()
-    for part in welcome.unsent:
-        waiting = before.get(part[KEY]) if part[KIND_AT] in _CALLS else None
+    for message in welcome.unsent:
+        waiting = before.get(message[KEY]) if message[KIND_AT] in _CALLS else None
         if waiting is not None:
             uplink.send(_with_time_left(now, waiting))
-        elif part[KIND_AT] in RETAINED_KINDS and part[KEY] not in again:
-            uplink.send(uplink.with_current_origin(part))
+        elif message[KIND_AT] in RETAINED_KINDS and message[KEY] not in again:
+            uplink.send(uplink.with_current_origin(message))
     _refuse_too_large(uplink, table, casts)
     casts.recount()
 
@@ -70,20 +70,20 @@ def _resend_or_fail(
 def _refuse_too_large(uplink: Uplink, table: CallTable, casts: Casts) -> None:
     """Remove messages that exceed this router's lower limit: it would cut each connection that sends them."""
     outbox, most = uplink.outbox, uplink.max_message_bytes
-    large = [part for part in outbox if part[LOW_FLAGS_AT] & Flag.DETACHED and len(payload_of(part)) > most]
+    large = [message for message in outbox if message[LOW_FLAGS_AT] & Flag.DETACHED and len(payload_of(message)) > most]
     if not large:
         return
     refused = set(map(id, large))
-    outbox[:] = [part for part in outbox if id(part) not in refused]
-    for part in large:
-        casts.forget(part[KEY])
-        text = f"payload of {len(payload_of(part))} bytes exceeds the router's message.max_bytes = {most}"
+    outbox[:] = [message for message in outbox if id(message) not in refused]
+    for message in large:
+        casts.forget(message[KEY])
+        text = f"payload of {len(payload_of(message))} bytes exceeds the router's message.max_bytes = {most}"
         error = error_for(Outcome.PROTOCOL, text, {"limit": "message.max_bytes"})
-        call = table.open.get(part[KEY])
+        call = table.open.get(message[KEY])
         if call is not None:
             table.fail(call, error)
-        elif part[KIND_AT] in RETAINED_KINDS:
-            casts.refuse(part, error)
+        elif message[KIND_AT] in RETAINED_KINDS:
+            casts.refuse(message, error)
 
 
 def _with_time_left(now: float, call: Call) -> bytes:

@@ -49,27 +49,27 @@ class RetainedCasts:
         """Return the retained cast with ``key``, or None."""
         return self._parts.get(key[SEQUENCE_OF_KEY])
 
-    def has_ended(self, part: bytes) -> bool:
-        """Whether the router has acknowledged delivery of ``part``, which went through :meth:`retain`.
+    def has_ended(self, message: bytes) -> bool:
+        """Whether the router has acknowledged delivery of ``message``, which went through :meth:`retain`.
 
         Also False if that is unknown, because the cast may have been discarded.
         """
-        if part[KIND_AT] != _CAST or part[LOW_FLAGS_AT] & _FANOUT:
+        if message[KIND_AT] != _CAST or message[LOW_FLAGS_AT] & _FANOUT:
             return False
-        return part[SEQUENCE] not in self._parts and part[SEQUENCE] > self._discarded_until
+        return message[SEQUENCE] not in self._parts and message[SEQUENCE] > self._discarded_until
 
-    def retain(self, part: bytes) -> None:
-        """Retain ``part``, which is being sent, if it is a cast to one consumer (a fanout is not sent again)."""
-        if part[KIND_AT] != _CAST or part[LOW_FLAGS_AT] & _FANOUT:
+    def retain(self, message: bytes) -> None:
+        """Retain ``message``, which is being sent, if it is a cast to one consumer (a fanout is not sent again)."""
+        if message[KIND_AT] != _CAST or message[LOW_FLAGS_AT] & _FANOUT:
             return
-        parts = self._parts
-        sequence = part[SEQUENCE]
-        if sequence in parts:
+        messages = self._parts
+        sequence = message[SEQUENCE]
+        if sequence in messages:
             self.forget(sequence)
-        parts[sequence] = part
-        self.size_bytes += len(part) if type(part) is bytes else size_of(part)
-        while len(parts) > self._messages or self.size_bytes > self._size_bytes:
-            self._discard_oldest(1 + len(parts) // _DISCARD_SHARE)
+        messages[sequence] = message
+        self.size_bytes += len(message) if type(message) is bytes else size_of(message)
+        while len(messages) > self._messages or self.size_bytes > self._size_bytes:
+            self._discard_oldest(1 + len(messages) // _DISCARD_SHARE)
 
     def _discard_oldest(self, count: int) -> None:
         oldest = list(islice(self._parts, count))
@@ -87,13 +87,13 @@ class RetainedCasts:
             raise ProtocolError(f"{len(sequences)} bytes of sequences are no multiple of {_SEQUENCE_BYTES}", "length")
         pop = self._parts.pop
         for (sequence,) in _sequences_in(sequences):
-            part = pop(sequence, None)
-            if part is not None:
-                self.size_bytes -= len(part) if type(part) is bytes else size_of(part)
+            message = pop(sequence, None)
+            if message is not None:
+                self.size_bytes -= len(message) if type(message) is bytes else size_of(message)
 
-    def replace_all(self, parts: Iterable[bytes]) -> None:
-        """Retain only ``parts`` from now on, in the order of their sequences."""
+    def replace_all(self, messages: Iterable[bytes]) -> None:
+        """Retain only ``messages`` from now on, in the order of their sequences."""
         self._parts.clear()
         self.size_bytes = 0
-        for part in sorted(parts, key=by_sequence):
-            self.retain(part)
+        for message in sorted(messages, key=by_sequence):
+            self.retain(message)

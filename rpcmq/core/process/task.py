@@ -85,5 +85,5 @@ class Task:
 class Sender(Protocol):
     """Takes messages that are to be sent."""
 
-    def send(self, part: bytes) -> None:
-        """Queue ``part``."""
+    def send(self, message: bytes) -> None:
+        """Queue ``message``."""

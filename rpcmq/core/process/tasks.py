@@ -27,7 +27,7 @@ from rpcmq.wire import (
     Flag,
     Kind,
     json_bytes,
-    message,
+    pack,
     payload_of,
 )
 
@@ -110,7 +110,7 @@ class Tasks:
             return
         self._settled.clear()
         self._answered = False
-        if void := sum(part[KIND_AT] in _ANSWERS for part in (*welcome.sent, *welcome.unsent)):
+        if void := sum(message[KIND_AT] in _ANSWERS for message in (*welcome.sent, *welcome.unsent)):
             self.counters["late answers"] += void
         for registration in self.registrations.values():
             routed = [task for task in registration.running.values() if task.sender is self._uplink]
@@ -159,45 +159,45 @@ class Tasks:
 
     # --- tasks -------------------------------------------------------------------------------
 
-    def _request(self, now: float, part: bytes) -> None:
-        tag = part[CONSUMER_AT]
+    def _request(self, now: float, message: bytes) -> None:
+        tag = message[CONSUMER_AT]
         registration = self.registrations.get(tag)
         if registration is None:
             self.counters["deliveries for an unknown consumer"] += 1
             return
-        if part[KIND_AT] == _CAST:
-            key = part[KEY]
+        if message[KIND_AT] == _CAST:
+            key = message[KEY]
             had = key + registration.group.encode() if registration.group else key
-            if part[LOW_FLAGS_AT] & Flag.RESENT and had in self._recent:
+            if message[LOW_FLAGS_AT] & Flag.RESENT and had in self._recent:
                 self.counters["duplicate casts dropped"] += 1
-                self._settle(tag, key, part[ATTEMPT_AT], Outcome.OK, 0)
+                self._settle(tag, key, message[ATTEMPT_AT], Outcome.OK, 0)
                 return
             self._recent.append(had)
-        self.accept(now, part, registration, self._uplink)
+        self.accept(now, message, registration, self._uplink)
 
-    def accept(self, now: float, part: bytes, registration: Registration, sender: Sender) -> None:
+    def accept(self, now: float, message: bytes, registration: Registration, sender: Sender) -> None:
         """Accept a call or cast for ``registration``, to be run and answered to ``sender``.
 
         Raises:
             ProtocolError: its variable parts do not fit.
         """
-        _, _, kind, flags, _, attempt, form, _, ttl, *_, address_length, method_length, trace_length = _unpack(part)
+        _, _, kind, flags, _, attempt, form, _, ttl, *_, address_length, method_length, trace_length = _unpack(message)
         cut = HEADER_BYTES + address_length
         end = cut + method_length
-        if end + trace_length > len(part):
+        if end + trace_length > len(message):
             raise ProtocolError("address, method and trace do not fit into the message", "length")
         task = Task()
-        task.key = key = part[KEY]
+        task.key = key = message[KEY]
         task.sender = sender
         task.registration = registration
         task.is_call = kind == _REQUEST
         task.attempt = attempt
         task.flags = flags
         task.format = form
-        task.method = part[cut:end].decode(errors="replace")
-        task.trace = part[end : end + trace_length]
-        task.payload = part[end + trace_length :] if not flags & 1 else payload_of(part)
-        task.seal = part if flags & _SEALED else None
+        task.method = message[cut:end].decode(errors="replace")
+        task.trace = message[end : end + trace_length]
+        task.payload = message[end + trace_length :] if not flags & 1 else payload_of(message)
+        task.seal = message if flags & _SEALED else None
         task.ttl = None if ttl == NO_TTL else ttl / 1000
         task.received_at = now
         task.grants = STREAM_WINDOW
@@ -210,9 +210,9 @@ class Tasks:
         registration.running[key] = task
         self.delivered.append(task)
 
-    def cancel(self, now: float, part: bytes) -> None:
+    def cancel(self, now: float, message: bytes) -> None:
         """Cancel a task: its caller gave up."""
-        task = self._running(part)
+        task = self._running(message)
         if task is not None:
             task.cancelled = True
             self.changed.append(task)
@@ -229,22 +229,22 @@ class Tasks:
                 task.cancelled = task.is_abandoned = True
                 self.changed.append(task)
 
-    def grant(self, now: float, part: bytes) -> None:
+    def grant(self, now: float, message: bytes) -> None:
         """Extend the item credit of a stream.
 
         Raises:
             ProtocolError: there is no count.
         """
-        task = self._running(part)
-        payload = payload_of(part)
+        task = self._running(message)
+        payload = payload_of(message)
         if len(payload) != 4:
             raise ProtocolError("GRANT needs a count of 4 bytes", "length")
         if task is not None:
             task.grants += int.from_bytes(payload)
             self.changed.append(task)
 
-    def _running(self, part: bytes) -> Task | None:
-        key = part[KEY]
+    def _running(self, message: bytes) -> Task | None:
+        key = message[KEY]
         for registration in self.registrations.values():
             task = registration.running.get(key)
             if task is not None:
@@ -262,7 +262,7 @@ class Tasks:
         if task.sender is self._uplink:
             self._answered = True
         task.sender.send(
-            message(
+            pack(
                 kind,
                 payload,
                 flags=flags,
@@ -301,7 +301,7 @@ class Tasks:
         if kind == Kind.ITEM:
             task.grants -= 1
         task.sender.send(
-            message(
+            pack(
                 kind,
                 payload,
                 flags=flags,
@@ -333,7 +333,7 @@ class Tasks:
             for tag, settlements in self._settled.items():
                 for start in range(0, len(settlements), 1000):
                     payload = b"".join(settlements[start : start + 1000])
-                    self._uplink.send(message(Kind.SETTLE, payload, consumer=tag))
+                    self._uplink.send(pack(Kind.SETTLE, payload, consumer=tag))
             self._settled.clear()
         if self._answered and self._uplink.ready:
             self._answered = False
@@ -342,7 +342,7 @@ class Tasks:
 
     def _send_clock_stamp(self, now: float) -> None:
         outbox = self._uplink.outbox
-        stamp = message(_SENT, sequence=int(now * 1e6))
+        stamp = pack(_SENT, sequence=int(now * 1e6))
         if outbox and outbox[0][KIND_AT] == _SENT:  # the socket took nothing of it
             outbox[0] = stamp
         else:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from struct import pack
 from typing import Any
 
 from rpcmq.core.common.illegal_events import IllegalEvents
@@ -27,7 +26,8 @@ from rpcmq.wire import (
     body_of,
     control,
     flags_of,
-    message,
+    origin_of,
+    pack,
     sequence_of,
     split,
     with_origin,
@@ -92,7 +92,7 @@ class Uplink(Session):
         self._sequence = 0
         self._next_heartbeat = 0.0
         self._heartbeat_seconds = 5.0
-        self.on_acknowledged: Callable[[list[bytes]], None] = lambda parts: None
+        self.on_acknowledged: Callable[[list[bytes]], None] = lambda messages: None
         #: Called with an exception that a message has led to; it was not used.
         self.on_error: Callable[[Exception], None] = lambda error: None
         self.state = UplinkState.DOWN
@@ -135,23 +135,23 @@ class Uplink(Session):
         """Whether the outbox may be sent."""
         return self.state is UplinkState.READY or self.state is UplinkState.DRAINING
 
-    def send(self, part: bytes) -> None:
+    def send(self, message: bytes) -> None:
         """Queue a message of a session kind."""
-        if self._holds and _begins_something(part):
-            self.held.append(part)
+        if self._holds and _begins_something(message):
+            self.held.append(message)
             return
         if not self.marked:
             self.marked = True
             self.dirty.append(self)
-        self.outbox.append(part)
+        self.outbox.append(message)
 
     def handle(self, kind: Kind, handler: Handler) -> None:
         """Register ``handler`` for messages of ``kind``."""
         self._handlers[kind] = handler
 
-    def with_current_origin(self, part: bytes) -> bytes:
-        """Return ``part`` with the origin that this process has now."""
-        return part if part[ORIGIN] == self.origin else with_origin(part, self.origin)
+    def with_current_origin(self, message: bytes) -> bytes:
+        """Return ``message`` with the origin that this process has now."""
+        return message if message[ORIGIN] == self.origin else with_origin(message, self.origin)
 
     def next_key(self) -> bytes:
         """A key (router, handle, sequence) for a new message of ours."""
@@ -169,7 +169,7 @@ class Uplink(Session):
         return bool(self.outbox or self.unacknowledged)
 
     def _send_heartbeat(self) -> None:
-        self.send_last(message(Kind.HEARTBEAT, sequence=self.received))
+        self.send_last(pack(Kind.HEARTBEAT, sequence=self.received))
         self.note_acknowledged()
 
     # --- inputs ------------------------------------------------------------------------------
@@ -204,15 +204,15 @@ class Uplink(Session):
     def close(self) -> None:
         """Say goodbye; nothing is expected any more."""
         if self._happens("close"):
-            self.send_last(message(Kind.GOODBYE))
+            self.send_last(pack(Kind.GOODBYE))
 
     def receive(self, now: float, batch: bytes, payloads: Sequence[bytes | memoryview] = ()) -> None:
         """Handle one ZeroMQ message. Never raises, whatever came."""
         try:
-            parts = split(batch, payloads)
+            messages = split(batch, payloads)
             self.heard = now
-            if parts[0][KIND_AT] < SESSION_KINDS:
-                self._about_link(now, parts[0])
+            if messages[0][KIND_AT] < SESSION_KINDS:
+                self._about_link(now, messages[0])
                 return
             if not self.ready:
                 self._happens("message")
@@ -224,19 +224,19 @@ class Uplink(Session):
             self.on_error(error)
             return
         handlers = self._handlers
-        for part in parts:
-            handler = handlers[part[KIND_AT]]
+        for message in messages:
+            handler = handlers[message[KIND_AT]]
             try:
                 if handler is None:
-                    raise ProtocolError(f"kind {part[KIND_AT]:#04x} is unknown or not for a process", "kind")
-                handler(now, part)
+                    raise ProtocolError(f"kind {message[KIND_AT]:#04x} is unknown or not for a process", "kind")
+                handler(now, message)
             except ProtocolError as error:
                 self.refused[error.reason] += 1
             except Exception as error:
                 # Only this message is lost: the rest of the batch, and both sides' counts, stay valid.
                 self.refused["internal error"] += 1
                 self.on_error(error)
-        self.note_received(len(parts), len(batch) + sum(map(len, payloads)))
+        self.note_received(len(messages), len(batch) + sum(map(len, payloads)))
 
     def tick(self, now: float) -> None:
         """Send a heartbeat when one is due."""
@@ -280,26 +280,26 @@ class Uplink(Session):
             self.on_error(error)
         return False
 
-    def _about_link(self, now: float, part: bytes) -> None:
-        kind = part[KIND_AT]
+    def _about_link(self, now: float, message: bytes) -> None:
+        kind = message[KIND_AT]
         if kind == Kind.HEARTBEAT or kind == Kind.ACK:
             self._happens("message")
             self._asked = False
-            count = sequence_of(part)
+            count = sequence_of(message)
             if kind == Kind.ACK or count:
                 self.on_acknowledged(self.acknowledged(count))
                 self.forget_arrived()
         elif kind == Kind.WELCOME:
-            self._welcome(now, body_of(part))
+            self._welcome(now, body_of(message))
         elif kind == Kind.REFUSED:
-            refused = RefusedBody.of(part)
+            refused = RefusedBody.of(message)
             self._happens("refused")
             is_over = self._was_read(refused.received)
             self._on_refused(refused.reason, refused.text)
             if is_over:
                 self.lost(now)  # whatever the owner has done
         elif kind == Kind.DRAIN:
-            self._drain(DrainBody.of(part))
+            self._drain(DrainBody.of(message))
         else:
             raise ProtocolError(f"kind {kind:#04x} is not one that a router sends", "kind")
 
@@ -307,11 +307,11 @@ class Uplink(Session):
         """Handle DRAIN: the router accepts nothing new."""
         self._happens("drain")
         self._holds = True
-        self.held = [part for part in self.outbox if _begins_something(part)]
-        self.outbox[:] = [part for part in self.outbox if not _begins_something(part)]
+        self.held = [message for message in self.outbox if _begins_something(message)]
+        self.outbox[:] = [message for message in self.outbox if not _begins_something(message)]
         if body.answer:
             # Sent after everything else, so that the router knows that nothing new is under way.
-            self.send_last(message(Kind.DRAIN, sequence=self.received))
+            self.send_last(pack(Kind.DRAIN, sequence=self.received))
             self.note_acknowledged()
 
     def _was_read(self, received: int | None) -> bool:
@@ -327,7 +327,7 @@ class Uplink(Session):
 
     def _welcome(self, now: float, body: dict[str, Any]) -> None:
         said = WelcomeBody.parse(body)
-        origin = pack(">IQ", said.router_id, said.handle)
+        origin = origin_of(said.router_id, said.handle)
         if self.state is not UplinkState.GREETING:
             self._happens("welcome")  # raises, before anything has changed
         arrived: list[bytes] = []
@@ -357,11 +357,11 @@ class Uplink(Session):
         self.on_welcome(now, Welcome(False, same_handle, sent, unsent, next_life))
 
 
-def _begins_something(part: bytes) -> bool:
-    """Whether ``part`` starts new work, which a draining router does not accept."""
-    kind = part[KIND_AT]
+def _begins_something(message: bytes) -> bool:
+    """Whether ``message`` starts new work, which a draining router does not accept."""
+    kind = message[KIND_AT]
     if kind == _REQUEST:
-        return not (flags_of(part)) & _NESTED
+        return not (flags_of(message)) & _NESTED
     if kind == _CAST:
-        return (flags_of(part)) & (_NESTED | _CONFIRM) != _NESTED | _CONFIRM
-    return kind == _PUBLISH and not part[LOW_FLAGS_AT] & _CONFIRM
+        return (flags_of(message)) & (_NESTED | _CONFIRM) != _NESTED | _CONFIRM
+    return kind == _PUBLISH and not message[LOW_FLAGS_AT] & _CONFIRM

@@ -69,8 +69,8 @@ class AccessControl(Protocol):
     def ended(self, link: Link) -> None:
         """Handle the end of a link."""
 
-    def may_send(self, link: Link, part: bytes, destination: Destination | None) -> bool:
-        """Whether ``link`` may send the call or cast ``part`` to ``destination``; its process is told if not.
+    def may_send(self, link: Link, message: bytes, destination: Destination | None) -> bool:
+        """Whether ``link`` may send the call or cast ``message`` to ``destination``; its process is told if not.
 
         Asked only for what is not in :attr:`Link.allowed_calls` and :attr:`Link.allowed_casts`.
         """
@@ -109,7 +109,7 @@ class AllowAll(AccessControl, Admission):
     def ended(self, link: Link) -> None:
         """Do nothing."""
 
-    def may_send(self, link: Link, part: bytes, destination: Destination | None) -> bool:
+    def may_send(self, link: Link, message: bytes, destination: Destination | None) -> bool:
         """Allow everything."""
         return True
 

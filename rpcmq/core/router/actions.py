@@ -11,10 +11,10 @@ __all__ = ["Action", "Answer", "Disconnect", "LinkDetached", "LogEvent"]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Send ``part`` to a connection without a link."""
+    """Send ``message`` to a connection without a link."""
 
     route: bytes
-    part: bytes
+    message: bytes
 
 
 @dataclass(frozen=True, slots=True)

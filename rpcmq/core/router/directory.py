@@ -90,19 +90,19 @@ class Directory:
 
     # --- addresses ---------------------------------------------------------------------------
 
-    def resolve(self, now: float, part: bytes) -> Destination:
-        """Return the destination of ``part``.
+    def resolve(self, now: float, message: bytes) -> Destination:
+        """Return the destination of ``message``.
 
         Raises:
             ProtocolError: its variable parts do not fit or its address is malformed, or there would
                 be too many topics.
         """
-        parse(part)
-        key = address_and_method_of(part)
+        parse(message)
+        key = address_and_method_of(message)
         known = self.destinations.get(key)
         if known is not None:
             return known
-        block = address_of(part)
+        block = address_of(message)
         address = Address.decode(block)
         try:
             method = key[len(block) :].decode()

@@ -193,7 +193,7 @@ class DispatchLog:
         handler_us: int = NOT_REPORTED,
     ) -> None:
         """``request`` has ended, with ``delivery`` if anybody had it. To be said once of each."""
-        part = request.message
+        message = request.message
         caller_link = request.reply_to
         if delivery is None:
             consumer, attempt, dispatched_at, sent_us = None, request.attempts, request.received_at, 0
@@ -203,22 +203,22 @@ class DispatchLog:
         numbers = self._numbers
         try:
             target = numbers[request.destination]
-            caller = numbers[caller_link if caller_link is not None else part[ORIGIN]]
+            caller = numbers[caller_link if caller_link is not None else message[ORIGIN]]
             server = numbers[consumer]
         except KeyError:
             target, caller, server = self._define(request, consumer)
         end = self._end
-        if part[TRACE_LENGTH_AT] or type(part) is not bytes:
+        if message[TRACE_LENGTH_AT] or type(message) is not bytes:
             _pack_into(
                 self._records, end,
-                part, request.number, request.received_at, dispatched_at, now, target, caller, server,
-                size_of(part), reply_bytes, handler_us, outcome, attempt, 0, _trace_id(part), sent_us,
+                message, request.number, request.received_at, dispatched_at, now, target, caller, server,
+                size_of(message), reply_bytes, handler_us, outcome, attempt, 0, _trace_id(message), sent_us,
             )  # fmt: skip
         else:
             # Most have neither a trace nor a detached payload: zeros then, which cost nothing.
             _pack_short_into(
                 self._records, end,
-                part, request.number, request.received_at, dispatched_at, now, target, caller, server,
+                message, request.number, request.received_at, dispatched_at, now, target, caller, server,
                 reply_bytes, handler_us, outcome, attempt, sent_us,
             )  # fmt: skip
         self._end = end = end + _SIZE
@@ -348,12 +348,12 @@ class DispatchLog:
     def _record_long_running(self, now: float, request: Request) -> None:
         if request.has_ended:
             return
-        part = request.message
+        message = request.message
         self._in_flight.append(
             RECORD.pack(
-                part, request.number, request.received_at, request.dispatched_at, now,
-                *self._define(request, request.consumer), size_of(part), 0, NOT_REPORTED, 0, request.attempts, 0,
-                _trace_id(part), 0,
+                message, request.number, request.received_at, request.dispatched_at, now,
+                *self._define(request, request.consumer), size_of(message), 0, NOT_REPORTED, 0, request.attempts, 0,
+                _trace_id(message), 0,
             )
         )  # fmt: skip
         if len(self._in_flight) >= CHUNK_RECORDS:
@@ -372,11 +372,11 @@ class DispatchLog:
             self._flush(now, is_final=True)
 
 
-def _trace_id(part: bytes) -> bytes:
+def _trace_id(message: bytes) -> bytes:
     """The trace id of a message's traceparent; empty if it has none that can be read."""
-    if part[TRACE_LENGTH_AT] < _TRACE_END:
+    if message[TRACE_LENGTH_AT] < _TRACE_END:
         return b""
     try:
-        return unhexlify(trace_of(part)[_TRACE_AT:_TRACE_END])
+        return unhexlify(trace_of(message)[_TRACE_AT:_TRACE_END])
     except ValueError:
         return b""

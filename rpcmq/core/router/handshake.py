@@ -13,12 +13,12 @@ from itertools import islice
 from rpcmq.core.common.session import GIVE_UP_AFTER
 from rpcmq.core.common.text import shorten
 from rpcmq.core.router.access_control import Admission, Refusal
-from rpcmq.core.router.link import Link, LinkState, origin_of
+from rpcmq.core.router.link import Link, LinkState
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.settings import Settings
 from rpcmq.errors import ProtocolError
 from rpcmq.payload.format import known_mask
-from rpcmq.wire import Flag, Kind, body_of, message
+from rpcmq.wire import Flag, Kind, body_of, origin_of, pack
 from rpcmq.wire.bodies import HelloBody, RefusedBody, WelcomeBody
 
 __all__ = ["Handshake"]
@@ -48,7 +48,7 @@ class Handshake:
         self._links.counters["stranger"] += 1
         return RefusedBody(reason="hello-first", text="say HELLO before anything else").message()
 
-    def hello(self, now: float, route: bytes, part: bytes, user: str = "") -> bytes | None:
+    def hello(self, now: float, route: bytes, message: bytes, user: str = "") -> bytes | None:
         """Handle HELLO; return the refusal to send to ``route``, or None if the process is welcome.
 
         Args:
@@ -57,7 +57,7 @@ class Handshake:
         Raises:
             ProtocolError: the body is not a JSON object.
         """
-        body = body_of(part)
+        body = body_of(message)
         try:
             hello = HelloBody.parse(body)
             admission = self._links.access.admit(user, hello.identity)
@@ -93,7 +93,7 @@ class Handshake:
         if token != link.token or not admission.owns(link):
             if link.state is not LinkState.AWAY:
                 # The old connection may be dead unnoticed: sending on it will show.
-                link.send_last(message(Kind.HEARTBEAT, flags=Flag.ANSWER_WANTED))
+                link.send_last(pack(Kind.HEARTBEAT, flags=Flag.ANSWER_WANTED))
                 text = f"identity {identity!r} is taken by a live process; stop it or choose another identity"
                 raise Refusal("identity-taken", text)
             reason = "replaced by a new process of the same identity"

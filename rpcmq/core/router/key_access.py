@@ -213,9 +213,9 @@ class KeyAccessControl(AccessControl):
         if link.permissions is not None:
             link.permissions.usage.links -= 1
 
-    def may_send(self, link: Link, part: bytes, destination: Destination | None) -> bool:
-        """Whether the key has the right to send ``part``; the link remembers a yes."""
-        return self._checks.may_send(link, part, destination)
+    def may_send(self, link: Link, message: bytes, destination: Destination | None) -> bool:
+        """Whether the key has the right to send ``message``; the link remembers a yes."""
+        return self._checks.may_send(link, message, destination)
 
     def introduced(self, one: Link, other: Link) -> None:
         """Remember of either key whom it was introduced to."""

@@ -9,7 +9,18 @@ from collections.abc import Callable
 
 from rpcmq.core.router.link import Handler, Link
 from rpcmq.payload.format import Format, format_name
-from rpcmq.wire import ATTEMPT_AT, CONSUMER_AT, FORMAT_AT, KEY, Address, Kind, address_of, json_bytes, message, parse
+from rpcmq.wire import (
+    ATTEMPT_AT,
+    CONSUMER_AT,
+    FORMAT_AT,
+    KEY,
+    Address,
+    Kind,
+    address_of,
+    json_bytes,
+    pack,
+    parse,
+)
 
 __all__ = ["restrict_formats"]
 
@@ -39,33 +50,35 @@ def restrict_formats(handlers: list[Handler], mask: int, refuse: Refuse) -> list
 
 
 def _request(accept: Handler, mask: int, refuse: Refuse) -> Handler:
-    def request(now: float, link: Link, part: bytes) -> None:
-        if mask >> part[FORMAT_AT] & 1:
-            accept(now, link, part)
+    def request(now: float, link: Link, message: bytes) -> None:
+        if mask >> message[FORMAT_AT] & 1:
+            accept(now, link, message)
             return
-        parse(part)
-        name = format_name(part[FORMAT_AT])
-        refuse(link, part, name, f"may not send {name} to {str(Address.decode(address_of(part)))!r}")
+        parse(message)
+        name = format_name(message[FORMAT_AT])
+        refuse(link, message, name, f"may not send {name} to {str(Address.decode(address_of(message)))!r}")
 
     return request
 
 
 def _answer(accept: Handler, fail: Handler, mask: int, refuse: Refuse) -> Handler:
-    def answer(now: float, link: Link, part: bytes) -> None:
-        if mask >> part[FORMAT_AT] & 1:
-            accept(now, link, part)
+    def answer(now: float, link: Link, message: bytes) -> None:
+        if mask >> message[FORMAT_AT] & 1:
+            accept(now, link, message)
             return
-        text = refuse(link, part, format_name(part[FORMAT_AT]), f"may not answer in {format_name(part[FORMAT_AT])}")
+        text = refuse(
+            link, message, format_name(message[FORMAT_AT]), f"may not answer in {format_name(message[FORMAT_AT])}"
+        )
         # Send the caller an error, so that it waits no longer.
         record = json_bytes({"type": "rpcmq.errors:AccessDenied", "text": text})
-        fault = message(
+        fault = pack(
             Kind.FAULT,
             record,
             format=Format.JSON,
             ttl=0,
-            key=part[KEY],
-            attempt=part[ATTEMPT_AT],
-            consumer=part[CONSUMER_AT],
+            key=message[KEY],
+            attempt=message[ATTEMPT_AT],
+            consumer=message[CONSUMER_AT],
         )
         fail(now, link, fault)
 
@@ -73,11 +86,13 @@ def _answer(accept: Handler, fail: Handler, mask: int, refuse: Refuse) -> Handle
 
 
 def _progress(accept: Handler, mask: int, refuse: Refuse) -> Handler:
-    def progress(now: float, link: Link, part: bytes) -> None:
+    def progress(now: float, link: Link, message: bytes) -> None:
         # One without a value has any number there.
-        if mask >> part[FORMAT_AT] & 1 or not part[FORMAT_AT]:
-            accept(now, link, part)
+        if mask >> message[FORMAT_AT] & 1 or not message[FORMAT_AT]:
+            accept(now, link, message)
         else:
-            refuse(link, part, format_name(part[FORMAT_AT]), f"may not answer in {format_name(part[FORMAT_AT])}")
+            refuse(
+                link, message, format_name(message[FORMAT_AT]), f"may not answer in {format_name(message[FORMAT_AT])}"
+            )
 
     return progress

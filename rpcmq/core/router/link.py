@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable
 from enum import Enum
-from struct import pack
 from typing import Any
 
 from rpcmq.core.common.session import Session
@@ -33,9 +32,9 @@ from rpcmq.core.router.rights import Key
 from rpcmq.core.router.topics import Destination
 from rpcmq.core.router.usage import Usage
 from rpcmq.payload.format import Format
-from rpcmq.wire import size_of
+from rpcmq.wire import origin_of, size_of
 
-__all__ = ["Handler", "Link", "LinkState", "origin_of", "outgoing_bytes"]
+__all__ = ["Handler", "Link", "LinkState", "outgoing_bytes"]
 
 
 class LinkState(Enum):
@@ -210,11 +209,6 @@ class Link(Session):
 
 #: Handles one message of a link.
 Handler = Callable[[float, Link, bytes], None]
-
-
-def origin_of(router_id: int, handle: int) -> bytes:
-    """Return router and handle as they stand in messages of the link."""
-    return pack(">IQ", router_id, handle)
 
 
 def outgoing_bytes(link: Session) -> int:

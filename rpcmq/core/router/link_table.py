@@ -16,7 +16,7 @@ from rpcmq.core.router.access_control import AccessControl, AllowAll
 from rpcmq.core.router.faults import reraise
 from rpcmq.core.router.link import Handler, Link, LinkState
 from rpcmq.errors import ProtocolError
-from rpcmq.wire import KIND_AT, Kind, message, sequence_of
+from rpcmq.wire import KIND_AT, Kind, pack, sequence_of
 from rpcmq.wire.bodies import QUEUE_TYPES, DrainBody, RefusedBody
 
 __all__ = ["LinkTable"]
@@ -54,7 +54,7 @@ class LinkTable:
         #: Called with a connection that is still open and has lost its link.
         self.on_left: Callable[[bytes], None] = lambda route: None
         #: Called with messages that the process has acknowledged.
-        self.on_taken: Callable[[float, Link, list[bytes]], None] = lambda now, link, parts: None
+        self.on_taken: Callable[[float, Link, list[bytes]], None] = lambda now, link, messages: None
         #: Called with a link whose window was full and that may be given work again.
         self.on_room: Callable[[float, Link], None] = lambda now, link: None
         #: Called in the handler of an exception that must cost one link only.
@@ -160,23 +160,23 @@ class LinkTable:
 
     # --- control messages --------------------------------------------------------------------
 
-    def control_message(self, now: float, link: Link, part: bytes) -> None:
+    def control_message(self, now: float, link: Link, message: bytes) -> None:
         """Handle a message about the link itself.
 
         Raises:
             ProtocolError: the kind is not one that a process sends, or the count is impossible.
         """
-        kind = part[KIND_AT]
+        kind = message[KIND_AT]
         if kind == Kind.ACK or kind == Kind.HEARTBEAT:
-            self.on_taken(now, link, link.acknowledged(sequence_of(part)))
+            self.on_taken(now, link, link.acknowledged(sequence_of(message)))
             if link.is_full and link.sent_bytes < WINDOW_BYTES // 2:
                 link.is_full = False
                 self.on_room(now, link)
             if kind == Kind.HEARTBEAT:
                 link.note_acknowledged()
-                link.send_last(message(Kind.HEARTBEAT, sequence=link.received))
+                link.send_last(pack(Kind.HEARTBEAT, sequence=link.received))
         elif kind == Kind.DRAIN and self.draining:
-            self.on_taken(now, link, link.acknowledged(sequence_of(part)))
+            self.on_taken(now, link, link.acknowledged(sequence_of(message)))
             link.answers_drain = False
         elif kind == Kind.GOODBYE:
             self.end(now, link, "said goodbye")

@@ -13,7 +13,7 @@ from math import ceil
 from rpcmq.core.router.link import Link, LinkState, outgoing_bytes
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.settings import Settings
-from rpcmq.wire import Kind, message
+from rpcmq.wire import Kind, pack
 
 __all__ = ["Liveness"]
 
@@ -93,7 +93,7 @@ class Liveness:
                 self._mark_silent(now, link)  # its calls have ended meanwhile
             if self._probing:
                 # If its connection has gone unnoticed, the send will tell.
-                link.send_last(message(Kind.HEARTBEAT))
+                link.send_last(pack(Kind.HEARTBEAT))
 
     def _mark_silent(self, now: float, link: Link) -> None:
         state = link.silence

@@ -98,8 +98,8 @@ class NodeType:
     def link_lapsed(self, now: float, link: Link) -> None:
         """``link`` has been away for longer than its consumers are waited for."""
 
-    def link_taken(self, now: float, link: Link, parts: list[bytes]) -> None:
-        """The process of ``link`` has received ``parts``."""
+    def link_taken(self, now: float, link: Link, messages: list[bytes]) -> None:
+        """The process of ``link`` has received ``messages``."""
 
     def link_has_room(self, now: float, link: Link) -> None:
         """``link``, which was full, takes messages again."""

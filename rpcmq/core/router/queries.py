@@ -20,7 +20,7 @@ from rpcmq.core.router.steps import Steps
 from rpcmq.core.router.turns import ERROR_STEPS, Turns
 from rpcmq.core.router.view_rows import View
 from rpcmq.errors import Outcome
-from rpcmq.wire import Kind, control, json_bytes, message
+from rpcmq.wire import Kind, control, json_bytes, pack
 
 __all__ = ["MAX_ASKED", "Queries", "encoded"]
 
@@ -174,7 +174,7 @@ class Queries:
         elif (waiting := outgoing_bytes(link)) > _MAX_WAITING_BYTES:
             self._refuse(link, key, f"{waiting} bytes wait for this process already")
         else:
-            link.send(message(Kind.ANSWER, payload, format=1, key=key))
+            link.send(pack(Kind.ANSWER, payload, format=1, key=key))
             return len(payload)
         return 0
 

@@ -81,18 +81,18 @@ class RightChecks:
 
     # --- rights ------------------------------------------------------------------------------
 
-    def may_send(self, link: Link, part: bytes, destination: Destination | None) -> bool:
-        """Whether the link's key has the right to send the call or cast ``part``; the link remembers a yes."""
+    def may_send(self, link: Link, message: bytes, destination: Destination | None) -> bool:
+        """Whether the link's key has the right to send the call or cast ``message``; the link remembers a yes."""
         permissions = _permissions(link)
-        if part[KIND_AT] == _REQUEST:
+        if message[KIND_AT] == _REQUEST:
             verb, allowed = "call", link.allowed_calls
-        elif part[LOW_FLAGS_AT] & Flag.FANOUT:
+        elif message[LOW_FLAGS_AT] & Flag.FANOUT:
             verb, allowed = "fanout", None
-            if (block := address_of(part)) in permissions.fanout:
+            if (block := address_of(message)) in permissions.fanout:
                 return True
         else:
             verb, allowed = "cast", link.allowed_casts
-        if not self._decide(link, part, verb):
+        if not self._decide(link, message, verb):
             return False
         if allowed is None:
             _remember(permissions.fanout, block)
@@ -101,58 +101,58 @@ class RightChecks:
         return True
 
     def _with_publish_check(self, accept: Handler) -> Handler:
-        def publish(now: float, link: Link, part: bytes) -> None:
+        def publish(now: float, link: Link, message: bytes) -> None:
             known = _permissions(link).publish
-            block = address_of(part)
+            block = address_of(message)
             if block not in known:
-                if not self._decide(link, part, "publish"):
+                if not self._decide(link, message, "publish"):
                     return
                 _remember(known, block)
-            accept(now, link, part)
+            accept(now, link, message)
 
         return publish
 
     def _with_right_check(self, verb: str, handler: Handler) -> Handler:
-        def rare(now: float, link: Link, part: bytes) -> None:
-            if self._decide(link, part, verb):
-                handler(now, link, part)
+        def rare(now: float, link: Link, message: bytes) -> None:
+            if self._decide(link, message, verb):
+                handler(now, link, message)
 
         return rare
 
     def _with_admin_check(self, handler: Handler) -> Handler:
-        def query(now: float, link: Link, part: bytes) -> None:
-            view = str(body_of(part).get("what", "overview"))
-            if view in FREE or self._is_allowed(link, part, "admin", "", (view,)):
-                handler(now, link, part)
+        def query(now: float, link: Link, message: bytes) -> None:
+            view = str(body_of(message).get("what", "overview"))
+            if view in FREE or self._is_allowed(link, message, "admin", "", (view,)):
+                handler(now, link, message)
 
         return query
 
-    def _decide(self, link: Link, part: bytes, verb: str) -> bool:
+    def _decide(self, link: Link, message: bytes, verb: str) -> bool:
         """Whether the link's key has the right; its process is told if not.
 
         Raises:
             ProtocolError: the address is malformed.
         """
-        parse(part)
-        address = Address.decode(address_of(part))
+        parse(message)
+        address = Address.decode(address_of(message))
         names = registered_names(address) if verb == "serve" else (_name(address),)
         if verb in ("publish", "subscribe"):
             # The server in an event's address is ignored.
             names = (address.topic,)
-        return self._is_allowed(link, part, verb, address.exchange, names)
+        return self._is_allowed(link, message, verb, address.exchange, names)
 
-    def _is_allowed(self, link: Link, part: bytes, verb: str, exchange: str, names: tuple[str, ...]) -> bool:
+    def _is_allowed(self, link: Link, message: bytes, verb: str, exchange: str, names: tuple[str, ...]) -> bool:
         usage = _permissions(link).usage
         key = usage.key
         for name in names:
             right = key.right_for(verb, exchange, name)
             if right is None:
-                self._deny(link, part, usage, verb, exchange, name)
+                self._deny(link, message, usage, verb, exchange, name)
                 return False
             usage.used[key.rights.index(right)] += 1
         return True
 
-    def _deny(self, link: Link, part: bytes, usage: KeyUsage, verb: str, exchange: str, name: str) -> None:
+    def _deny(self, link: Link, message: bytes, usage: KeyUsage, verb: str, exchange: str, name: str) -> None:
         self._count(link, usage, f"denied {verb}")
         name = shorten(name)
         shown = f"{exchange}/{name}" if exchange else name
@@ -160,18 +160,18 @@ class RightChecks:
         self._act(LogEvent("denied", f"{link.identity}: {text}", link.identity))
         details = {"verb": verb, "topic": name, "exchange": exchange, "key": usage.key.name}
         body = {"outcome": Outcome.DENIED, "text": text, "details": details}
-        link.send(control(Kind.ERROR, body, key=part[KEY]))
+        link.send(control(Kind.ERROR, body, key=message[KEY]))
 
-    def _deny_format(self, link: Link, part: bytes, form: str, what: str) -> str:
+    def _deny_format(self, link: Link, message: bytes, form: str, what: str) -> str:
         usage = _permissions(link).usage
         self._count(link, usage, f"denied {form}")
         text = f"key {usage.key.name!r} {what}; its key file says which formats it may send (formats)"
         self._act(LogEvent("denied", f"{link.identity}: {text}", link.identity))
-        if part[KIND_AT] in (Kind.REQUEST, Kind.CAST, Kind.PUBLISH):
+        if message[KIND_AT] in (Kind.REQUEST, Kind.CAST, Kind.PUBLISH):
             # As where a consumer does not accept it: the sender encodes it in another format, if it can.
             details = {"accepts": usage.key.formats, "key": usage.key.name}
             body = {"outcome": Outcome.PROTOCOL, "text": text, "details": details}
-            link.send(control(Kind.ERROR, body, key=part[KEY]))
+            link.send(control(Kind.ERROR, body, key=message[KEY]))
         return text
 
     def _count(self, link: Link, usage: KeyUsage, what: str) -> None:
@@ -183,27 +183,27 @@ class RightChecks:
     # --- rate --------------------------------------------------------------------------------
 
     def _with_rate_check(self, accept: Handler) -> Handler:
-        def metered(now: float, link: Link, part: bytes) -> None:
-            if self._is_within_rate(now, link, part):
-                accept(now, link, part)
+        def metered(now: float, link: Link, message: bytes) -> None:
+            if self._is_within_rate(now, link, message):
+                accept(now, link, message)
 
         return metered
 
-    def _is_within_rate(self, now: float, link: Link, part: bytes) -> bool:
+    def _is_within_rate(self, now: float, link: Link, message: bytes) -> bool:
         permissions = _permissions(link)
         usage = permissions.usage
         bucket = usage.bucket
         assert bucket is not None
-        if part[KIND_AT] in _NOT_REOFFERED or part[LOW_FLAGS_AT] & Flag.CONFIRM:
+        if message[KIND_AT] in _NOT_REOFFERED or message[LOW_FLAGS_AT] & Flag.CONFIRM:
             wait = bucket.take(now)
             if wait:
-                self._refuse_rate(link, part, usage, wait)
+                self._refuse_rate(link, message, usage, wait)
             return not wait
-        block = address_of(part)
+        block = address_of(message)
         first = permissions.throttled.get(block)
         if first is not None:
-            if sequence_of(part) != first or not part[LOW_FLAGS_AT] & Flag.RESENT:
-                self._refuse_rate(link, part, usage, 1.0 / bucket.rate)
+            if sequence_of(message) != first or not message[LOW_FLAGS_AT] & Flag.RESENT:
+                self._refuse_rate(link, message, usage, 1.0 / bucket.rate)
                 return False
             del permissions.throttled[block]
         wait = bucket.take(now)
@@ -211,18 +211,18 @@ class RightChecks:
             return True
         if len(permissions.throttled) < _MAX_DECISIONS:
             # Order is not kept for casts to more addresses at a time than this.
-            permissions.throttled[block] = sequence_of(part)
-        self._refuse_rate(link, part, usage, wait)
+            permissions.throttled[block] = sequence_of(message)
+        self._refuse_rate(link, message, usage, wait)
         return False
 
-    def _refuse_rate(self, link: Link, part: bytes, usage: KeyUsage, wait: float) -> None:
+    def _refuse_rate(self, link: Link, message: bytes, usage: KeyUsage, wait: float) -> None:
         self._count(link, usage, "too fast")
         assert usage.bucket is not None
         rate = f"{usage.bucket.rate:g}"
         text = f"key {usage.key.name!r} sends more than {rate} messages a second (messages_per_second = {rate})"
         details = {"limit": "messages_per_second", "retry_after": round(wait, 3), "key": usage.key.name}
         body = {"outcome": Outcome.OVERLOADED, "text": text, "details": details}
-        link.send(control(Kind.ERROR, body, key=part[KEY]))
+        link.send(control(Kind.ERROR, body, key=message[KEY]))
 
 
 def _permissions(link: Link) -> Permissions:

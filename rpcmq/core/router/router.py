@@ -73,8 +73,8 @@ _ANSWERED = (
 )  # fmt: skip
 
 
-def _not_for_a_router(now: float, link: Link, part: bytes) -> None:
-    raise ProtocolError(f"kind {part[KIND_AT]:#04x} is unknown or not for a router", "kind")
+def _not_for_a_router(now: float, link: Link, message: bytes) -> None:
+    raise ProtocolError(f"kind {message[KIND_AT]:#04x} is unknown or not for a router", "kind")
 
 
 #: The capabilities of a router. Their order is that in which they are told of links.
@@ -219,17 +219,17 @@ class Router:
             if payloads:
                 link.read_bytes += sum(map(len, payloads)) + _FRAME_BYTES * len(payloads)
         try:
-            parts = split(batch, payloads)
-            if link is None or parts[0][KIND_AT] < SESSION_KINDS:
-                self._about_link(now, route, link, parts, user)
+            messages = split(batch, payloads)
+            if link is None or messages[0][KIND_AT] < SESSION_KINDS:
+                self._about_link(now, route, link, messages, user)
                 return
             link.heard = now
             if not link.is_responsive:
                 self.links.heard_again(now, link)
             if payloads and max(map(len, payloads)) > self.settings.message_max_bytes:
-                parts = self._without_too_large(now, link, parts)
+                messages = self._without_too_large(now, link, messages)
             if link.inbox:
-                self._defer(now, link, parts)
+                self._defer(now, link, messages)
                 return
             size_bytes = len(batch)
             if payloads:
@@ -238,10 +238,10 @@ class Router:
                 self._count_memory(now)
                 if link.route is None:
                     return
-            handled = self._handle(now, link, parts, self._handlers_of(link))
-            if handled < len(parts):
-                self.turns.defer(link, parts[handled:])
-                size_bytes = sum(map(size_of, parts[:handled]))
+            handled = self._handle(now, link, messages, self._handlers_of(link))
+            if handled < len(messages):
+                self.turns.defer(link, messages[handled:])
+                size_bytes = sum(map(size_of, messages[:handled]))
             self.turns.spent += handled
             link.note_received(handled, size_bytes)
         except ProtocolError as error:
@@ -249,22 +249,22 @@ class Router:
         except Exception:
             self._disconnect_after_fault(now, route)
 
-    def _handle(self, now: float, link: Link, parts: Sequence[bytes], handlers: list[Handler]) -> int:
-        """Handle ``parts`` until the turn is over; return how many were handled, at least one."""
+    def _handle(self, now: float, link: Link, messages: Sequence[bytes], handlers: list[Handler]) -> int:
+        """Handle ``messages`` until the turn is over; return how many were handled, at least one."""
         turns, steps = self.turns, TURN_STEPS
-        rest = iter(parts)
-        for part in rest:
+        rest = iter(messages)
+        for message in rest:
             try:
-                handlers[part[KIND_AT]](now, link, part)
+                handlers[message[KIND_AT]](now, link, message)
             except ProtocolError as error:
-                self._protocol_error(now, link.route or b"", link, part, error)
+                self._protocol_error(now, link.route or b"", link, message, error)
             except Exception:
                 # An internal error discards this message only: the batch and its counts go on.
-                self.faults.report(now, link.identity, part[KEY])
+                self.faults.report(now, link.identity, message[KEY])
             if turns.spent > steps:
                 # Counted here because counting in the loop would cost each message.
-                return len(parts) - length_hint(rest)
-        return len(parts)
+                return len(messages) - length_hint(rest)
+        return len(messages)
 
     def _handlers_of(self, link: Link) -> list[Handler]:
         """Return the handlers for ``link``: refusing ones while too much is held for it."""
@@ -275,8 +275,8 @@ class Router:
             handlers[kind] = refuse
         return handlers
 
-    def _handle_held(self, now: float, link: Link, parts: Sequence[bytes]) -> int:
-        return self._handle(now, link, parts, self._handlers)
+    def _handle_held(self, now: float, link: Link, messages: Sequence[bytes]) -> int:
+        return self._handle(now, link, messages, self._handlers)
 
     def _count_memory(self, now: float) -> None:
         for link, why in self.memory.count(now):
@@ -311,18 +311,18 @@ class Router:
         handled: list[bytes] = []
         try:
             while link.inbox and not turns.is_over:
-                part = turns.take(link)
-                handled.append(part)
-                self._handle(now, link, (part,), self._handlers_of(link))
+                message = turns.take(link)
+                handled.append(message)
+                self._handle(now, link, (message,), self._handlers_of(link))
         finally:
             turns.end(link, handled)
         if link.leaves and not link.inbox:
             self.links.end(now, link, "said goodbye")
 
-    def _defer(self, now: float, link: Link, parts: list[bytes]) -> None:
-        """Queue ``parts`` behind messages that still wait for their turn."""
-        self.turns.defer(link, parts)
-        self.turns.spent += len(parts)
+    def _defer(self, now: float, link: Link, messages: list[bytes]) -> None:
+        """Queue ``messages`` behind messages that still wait for their turn."""
+        self.turns.defer(link, messages)
+        self.turns.spent += len(messages)
         most = self.settings.inbox_max_bytes
         if link.inbox_bytes > most and (route := link.route) is not None:
             text = f"{link.inbox_bytes} received bytes wait for their turn; link.inbox_max_bytes = {most}"
@@ -330,17 +330,17 @@ class Router:
             self.actions.append(Answer(route, RefusedBody(reason="protocol", text=text).message()))
             self.actions.append(Disconnect(route))
 
-    def _without_too_large(self, now: float, link: Link, parts: list[bytes]) -> list[bytes]:
+    def _without_too_large(self, now: float, link: Link, messages: list[bytes]) -> list[bytes]:
         """Refuse messages whose payload exceeds the limit; return the others."""
         most = self.settings.message_max_bytes
         fitting: list[bytes] = []
-        for part in parts:
-            if part[LOW_FLAGS_AT] & _DETACHED and (size := len(payload_of(part))) > most:
+        for message in messages:
+            if message[LOW_FLAGS_AT] & _DETACHED and (size := len(payload_of(message))) > most:
                 text = f"payload of {size} bytes exceeds message.max_bytes = {most}"
-                self._protocol_error(now, link.route or b"", link, part, ProtocolError(text, "size"))
+                self._protocol_error(now, link.route or b"", link, message, ProtocolError(text, "size"))
             else:
-                fitting.append(part)
-        link.note_received(len(parts) - len(fitting), 0)
+                fitting.append(message)
+        link.note_received(len(messages) - len(fitting), 0)
         return fitting
 
     def _disconnect_after_fault(self, now: float, route: bytes) -> None:
@@ -429,17 +429,17 @@ class Router:
 
     # --- links -------------------------------------------------------------------------------
 
-    def _about_link(self, now: float, route: bytes, link: Link | None, parts: list[bytes], user: str) -> None:
-        part = parts[0]
-        if len(parts) > 1 and link is not None:
+    def _about_link(self, now: float, route: bytes, link: Link | None, messages: list[bytes], user: str) -> None:
+        message = messages[0]
+        if len(messages) > 1 and link is not None:
             self._protocol_error(
                 now, route, link, None, ProtocolError("control messages must be alone in a batch", "batch")
             )
             return
         try:
-            parse(part)
-            if part[KIND_AT] == Kind.HELLO:
-                refusal = self.handshake.hello(now, route, part, user)
+            parse(message)
+            if message[KIND_AT] == Kind.HELLO:
+                refusal = self.handshake.hello(now, route, message, user)
                 if refusal is not None:
                     self.actions.append(Answer(route, refusal))
             elif link is None:
@@ -448,15 +448,15 @@ class Router:
                 link.heard = now
                 if not link.is_responsive:
                     self.links.heard_again(now, link)
-                if link.inbox and part[KIND_AT] == Kind.GOODBYE:
+                if link.inbox and message[KIND_AT] == Kind.GOODBYE:
                     link.leaves = True
                 else:
-                    self.links.control_message(now, link, part)
+                    self.links.control_message(now, link, message)
         except ProtocolError as error:
             self._protocol_error(now, route, link, None, error)
 
     def _protocol_error(
-        self, now: float, route: bytes, link: Link | None, part: bytes | None, error: ProtocolError
+        self, now: float, route: bytes, link: Link | None, message: bytes | None, error: ProtocolError
     ) -> None:
         """Count and attribute a peer's protocol error, and report it to the peer."""
         self.refused[error.reason] += 1
@@ -468,14 +468,14 @@ class Router:
             return
         link.counters[f"refused {error.reason}"] += 1
         self.actions.append(LogEvent("offence", f"{link.identity}: {text}", link.identity))
-        if part is None:
+        if message is None:
             link.send_last(refusal)
-        elif part[KIND_AT] in _ANSWERED:
+        elif message[KIND_AT] in _ANSWERED:
             body = {"outcome": Outcome.PROTOCOL, "text": text, "details": {"reason": error.reason}}
-            link.send(control(Kind.ERROR, body, key=part[KEY]))
+            link.send(control(Kind.ERROR, body, key=message[KEY]))
 
-    def _protocol_error_of(self, now: float, link: Link, part: bytes, error: ProtocolError) -> None:
-        self._protocol_error(now, link.route or b"", link, part, error)
+    def _protocol_error_of(self, now: float, link: Link, message: bytes, error: ProtocolError) -> None:
+        self._protocol_error(now, link.route or b"", link, message, error)
 
     def _link_ended(self, now: float, link: Link, reason: str) -> None:
         for node in self.nodes:
@@ -496,13 +496,13 @@ class Router:
     def _view(self, now: float, what: str) -> View:
         return view(self, now, what)
 
-    def _query(self, now: float, link: Link, part: bytes) -> None:
-        body = body_of(part)
+    def _query(self, now: float, link: Link, message: bytes) -> None:
+        body = body_of(message)
         what = str(body.get("what", "overview"))
         change = self._controls.get(what)
         if change is None:
-            self.queries.ask(now, link, part[KEY], what)
+            self.queries.ask(now, link, message[KEY], what)
             return
         answer = change(now, link, body)
         self.turns.spend(TURN_STEPS + 1)
-        link.send(control(Kind.ANSWER, answer, key=part[KEY]))
+        link.send(control(Kind.ANSWER, answer, key=message[KEY]))

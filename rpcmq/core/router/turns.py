@@ -50,12 +50,12 @@ class Turns:
         """Count ``steps``."""
         self.spent += steps
 
-    def defer(self, link: Link, parts: Sequence[bytes]) -> None:
-        """Queue ``parts`` of ``link`` behind those that wait already."""
+    def defer(self, link: Link, messages: Sequence[bytes]) -> None:
+        """Queue ``messages`` of ``link`` behind those that wait already."""
         if not link.inbox:
             self.waiting.append(link)
-        link.inbox.extend(parts)
-        link.inbox_bytes += sum(map(size_of, parts)) + _OVERHEAD_BYTES * len(parts)
+        link.inbox.extend(messages)
+        link.inbox_bytes += sum(map(size_of, messages)) + _OVERHEAD_BYTES * len(messages)
 
     def next_link(self) -> Link | None:
         """Start the turn of the next link and return it; None if none waits."""
@@ -68,9 +68,9 @@ class Turns:
 
     def take(self, link: Link) -> bytes:
         """Take the next message of ``link``."""
-        part = link.inbox.popleft()
-        link.inbox_bytes -= size_of(part) + _OVERHEAD_BYTES
-        return part
+        message = link.inbox.popleft()
+        link.inbox_bytes -= size_of(message) + _OVERHEAD_BYTES
+        return message
 
     def end(self, link: Link, handled: Sequence[bytes]) -> None:
         """End the turn of ``link``, in which ``handled`` messages were handled; the rest gets another."""

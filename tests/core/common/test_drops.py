@@ -39,7 +39,7 @@ def drop_notes(net: Network) -> list[str]:
 
 
 def told(process: Process) -> list[list[Any]]:
-    return [row for m in process.inbox if m.kind is Kind.DROPPED for row in body_of(m.part)["dropped"]]
+    return [row for m in process.inbox if m.kind is Kind.DROPPED for row in body_of(m.message)["dropped"]]
 
 
 def test_casts_to_a_misspelt_topic_leave_a_trace_that_stays(net: Network, api: Process, operator: Process):

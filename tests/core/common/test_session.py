@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from rpcmq.core.common.session import ACK_BYTES, ACK_MESSAGES, BATCH_MESSAGES, Session
 from rpcmq.errors import ProtocolError
 from rpcmq.testing.network import Message
-from rpcmq.wire import Kind, message
+from rpcmq.wire import Kind, pack
 
 
-def part(number: int) -> bytes:
-    return message(Kind.CAST, sequence=number)
+def cast(number: int) -> bytes:
+    return pack(Kind.CAST, sequence=number)
 
 
 def flush(session: Session) -> list[bytes]:
@@ -32,20 +32,20 @@ def session() -> Session:
 
 
 def test_a_session_is_listed_once_while_it_has_something_to_send(session: Session):
-    session.send(part(1))
-    session.send(part(2))
-    session.send_first(part(3))
-    session.send_last(part(4))
+    session.send(cast(1))
+    session.send(cast(2))
+    session.send_first(cast(3))
+    session.send_last(cast(4))
     assert session.dirty == [session] and session.marked
     session.dirty.clear()
     session.marked = False
-    session.send_last(part(5))
+    session.send_last(cast(5))
     assert session.dirty == [session]
 
 
 def test_a_batch_is_bounded_and_keeps_the_order(session: Session):
-    parts = [part(i) for i in range(2 * BATCH_MESSAGES + 1)]
-    for p in parts:
+    messages = [cast(i) for i in range(2 * BATCH_MESSAGES + 1)]
+    for p in messages:
         session.send(p)
     sizes = []
     sent: list[bytes] = []
@@ -55,41 +55,41 @@ def test_a_batch_is_bounded_and_keeps_the_order(session: Session):
         session.sent_batch()
         sent += batch
     assert sizes == [BATCH_MESSAGES, BATCH_MESSAGES, 1]
-    assert sent == parts and session.unacknowledged == len(parts)
+    assert sent == messages and session.unacknowledged == len(messages)
 
 
 def test_what_was_queued_while_a_batch_was_sent_goes_with_the_next(session: Session):
     for i in range(BATCH_MESSAGES):
-        session.send(part(i))
+        session.send(cast(i))
     session.batch()
     session.sent_batch()
-    session.send(part(1000))
-    assert session.batch() == [part(1000)]
+    session.send(cast(1000))
+    assert session.batch() == [cast(1000)]
 
 
 def test_acknowledged_messages_are_returned_once_and_forgotten(session: Session):
     for i in range(3):
-        session.send(part(i))
+        session.send(cast(i))
     flush(session)
-    assert session.acknowledged(2) == [part(0), part(1)]
+    assert session.acknowledged(2) == [cast(0), cast(1)]
     assert session.acknowledged(2) == []
-    assert session.acknowledged(3) == [part(2)]
+    assert session.acknowledged(3) == [cast(2)]
     assert session.unacknowledged == 0
 
 
 @pytest.mark.parametrize("count", [4, 1, 1 << 63])
 def test_an_impossible_acknowledgement_is_refused_and_changes_nothing(session: Session, count: int):
     for i in range(3):
-        session.send(part(i))
+        session.send(cast(i))
     flush(session)
     session.acknowledged(2)
     with pytest.raises(ProtocolError, match=f"acknowledged {count}; expected 2 to 3"):
         session.acknowledged(count)
-    assert session.acknowledged(3) == [part(2)]
+    assert session.acknowledged(3) == [cast(2)]
 
 
 def test_what_is_not_sent_cannot_be_acknowledged(session: Session):
-    session.send(part(1))
+    session.send(cast(1))
     with pytest.raises(ProtocolError):
         session.acknowledged(1)
 
@@ -128,17 +128,17 @@ def test_no_ack_for_what_the_peer_was_told_otherwise(session: Session):
 
 def test_resume_puts_what_did_not_arrive_in_front_of_what_was_not_sent(session: Session):
     for i in range(4):
-        session.send(part(i))
+        session.send(cast(i))
     flush(session)
-    session.send(part(4))
-    assert session.resume(1) == [part(0)]
-    assert session.outbox == [part(1), part(2), part(3), part(4)]
-    assert flush(session) == [part(i) for i in (1, 2, 3, 4)]
-    assert session.acknowledged(5) == [part(i) for i in (1, 2, 3, 4)]
+    session.send(cast(4))
+    assert session.resume(1) == [cast(0)]
+    assert session.outbox == [cast(1), cast(2), cast(3), cast(4)]
+    assert flush(session) == [cast(i) for i in (1, 2, 3, 4)]
+    assert session.acknowledged(5) == [cast(i) for i in (1, 2, 3, 4)]
 
 
 def test_resume_with_an_impossible_count_changes_nothing(session: Session):
-    session.send(part(0))
+    session.send(cast(0))
     flush(session)
     with pytest.raises(ProtocolError):
         session.resume(2)
@@ -148,7 +148,7 @@ def test_resume_with_an_impossible_count_changes_nothing(session: Session):
 def test_resume_marks_the_session_if_something_is_to_be_sent(session: Session):
     session.resume(0)
     assert session.dirty == []
-    session.send(part(0))
+    session.send(cast(0))
     flush(session)
     session.dirty.clear()
     session.marked = False
@@ -158,28 +158,28 @@ def test_resume_marks_the_session_if_something_is_to_be_sent(session: Session):
 
 def test_abandon_tells_what_was_sent_from_what_was_not_and_starts_over(session: Session):
     for i in range(3):
-        session.send(part(i))
+        session.send(cast(i))
     flush(session)
     session.acknowledged(1)
-    session.send(part(3))
+    session.send(cast(3))
     session.note_received(7, 10)
-    assert session.abandon() == ([part(1), part(2)], [part(3)])
+    assert session.abandon() == ([cast(1), cast(2)], [cast(3)])
     assert session.received == 0 and session.unacknowledged == 0 and session.outbox == []
-    session.send(part(9))
+    session.send(cast(9))
     flush(session)
-    assert session.acknowledged(1) == [part(9)]
+    assert session.acknowledged(1) == [cast(9)]
 
 
 def test_what_was_about_the_connection_goes_with_it(session: Session):
-    session.send_first(part(1))
-    session.send_last(part(2))
-    session.send(part(3))
+    session.send_first(cast(1))
+    session.send_last(cast(2))
+    session.send(cast(3))
     session.disconnected()
-    assert session.first_messages == session.last_messages == [] and session.outbox == [part(3)]
+    assert session.first_messages == session.last_messages == [] and session.outbox == [cast(3)]
 
 
 def test_the_latest_sent_message_with_a_key_is_found_until_acknowledged(session: Session):
-    old, new = message(Kind.CAST, b"old", sequence=7), message(Kind.CAST, b"new", sequence=7)
+    old, new = pack(Kind.CAST, b"old", sequence=7), pack(Kind.CAST, b"new", sequence=7)
     for p in (old, new):
         session.send(p)
     key = old[16:36]
@@ -209,8 +209,8 @@ def test_whatever_breaks_each_side_gets_all_of_the_other_once_and_in_order(event
     for number, event in enumerate(events):
         side = rng.randrange(2)
         if event == 0:
-            sent[side].append(part(number))
-            ends[side].send(part(number))
+            sent[side].append(cast(number))
+            ends[side].send(cast(number))
         elif event == 1:
             move(side, rng.randrange(4))
         elif event == 2:

@@ -12,7 +12,7 @@ from rpcmq.core.process.casts import Casts
 from rpcmq.core.process.retained_casts import RetainedCasts
 from rpcmq.core.process.uplink import Uplink, Welcome
 from rpcmq.errors import CallError, CallTimeout, LinkLost, NoConsumer, Outcome, Overloaded
-from rpcmq.wire import NO_TTL, Address, Flag, Kind, control, message, parse, payload_of, size_of
+from rpcmq.wire import NO_TTL, Address, Flag, Kind, control, pack, parse, payload_of, size_of
 
 COMPUTE = Address("compute").encode()
 OTHER = Address("other").encode()
@@ -32,8 +32,8 @@ class Process:
     def _welcomed(self, now: float, welcome: Welcome) -> None:
         self.calls.welcome(now, welcome)
 
-    def _on_refused(self, part: bytes, error: CallError) -> bytes | None:
-        self.refused.append((part, error))
+    def _on_refused(self, message: bytes, error: CallError) -> bytes | None:
+        self.refused.append((message, error))
         return self.replacement
 
     def connect(self, now: float = 0.0, **welcome: Any) -> list[bytes]:
@@ -46,30 +46,30 @@ class Process:
         return self.sent()
 
     def sent(self) -> list[bytes]:
-        parts: list[bytes] = []
+        messages: list[bytes] = []
         while self.uplink.outbox:
-            parts += self.uplink.batch()
+            messages += self.uplink.batch()
             self.uplink.sent_batch()
         self.uplink.last_messages.clear()
-        return parts
+        return messages
 
-    def router(self, part: bytes, now: float = 0.0) -> None:
-        self.uplink.receive(now, part)
+    def router(self, message: bytes, now: float = 0.0) -> None:
+        self.uplink.receive(now, message)
 
     def start(self, now: float = 0.0, kind: int = Kind.REQUEST, flags: int = 0, timeout: float | None = 10.0) -> Call:
         call = Call("compute", flags, timeout)
         return self.calls.start(now, call, kind, b"payload", address=COMPUTE, method=b"m")
 
     def cast(self, address: bytes = COMPUTE, payload: bytes = b"p", flags: int = 0) -> bytes:
-        part = message(
+        message = pack(
             Kind.CAST, payload, key=self.uplink.next_key(), format=1, address=address, method=b"m", flags=flags
         )
-        self.casts.send(part, address)
-        return part
+        self.casts.send(message, address)
+        return message
 
     def acknowledge(self) -> None:
         """The router has all that was sent."""
-        self.router(message(Kind.ACK, sequence=self.uplink._sent_base + self.uplink.unacknowledged))
+        self.router(pack(Kind.ACK, sequence=self.uplink._sent_base + self.uplink.unacknowledged))
 
     def error(self, key: bytes, outcome: Outcome, now: float = 0.0, **details: Any) -> None:
         body = {"outcome": outcome, "text": "why", "details": details}
@@ -84,8 +84,8 @@ def process() -> Process:
     return Process()
 
 
-def kinds(parts: list[bytes]) -> list[int]:
-    return [part[5] for part in parts]
+def kinds(messages: list[bytes]) -> list[int]:
+    return [message[5] for message in messages]
 
 
 # --- calls --------------------------------------------------------------------------------------
@@ -93,18 +93,18 @@ def kinds(parts: list[bytes]) -> list[int]:
 
 def test_a_call_is_sent_with_all_about_it(process):
     call = process.start(flags=Flag.IDEMPOTENT, timeout=2.5)
-    (part,) = process.sent()
-    header = parse(part)
+    (message,) = process.sent()
+    header = parse(message)
     assert (header.kind, header.flags, header.ttl) == (Kind.REQUEST, Flag.IDEMPOTENT, 2500)
-    assert part[16:36] == call.key
-    assert payload_of(part) == b"payload"
+    assert message[16:36] == call.key
+    assert payload_of(message) == b"payload"
     assert process.calls.open == {call.key: call} and not call.done
 
 
 @pytest.mark.parametrize("kind", [Kind.REPLY, Kind.FAULT, Kind.END, Kind.CONFIRM, Kind.ANSWER, Kind.REGISTERED])
 def test_an_answer_ends_the_call(process, kind):
     call = process.start()
-    answer = message(kind, b"a", key=call.key)
+    answer = pack(kind, b"a", key=call.key)
     process.router(answer)
     assert call.done and call.answer == answer and call.error is None
     assert process.woken() == [call]
@@ -114,8 +114,8 @@ def test_an_answer_ends_the_call(process, kind):
 
 def test_a_second_answer_is_late(process):
     call = process.start()
-    process.router(message(Kind.REPLY, b"first", key=call.key))
-    process.router(message(Kind.REPLY, b"second", key=call.key))
+    process.router(pack(Kind.REPLY, b"first", key=call.key))
+    process.router(pack(Kind.REPLY, b"second", key=call.key))
     process.error(call.key, Outcome.TIMEOUT)
     assert payload_of(call.answer) == b"first"
     assert process.woken() == [call]
@@ -152,7 +152,7 @@ def test_a_strange_error_ends_the_call_all_the_same(process, body):
 def test_a_call_that_the_router_forgets_ends_a_little_after_its_deadline(process):
     call = process.start(now=100.0, timeout=10.0)
     assert 110.0 < process.calls.next_deadline() < 111.0
-    process.router(message(Kind.HEARTBEAT), now=108.0)
+    process.router(pack(Kind.HEARTBEAT), now=108.0)
     process.calls.tick(110.2)
     assert not call.done
     process.calls.tick(111.0)
@@ -188,7 +188,7 @@ def test_a_cancelled_call_is_forgotten_and_the_router_told(process):
     assert (cancel[5], cancel[16:36]) == (Kind.CANCEL, call.key)
     process.calls.cancel(call)
     assert process.sent() == []
-    process.router(message(Kind.REPLY, key=call.key))
+    process.router(pack(Kind.REPLY, key=call.key))
     assert process.woken() == [] and process.calls.counters == {"late replies": 1}
 
 
@@ -235,9 +235,9 @@ def test_silence_ends_a_watched_call(process):
 
 def test_a_sign_of_life_gives_it_more_time(process):
     call = watched(process, 10.0)
-    process.router(message(Kind.ALIVE, key=call.key), now=11.5)
+    process.router(pack(Kind.ALIVE, key=call.key), now=11.5)
     assert process.woken() == [] and process.calls.next_deadline() == 13.5
-    process.router(message(Kind.ALIVE, b"half", key=call.key), now=13.0)
+    process.router(pack(Kind.ALIVE, b"half", key=call.key), now=13.0)
     assert process.woken() == [call] and [payload_of(p) for p in call.progress] == [b"half"]
     process.calls.tick(14.9)
     assert not call.done
@@ -245,7 +245,7 @@ def test_a_sign_of_life_gives_it_more_time(process):
 
 def test_a_watched_call_that_ended_is_not_watched(process):
     call = watched(process, 10.0)
-    process.router(message(Kind.REPLY, key=call.key), now=11.0)
+    process.router(pack(Kind.REPLY, key=call.key), now=11.0)
     process.calls.tick(50.0)
     assert call.error is None and process.calls.next_deadline() is None
 
@@ -255,16 +255,16 @@ def test_a_watched_call_that_ended_is_not_watched(process):
 
 def test_items_are_kept_in_order(process):
     call = process.start(flags=Flag.STREAM)
-    parts = [message(Kind.ITEM, bytes([n]), key=call.key) for n in range(3)]
-    for part in parts:
-        process.router(part)
-    assert call.items == parts and process.woken() == [call] * 3 and not call.done
+    messages = [pack(Kind.ITEM, bytes([n]), key=call.key) for n in range(3)]
+    for message in messages:
+        process.router(message)
+    assert call.items == messages and process.woken() == [call] * 3 and not call.done
 
 
 def test_of_a_stream_that_nobody_asked_for_the_last_item_is_kept(process):
     call = process.start()
     for n in range(3):
-        process.router(message(Kind.ITEM, bytes([n]), key=call.key))
+        process.router(pack(Kind.ITEM, bytes([n]), key=call.key))
     assert [payload_of(p) for p in call.items] == [b"\2"]
 
 
@@ -272,7 +272,7 @@ def test_items_that_nobody_asked_for_make_room_for_another_and_put_off_no_deadli
     call = process.start(now=0.0, timeout=10.0)
     process.sent()
     for now in (3.0, 6.0, 9.0):
-        process.router(message(Kind.ITEM, key=call.key), now=now)
+        process.router(pack(Kind.ITEM, key=call.key), now=now)
         process.calls.tick(now)
         (grant,) = process.sent()
         assert (grant[5], grant[16:36], payload_of(grant)) == (Kind.GRANT, call.key, (1).to_bytes(4))
@@ -294,7 +294,7 @@ def test_each_item_starts_the_time_of_the_next(process):
     call = process.start(now=0.0, flags=Flag.STREAM, timeout=10.0)
     call.waiter = lambda: None
     for now in range(0, 50, 9):
-        process.router(message(Kind.ITEM, key=call.key), now=float(now))
+        process.router(pack(Kind.ITEM, key=call.key), now=float(now))
         process.calls.tick(float(now))
         assert not call.done
     process.calls.tick(54.0)
@@ -335,7 +335,7 @@ def test_a_later_item_of_a_stream_has_its_timeout_too(process):
     process.sent()
     for now in (3.0, 11.0, 13.0):
         process.calls.tick(now)
-        process.router(message(Kind.ITEM, key=call.key), now=now)
+        process.router(pack(Kind.ITEM, key=call.key), now=now)
     assert 23.0 <= run_until(process, call, 13.0, 100.0) <= 23.6
 
 
@@ -361,7 +361,7 @@ def test_a_stream_whose_caller_is_busy_does_not_time_out(process):
 
 
 def test_late_items_are_counted(process):
-    process.router(message(Kind.ITEM, key=b"k" * 20))
+    process.router(pack(Kind.ITEM, key=b"k" * 20))
     assert process.calls.counters == {"late items": 1}
 
 
@@ -369,12 +369,12 @@ def test_late_items_are_counted(process):
 
 
 def test_casts_count_until_the_router_has_them(process):
-    parts = [process.cast(payload=bytes(n)) for n in (1, 10, 100_000)]
+    messages = [process.cast(payload=bytes(n)) for n in (1, 10, 100_000)]
     assert process.casts.open == 3
-    assert process.casts.open_bytes == sum(map(size_of, parts))
+    assert process.casts.open_bytes == sum(map(size_of, messages))
     process.sent()
-    process.router(message(Kind.ACK, sequence=process.uplink._sent_base + 2))
-    assert (process.casts.open, process.casts.open_bytes) == (1, size_of(parts[2]))
+    process.router(pack(Kind.ACK, sequence=process.uplink._sent_base + 2))
+    assert (process.casts.open, process.casts.open_bytes) == (1, size_of(messages[2]))
     process.acknowledge()
     assert (process.casts.open, process.casts.open_bytes) == (0, 0)
 
@@ -414,7 +414,7 @@ def test_the_router_is_asked_soon_what_it_has_of_casts_and_not_of_calls(process)
     assert process.sent()
     assert process.calls.next_deadline() <= 6.0
     process.calls.tick(6.0)
-    assert [part[5] for part in process.uplink.last_messages] == [Kind.HEARTBEAT]
+    assert [message[5] for message in process.uplink.last_messages] == [Kind.HEARTBEAT]
     assert process.calls.next_deadline() == pytest.approx(6.25)
     process.acknowledge()
     assert process.casts.open == 0 and process.calls.next_deadline() != pytest.approx(6.25)
@@ -423,11 +423,11 @@ def test_the_router_is_asked_soon_what_it_has_of_casts_and_not_of_calls(process)
 def test_casts_that_a_consumer_has_are_not_at_risk_though_they_are_not_acknowledged():
     process = Process()
     process.connect(tells_delivered=True)
-    parts = [process.cast() for _ in range(3)]
+    messages = [process.cast() for _ in range(3)]
     process.sent()
     assert process.casts.at_risk == 3
-    sequences = b"".join(part[28:36] for part in parts[:2])
-    process.uplink.receive(5.0, message(Kind.DELIVERED, sequences))
+    sequences = b"".join(message[28:36] for message in messages[:2])
+    process.uplink.receive(5.0, pack(Kind.DELIVERED, sequences))
     assert process.casts.open == 3
     assert process.casts.at_risk == 1
     process.acknowledge()
@@ -451,11 +451,11 @@ WINDOW = {"casts": 3, "size_bytes": 1000, "total_bytes": 2000}
 
 def test_a_full_queue_holds_up_the_casts_to_its_destination_and_no_others(process):
     has_room = process.casts.has_room
-    parts = [process.cast() for _ in range(3)]
+    messages = [process.cast() for _ in range(3)]
     assert not has_room(COMPUTE, **WINDOW) and not has_room(OTHER, **WINDOW), "nobody knows yet where they go"
     process.sent()
-    for part in parts:
-        process.error(part[16:36], Outcome.OVERLOADED, limit="queue.max_messages", limit_value=1)
+    for message in messages:
+        process.error(message[16:36], Outcome.OVERLOADED, limit="queue.max_messages", limit_value=1)
     process.acknowledge()
     for now in (1.0, 2.0, 3.0):
         assert has_room(OTHER, **WINDOW) and not has_room(COMPUTE, **WINDOW)
@@ -464,8 +464,8 @@ def test_a_full_queue_holds_up_the_casts_to_its_destination_and_no_others(proces
         again = process.sent()
         assert len(again) == 3
         assert has_room(OTHER, **WINDOW) and not has_room(COMPUTE, **WINDOW)
-        for part in again:
-            process.error(part[16:36], Outcome.OVERLOADED, now=now)
+        for message in again:
+            process.error(message[16:36], Outcome.OVERLOADED, now=now)
         process.acknowledge()
     queue = process.casts.refused.queues[COMPUTE]
     assert queue.details == {"limit": "queue.max_messages", "limit_value": 1}
@@ -489,10 +489,10 @@ def test_casts_on_their_way_are_bounded_in_number_and_bytes(process, casts, size
 
 
 def test_all_casts_together_are_bounded_in_bytes(process):
-    parts = [process.cast(address, payload=bytes(900)) for address in (COMPUTE, COMPUTE, OTHER)]
+    messages = [process.cast(address, payload=bytes(900)) for address in (COMPUTE, COMPUTE, OTHER)]
     process.sent()
-    for part in parts:
-        process.error(part[16:36], Outcome.OVERLOADED)
+    for message in messages:
+        process.error(message[16:36], Outcome.OVERLOADED)
     process.acknowledge()
     third = Address("third").encode()
     assert not process.casts.has_room(third, **WINDOW)
@@ -500,10 +500,10 @@ def test_all_casts_together_are_bounded_in_bytes(process):
 
 
 def test_one_that_is_said_twice_to_be_refused_counts_once(process):
-    part = process.cast()
+    message = process.cast()
     process.sent()
     for _ in range(3):
-        process.error(part[16:36], Outcome.OVERLOADED)
+        process.error(message[16:36], Outcome.OVERLOADED)
     process.acknowledge()
     process.calls.tick(1.0)
     assert len(process.sent()) == 1
@@ -512,21 +512,21 @@ def test_one_that_is_said_twice_to_be_refused_counts_once(process):
 
 
 def test_a_cast_refused_for_good_is_handed_to_the_owner(process):
-    part = process.cast()
+    message = process.cast()
     process.sent()
-    process.error(part[16:36], Outcome.PROTOCOL, accepts=2)
+    process.error(message[16:36], Outcome.PROTOCOL, accepts=2)
     ((refused, error),) = process.refused
-    assert refused == part and error.details["accepts"] == 2
+    assert refused == message and error.details["accepts"] == 2
     assert process.casts.counters == {"casts refused": 1}
     process.acknowledge()
     assert process.casts.open == 0
 
 
 def test_the_owner_may_send_another_in_its_place(process):
-    part = process.cast()
+    message = process.cast()
     process.sent()
-    process.replacement = message(Kind.CAST, b"other", key=part[16:36], address=COMPUTE)
-    process.error(part[16:36], Outcome.PROTOCOL)
+    process.replacement = pack(Kind.CAST, b"other", key=message[16:36], address=COMPUTE)
+    process.error(message[16:36], Outcome.PROTOCOL)
     assert process.sent() == [process.replacement]
     process.acknowledge()
     assert (process.casts.open, process.casts.open_bytes) == (0, 0)
@@ -553,9 +553,9 @@ def test_an_error_about_an_unknown_cast_is_late(process):
 
 
 def test_while_disconnected_nothing_is_offered_and_nobody_is_woken_for_it(process):
-    part = process.cast()
+    message = process.cast()
     process.sent()
-    process.error(part[16:36], Outcome.OVERLOADED, now=5.0)
+    process.error(message[16:36], Outcome.OVERLOADED, now=5.0)
     process.acknowledge()
     process.uplink.lost(5.05)
     assert process.calls.next_deadline() is None
@@ -563,7 +563,7 @@ def test_while_disconnected_nothing_is_offered_and_nobody_is_woken_for_it(proces
     assert process.uplink.outbox == []
     process.connect(7.0, resumed=True, received=1)
     process.calls.tick(7.0)
-    assert [p[16:36] for p in process.sent()] == [part[16:36]]
+    assert [p[16:36] for p in process.sent()] == [message[16:36]]
 
 
 # --- the link comes back ------------------------------------------------------------------------
@@ -571,9 +571,9 @@ def test_while_disconnected_nothing_is_offered_and_nobody_is_woken_for_it(proces
 
 def test_a_resumed_link_changes_nothing(process):
     call = process.start()
-    part = process.cast()
+    message = process.cast()
     process.sent()
-    assert process.connect(1.0, resumed=True, received=1) == [part]
+    assert process.connect(1.0, resumed=True, received=1) == [message]
     assert not call.done and process.casts.open == 1
 
 
@@ -587,7 +587,7 @@ def test_after_a_restart_of_the_router(process):
     again = process.connect(2.0, boot=6)
     assert isinstance(call.error, LinkLost) and "it may have run" in str(call.error)
     assert process.woken() == [call]
-    by_key = {part[16:36]: parse(part).flags & Flag.RESENT for part in again}
+    by_key = {message[16:36]: parse(message).flags & Flag.RESENT for message in again}
     assert by_key == {
         kept[16:36]: Flag.RESENT,
         confirmed.key: Flag.RESENT,
@@ -610,7 +610,7 @@ def test_a_cast_that_waits_for_its_confirmation_though_the_router_had_it_is_sent
     assert again[16:36] == confirmed.key and parse(again).flags & Flag.RESENT
     process.acknowledge()
     assert process.casts.open == 0
-    process.router(message(Kind.CONFIRM, key=confirmed.key))
+    process.router(pack(Kind.CONFIRM, key=confirmed.key))
     assert confirmed.answer is not None
 
 
@@ -627,30 +627,30 @@ def test_under_another_handle_calls_and_casts_go_on_with_new_keys(process):
     process.calls.tick(3.0)
     again += process.sent()
     origin = process.uplink.origin
-    assert all(part[16:28] == origin for part in again)
-    assert {part[28:36] for part in again} == {
+    assert all(message[16:28] == origin for message in again)
+    assert {message[28:36] for message in again} == {
         idempotent.key[12:],
         kept[28:36],
         put_back[28:36],
         unsent.key[12:],
     }
     for call in (idempotent, unsent):
-        process.router(message(Kind.REPLY, key=call.key))
+        process.router(pack(Kind.REPLY, key=call.key))
         assert call.answer is not None
     process.calls.tick(1e6)
     assert process.calls.open == {}
 
 
 def test_what_a_draining_router_gave_back_goes_to_its_next_life(process):
-    call, part = process.start(), process.cast()
+    call, message = process.start(), process.cast()
     process.sent()
     process.error(call.key, Outcome.DRAINING)
-    process.error(part[16:36], Outcome.DRAINING)
+    process.error(message[16:36], Outcome.DRAINING)
     process.acknowledge()
     assert not call.done and process.casts.open == 1
     again = process.connect(2.0, boot=6)
-    assert {p[16:36] for p in again} == {call.key, part[16:36]}
-    process.router(message(Kind.REPLY, key=call.key))
+    assert {p[16:36] for p in again} == {call.key, message[16:36]}
+    process.router(pack(Kind.REPLY, key=call.key))
     assert call.answer is not None
     process.acknowledge()
     assert process.casts.open == 0
@@ -697,7 +697,7 @@ def test_whatever_happens_the_window_counts_what_the_router_has_not(actions, ran
             if action == "ack":
                 process.acknowledge()
             elif action == "reply" and calls:
-                process.router(message(Kind.REPLY, key=random.choice(calls).key))
+                process.router(pack(Kind.REPLY, key=random.choice(calls).key))
             elif action == "refuse":
                 refused = {key for queue in process.casts.refused.queues.values() for key in queue.waiting}
                 keys = [p[16:36] for p in process.uplink.sent if p[16:36] not in refused]
@@ -725,18 +725,18 @@ def test_what_a_full_queue_refused_goes_to_the_next_life_once_and_in_order(proce
     process.error(second[16:36], Outcome.OVERLOADED)
     process.calls.tick(0.2)
     offered = process.sent()
-    assert [part[16:36] for part in offered] == [first[16:36], second[16:36]]
+    assert [message[16:36] for message in offered] == [first[16:36], second[16:36]]
     # Refused again; nothing of it is acknowledged, and a third waits behind them.
     process.error(first[16:36], Outcome.OVERLOADED)
     process.error(second[16:36], Outcome.OVERLOADED)
     third = process.cast()
     again = process.connect(now=1.0, boot=6)
-    assert [part[16:36] for part in again] == [part[16:36] for part in (first, second, third)]
-    assert all(parse(part).flags & Flag.RESENT for part in again)
+    assert [message[16:36] for message in again] == [message[16:36] for message in (first, second, third)]
+    assert all(parse(message).flags & Flag.RESENT for message in again)
     assert process.casts.open == 3
     process.calls.tick(2.0)
     assert process.sent() == [], "nothing is offered a second time"
-    process.router(message(Kind.ACK, sequence=3))
+    process.router(pack(Kind.ACK, sequence=3))
     assert process.casts.open == process.casts.open_bytes == 0
 
 
@@ -752,8 +752,8 @@ def keeper() -> Process:
     return made
 
 
-def delivered(process: Process, *parts: bytes) -> None:
-    process.router(message(Kind.DELIVERED, b"".join(part[28:36] for part in parts)))
+def delivered(process: Process, *messages: bytes) -> None:
+    process.router(pack(Kind.DELIVERED, b"".join(message[28:36] for message in messages)))
 
 
 def next_life(process: Process, **welcome: Any) -> list[bytes]:
@@ -761,17 +761,17 @@ def next_life(process: Process, **welcome: Any) -> list[bytes]:
 
 
 def test_casts_that_the_router_had_are_offered_to_its_next_life(keeper):
-    parts = [keeper.cast(payload=b"%d" % number) for number in range(3)]
+    messages = [keeper.cast(payload=b"%d" % number) for number in range(3)]
     keeper.sent()
     keeper.acknowledge()
-    delivered(keeper, parts[1])
+    delivered(keeper, messages[1])
     assert keeper.casts.open == 0
     again = next_life(keeper)
-    assert [payload_of(part) for part in again] == [b"0", b"2"]
-    assert all(part[7] & Flag.RESENT for part in again)
+    assert [payload_of(message) for message in again] == [b"0", b"2"]
+    assert all(message[7] & Flag.RESENT for message in again)
     assert keeper.casts.open == 2
     keeper.acknowledge()
-    assert [payload_of(part) for part in next_life(keeper, boot=7)] == [b"0", b"2"], "and to the one after that"
+    assert [payload_of(message) for message in next_life(keeper, boot=7)] == [b"0", b"2"], "and to the one after that"
 
 
 def test_they_keep_their_place_among_those_that_it_had_not(keeper):
@@ -784,8 +784,8 @@ def test_they_keep_their_place_among_those_that_it_had_not(keeper):
     keeper.uplink.lost(1)
     keeper.cast(payload=b"unsent")
     again = next_life(keeper)
-    assert [payload_of(part) for part in again] == [b"had", b"sent", b"unsent"]
-    assert [bool(part[7] & Flag.RESENT) for part in again] == [True, True, False]
+    assert [payload_of(message) for message in again] == [b"had", b"sent", b"unsent"]
+    assert [bool(message[7] & Flag.RESENT) for message in again] == [True, True, False]
 
 
 @pytest.mark.parametrize(
@@ -804,10 +804,10 @@ def test_casts_that_a_router_has_that_may_live_are_not_sent_twice(keeper, welcom
 @pytest.mark.parametrize("boot", [5, 6], ids=["the same life", "the next life"])
 def test_a_cast_that_a_consumer_has_is_not_sent_again_though_its_acknowledgement_was_lost(keeper, boot):
     """An ACK may come 5 s later than DELIVERED, and nobody may be left that would recognise the cast."""
-    parts = [keeper.cast(payload=b"%d" % number) for number in range(3)]
+    messages = [keeper.cast(payload=b"%d" % number) for number in range(3)]
     keeper.sent()
-    delivered(keeper, parts[1])
-    assert [payload_of(part) for part in next_life(keeper, boot=boot)] == [b"0", b"2"]
+    delivered(keeper, messages[1])
+    assert [payload_of(message) for message in next_life(keeper, boot=boot)] == [b"0", b"2"]
     assert keeper.casts.open == 2
 
 
@@ -824,12 +824,12 @@ def test_beyond_the_bounds_what_was_not_acknowledged_is_sent_again(keeper):
     for number in range(3):
         keeper.cast(payload=b"%d" % number)
     keeper.sent()
-    assert [payload_of(part) for part in next_life(keeper)] == [b"0", b"1", b"2"]
+    assert [payload_of(message) for message in next_life(keeper)] == [b"0", b"1", b"2"]
 
 
 def test_fanouts_and_events_that_were_not_acknowledged_are_sent_again(keeper):
     keeper.cast(flags=Flag.FANOUT)
-    keeper.casts.send(message(Kind.PUBLISH, b"", key=keeper.uplink.next_key(), address=COMPUTE), COMPUTE)
+    keeper.casts.send(pack(Kind.PUBLISH, b"", key=keeper.uplink.next_key(), address=COMPUTE), COMPUTE)
     keeper.sent()
     assert kinds(next_life(keeper)) == [Kind.CAST, Kind.PUBLISH]
 
@@ -858,13 +858,13 @@ def test_who_waits_for_the_confirmation_is_confirmed_by_the_next_life(keeper):
     call = keeper.start(kind=Kind.CAST, flags=Flag.CONFIRM)
     keeper.sent()
     keeper.acknowledge()
-    (part,) = next_life(keeper)
-    assert part[7] == Flag.CONFIRM | Flag.RESENT
-    keeper.router(message(Kind.CONFIRM, b"\0\0\0\1", key=call.key))
+    (message,) = next_life(keeper)
+    assert message[7] == Flag.CONFIRM | Flag.RESENT
+    keeper.router(pack(Kind.CONFIRM, b"\0\0\0\1", key=call.key))
     assert call.done
     keeper.acknowledge()
-    (part,) = next_life(keeper, boot=7)
-    assert part[7] == Flag.RESENT, "nobody waits for it any more"
+    (message,) = next_life(keeper, boot=7)
+    assert message[7] == Flag.RESENT, "nobody waits for it any more"
 
 
 @pytest.mark.parametrize("is_acknowledged", [True, False])
@@ -872,12 +872,12 @@ def test_what_was_confirmed_cannot_be_refused_by_the_next_life_for_want_of_a_con
     """The acknowledgement may come 5 s after the confirmation."""
     call = keeper.start(kind=Kind.CAST, flags=Flag.CONFIRM | Flag.MANDATORY)
     keeper.sent()
-    keeper.router(message(Kind.CONFIRM, b"\0\0\0\1", key=call.key))
+    keeper.router(pack(Kind.CONFIRM, b"\0\0\0\1", key=call.key))
     if is_acknowledged:
         keeper.acknowledge()
-    (part,) = next_life(keeper)
-    assert part[7] == Flag.RESENT
-    keeper.error(part[16:36], Outcome.OVERLOADED)
+    (message,) = next_life(keeper)
+    assert message[7] == Flag.RESENT
+    keeper.error(message[16:36], Outcome.OVERLOADED)
     assert COMPUTE in keeper.casts.refused.queues, "it is offered again"
 
 
@@ -891,23 +891,23 @@ def test_a_cast_that_is_not_taken_is_not_kept(keeper, outcome, is_confirmed):
 
 
 def test_one_that_a_full_queue_gave_back_is_offered_once(keeper):
-    part = keeper.cast()
+    message = keeper.cast()
     keeper.sent()
-    keeper.error(part[16:36], Outcome.OVERLOADED)
+    keeper.error(message[16:36], Outcome.OVERLOADED)
     keeper.acknowledge()
     assert len(next_life(keeper)) == 1
 
 
 def test_one_whose_format_nobody_takes_is_sent_in_another_though_it_was_acknowledged(keeper):
-    part = keeper.cast()
+    message = keeper.cast()
     keeper.sent()
     keeper.acknowledge()
-    keeper.replacement = message(Kind.CAST, b"as JSON", key=part[16:36], address=COMPUTE, method=b"m")
-    keeper.error(part[16:36], Outcome.PROTOCOL, accepts=2)
-    assert [payload_of(part) for part in keeper.sent()] == [b"as JSON"]
+    keeper.replacement = pack(Kind.CAST, b"as JSON", key=message[16:36], address=COMPUTE, method=b"m")
+    keeper.error(message[16:36], Outcome.PROTOCOL, accepts=2)
+    assert [payload_of(message) for message in keeper.sent()] == [b"as JSON"]
     keeper.acknowledge()
     assert keeper.casts.open == 0
-    assert [payload_of(part) for part in next_life(keeper)] == [b"as JSON"]
+    assert [payload_of(message) for message in next_life(keeper)] == [b"as JSON"]
 
 
 @pytest.mark.parametrize(
@@ -915,11 +915,11 @@ def test_one_whose_format_nobody_takes_is_sent_in_another_though_it_was_acknowle
     [(Outcome.DENIED, "denied"), (Outcome.NO_CONSUMER, "no consumer"), (Outcome.PROTOCOL, "protocol")],
 )
 def test_what_is_refused_for_good_is_counted_and_not_kept(keeper, outcome, reason):
-    part = keeper.cast()
+    message = keeper.cast()
     keeper.sent()
-    keeper.error(part[16:36], outcome)
+    keeper.error(message[16:36], outcome)
     keeper.acknowledge()
-    assert [refused for refused, _ in keeper.refused] == [part], "the shell logs it"
+    assert [refused for refused, _ in keeper.refused] == [message], "the shell logs it"
     assert keeper.casts.losses.drops.totals == {"cast": {reason: 1}} and len(keeper.casts.retained) == 0
     assert next_life(keeper) == []
 
@@ -958,7 +958,7 @@ def test_of_calls_that_were_sent_only_those_that_were_read_are_lost_with_a_route
     leave(process, received=2)
     sent = process.connect(now=3.0, boot=6)
     assert isinstance(first.error, LinkLost) and "may have run" in str(first.error)
-    assert [part[16:36] for part in sent] == [second.key, unread.key, held.key]
+    assert [message[16:36] for message in sent] == [second.key, unread.key, held.key]
     assert not (second.done or unread.done or held.done)
 
 
@@ -1004,7 +1004,7 @@ def test_a_declaration_that_a_router_did_not_answer_is_made_again(process):
     call = process.start(kind=Kind.DECLARE)
     process.sent()
     process.uplink.lost(1.0)
-    assert [part[16:36] for part in process.connect(now=2.0, boot=6)] == [call.key]
+    assert [message[16:36] for message in process.connect(now=2.0, boot=6)] == [call.key]
 
 
 @pytest.mark.parametrize("flags", [0, Flag.IDEMPOTENT])
@@ -1018,8 +1018,8 @@ def test_a_call_that_has_waited_here_is_sent_with_what_is_left_of_its_time(proce
     endless = process.start(now=2.0, timeout=None)
     leave(process, received=1, now=3.0)
     sent = process.connect(now=6.0, boot=6, handle=handle)
-    assert [parse(part).ttl for part in sent] == [4000, 6000, 10_000, NO_TTL]
-    assert [part[16:36] for part in sent] == [call.key for call in (idempotent, held, stream, endless)]
+    assert [parse(message).ttl for message in sent] == [4000, 6000, 10_000, NO_TTL]
+    assert [message[16:36] for message in sent] == [call.key for call in (idempotent, held, stream, endless)]
     assert [call.message for call in (idempotent, held, stream, endless)] == sent
 
 
@@ -1033,9 +1033,9 @@ def test_what_a_router_with_a_lower_limit_does_not_take_is_not_offered_to_it_aga
     process.calls.start(0.0, call, Kind.REQUEST, large, address=COMPUTE, method=b"m")
     process.sent()
     again = process.connect(boot=6, max_message_bytes=50_000)
-    assert [len(payload_of(part)) for part in again] == [100]
-    ((part, error),) = process.refused
-    assert len(payload_of(part)) == 100_000 and "message.max_bytes = 50000" in str(error)
+    assert [len(payload_of(message)) for message in again] == [100]
+    ((message, error),) = process.refused
+    assert len(payload_of(message)) == 100_000 and "message.max_bytes = 50000" in str(error)
     assert call.error is not None and "message.max_bytes = 50000" in str(call.error)
     assert process.casts.open == 1
 
@@ -1043,8 +1043,8 @@ def test_what_a_router_with_a_lower_limit_does_not_take_is_not_offered_to_it_aga
 def test_the_ttl_of_a_cast_does_not_run_down_at_its_sender(keeper):
     """The router counts it from when it receives the cast, and its next life anew."""
     keeper.uplink.lost(1.0)
-    part = message(Kind.CAST, b"p", key=keeper.uplink.next_key(), format=1, address=COMPUTE, method=b"m", ttl=5000)
-    keeper.casts.send(part, COMPUTE)
+    message = pack(Kind.CAST, b"p", key=keeper.uplink.next_key(), format=1, address=COMPUTE, method=b"m", ttl=5000)
+    keeper.casts.send(message, COMPUTE)
     [sent] = keeper.connect(3600.0, resumed=True)
     assert parse(sent).ttl == 5000
     keeper.acknowledge()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rpcmq.core.process.dialer import INSIST_SECONDS, Dialer, Phase, Step
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.core.process.uplink_states import UplinkState
-from rpcmq.wire import Kind, control, message
+from rpcmq.wire import Kind, control, pack
 
 HELLO = {"identity": "api-1", "queue_type": "roundrobin", "role": "process", "accepts": ["json"]}
 ATTEMPT, PAUSE, HEARTBEAT, LOST = 5.0, 2.0, 5.0, 60.0
@@ -39,13 +39,13 @@ class Process:
         step = self.dialer.tick(self.now, self.jitter)
         self.steps.append(step)
         # What is sent goes out, or is lost with the connection.
-        self.said += [part[5] for part in self.uplink.first_messages + self.uplink.last_messages]
+        self.said += [message[5] for message in self.uplink.first_messages + self.uplink.last_messages]
         self.uplink.first_messages.clear()
         self.uplink.last_messages.clear()
         return step
 
-    def receive(self, part: bytes) -> None:
-        self.uplink.receive(self.now, part)
+    def receive(self, message: bytes) -> None:
+        self.uplink.receive(self.now, message)
 
     def welcome(self, **values: Any) -> None:
         body = {"router_id": 1, "boot": 5, "handle": 7, "token": "t", "received": 0, "resumed": False}
@@ -209,7 +209,7 @@ def test_anything_that_is_heard_ends_the_silence(process):
     for _ in range(5):
         process.tick(HEARTBEAT)
     assert process.uplink.silent_seconds(process.now) == 25.0
-    process.receive(message(Kind.HEARTBEAT))
+    process.receive(pack(Kind.HEARTBEAT))
     assert process.uplink.silent_seconds(process.now) == 0.0
 
 
@@ -244,11 +244,11 @@ def test_whatever_has_happened_a_process_that_can_reach_a_router_is_soon_ready(e
             case "drain":
                 process.receive(control(Kind.DRAIN, {"text": "bye"}))
             case "reply":
-                process.receive(message(Kind.REPLY))
+                process.receive(pack(Kind.REPLY))
             case "nonsense":
                 process.receive(b"nonsense")
             case "send":
-                process.uplink.send(message(Kind.CAST))
+                process.uplink.send(pack(Kind.CAST))
         # Paused and down are the same, and so are a connection that stands and an uplink that is ready.
         assert process.uplink.ready is (process.dialer.phase is Phase.UP)
         if process.dialer.phase in (Phase.PAUSED, Phase.STOPPED):

@@ -19,7 +19,18 @@ from rpcmq.core.process.task import Registration
 from rpcmq.core.process.tasks import Tasks
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.errors import Outcome
-from rpcmq.wire import MAX_BATCH_MESSAGES, Address, Flag, Kind, body_of, control, json_bytes, message, size_of, split
+from rpcmq.wire import (
+    MAX_BATCH_MESSAGES,
+    Address,
+    Flag,
+    Kind,
+    body_of,
+    control,
+    json_bytes,
+    pack,
+    size_of,
+    split,
+)
 from tests.fuzz.frames import FrameMaker
 
 COMPUTE = Address("compute").encode()
@@ -28,7 +39,7 @@ COMPUTE = Address("compute").encode()
 def made(credit: int = 10) -> tuple[DirectLinkTable, Registration]:
     """A process that serves ``compute`` directly."""
     uplink = Uplink({"identity": "node", "queue_type": "roundrobin"}, lambda now, welcome: None, lambda a, b: None)
-    serving = Tasks(uplink, Calls(uplink, Casts(uplink, lambda part, error: None)))
+    serving = Tasks(uplink, Calls(uplink, Casts(uplink, lambda message, error: None)))
     registration = serving.registrations[0] = Registration(0, Address("compute"), credit, "", lambda task: None)
     return DirectLinkTable("node", serving), registration
 
@@ -43,15 +54,13 @@ def introduced(peers: DirectLinkTable, name: str = "mallory") -> DirectLink:
 
 
 def request(link: DirectLink, key: bytes = b"", payload: bytes = b"{}", **fields: Any) -> bytes:
-    return message(
-        Kind.REQUEST, payload, key=key or link.next_key(), format=1, address=COMPUTE, method=b"run", **fields
-    )
+    return pack(Kind.REQUEST, payload, key=key or link.next_key(), format=1, address=COMPUTE, method=b"run", **fields)
 
 
-def say(peers: DirectLinkTable, link: DirectLink, *parts: bytes) -> list[Any]:
+def say(peers: DirectLinkTable, link: DirectLink, *messages: bytes) -> list[Any]:
     """Bodies of the answers."""
-    payloads = [part.payload for part in parts if part[7] & Flag.DETACHED]  # type: ignore[attr-defined]
-    peers.receive(0.0, link.route, b"".join(parts), tuple(payloads))
+    payloads = [message.payload for message in messages if message[7] & Flag.DETACHED]  # type: ignore[attr-defined]
+    peers.receive(0.0, link.route, b"".join(messages), tuple(payloads))
     answers, link.outbox = link.outbox, []
     peers.dirty.clear()
     return [body_of(answer) for answer in answers]
@@ -100,9 +109,9 @@ def test_a_cancel_looks_at_no_other_call() -> None:
             raise AssertionError("all calls were looked at")
 
     registration.running, registration.waiting = Looked(registration.running), Looked(registration.waiting)
-    say(peers, other, message(Kind.CANCEL, key=keys[0]), message(Kind.CANCEL, key=keys[5]))
+    say(peers, other, pack(Kind.CANCEL, key=keys[0]), pack(Kind.CANCEL, key=keys[5]))
     assert len(registration.waiting) == 999 and not peers.refused
-    say(peers, link, message(Kind.CANCEL, key=keys[0]), message(Kind.CANCEL, key=keys[5]))
+    say(peers, link, pack(Kind.CANCEL, key=keys[0]), pack(Kind.CANCEL, key=keys[5]))
     assert registration.running[keys[0]].cancelled and keys[5] not in registration.waiting
 
 
@@ -117,7 +126,7 @@ def test_a_stream_is_refused_where_nobody_could_grant_its_items() -> None:
 def test_a_batch_has_no_more_messages_than_a_router_takes() -> None:
     peers, _ = made()
     link = introduced(peers)
-    many = message(Kind.CANCEL, key=link.next_key()) * (MAX_BATCH_MESSAGES + 1)
+    many = pack(Kind.CANCEL, key=link.next_key()) * (MAX_BATCH_MESSAGES + 1)
     assert say(peers, link, many) == []
     assert peers.refused == {"batch": 1}
 
@@ -147,10 +156,15 @@ def test_answers_that_nobody_asked_for_or_that_come_twice_are_counted_and_change
     link, call = outbound(peers)
     unasked = link.origin + (77).to_bytes(8)
     for kind in (Kind.REPLY, Kind.FAULT, Kind.ALIVE):
-        say(peers, link, message(kind, b"1", format=1, key=unasked))
-    say(peers, link, message(Kind.REPLY, b"1", format=1, key=call.key))
+        say(peers, link, pack(kind, b"1", format=1, key=unasked))
+    say(peers, link, pack(Kind.REPLY, b"1", format=1, key=call.key))
     first = call.answer
-    say(peers, link, message(Kind.REPLY, b"2", format=1, key=call.key), message(Kind.ALIVE, b"3", key=call.key))
+    say(
+        peers,
+        link,
+        pack(Kind.REPLY, b"2", format=1, key=call.key),
+        pack(Kind.ALIVE, b"3", key=call.key),
+    )
     assert call.answer is first and call.progress == [] and peers.changed == [call]
     assert peers.refused == {"late reply": 3}
 
@@ -184,13 +198,13 @@ def test_progress_that_nobody_takes_is_bounded() -> None:
     peers, _ = made()
     link, call = outbound(peers)
     for number in range(100):
-        say(peers, link, *(message(Kind.ALIVE, b"%d" % number, format=1, key=call.key) for _ in range(100)))
+        say(peers, link, *(pack(Kind.ALIVE, b"%d" % number, format=1, key=call.key) for _ in range(100)))
     assert len(call.progress) <= 100
     for _ in range(100):
-        say(peers, link, message(Kind.ALIVE, bytes(1 << 20), format=1, key=call.key))
+        say(peers, link, pack(Kind.ALIVE, bytes(1 << 20), format=1, key=call.key))
     assert sum(map(size_of, call.progress)) <= 17 << 20
     # The newest are those that are kept.
-    say(peers, link, message(Kind.ALIVE, b"last", format=1, key=call.key))
+    say(peers, link, pack(Kind.ALIVE, b"last", format=1, key=call.key))
     assert call.progress[-1].endswith(b"last")
 
 
@@ -237,8 +251,8 @@ def test_what_deep_json_makes_of_a_body_is_refused() -> None:
     peers, _ = made()
     link = introduced(peers)
     for text in ("[" * 100_000, '{"identity":' * 5000 + "1" + "}" * 5000):
-        peers.receive(0.0, link.route, message(Kind.WELCOME, text.encode()[:30_000], format=1))
-        peers.receive(0.0, b"x", message(Kind.HELLO, text.encode()[:30_000], format=1))
+        peers.receive(0.0, link.route, pack(Kind.WELCOME, text.encode()[:30_000], format=1))
+        peers.receive(0.0, b"x", pack(Kind.HELLO, text.encode()[:30_000], format=1))
     assert peers.refused["body"] >= 2
     assert json.loads(json_bytes({"a": 1})) and split(control(Kind.HELLO, {}))
 
@@ -246,7 +260,7 @@ def test_what_deep_json_makes_of_a_body_is_refused() -> None:
 def test_a_batch_of_a_stranger_is_not_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     peers, _ = made()
     monkeypatch.setattr(peers_module, "split", None)
-    batch = message(Kind.CANCEL) * 4000
+    batch = pack(Kind.CANCEL) * 4000
     assert peers.receive(0.0, b"stranger", batch) == 1
     assert peers.refused == {"stranger": 1}
 
@@ -255,6 +269,6 @@ def test_what_comes_with_a_hello_is_not_looked_at() -> None:
     peers, registration = made()
     peers.announce(0.0, "good", "mallory", topic="compute")
     hello = control(Kind.HELLO, {"identity": "mallory", "ticket": "good", "versions": [1]})
-    early = message(Kind.REQUEST, b"{}", format=1, key=bytes(20), address=COMPUTE)
+    early = pack(Kind.REQUEST, b"{}", format=1, key=bytes(20), address=COMPUTE)
     assert peers.receive(0.0, b"r", hello + early * 4000) == 1
     assert list(peers.links) == [b"r"] and not registration.running and not peers.refused

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from rpcmq.core.process.retained_casts import RetainedCasts
 from rpcmq.errors import ProtocolError
-from rpcmq.wire import Flag, Kind, message, size_of
+from rpcmq.wire import Flag, Kind, pack, size_of
 
 
 def cast(sequence: int, payload: bytes = b"p", kind: Kind = Kind.CAST, flags: int = 0) -> bytes:
-    return message(kind, payload, key=bytes(12) + sequence.to_bytes(8), flags=flags)
+    return pack(kind, payload, key=bytes(12) + sequence.to_bytes(8), flags=flags)
 
 
 def sequences(*numbers: int) -> bytes:
@@ -21,27 +21,29 @@ def sequences(*numbers: int) -> bytes:
 
 def test_what_is_delivered_is_kept_no_longer():
     retained = RetainedCasts(10, 10_000)
-    parts = [cast(number) for number in range(4)]
-    for part in parts:
-        retained.retain(part)
+    messages = [cast(number) for number in range(4)]
+    for message in messages:
+        retained.retain(message)
     retained.forget(sequences(0, 2, 9))
-    assert list(retained) == [parts[1], parts[3]]
-    assert retained.get(parts[1][16:36]) is parts[1] and retained.get(parts[0][16:36]) is None
+    assert list(retained) == [messages[1], messages[3]]
+    assert retained.get(messages[1][16:36]) is messages[1] and retained.get(messages[0][16:36]) is None
 
 
 def test_it_says_what_need_not_be_sent_again_as_far_as_it_knows():
     retained = RetainedCasts(2, 10_000)
-    parts = [cast(number) for number in range(1, 5)]
-    for part in parts[:2]:
-        retained.retain(part)
+    messages = [cast(number) for number in range(1, 5)]
+    for message in messages[:2]:
+        retained.retain(message)
     retained.forget(sequences(2))
-    assert [retained.has_ended(part) for part in parts[:2]] == [False, True]
+    assert [retained.has_ended(message) for message in messages[:2]] == [False, True]
     assert not retained.has_ended(cast(2, flags=Flag.FANOUT)), "it was never kept"
-    for part in parts[2:]:
-        retained.retain(part)
-    assert [retained.has_ended(part) for part in parts] == [False, True, False, False], "the first was let go"
+    for message in messages[2:]:
+        retained.retain(message)
+    assert [retained.has_ended(message) for message in messages] == [False, True, False, False], "the first was let go"
     retained.retain(cast(5))
-    assert [retained.has_ended(part) for part in parts] == [False] * 4, "it knows nothing of those before one let go"
+    assert [retained.has_ended(message) for message in messages] == [False] * 4, (
+        "it knows nothing of those before one let go"
+    )
 
 
 @pytest.mark.parametrize(("kind", "flags"), [(Kind.CAST, Flag.FANOUT), (Kind.PUBLISH, 0), (Kind.REQUEST, 0)])
@@ -58,7 +60,7 @@ def test_beyond_the_bounds_the_oldest_are_let_go_and_counted():
         by_number.retain(cast(number))
         by_bytes.retain(cast(number, bytes(1000)))
     for retained in (by_number, by_bytes):
-        assert [part[28:36] for part in retained] == [sequences(3), sequences(4)]
+        assert [message[28:36] for message in retained] == [sequences(3), sequences(4)]
         assert retained.discarded == 3
 
 

@@ -12,7 +12,7 @@ from rpcmq.core.process.task import Registration, Task
 from rpcmq.core.process.tasks import Tasks, wire_microseconds
 from rpcmq.core.process.uplink import Uplink, Welcome
 from rpcmq.errors import CallError, Outcome, UsageError
-from rpcmq.wire import NO_TTL, SETTLEMENT, Address, Flag, Kind, body_of, control, message, parse, payload_of
+from rpcmq.wire import NO_TTL, SETTLEMENT, Address, Flag, Kind, body_of, control, pack, parse, payload_of
 
 COMPUTE = Address("compute", "node-7")
 
@@ -24,7 +24,7 @@ class Process:
         self.refused: list[tuple[Registration, CallError]] = []
         self.tasks: list[Task] = []
         self.uplink = Uplink({"identity": "node-7"}, self._welcomed, lambda *why: None)
-        self.calls = Calls(self.uplink, Casts(self.uplink, lambda part, error: None))
+        self.calls = Calls(self.uplink, Casts(self.uplink, lambda message, error: None))
         self.serving = Tasks(self.uplink, self.calls, lambda *what: self.refused.append(what))
         self._sequence = 0
         self.connect()
@@ -43,15 +43,15 @@ class Process:
 
     def sent(self, now: float = 0.0) -> list[bytes]:
         self.serving.flush(now)
-        parts: list[bytes] = []
+        messages: list[bytes] = []
         while self.uplink.outbox:
-            parts += self.uplink.batch()
+            messages += self.uplink.batch()
             self.uplink.sent_batch()
         self.uplink.last_messages.clear()
-        return parts
+        return messages
 
-    def router(self, part: bytes, now: float = 0.0) -> None:
-        self.uplink.receive(now, part)
+    def router(self, message: bytes, now: float = 0.0) -> None:
+        self.uplink.receive(now, message)
 
     def register(self, tag: int = 0, address: Address = COMPUTE, credit: int = 2, group: str = "") -> Registration:
         registration = Registration(tag, address, credit, "", self.tasks.append, group)
@@ -71,7 +71,7 @@ class Process:
             "address": COMPUTE.encode(),
             "method": b"reboot",
         }
-        self.router(message(kind, **values | fields), now)
+        self.router(pack(kind, **values | fields), now)
         tasks, self.serving.delivered = self.serving.delivered, []
         return tasks[0] if tasks else None
 
@@ -80,10 +80,10 @@ class Collected:
     """A peer."""
 
     def __init__(self) -> None:
-        self.parts: list[bytes] = []
+        self.messages: list[bytes] = []
 
-    def send(self, part: bytes) -> None:
-        self.parts.append(part)
+    def send(self, message: bytes) -> None:
+        self.messages.append(message)
 
 
 @pytest.fixture
@@ -97,11 +97,11 @@ def process() -> Process:
 def test_a_registration_tells_topic_and_credit(process):
     registration = Registration(3, COMPUTE, 64, "tcp://127.0.0.1:1", process.tasks.append)
     call = process.serving.register(0.0, registration, 5.0)
-    (part,) = process.sent()
-    header = parse(part)
-    assert (header.kind, header.consumer, part[16:36]) == (Kind.REGISTER, 3, call.key)
-    assert Address.decode(part[40 : 40 + header.address_length]) == COMPUTE
-    assert body_of(part) == {"credit": 64, "peer_url": "tcp://127.0.0.1:1"}
+    (message,) = process.sent()
+    header = parse(message)
+    assert (header.kind, header.consumer, message[16:36]) == (Kind.REGISTER, 3, call.key)
+    assert Address.decode(message[40 : 40 + header.address_length]) == COMPUTE
+    assert body_of(message) == {"credit": 64, "peer_url": "tcp://127.0.0.1:1"}
 
 
 def test_tags_are_used_again(process):
@@ -122,8 +122,8 @@ def test_tags_run_out(process):
 def test_unregister(process):
     registration = process.register(1)
     call = process.serving.unregister(0.0, registration, 5.0)
-    (part,) = process.sent()
-    assert (part[5], part[11], part[16:36]) == (Kind.UNREGISTER, 1, call.key)
+    (message,) = process.sent()
+    assert (message[5], message[11], message[16:36]) == (Kind.UNREGISTER, 1, call.key)
 
 
 def test_after_a_restart_of_the_router_it_registers_again(process):
@@ -192,7 +192,7 @@ def test_a_delivery_becomes_a_task(process):
 
 def test_a_large_payload_and_no_deadline(process):
     process.register(0)
-    head: Any = message(Kind.CAST, bytes(100_000), key=b"k" * 20, address=COMPUTE.encode(), ttl=NO_TTL)
+    head: Any = pack(Kind.CAST, bytes(100_000), key=b"k" * 20, address=COMPUTE.encode(), ttl=NO_TTL)
     process.uplink.receive(0.0, bytes(head), [head.payload])
     (task,) = process.serving.delivered
     assert len(task.payload) == 100_000 and task.ttl is None and not task.is_call
@@ -218,20 +218,20 @@ def test_a_fault_names_its_class_to_a_router_that_takes_it(process, welcome: dic
     task = process.deliver()
     process.sent()
     process.serving.answer(1.0, task, Kind.FAULT, 1, b"record", b"ValueError")
-    (part,) = process.sent()
-    assert part[40 : 40 + parse(part).method_length] == sent
-    assert payload_of(part) == b"record"
+    (message,) = process.sent()
+    assert message[40 : 40 + parse(message).method_length] == sent
+    assert payload_of(message) == b"record"
 
 
 def test_a_fault_names_no_class_to_a_peer(process):
     peer = Collected()
     registration = process.register()
     process.connect(error_names=True)
-    request = message(Kind.REQUEST, b"p", format=2, key=bytes(12) + (5).to_bytes(8), address=COMPUTE.encode())
+    request = pack(Kind.REQUEST, b"p", format=2, key=bytes(12) + (5).to_bytes(8), address=COMPUTE.encode())
     process.serving.accept(0.0, request, registration, peer)
     (task,) = process.serving.delivered
     process.serving.answer(1.0, task, Kind.FAULT, 1, b"record", b"ValueError")
-    assert [parse(part).method_length for part in peer.parts] == [0]
+    assert [parse(message).method_length for message in peer.messages] == [0]
 
 
 @pytest.mark.parametrize("kind", [Kind.REPLY, Kind.FAULT, Kind.END])
@@ -240,10 +240,10 @@ def test_an_answer_carries_what_the_router_needs(process, kind):
     task = process.deliver(consumer=3, attempt=2, now=1.0)
     assert task is not None
     process.serving.answer(1.25, task, kind, 1, b"result")
-    (part,) = process.sent()
-    header = parse(part)
+    (message,) = process.sent()
+    header = parse(message)
     assert (header.kind, header.attempt, header.consumer, header.format) == (kind, 2, 3, 1)
-    assert (part[16:36], header.ttl, payload_of(part)) == (task.key, 250_000, b"result")
+    assert (message[16:36], header.ttl, payload_of(message)) == (task.key, 250_000, b"result")
     assert registration.running == {}
     process.serving.answer(2.0, task, kind, 1, b"again")
     assert process.sent() == []
@@ -276,12 +276,12 @@ def test_cancel_and_grant_reach_the_task(process):
     process.register(0)
     task = process.deliver()
     assert task is not None
-    process.router(message(Kind.GRANT, (5).to_bytes(4), key=task.key))
+    process.router(pack(Kind.GRANT, (5).to_bytes(4), key=task.key))
     assert task.grants == STREAM_WINDOW + 5 and process.serving.changed == [task]
-    process.router(message(Kind.CANCEL, key=task.key))
+    process.router(pack(Kind.CANCEL, key=task.key))
     assert task.cancelled and process.serving.changed == [task, task]
-    process.router(message(Kind.CANCEL, key=b"x" * 20))
-    process.router(message(Kind.GRANT, b"odd", key=task.key))
+    process.router(pack(Kind.CANCEL, key=b"x" * 20))
+    process.router(pack(Kind.GRANT, b"odd", key=task.key))
     assert process.uplink.refused == {"length": 1}
 
 
@@ -322,8 +322,8 @@ def test_after_a_resume_what_runs_is_still_wanted(process):
 # --- when answers are sent ----------------------------------------------------------------------
 
 
-def kinds(parts: list[bytes]) -> list[int]:
-    return [part[5] for part in parts]
+def kinds(messages: list[bytes]) -> list[int]:
+    return [message[5] for message in messages]
 
 
 def test_a_router_that_asks_is_told_once_a_wake_up_when_its_answers_are_sent(process):
@@ -335,7 +335,7 @@ def test_a_router_that_asks_is_told_once_a_wake_up_when_its_answers_are_sent(pro
     process.serving.answer(12.25, second, Kind.FAULT, 1, b"f")
     stamp, *rest = process.sent(12.5)
     assert kinds(rest) == [Kind.REPLY, Kind.FAULT]
-    assert parse(stamp) == parse(message(Kind.CLOCK_STAMP, sequence=12_500_000)) and len(stamp) == 40
+    assert parse(stamp) == parse(pack(Kind.CLOCK_STAMP, sequence=12_500_000)) and len(stamp) == 40
     assert process.sent(13.0) == []
 
 
@@ -343,13 +343,13 @@ def test_a_settlement_is_an_answer_and_what_else_is_sent_stands_behind_the_stamp
     process.connect(stamps=True)
     process.register(0)
     image = Address("image").encode()
-    process.calls.casts.send(message(Kind.CAST, b"p", format=1, key=process.uplink.next_key(), address=image), image)
+    process.calls.casts.send(pack(Kind.CAST, b"p", format=1, key=process.uplink.next_key(), address=image), image)
     task = process.deliver(Kind.CAST)
     assert task is not None
     process.serving.settle(1.0, task, Outcome.OK)
-    parts = process.sent(1.5)
-    assert kinds(parts) == [Kind.CLOCK_STAMP, Kind.CAST, Kind.SETTLE]
-    assert parts[0][28:36] == (1_500_000).to_bytes(8)
+    messages = process.sent(1.5)
+    assert kinds(messages) == [Kind.CLOCK_STAMP, Kind.CAST, Kind.SETTLE]
+    assert messages[0][28:36] == (1_500_000).to_bytes(8)
 
 
 def test_the_end_of_a_stream_is_an_answer_and_its_items_are_none(process):
@@ -377,10 +377,10 @@ def test_a_router_that_does_not_ask_is_not_told(process, welcome: dict[str, Any]
 def test_an_answer_to_a_peer_is_none_to_the_router(process):
     process.connect(stamps=True)
     registration, peer = process.register(0), Collected()
-    part = message(Kind.REQUEST, b"p", format=1, key=b"k" * 20, address=COMPUTE.encode(), method=b"m")
-    process.serving.accept(1.0, part, registration, peer)
+    message = pack(Kind.REQUEST, b"p", format=1, key=b"k" * 20, address=COMPUTE.encode(), method=b"m")
+    process.serving.accept(1.0, message, registration, peer)
     process.serving.answer(2.0, process.serving.delivered[0], Kind.REPLY, 1, b"r")
-    assert kinds(process.sent(2.0)) == [] and kinds(peer.parts) == [Kind.REPLY]
+    assert kinds(process.sent(2.0)) == [] and kinds(peer.messages) == [Kind.REPLY]
 
 
 def test_what_the_socket_has_not_taken_is_stamped_when_it_does(process):
@@ -391,9 +391,9 @@ def test_what_the_socket_has_not_taken_is_stamped_when_it_does(process):
         assert task is not None
         process.serving.answer(now, task, Kind.REPLY, 1, b"r")
         process.serving.flush(now)
-    parts = process.sent(3.0)
-    assert kinds(parts) == [Kind.CLOCK_STAMP, Kind.REPLY, Kind.REPLY]
-    assert parts[0][28:36] == (2_000_000).to_bytes(8)
+    messages = process.sent(3.0)
+    assert kinds(messages) == [Kind.CLOCK_STAMP, Kind.REPLY, Kind.REPLY]
+    assert messages[0][28:36] == (2_000_000).to_bytes(8)
 
 
 def test_what_waits_for_the_connection_is_stamped_when_it_is_there(process):
@@ -409,9 +409,9 @@ def test_what_waits_for_the_connection_is_stamped_when_it_is_there(process):
     process.uplink.connected(5.0)
     body = {"router_id": 1, "boot": 5, "handle": 7, "token": "t", "received": received, "resumed": True, "stamps": True}
     process.router(control(Kind.WELCOME, body), 5.0)
-    parts = process.sent(5.0)
-    assert kinds(parts) == [Kind.CLOCK_STAMP, Kind.REPLY]
-    assert parts[0][28:36] == (5_000_000).to_bytes(8)
+    messages = process.sent(5.0)
+    assert kinds(messages) == [Kind.CLOCK_STAMP, Kind.REPLY]
+    assert messages[0][28:36] == (5_000_000).to_bytes(8)
 
 
 def test_a_new_session_begins_without_answers(process):
@@ -490,21 +490,21 @@ def test_only_so_many_are_remembered(process):
 
 def test_a_delivery_whose_parts_do_not_fit_is_not_run(process):
     process.register(0)
-    part = bytearray(message(Kind.REQUEST, b"", key=b"k" * 20, address=COMPUTE.encode(), method=b"m"))
-    part[38] = 200
-    process.router(bytes(part))
+    message = bytearray(pack(Kind.REQUEST, b"", key=b"k" * 20, address=COMPUTE.encode(), method=b"m"))
+    message[38] = 200
+    process.router(bytes(message))
     assert process.serving.delivered == [] and process.uplink.refused == {"length": 1}
 
 
 @given(st.lists(st.tuples(st.sampled_from(list(Kind)), st.binary(max_size=80)), max_size=10))
-def test_no_message_from_the_router_raises(parts):
+def test_no_message_from_the_router_raises(messages):
     process = Process()
     process.register(0)
-    for kind, rest in parts:
-        part = bytearray(message(kind, rest))
-        part[6:40] = (rest * 40)[:34].ljust(34, b"\0")
-        part[7] &= 0xFE
-        process.router(bytes(part))
+    for kind, rest in messages:
+        message = bytearray(pack(kind, rest))
+        message[6:40] = (rest * 40)[:34].ljust(34, b"\0")
+        message[7] &= 0xFE
+        process.router(bytes(message))
         for task in process.serving.delivered:
             process.serving.answer(0.0, task, Kind.REPLY, 1, b"")
 
@@ -526,7 +526,7 @@ def test_answers_that_nobody_gets_are_counted(process):
     process.register()
     for number in (1, 2):
         key = process.uplink.origin + number.to_bytes(8)
-        process.router(message(Kind.REQUEST, b"", key=key, format=1, address=COMPUTE.encode(), method=b"m"))
+        process.router(pack(Kind.REQUEST, b"", key=key, format=1, address=COMPUTE.encode(), method=b"m"))
     answered, running = process.tasks or process.serving.delivered
     process.serving.answer(0.0, answered, Kind.REPLY, 1, b"")
     process.sent()

@@ -10,7 +10,7 @@ from rpcmq.core.common import illegal_events
 from rpcmq.core.common.illegal_events import IllegalEvent
 from rpcmq.core.process.uplink import Uplink, Welcome
 from rpcmq.core.process.uplink_states import OWN_EVENTS, TRANSITIONS, UplinkState
-from rpcmq.wire import Flag, Kind, body_of, control, message, parse, split
+from rpcmq.wire import Flag, Kind, body_of, control, pack, parse, split
 
 HELLO = {"identity": "api-1", "queue_type": "roundrobin", "role": "process", "accepts": ["json"]}
 
@@ -27,20 +27,20 @@ class End:
             HELLO, lambda now, welcome: self.welcomes.append(welcome), lambda *why: self.refusals.append(why)
         )
         self.uplink.on_acknowledged = self.acknowledged.extend
-        self.uplink.handle(Kind.REPLY, lambda now, part: self.received.append(part))
+        self.uplink.handle(Kind.REPLY, lambda now, message: self.received.append(message))
 
     def sent(self) -> list[bytes]:
         """What the shell would send now."""
         uplink = self.uplink
-        parts = uplink.first_messages[:]
+        messages = uplink.first_messages[:]
         uplink.first_messages.clear()
         if uplink.ready:
             while uplink.outbox:
-                parts += uplink.batch()
+                messages += uplink.batch()
                 uplink.sent_batch()
-            parts += uplink.last_messages
+            messages += uplink.last_messages
             uplink.last_messages.clear()
-        return parts
+        return messages
 
     def welcome(self, now: float = 1.0, **values: Any) -> None:
         body = {"router_id": 1, "boot": 5, "handle": 7, "token": "t", "received": 0, "resumed": False} | values
@@ -68,7 +68,7 @@ def test_a_link_begins_with_hello(end):
 
 
 def test_nothing_else_is_sent_before_the_welcome(end):
-    end.uplink.send(message(Kind.CAST))
+    end.uplink.send(pack(Kind.CAST))
     end.uplink.connected(0.0)
     assert [p[5] for p in end.sent()] == [Kind.HELLO]
     assert not end.uplink.ready
@@ -84,7 +84,7 @@ def test_keys_name_router_handle_and_sequence(ready):
 
 
 def test_after_a_break_it_asks_for_its_session(ready):
-    ready.uplink.receive(2.0, message(Kind.REPLY) + message(Kind.REPLY))
+    ready.uplink.receive(2.0, pack(Kind.REPLY) + pack(Kind.REPLY))
     ready.uplink.lost(3.0)
     ready.uplink.connected(4.0)
     (hello,) = ready.sent()
@@ -98,34 +98,34 @@ def test_after_a_break_it_asks_for_its_session(ready):
 
 
 def test_a_resumed_session_sends_the_rest_again_in_order(ready):
-    parts = [message(Kind.CAST, sequence=n) for n in range(5)]
-    for part in parts[:4]:
-        ready.uplink.send(part)
-    assert ready.sent() == parts[:4]
+    messages = [pack(Kind.CAST, sequence=n) for n in range(5)]
+    for message in messages[:4]:
+        ready.uplink.send(message)
+    assert ready.sent() == messages[:4]
     ready.uplink.lost(3.0)
-    ready.uplink.send(parts[4])
+    ready.uplink.send(messages[4])
     ready.uplink.connected(4.0)
     ready.sent()
     ready.welcome(5.0, resumed=True, received=2)
-    assert ready.acknowledged == parts[:2]
-    assert ready.sent() == parts[2:]
+    assert ready.acknowledged == messages[:2]
+    assert ready.sent() == messages[2:]
     assert ready.welcomes[-1].resumed
 
 
 def test_a_new_session_gives_back_what_was_under_way(ready):
-    parts = [message(Kind.CAST, sequence=n) for n in range(3)]
-    ready.uplink.send(parts[0])
-    ready.uplink.send(parts[1])
+    messages = [pack(Kind.CAST, sequence=n) for n in range(3)]
+    ready.uplink.send(messages[0])
+    ready.uplink.send(messages[1])
     ready.sent()
-    ready.uplink.receive(2.0, message(Kind.REPLY))
+    ready.uplink.receive(2.0, pack(Kind.REPLY))
     ready.uplink.lost(3.0)
-    ready.uplink.send(parts[2])
+    ready.uplink.send(messages[2])
     ready.uplink.connected(4.0)
     ready.sent()
     ready.welcome(5.0, boot=6)
     welcome = ready.welcomes[-1]
     assert (welcome.resumed, welcome.same_handle) == (False, True)
-    assert (welcome.sent, welcome.unsent) == (parts[:2], parts[2:])
+    assert (welcome.sent, welcome.unsent) == (messages[:2], messages[2:])
     assert (ready.uplink.received, ready.uplink.outbox) == (0, [])
 
 
@@ -141,7 +141,7 @@ def test_heartbeats_are_sent_while_ready_and_tell_what_was_received(ready):
     uplink = ready.uplink
     ready.welcome(1.0)
     assert uplink.next_deadline() == 1.0 + 5.0
-    uplink.receive(2.0, message(Kind.REPLY))
+    uplink.receive(2.0, pack(Kind.REPLY))
     uplink.tick(5.9)
     assert ready.sent() == []
     uplink.tick(6.0)
@@ -170,7 +170,7 @@ def test_the_welcome_sets_the_pace(end):
 
 def test_a_router_that_says_anything_is_not_silent(ready):
     assert ready.uplink.silent_seconds(13.1) > 12.0
-    ready.uplink.receive(13.2, message(Kind.REPLY))
+    ready.uplink.receive(13.2, pack(Kind.REPLY))
     assert ready.uplink.silent_seconds(20.0) == 0.0
     ready.uplink.lost(21.0)
     assert ready.uplink.silent_seconds(100.0) == 0.0
@@ -178,21 +178,21 @@ def test_a_router_that_says_anything_is_not_silent(ready):
 
 @pytest.mark.parametrize("kind", [Kind.ACK, Kind.HEARTBEAT])
 def test_acknowledgements_are_reported(ready, kind):
-    parts = [message(Kind.CAST, sequence=n) for n in range(3)]
-    for part in parts:
-        ready.uplink.send(part)
+    messages = [pack(Kind.CAST, sequence=n) for n in range(3)]
+    for message in messages:
+        ready.uplink.send(message)
     ready.sent()
-    ready.uplink.receive(2.0, message(kind, sequence=2))
-    assert ready.acknowledged == parts[:2]
-    ready.uplink.receive(2.0, message(kind, sequence=3))
-    assert ready.acknowledged == parts
+    ready.uplink.receive(2.0, pack(kind, sequence=2))
+    assert ready.acknowledged == messages[:2]
+    ready.uplink.receive(2.0, pack(kind, sequence=3))
+    assert ready.acknowledged == messages
 
 
 def test_what_was_received_is_acknowledged_in_time(ready):
     for n in range(127):
-        ready.uplink.receive(2.0, message(Kind.REPLY, sequence=n))
+        ready.uplink.receive(2.0, pack(Kind.REPLY, sequence=n))
     assert ready.sent() == []
-    ready.uplink.receive(2.0, message(Kind.REPLY))
+    ready.uplink.receive(2.0, pack(Kind.REPLY))
     (ack,) = ready.sent()
     assert (ack[5], parse(ack).sequence) == (Kind.ACK, 128)
 
@@ -201,22 +201,22 @@ def test_an_acknowledgement_can_be_asked_for_once_at_a_time(ready):
     uplink = ready.uplink
     uplink.ask_acknowledgement()
     assert ready.sent() == []
-    uplink.send(message(Kind.CAST))
+    uplink.send(pack(Kind.CAST))
     uplink.ask_acknowledgement()
     uplink.ask_acknowledgement()
     assert [p[5] for p in ready.sent()] == [Kind.CAST, Kind.HEARTBEAT]
     uplink.ask_acknowledgement()
     assert ready.sent() == []
-    uplink.receive(2.0, message(Kind.HEARTBEAT))
+    uplink.receive(2.0, pack(Kind.HEARTBEAT))
     uplink.ask_acknowledgement()
     assert [p[5] for p in ready.sent()] == [Kind.HEARTBEAT]
-    uplink.receive(2.0, message(Kind.HEARTBEAT, sequence=1))
+    uplink.receive(2.0, pack(Kind.HEARTBEAT, sequence=1))
     uplink.ask_acknowledgement()
     assert ready.sent() == []
 
 
 def test_an_acknowledgement_that_was_asked_for_before_a_break_is_asked_for_again(ready):
-    ready.uplink.send(message(Kind.CAST))
+    ready.uplink.send(pack(Kind.CAST))
     ready.uplink.ask_acknowledgement()
     ready.sent()
     ready.uplink.lost(2.0)
@@ -234,7 +234,7 @@ def test_a_refusal_is_passed_on(end):
 
 
 def test_goodbye(ready):
-    ready.uplink.send(message(Kind.CAST))
+    ready.uplink.send(pack(Kind.CAST))
     ready.sent()
     ready.uplink.close()
     assert [p[5] for p in ready.uplink.last_messages] == [Kind.GOODBYE]
@@ -246,15 +246,15 @@ def test_goodbye(ready):
     [
         (b"", "truncated"),
         (b"short", "truncated"),
-        (message(Kind.REPLY)[:-1], "truncated"),
-        (message(Kind.REPLY).replace(b"\0\0\0\x28\1", b"\0\0\0\x29\1", 1), "length"),
-        (message(Kind.REPLY).replace(b"\0\0\0\x28\1", b"\0\0\0\x28\2", 1), "version"),
-        (message(Kind.GOODBYE), "kind"),
-        (message(0x0F), "kind"),
-        (message(0xFF), "kind"),
-        (message(Kind.CAST), "kind"),
-        (message(Kind.ACK, sequence=99), "ack"),
-        (message(Kind.WELCOME, b"nonsense"), "body"),
+        (pack(Kind.REPLY)[:-1], "truncated"),
+        (pack(Kind.REPLY).replace(b"\0\0\0\x28\1", b"\0\0\0\x29\1", 1), "length"),
+        (pack(Kind.REPLY).replace(b"\0\0\0\x28\1", b"\0\0\0\x28\2", 1), "version"),
+        (pack(Kind.GOODBYE), "kind"),
+        (pack(0x0F), "kind"),
+        (pack(0xFF), "kind"),
+        (pack(Kind.CAST), "kind"),
+        (pack(Kind.ACK, sequence=99), "ack"),
+        (pack(Kind.WELCOME, b"nonsense"), "body"),
         (control(Kind.WELCOME, {"router_id": 1}), "body"),
         (control(Kind.REFUSED), "body"),
     ],
@@ -264,7 +264,7 @@ def test_bad_messages_are_counted_and_not_used(ready, bad, reason):
     ready.uplink.receive(2.0, bad)
     assert ready.uplink.refused == {reason: 1}
     assert ready.uplink.state is before
-    ready.uplink.receive(2.0, message(Kind.REPLY))
+    ready.uplink.receive(2.0, pack(Kind.REPLY))
     assert len(ready.received) == 1
 
 
@@ -303,7 +303,7 @@ def test_an_impossible_welcome_is_not_used(end, wrong):
 
 
 def test_a_session_that_cannot_be_resumed_is_given_up_with_the_next_hello(ready):
-    ready.uplink.send(message(Kind.CAST))
+    ready.uplink.send(pack(Kind.CAST))
     ready.sent()
     ready.uplink.lost(2.0)
     ready.uplink.connected(3.0)
@@ -351,7 +351,11 @@ def happens(end: End, event: str) -> None:
     elif event in OWN_EVENTS:
         getattr(uplink, event)(3.0)
     else:
-        body = {"drain": control(Kind.DRAIN, {}), "refused": control(Kind.REFUSED, {}), "message": message(Kind.REPLY)}
+        body = {
+            "drain": control(Kind.DRAIN, {}),
+            "refused": control(Kind.REFUSED, {}),
+            "message": pack(Kind.REPLY),
+        }
         uplink.receive(3.0, body[event])
 
 
@@ -398,7 +402,7 @@ def test_an_illegal_event_is_reported_the_first_time_in_production(end, monkeypa
 
 
 def test_a_batch_that_was_not_given_cannot_have_been_sent(ready):
-    ready.uplink.send(message(Kind.CAST))
+    ready.uplink.send(pack(Kind.CAST))
     with pytest.raises(IllegalEvent):
         ready.uplink.sent_batch()
     illegal_events.raised.clear()
@@ -431,9 +435,9 @@ def test_no_well_formed_message_from_the_router_raises(fields):
     end.uplink.connected(0.0)
     end.welcome()
     for kind, payload, flags, key, address in fields:
-        part = message(kind, payload, flags=flags & ~1, key=key, address=address)
-        assert split(part) == [part]
-        end.uplink.receive(1.0, part)
+        message = pack(kind, payload, flags=flags & ~1, key=key, address=address)
+        assert split(message) == [message]
+        end.uplink.receive(1.0, message)
 
 
 # --- a router that shuts down ---------------------------------------------------------------------
@@ -469,13 +473,13 @@ PASSING = [
 
 
 def test_what_begins_something_waits_for_the_next_life_of_a_router_that_shuts_down(ready):
-    before = [message(kind, b"1", flags=flags) for kind, flags in WAITING + PASSING]
-    after = [message(kind, b"2", flags=flags) for kind, flags in WAITING + PASSING]
-    for part in before:
-        ready.uplink.send(part)
+    before = [pack(kind, b"1", flags=flags) for kind, flags in WAITING + PASSING]
+    after = [pack(kind, b"2", flags=flags) for kind, flags in WAITING + PASSING]
+    for message in before:
+        ready.uplink.send(message)
     drain(ready)
-    for part in after:
-        ready.uplink.send(part)
+    for message in after:
+        ready.uplink.send(message)
     cut = len(WAITING)
     assert ready.sent() == before[cut:] + after[cut:]
     assert ready.uplink.held == before[:cut] + after[:cut]
@@ -490,11 +494,11 @@ def test_what_begins_something_waits_for_the_next_life_of_a_router_that_shuts_do
 
 def test_a_router_that_asks_is_told_that_nothing_new_is_under_way_any_more(ready):
     ready.sent()
-    ready.uplink.receive(2.0, message(Kind.REPLY))
-    part = message(Kind.REPLY, b"mine")
-    ready.uplink.send(part)
+    ready.uplink.receive(2.0, pack(Kind.REPLY))
+    message = pack(Kind.REPLY, b"mine")
+    ready.uplink.send(message)
     drain(ready, answer=True)
-    assert ready.sent() == [part, message(Kind.DRAIN, sequence=1)]
+    assert ready.sent() == [message, pack(Kind.DRAIN, sequence=1)]
 
 
 def test_a_router_that_does_not_ask_is_told_nothing(ready):
@@ -504,24 +508,24 @@ def test_a_router_that_does_not_ask_is_told_nothing(ready):
 
 
 def test_what_a_router_has_not_read_when_it_leaves_was_never_sent(ready):
-    parts = [message(Kind.REQUEST, bytes([n])) for n in range(5)]
-    for part in parts:
-        ready.uplink.send(part)
+    messages = [pack(Kind.REQUEST, bytes([n])) for n in range(5)]
+    for message in messages:
+        ready.uplink.send(message)
     ready.sent()
-    ready.uplink.receive(2.0, message(Kind.ACK, sequence=1))
+    ready.uplink.receive(2.0, pack(Kind.ACK, sequence=1))
     drain(ready)
     ready.uplink.receive(3.0, control(Kind.REFUSED, {"reason": "draining", "text": "bye", "received": 3}))
     assert ready.refusals == [("draining", "bye")]
-    assert ready.acknowledged == parts[:3]
+    assert ready.acknowledged == messages[:3]
     assert ready.uplink.state is UplinkState.DOWN and ready.sent() == []
     ready.uplink.connected(4.0)
     ready.welcome(4.0, boot=6)
-    assert (ready.welcomes[-1].sent, ready.welcomes[-1].unsent) == ([], parts[3:])
+    assert (ready.welcomes[-1].sent, ready.welcomes[-1].unsent) == ([], messages[3:])
 
 
 @pytest.mark.parametrize("received", [-1, 3, 1 << 70, "2", None, True])
 def test_an_impossible_count_of_a_router_that_leaves_changes_nothing(ready, received):
-    ready.uplink.send(message(Kind.REQUEST))
+    ready.uplink.send(pack(Kind.REQUEST))
     ready.sent()
     ready.uplink.receive(3.0, control(Kind.REFUSED, {"reason": "draining", "text": "bye", "received": received}))
     assert ready.refusals == [("draining", "bye")]

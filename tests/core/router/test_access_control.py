@@ -12,7 +12,7 @@ from rpcmq.core.router.permissions import usage_row
 from rpcmq.core.router.rights import EVERYTHING, Key, Right
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Call, Network, Process
-from rpcmq.wire import Flag, Kind, json_bytes, message
+from rpcmq.wire import Flag, Kind, json_bytes, pack
 
 NODE = Key("node", "NODE", (Right(frozenset(["serve"]), ("compute", "compute.node-7")),))
 WEB = Key("web", "WEB", (Right(frozenset(["call", "cast"]), ("compute.#",)),))
@@ -442,7 +442,7 @@ def test_a_key_that_floods_gets_its_rate_and_the_others_theirs(net: Network):
         for request in node.got(Kind.REQUEST):
             node.reply(request, b"1")
     assert [[m.kind for m in process.received] for process in honest] == [[Kind.REPLY] * 40, [Kind.REPLY] * 200]
-    answers = [message for process in flooding for message in process.received]
+    answers = [answer for process in flooding for answer in process.received]
     refused = [answer for answer in answers if answer.kind is Kind.ERROR]
     # A second's worth at once, and then the rate: neither more nor less, whichever link it comes on.
     assert len(answers) == 2000 and 240 <= len(answers) - len(refused) <= 251
@@ -459,7 +459,7 @@ def test_what_goes_beyond_the_rate_is_refused_a_turn_at_a_time(net: Network):
     node.register("compute", credit=60_000)
     assert web.connection is not None
     address = b"\0\7\0compute"
-    flood = [message(Kind.REQUEST, b"", format=1, key=web.uplink.next_key(), address=address) for _ in range(4000)]
+    flood = [pack(Kind.REQUEST, b"", format=1, key=web.uplink.next_key(), address=address) for _ in range(4000)]
     net.router.receive(net.now, web.connection.route, b"".join(flood))
     assert 0 < net.router.refused["too fast"] < 1000
     waiting = len(net.link(web).inbox)
@@ -468,7 +468,7 @@ def test_what_goes_beyond_the_rate_is_refused_a_turn_at_a_time(net: Network):
     net.router.run_next_turn(net.now)
     assert len(net.link(web).inbox) > 2000
     assert free.connection is not None
-    one = message(Kind.REQUEST, b"", format=1, key=free.uplink.next_key(), address=address)
+    one = pack(Kind.REQUEST, b"", format=1, key=free.uplink.next_key(), address=address)
     net.router.receive(net.now, free.connection.route, one)
     assert net.link(free).calls and len(net.link(web).inbox) > 2000
     net.run()

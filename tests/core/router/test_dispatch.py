@@ -127,7 +127,7 @@ def test_what_waits_goes_first(net: Network, api: Process):
 def test_a_request_passes_unchanged_where_nothing_has_to_be_said(net: Network, api: Process):
     (node,) = nodes(net, 1)
     sent = api.request("compute", "reboot", b"payload", ttl=5, trace=b"trace", flags=Flag.STREAM, hops=1)
-    assert node.take(Kind.REQUEST).part == next(m for m in api.uplink.sent if m[16:36] == sent.key)
+    assert node.take(Kind.REQUEST).message == next(m for m in api.uplink.sent if m[16:36] == sent.key)
 
 
 def test_everything_in_random_order_keeps_the_invariants(net: Network, api: Process):

@@ -17,7 +17,7 @@ from rpcmq.errors import Outcome
 from rpcmq.latency.schema import outcome_name
 from rpcmq.log_format import BlockKind, Head, MessageKind, Record, Seal, Spool, framed, pack_head
 from rpcmq.testing.network import Network, Process
-from rpcmq.wire import DETACH_BYTES, NO_TTL, Flag, Kind, message
+from rpcmq.wire import DETACH_BYTES, NO_TTL, Flag, Kind, pack
 from tests.latency import live
 
 #: With less, topics are forgotten while a test goes on, and what the live view has of them.
@@ -158,7 +158,7 @@ def test_a_call_that_was_answered(net: Network, sink: Memory, api: Process, node
     assert (record.queued_us, record.service_us, record.total_us) == (0, 250_000, 250_000)
     assert record.handler_us == 200_000 and record.ttl_ms == 30_000
     assert record.received_us == 1_700_000_000_000_000
-    assert record.reply_bytes == 44 and record.request_bytes == len(request.part)
+    assert record.reply_bytes == 44 and record.request_bytes == len(request.message)
     assert record.trace_id == bytes.fromhex("4bf92f3577b34da6a3ce929d0e0e4736")
     assert (record.origin_router, record.handle, record.sequence) == (
         request.header.router,
@@ -173,7 +173,7 @@ def test_a_fault_and_a_reply_that_is_malformed(net: Network, sink: Memory, api: 
     node.fault(node.take(Kind.REQUEST), b"ValueError")
     api.request("compute")
     request = node.take(Kind.REQUEST)
-    node.inject(message(Kind.REPLY, key=request.key, consumer=request.header.consumer, method=b"x"))
+    node.inject(pack(Kind.REPLY, key=request.key, consumer=request.header.consumer, method=b"x"))
     assert [r.outcome for r in ended(net, sink)] == [Outcome.REMOTE_ERROR, Outcome.PROTOCOL]
 
 
@@ -226,7 +226,7 @@ def test_a_name_that_is_longer_than_its_message_is_malformed(net: Network, sink:
     node.register("compute")
     call = api.request("compute")
     request = node.take(Kind.REQUEST)
-    short = message(Kind.FAULT, b"x", key=request.key, consumer=request.header.consumer)
+    short = pack(Kind.FAULT, b"x", key=request.key, consumer=request.header.consumer)
     node.inject(short[:38] + b"\2" + short[39:])
     assert call.end.kind is Kind.ERROR
     assert one(net, sink).outcome == Outcome.PROTOCOL
@@ -447,7 +447,7 @@ def test_a_duplicate_gets_no_number(net: Network, sink: Memory, api: Process, no
     node.register("compute")
     api.request("compute")
     request = node.take(Kind.REQUEST)
-    again = request.part[:12] + NO_TTL.to_bytes(4) + request.part[16:]
+    again = request.message[:12] + NO_TTL.to_bytes(4) + request.message[16:]
     api.inject(again)
     assert net.router.refused["duplicate"] == 1
     node.reply(request)

@@ -14,7 +14,7 @@ from rpcmq.core.router.link import Link
 from rpcmq.core.router.node_type import NodeContext, NodeType
 from rpcmq.core.router.router import NODE_TYPES, Router
 from rpcmq.testing.network import Network
-from rpcmq.wire import KEY, Kind, message, payload_of
+from rpcmq.wire import KEY, Kind, pack, payload_of
 
 KEEP = 0x60
 
@@ -26,9 +26,9 @@ class Ledger(NodeType):
         self._context = context
         self.kinds = {KEEP: self._keep}  # type: ignore[dict-item]
 
-    def _keep(self, now: float, link: Link, part: bytes) -> None:
-        self._context.persist(bytes(payload_of(part)))
-        link.send(message(Kind.CONFIRM, b"kept", key=part[KEY]))
+    def _keep(self, now: float, link: Link, message: bytes) -> None:
+        self._context.persist(bytes(payload_of(message)))
+        link.send(pack(Kind.CONFIRM, b"kept", key=message[KEY]))
         self._context.act(LogEvent("kept", "one more", link.identity))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rpcmq.testing.network import Network
-from rpcmq.wire import Kind, body_of, message
+from rpcmq.wire import Kind, body_of, pack
 
 
 def test_both_are_told_of_each_other_with_the_same_ticket(net: Network):
@@ -74,10 +74,10 @@ def test_who_asks_without_end_does_not_fill_the_link_of_who_is_asked_for(net: Ne
     mallory, node, other = net.process("mallory"), net.process("node"), net.process("other")
     node.register("compute", peer_url="tcp://10.0.0.7:4711")
     assert mallory.connection is not None
-    parts = [
-        message(Kind.INTRODUCE, key=mallory.uplink.next_key(), address=b"\0\7\0compute") for _ in range(2000)
+    messages = [
+        pack(Kind.INTRODUCE, key=mallory.uplink.next_key(), address=b"\0\7\0compute") for _ in range(2000)
     ]  # fmt: skip
-    net.router.receive(net.now, mallory.connection.route, b"".join(parts))
+    net.router.receive(net.now, mallory.connection.route, b"".join(messages))
     while net.router.turns.is_anybody_waiting:
         net.router.run_next_turn(net.now)
     # Nothing was sent so far, as to a process that takes nothing.

@@ -45,7 +45,7 @@ def test_other_keys_send_what_they_like(guarded: Network) -> None:
     root = guarded.process("root", user="ROOT")
     root.register("compute", credit=10)
     root.send(Kind.REQUEST, b"x", address=ADDRESS, format=Format.PICKLE)
-    assert [part.payload for part in root.got(Kind.REQUEST)] == [b"x"]
+    assert [message.payload for message in root.got(Kind.REQUEST)] == [b"x"]
 
 
 @pytest.mark.parametrize("kind", [Kind.REPLY, Kind.FAULT, Kind.ITEM], ids=lambda kind: kind.name)
@@ -54,9 +54,9 @@ def test_the_caller_of_who_answers_in_another_format_is_told(guarded: Network, k
     consumer = web.register("compute", credit=10)
     call = root.send(Kind.REQUEST, b"1", address=ADDRESS, format=Format.JSON)
     (request,) = web.got(Kind.REQUEST)
-    web.send(kind, b"x", key=request.part[16:36], format=Format.PICKLE, consumer=request.part[11])
+    web.send(kind, b"x", key=request.message[16:36], format=Format.PICKLE, consumer=request.message[11])
     (answer,) = call.answers
-    assert answer.kind is Kind.FAULT and answer.part[10] == Format.JSON
+    assert answer.kind is Kind.FAULT and answer.message[10] == Format.JSON
     assert "key 'web' may not answer in pickle" in json.loads(answer.payload)["text"]
     assert guarded.router.refused["denied pickle"] == 1
     assert consumer is not None

@@ -11,7 +11,7 @@ from rpcmq.core.router.link import LinkState
 from rpcmq.core.router.settings import Settings
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Message, Network
-from rpcmq.wire import VERSION, Address, Flag, Kind, control, message
+from rpcmq.wire import VERSION, Address, Flag, Kind, control, pack
 from tests.core.router.tables import left_behind
 
 
@@ -157,12 +157,12 @@ def test_an_absurd_hello_is_refused_counted_and_leaves_nothing(net: Network, bod
 
 def test_a_refusal_does_not_send_back_megabytes(net: Network):
     for body in ({"versions": ["x" * 100_000]}, {"queue_type": "x" * 100_000}, {"identity": ["x" * 100_000]}):
-        assert len(only(net.inject(b"m", hello(**body))).part) < 2000
+        assert len(only(net.inject(b"m", hello(**body))).message) < 2000
 
 
 def test_a_body_that_is_no_json_object_is_refused(net: Network):
     for payload in (b"", b"[]", b"{", b"\xff", b"7", b"[" * 20_000, b'{"identity":' + b"9" * 5000 + b"}"):
-        answer = only(net.inject(b"m", message(Kind.HELLO, payload)))
+        answer = only(net.inject(b"m", pack(Kind.HELLO, payload)))
         assert answer.kind is Kind.REFUSED and answer.body["reason"] == "protocol"
     assert net.router.refused == {"body": 7}
 
@@ -174,7 +174,7 @@ def test_nesting_that_json_just_allows_is_no_trap(net: Network):
         nested = b"[" * depth + b"]" * depth
         for field in (b"versions", b"identity", b"queue_type", b"role", b"token", b"received", b"handle"):
             body = hello()[40:].replace(b"}", b',"' + field + b'":' + nested + b"}")
-            net.inject(b"m%d" % depth, message(Kind.HELLO, body))
+            net.inject(b"m%d" % depth, pack(Kind.HELLO, body))
 
 
 def test_too_many_links_are_refused(make_net):
@@ -189,7 +189,7 @@ def test_too_many_links_are_refused(make_net):
 
 
 def test_a_stranger_is_told_to_say_hello(net: Network):
-    answer = only(net.inject(b"s", message(Kind.CAST, b"x", address=b"\0\1\0a")))
+    answer = only(net.inject(b"s", pack(Kind.CAST, b"x", address=b"\0\1\0a")))
     assert answer.kind is Kind.REFUSED and answer.body["reason"] == "hello-first"
     assert net.router.links.counters["stranger"] == 1
     assert left_behind(net.router) == {}
@@ -535,7 +535,7 @@ def test_a_link_with_too_much_to_send_is_ended(make_net):
     link = net.link(node)
     node.lose()
     for _ in range(101):
-        link.send(message(Kind.ALIVE))
+        link.send(pack(Kind.ALIVE))
     net.advance(2)
     assert net.router.links.by_identity("node") is None
     assert any("101 messages wait to be sent; link.outbox_max_messages = 100" in note.text for note in net.notes)
@@ -551,7 +551,7 @@ def test_a_link_with_too_many_bytes_to_send_is_ended(make_net):
     link = net.link(sub)
     sub.lose()
     for _ in range(70):
-        link.send(message(Kind.PUBLISH, b"x" * 100, address=Address("a").encode()))
+        link.send(pack(Kind.PUBLISH, b"x" * 100, address=Address("a").encode()))
     net.advance(2)
     assert net.router.links.by_identity("sub", "pubsub") is None
     assert any("bytes wait to be sent or acknowledged; link.outbox_max_bytes = 1000" in note.text for note in net.notes)
@@ -679,7 +679,7 @@ def test_a_message_about_the_link_wakes_an_unresponsive_link(net: Network):
     node.cut_off()
     net.advance(20)
     node.heal()
-    node.inject(message(Kind.HEARTBEAT))
+    node.inject(pack(Kind.HEARTBEAT))
     assert net.link(node).is_responsive
 
 
@@ -705,7 +705,7 @@ def test_the_loss_of_a_connection_that_nobody_knows_is_nothing(net: Network):
 @pytest.mark.parametrize("kind", [Kind.WELCOME, Kind.REFUSED, Kind.DRAIN, 0x00, 0x0F])
 def test_a_kind_that_a_process_does_not_send_is_refused(net: Network, kind: int):
     node = net.process("node")
-    node.inject(message(kind))
+    node.inject(pack(kind))
     assert net.router.refused == {"kind": 1}
     assert net.link(node).counters["refused kind"] == 1
     assert "not one that a process sends" in node.refusals[0][1]
@@ -713,19 +713,19 @@ def test_a_kind_that_a_process_does_not_send_is_refused(net: Network, kind: int)
 
 def test_a_message_about_the_link_stands_alone(net: Network):
     node = net.process("node")
-    node.inject(message(Kind.GOODBYE) + message(Kind.CAST, address=b"\0\1\0a"))
+    node.inject(pack(Kind.GOODBYE) + pack(Kind.CAST, address=b"\0\1\0a"))
     assert net.router.refused == {"batch": 1}
     assert net.link(node).is_responsive
 
 
 def test_an_ack_beyond_what_was_sent_is_refused(net: Network):
     node = net.process("node")
-    node.inject(message(Kind.ACK, sequence=99))
+    node.inject(pack(Kind.ACK, sequence=99))
     assert net.router.refused == {"ack": 1}
     assert net.link(node).unacknowledged == 0
 
 
 def test_a_heartbeat_may_carry_flags(net: Network):
     node = net.process("node")
-    node.inject(message(Kind.HEARTBEAT, flags=Flag.ANSWER_WANTED))
+    node.inject(pack(Kind.HEARTBEAT, flags=Flag.ANSWER_WANTED))
     assert net.router.refused == {}

@@ -20,7 +20,7 @@ from rpcmq.wire import (
     Flag,
     Kind,
     control,
-    message,
+    pack,
     size_of,
 )
 
@@ -35,7 +35,7 @@ def mallory(net: Network) -> Process:
 
 def inline(key: bytes, size_bytes: int) -> bytes:
     """A cast whose payload is not detached, however large."""
-    head = message(Kind.CAST, b"", key=key, format=1, address=COMPUTE)
+    head = pack(Kind.CAST, b"", key=key, format=1, address=COMPUTE)
     return (len(head) + size_bytes).to_bytes(4) + head[4:] + bytes(size_bytes)
 
 
@@ -56,12 +56,12 @@ def test_the_longest_message_that_needs_no_frame_of_its_own_passes(net: Network,
     node = net.process("node")
     longest = Address("t" * MAX_NAME_BYTES, "s" * MAX_NAME_BYTES, "e" * MAX_NAME_BYTES)
     node.register(longest.topic, server=longest.server, exchange=longest.exchange, credit=10)
-    part = message(
+    message = pack(
         Kind.CAST, bytes(DETACH_BYTES - 1), key=mallory.uplink.next_key(), format=1, address=longest.encode(),
         method=b"m" * 255, trace=b"t" * 255,
     )  # fmt: skip
-    assert len(part) == MAX_INLINE_BYTES
-    mallory.uplink.send(part)
+    assert len(message) == MAX_INLINE_BYTES
+    mallory.uplink.send(message)
     net.run()
     assert len(node.got(Kind.CAST)) == 1 and net.router.refused == {}
 
@@ -75,15 +75,15 @@ def test_a_process_refuses_it_too(net: Network, mallory: Process):
 def test_a_batch_is_bounded_in_bytes(net: Network):
     session = Session([])
     for _ in range(2 * BATCH_MESSAGES):
-        session.send(message(Kind.CAST, bytes(DETACH_BYTES - 1)))
+        session.send(pack(Kind.CAST, bytes(DETACH_BYTES - 1)))
     batch = session.batch()
     assert sum(map(len, batch)) <= BATCH_MESSAGES * MAX_INLINE_BYTES < 16 * MIB
     session = Session([])
     for size in (100 * KIB, 40 * MIB, 100, 600 * KIB, 600 * KIB):
-        session.send(message(Kind.CAST, bytes(size)))
+        session.send(pack(Kind.CAST, bytes(size)))
     sizes: list[list[int]] = []
     while session.may_send:
-        sizes.append([size_of(part) for part in session.batch()])
+        sizes.append([size_of(message) for message in session.batch()])
         session.sent_batch()
         session.acknowledged(session._sent_base + session.unacknowledged)
     assert [len(batch) for batch in sizes] == [1, 1, 2, 1]
@@ -111,7 +111,7 @@ def test_a_payload_beyond_the_limit_is_refused_by_name_and_the_rest_of_its_batch
 def test_no_more_is_sent_than_a_peer_may_leave_unacknowledged(net: Network, mallory: Process):
     session = Session([])
     for _ in range(40):
-        session.send(message(Kind.CAST, bytes(MIB)))
+        session.send(pack(Kind.CAST, bytes(MIB)))
     while session.may_send:
         session.batch()
         session.sent_batch()
@@ -129,22 +129,22 @@ def test_no_more_is_sent_than_a_peer_may_leave_unacknowledged(net: Network, mall
 
 def test_acknowledgements_within_a_batch(net: Network):
     session = Session([])
-    parts = [message(Kind.CAST, bytes(n), sequence=n + 1) for n in range(10)]
-    for part in parts:
-        session.send(part)
+    messages = [pack(Kind.CAST, bytes(n), sequence=n + 1) for n in range(10)]
+    for message in messages:
+        session.send(message)
     session.batch()
     session.sent_batch()
-    assert session.acknowledged(3) == parts[:3]
-    assert session.sent_bytes == sum(map(size_of, parts[3:])) and session.sent == parts[3:]
-    assert session.find_sent(parts[5][16:36]) == parts[5]
-    assert session.acknowledged(10) == parts[3:] and session.sent_bytes == 0
+    assert session.acknowledged(3) == messages[:3]
+    assert session.sent_bytes == sum(map(size_of, messages[3:])) and session.sent == messages[3:]
+    assert session.find_sent(messages[5][16:36]) == messages[5]
+    assert session.acknowledged(10) == messages[3:] and session.sent_bytes == 0
 
 
 def test_what_is_said_about_a_link_does_not_pile_up(net: Network, mallory: Process):
     """A peer that asks for heartbeats and reads none made the router keep them all."""
     link = net.link(mallory)
     for _ in range(1000):
-        net.router.receive(net.now, link.route or b"", message(Kind.HEARTBEAT, sequence=0, flags=Flag.ANSWER_WANTED))
+        net.router.receive(net.now, link.route or b"", pack(Kind.HEARTBEAT, sequence=0, flags=Flag.ANSWER_WANTED))
         net.router.receive(net.now, link.route or b"", b"garbage")
     assert len(link.last_messages) <= 4
     net.run()
@@ -198,7 +198,7 @@ def test_a_consumer_that_does_not_take_what_it_is_sent_gets_no_more_and_others_d
     assert len(quick.got(Kind.CAST)) == 40 - delivered
     # Acknowledged at last, it is given work again.
     count = link._sent_base + link.unacknowledged
-    net.router.receive(net.now, link.route or b"", message(Kind.ACK, sequence=count))
+    net.router.receive(net.now, link.route or b"", pack(Kind.ACK, sequence=count))
     assert not link.is_full and {c.credit for c in link.consumers.values()} == {1000}
     check_router(net.router)
 
@@ -395,12 +395,12 @@ def test_methods_that_callers_make_up_are_remembered_within_bounds(net: Network,
     node.register("compute", credit=1)
     link = net.link(mallory)
     for number in range(0, 12_000, 100):
-        parts = [
-            message(Kind.CANCEL if n % 2 else Kind.REQUEST, b"", key=link.origin + (1 + n // 2).to_bytes(8), format=1,
+        messages = [
+            pack(Kind.CANCEL if n % 2 else Kind.REQUEST, b"", key=link.origin + (1 + n // 2).to_bytes(8), format=1,
                     address=b"" if n % 2 else COMPUTE, method=b"" if n % 2 else b"%08d" % n + b"x" * 247)
             for n in range(number, number + 100)
         ]  # fmt: skip
-        net.router.receive(net.now, link.route or b"", b"".join(parts))
+        net.router.receive(net.now, link.route or b"", b"".join(messages))
     net.run()
     directory = net.router.directory
     assert len(directory.destinations) <= 5_000
@@ -426,11 +426,11 @@ def flood(net: Network, process: Process, count: int, ttl: int = 1000) -> None:
     """Calls to nobody, in batches."""
     link = net.link(process)
     for _ in range(0, count, 500):
-        parts = [
-            message(Kind.REQUEST, b"", key=process.uplink.next_key(), format=1, ttl=ttl, address=COMPUTE)
+        messages = [
+            pack(Kind.REQUEST, b"", key=process.uplink.next_key(), format=1, ttl=ttl, address=COMPUTE)
             for _ in range(500)
         ]
-        net.router.receive(net.now, link.route or b"", b"".join(parts))
+        net.router.receive(net.now, link.route or b"", b"".join(messages))
 
 
 def test_the_calls_of_a_caller_that_has_gone_are_not_all_ended_in_one_go(net: Network, mallory: Process):
@@ -464,7 +464,7 @@ def test_a_caller_that_comes_back_at_once_may_ask_again_before_all_its_calls_hav
     api.connect()
     assert net.link(api) is not link and net.link(api).origin == link.origin
     node = net.process("node")
-    api.uplink.send(message(Kind.REQUEST, b"again", key=last, format=1, ttl=600_000, address=COMPUTE))
+    api.uplink.send(pack(Kind.REQUEST, b"again", key=last, format=1, ttl=600_000, address=COMPUTE))
     net.run()
     assert net.router.refused == {} and len(net.link(api).calls) == 1
     node.register("compute", credit=10)
@@ -492,9 +492,9 @@ def test_refusals_end_a_turn(net: Network, mallory: Process):
     """To refuse a message costs several times what it costs to take it."""
     link = net.link(mallory)
     key = mallory.uplink.next_key()
-    part = message(Kind.CAST, b"", key=key, format=1, address=COMPUTE)
+    message = pack(Kind.CAST, b"", key=key, format=1, address=COMPUTE)
     net.router.turns.spent = 0
-    net.router.receive(net.now, link.route or b"", part * 1000)
+    net.router.receive(net.now, link.route or b"", message * 1000)
     assert net.router.refused["duplicate"] < 300 and link.inbox
     net.run()
     assert net.router.refused["duplicate"] == 999 and not link.inbox
@@ -505,8 +505,8 @@ def test_refusals_end_a_turn(net: Network, mallory: Process):
 def test_a_body_that_is_too_long_is_not_read(net: Network, mallory: Process, kind: Kind):
     """To read 64 MiB of JSON would take seconds, and gigabytes."""
     body = b'{"what":"summary","credit":1,"more":"' + b"x" * MIB + b'"}'
-    part = message(kind, body, key=mallory.uplink.next_key(), format=1, address=COMPUTE)
-    mallory.uplink.send(part)
+    message = pack(kind, body, key=mallory.uplink.next_key(), format=1, address=COMPUTE)
+    mallory.uplink.send(message)
     net.run()
     (error,) = mallory.got(Kind.ERROR)
     assert error.outcome is Outcome.PROTOCOL and error.body["text"].endswith("exceeds the limit of 1048576")

@@ -6,7 +6,7 @@ import pytest
 
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Call, Message, Network, Process
-from rpcmq.wire import NO_TTL, Flag, Kind, message
+from rpcmq.wire import NO_TTL, Flag, Kind, pack
 from tests.core.router.tables import left_behind
 
 
@@ -625,6 +625,6 @@ def test_a_call_and_a_cast_with_one_sequence_break_nothing(net: Network, api: Pr
 
 
 def test_a_cast_in_two_pieces_is_malformed(net: Network, api: Process):
-    part = message(Kind.CAST, b"x" * 40_000, key=api.uplink.next_key(), format=1, address=b"\0\1\0a")
-    api.inject(part)
+    message = pack(Kind.CAST, b"x" * 40_000, key=api.uplink.next_key(), format=1, address=b"\0\1\0a")
+    api.inject(message)
     assert net.router.refused == {"detached": 1}

@@ -7,7 +7,7 @@ import pytest
 from rpcmq.errors import Outcome
 from rpcmq.server.leftovers import leftovers, under_way
 from rpcmq.testing.network import Call, Network, Process
-from rpcmq.wire import Flag, Kind, control, message
+from rpcmq.wire import Flag, Kind, control, pack
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_processes_that_know_nothing_of_it_or_are_silent_are_not_waited_for(net:
 
 
 def test_a_process_cannot_answer_a_drain_that_nobody_asked_about(net: Network, api: Process):
-    api.inject(message(Kind.DRAIN))
+    api.inject(pack(Kind.DRAIN))
     assert net.router.refused == {"kind": 1}
 
 
@@ -186,7 +186,7 @@ def test_what_was_not_read_when_the_router_leaves_goes_to_its_next_life(net: Net
     net.restart_router()
     api.connect()
     welcome = api.welcomes[-1]
-    assert welcome.sent == [] and [part[16:36] for part in welcome.unsent] == [unread.key]
+    assert welcome.sent == [] and [message[16:36] for message in welcome.unsent] == [unread.key]
 
 
 def test_casts_that_a_consumer_had_are_not_offered_again(net: Network, node: Process):

@@ -8,7 +8,7 @@ import pytest
 
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Network, Process
-from rpcmq.wire import MAX_SETTLEMENTS, SETTLEMENT, Flag, Kind, message, payload_of
+from rpcmq.wire import MAX_SETTLEMENTS, SETTLEMENT, Flag, Kind, pack, payload_of
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_a_settle_has_no_more_records_than_a_consumer_may_have_in_flight(
 
 def test_many_records_are_a_turn(net: Network, node: Process) -> None:
     assert node.connection is not None
-    forged = message(Kind.SETTLE, SETTLEMENT.pack(bytes(20), 0, 0, 1) * 1200, consumer=0)
+    forged = pack(Kind.SETTLE, SETTLEMENT.pack(bytes(20), 0, 0, 1) * 1200, consumer=0)
     net.router.receive(net.now, node.connection.route, forged * 20)
     assert net.link(node).inbox
 
@@ -194,13 +194,13 @@ def test_signs_of_life_without_end_are_not_kept_for_a_caller_that_does_not_take_
     request = node.take(Kind.REQUEST)
     api.pause()
     assert node.connection is not None
-    alive = message(Kind.ALIVE, b"x" * 1000, key=request.key, consumer=0, format=1)
+    alive = pack(Kind.ALIVE, b"x" * 1000, key=request.key, consumer=0, format=1)
     for _ in range(100):
         net.router.receive(net.now, node.connection.route, alive * 200)
         net.router.run_next_turn(net.now)
     assert len(net.link(api).outbox) <= 1001
     assert counted(net)["keep-alives dropped: outbox full"] == 20_000 - len(net.link(api).outbox)
-    large = message(Kind.ALIVE, bytes(4 << 20), key=request.key, consumer=0, format=1)
+    large = pack(Kind.ALIVE, bytes(4 << 20), key=request.key, consumer=0, format=1)
     net.link(api).outbox.clear()
     for _ in range(20):
         net.router.receive(net.now, node.connection.route, large, [payload_of(large)])
@@ -259,8 +259,8 @@ def test_what_only_a_router_says_is_refused_and_passed_on_to_nobody(
     call = api.request("compute")
     before = len(api.received), len(node.received)
     for payload in (b"", call.key[12:], b'{"outcome": 0}', bytes(4)):
-        mallory.inject(message(kind, payload, key=call.key))
-        mallory.inject(message(kind, payload, key=bytes(20)))
+        mallory.inject(pack(kind, payload, key=call.key))
+        mallory.inject(pack(kind, payload, key=bytes(20)))
     assert (len(api.received), len(node.received)) == before
     assert sum(net.router.refused.values()) == 8
 

@@ -8,7 +8,7 @@ import pytest
 
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Call, Network, Process
-from rpcmq.wire import Address, Flag, Kind, json_bytes, message
+from rpcmq.wire import Address, Flag, Kind, json_bytes, pack
 from tests.core.router.tables import left_behind
 
 
@@ -260,7 +260,7 @@ def test_casts_to_a_topic_that_only_groups_use_keep_their_order_where_its_queue_
 def resend(process: Process, *casts: Call) -> None:
     for cast in casts:
         address, key = Address("compute").encode(), cast.key
-        process.uplink.send(message(Kind.CAST, b"again", flags=Flag.RESENT, format=1, key=key, address=address))
+        process.uplink.send(pack(Kind.CAST, b"again", flags=Flag.RESENT, format=1, key=key, address=address))
 
 
 @pytest.mark.parametrize("is_topic_first", [True, False])

@@ -10,7 +10,18 @@ import pytest
 from rpcmq.core.router.actions import LinkDetached
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Message, Network, Process
-from rpcmq.wire import DETACH_BYTES, HEADER, SESSION_KINDS, VERSION, Address, Flag, Kind, control, json_bytes, message
+from rpcmq.wire import (
+    DETACH_BYTES,
+    HEADER,
+    SESSION_KINDS,
+    VERSION,
+    Address,
+    Flag,
+    Kind,
+    control,
+    json_bytes,
+    pack,
+)
 
 COMPUTE = Address("compute").encode()
 
@@ -51,7 +62,7 @@ def header(**fields: Any) -> bytes:
 def cast(mallory: Process, **fields: Any) -> bytes:
     """A cast of ``mallory`` that is right but for ``fields``."""
     right: dict[str, Any] = {"key": mallory.uplink.next_key(), "format": 1, "address": COMPUTE}
-    return message(Kind.CAST, b"x", **right | fields)
+    return pack(Kind.CAST, b"x", **right | fields)
 
 
 # --- frames ----------------------------------------------------------------------------------
@@ -92,7 +103,7 @@ def test_a_malformed_frame_on_a_link(net: Network, mallory: Process, frame: byte
 
 def test_more_payload_frames_than_messages_that_have_one(net: Network, mallory: Process):
     mallory.inject(cast(mallory), b"surplus")
-    mallory.inject(message(Kind.CAST, b"x" * DETACH_BYTES, address=COMPUTE, format=1), b"x", b"surplus")
+    mallory.inject(pack(Kind.CAST, b"x" * DETACH_BYTES, address=COMPUTE, format=1), b"x", b"surplus")
     assert net.router.refused == {"detached": 2}
 
 
@@ -104,12 +115,12 @@ def test_nothing_of_a_batch_with_a_bad_message_is_used(net: Network, mallory: Pr
 # --- messages --------------------------------------------------------------------------------
 
 
-def refused_message(net: Network, mallory: Process, part: bytes, reason: str) -> Message:
-    """``part`` is answered with an ERROR of its own, counted and attributed."""
-    mallory.uplink.send(part)
+def refused_message(net: Network, mallory: Process, message: bytes, reason: str) -> Message:
+    """``message`` is answered with an ERROR of its own, counted and attributed."""
+    mallory.uplink.send(message)
     net.run()
     (error,) = mallory.got(Kind.ERROR)
-    assert error.key == part[16:36] and error.outcome is Outcome.PROTOCOL
+    assert error.key == message[16:36] and error.outcome is Outcome.PROTOCOL
     assert error.body["details"] == {"reason": reason} and error.body["text"]
     assert net.router.refused == {reason: 1}
     assert net.link(mallory).counters[f"refused {reason}"] == 1
@@ -137,8 +148,8 @@ ADDRESSED = {Kind.REQUEST: b"", Kind.CAST: b"", Kind.PUBLISH: b"", Kind.INTRODUC
 @pytest.mark.parametrize("kind", [*ADDRESSED, Kind.REGISTER])
 def test_an_absurd_address(net: Network, mallory: Process, kind: Kind, address: bytes):
     body = b'{"credit":1}' if kind == Kind.REGISTER else ADDRESSED[kind]
-    part = message(kind, body, key=mallory.uplink.next_key(), format=1, address=address)
-    refused_message(net, mallory, part, "address")
+    message = pack(kind, body, key=mallory.uplink.next_key(), format=1, address=address)
+    refused_message(net, mallory, message, "address")
     assert len(net.router.directory) == 1
 
 
@@ -157,38 +168,38 @@ def test_variable_parts_that_do_not_fit_of_an_address_that_is_known(
 ):
     """The short way for known addresses must check as much as the long one."""
     mallory.cast("compute")
-    part = message(kind, b"x" * length, key=mallory.uplink.next_key(), format=1, address=COMPUTE)
-    part = part[:39] + bytes([length + 1]) + part[40:]
-    refused_message(net, mallory, part, "length")
+    message = pack(kind, b"x" * length, key=mallory.uplink.next_key(), format=1, address=COMPUTE)
+    message = message[:39] + bytes([length + 1]) + message[40:]
+    refused_message(net, mallory, message, "length")
 
 
 @pytest.mark.parametrize("kind", [Kind.REQUEST, Kind.CAST])
 def test_a_method_that_is_not_utf8(net: Network, mallory: Process, kind: Kind):
-    part = message(kind, key=mallory.uplink.next_key(), format=1, address=COMPUTE, method=b"\xff\xff")
-    refused_message(net, mallory, part, "address")
+    message = pack(kind, key=mallory.uplink.next_key(), format=1, address=COMPUTE, method=b"\xff\xff")
+    refused_message(net, mallory, message, "address")
 
 
 @pytest.mark.parametrize("kind", [Kind.REQUEST, Kind.CAST, Kind.PUBLISH])
 def test_a_message_in_anothers_name(net: Network, mallory: Process, kind: Kind):
     other = net.process("other")
-    part = message(kind, key=other.uplink.origin + bytes(8), format=1, address=COMPUTE)
-    refused_message(net, mallory, part, "origin")
+    message = pack(kind, key=other.uplink.origin + bytes(8), format=1, address=COMPUTE)
+    refused_message(net, mallory, message, "origin")
     assert other.got() == []
 
 
 @pytest.mark.parametrize("kind", [Kind.REQUEST, Kind.CAST])
 @pytest.mark.parametrize("form", [0, 8, 255])
 def test_an_unknown_payload_format(net: Network, mallory: Process, kind: Kind, form: int):
-    part = message(kind, key=mallory.uplink.next_key(), format=form, address=COMPUTE)
-    refused_message(net, mallory, part, "format")
+    message = pack(kind, key=mallory.uplink.next_key(), format=form, address=COMPUTE)
+    refused_message(net, mallory, message, "format")
 
 
 def test_a_sequence_that_is_in_flight(net: Network, mallory: Process):
     node = net.process("node")
     node.register("compute", credit=5)
     call = mallory.request("compute")
-    part = message(Kind.REQUEST, key=call.key, format=1, address=COMPUTE)
-    refused_message(net, mallory, part, "duplicate")
+    message = pack(Kind.REQUEST, key=call.key, format=1, address=COMPUTE)
+    refused_message(net, mallory, message, "duplicate")
     assert len(node.got(Kind.REQUEST)) == 1
 
 
@@ -203,13 +214,13 @@ def test_an_absurd_credit(net: Network, mallory: Process, credit: object):
 @pytest.mark.parametrize("body", [b"", b"[]", b"null", b"{", b"\xff\xfe", b"1e999", b"[" * 5000, b'"' * 3])
 @pytest.mark.parametrize("kind", [Kind.REGISTER, Kind.SUBSCRIBE, Kind.QUERY])
 def test_a_body_that_is_no_json_object(net: Network, mallory: Process, kind: Kind, body: bytes):
-    part = message(kind, body, key=mallory.uplink.next_key(), format=1, address=COMPUTE)
-    refused_message(net, mallory, part, "body")
+    message = pack(kind, body, key=mallory.uplink.next_key(), format=1, address=COMPUTE)
+    refused_message(net, mallory, message, "body")
 
 
 def test_an_error_does_not_send_back_megabytes(net: Network, mallory: Process):
     mallory.register("compute", credit=["x" * 1_000_000])  # type: ignore[arg-type]
-    assert len(mallory.take(Kind.ERROR).part) < 2000
+    assert len(mallory.take(Kind.ERROR).message) < 2000
     assert max(len(note.text) for note in net.notes) < 1000
 
 
@@ -232,7 +243,7 @@ def test_kinds_that_are_unknown_or_not_for_a_router(net: Network, mallory: Proce
 
 
 def test_a_message_about_the_link_inside_a_batch(net: Network, mallory: Process):
-    mallory.inject(cast(mallory) + message(Kind.GOODBYE))
+    mallory.inject(cast(mallory) + pack(Kind.GOODBYE))
     assert net.router.refused == {"kind": 1} and net.link(mallory).is_responsive
 
 
@@ -251,7 +262,7 @@ def test_a_fault_of_the_router_costs_one_message_and_is_told_to_the_operator(net
     node = net.process("node")
     node.register("compute", credit=5)
 
-    def broken(now: float, link: object, part: bytes) -> None:
+    def broken(now: float, link: object, message: bytes) -> None:
         raise ZeroDivisionError("a bug")
 
     net.router._handlers[Kind.PUBLISH] = broken
@@ -394,8 +405,8 @@ def test_a_malformed_grant_is_not_passed_on(net: Network, mallory: Process):
     node = net.process("node")
     node.register("compute")
     call = mallory.request("compute", flags=Flag.STREAM)
-    part = message(Kind.GRANT, (1).to_bytes(4), key=call.key)
-    mallory.uplink.send(part[:39] + b"\xff" + part[40:])
+    message = pack(Kind.GRANT, (1).to_bytes(4), key=call.key)
+    mallory.uplink.send(message[:39] + b"\xff" + message[40:])
     net.run()
     assert node.got(Kind.GRANT) == []
     assert net.router.refused == {"length": 1}
@@ -428,9 +439,9 @@ def test_a_flood_of_topics_leaves_room_for_those_that_are_served(make_net):
 
 def test_a_batch_has_so_many_messages_at_most(net: Network):
     api = net.process("api")
-    part = message(Kind.CAST, key=net.link(api).origin + bytes(8), address=b"\0\1\0c", format=1)
+    message = pack(Kind.CAST, key=net.link(api).origin + bytes(8), address=b"\0\1\0c", format=1)
     assert api.connection is not None
-    net.inject(api.connection.route, part * 5000)
+    net.inject(api.connection.route, message * 5000)
     assert net.router.refused["batch"] == 1 and api.refusals[-1][0] == "protocol"
     assert "c" not in [topic.address.topic for topic in net.router.directory]
 
@@ -448,7 +459,7 @@ def test_a_connection_that_its_link_has_left_is_reported(net: Network):
     api = net.process("api")
     assert api.connection is not None
     route = api.connection.route
-    net.router.receive(net.now, route, message(Kind.GOODBYE))
+    net.router.receive(net.now, route, pack(Kind.GOODBYE))
     assert LinkDetached(route) in net.router.actions
 
 

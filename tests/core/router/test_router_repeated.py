@@ -7,7 +7,7 @@ import pytest
 from rpcmq.errors import Outcome
 from rpcmq.testing.invariants import check_router
 from rpcmq.testing.network import Call, Message, Network, Process
-from rpcmq.wire import Address, Flag, Kind, message
+from rpcmq.wire import Address, Flag, Kind, pack
 
 COMPUTE = Address("compute").encode()
 
@@ -27,7 +27,7 @@ def node(net: Network) -> Process:
 
 def send(net: Network, mallory: Process, kind: Kind, key: bytes, flags: int = 0, topic: str = "compute") -> Call:
     address = b"" if kind == Kind.CANCEL else Address(topic).encode()
-    mallory.uplink.send(message(kind, b"x", key=key, format=1, flags=flags, address=address, ttl=60_000))
+    mallory.uplink.send(pack(kind, b"x", key=key, format=1, flags=flags, address=address, ttl=60_000))
     net.run()
     return Call(mallory, key)
 
@@ -126,7 +126,7 @@ def test_a_group_gets_a_repeated_cast_once(net: Network, mallory: Process, node:
 def test_one_sequence_in_two_queues_of_a_consumer(net: Network, mallory: Process):
     key = mallory.uplink.next_key()
     send(net, mallory, Kind.CAST, key)
-    mallory.uplink.send(message(Kind.CAST, b"x", key=key, format=1, address=Address("compute", "s").encode()))
+    mallory.uplink.send(pack(Kind.CAST, b"x", key=key, format=1, address=Address("compute", "s").encode()))
     net.run()
     node = net.process("node")
     node.register("compute", server="s", credit=5)

@@ -23,10 +23,10 @@ def net(make_net) -> Network:
 def resend_all(process: Process) -> None:
     """As a client does after a WELCOME that knows nothing of it."""
     assert not process.welcomes[-1].resumed and process.welcomes[-1].same_handle
-    for part in process.welcomes[-1].sent:
-        process.uplink.send(with_flag(part, Flag.RESENT))
-    for part in process.welcomes[-1].unsent:
-        process.uplink.send(part)
+    for message in process.welcomes[-1].sent:
+        process.uplink.send(with_flag(message, Flag.RESENT))
+    for message in process.welcomes[-1].unsent:
+        process.uplink.send(message)
 
 
 def recent(messages: Iterable[Message | Call]) -> str:
@@ -74,7 +74,7 @@ def test_what_was_held_is_not_given_to_one_that_is_found_silent_at_the_same_time
     net.router.tick(net.now + net.settings.unresponsive_seconds + 1)
     link = net.link(node)
     assert link.state is LinkState.UNRESPONSIVE
-    assert Kind.CAST not in [part[5] for part in link.outbox]
+    assert Kind.CAST not in [message[5] for message in link.outbox]
     assert sum(1 for _ in net.router.dispatch.unsettled()) == 1
 
 
@@ -88,7 +88,7 @@ def test_what_one_had_that_is_given_up_is_not_given_to_one_that_is_found_silent_
     net.router.tick(net.now + net.settings.resume_seconds + 1)
     link = net.link(second)
     assert link.state is LinkState.UNRESPONSIVE
-    assert Kind.REQUEST not in [part[5] for part in link.outbox]
+    assert Kind.REQUEST not in [message[5] for message in link.outbox]
 
 
 def test_casts_that_a_consumer_had_are_dropped_and_the_others_delivered(net: Network):

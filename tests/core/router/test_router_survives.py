@@ -14,7 +14,7 @@ from rpcmq.core.router.actions import Answer, Disconnect, LogEvent
 from rpcmq.core.router.rights import EVERYTHING, Key, Right
 from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.testing.network import Network
-from rpcmq.wire import Kind, body_of, message
+from rpcmq.wire import Kind, body_of, pack
 
 ROOT = Key("root", "ROOT", (EVERYTHING,), identities=("*",))
 WEB = Key("web", "WEB", (Right(frozenset(["call", "cast", "serve"]), ("compute.#",)),), identities=("*",))
@@ -35,7 +35,7 @@ RIGHT = {"identity": '"mallory"', "queue_type": '"roundrobin"', "versions": "[1]
 def hello(fields: dict[str, str]) -> bytes:
     """A HELLO whose fields are these JSON texts."""
     body = ",".join(f"{json.dumps(name)}:{text}" for name, text in (RIGHT | fields).items())
-    return bytes(message(Kind.HELLO, f"{{{body}}}".encode(), format=1))
+    return bytes(pack(Kind.HELLO, f"{{{body}}}".encode(), format=1))
 
 
 def guarded() -> Network:
@@ -44,14 +44,14 @@ def guarded() -> Network:
     return net
 
 
-def outcome(net: Network, route: bytes, part: bytes, user: str) -> None:
-    """``part`` is welcomed or refused, and no exception was raised on the way."""
-    net.router.receive(net.now, route, part, (), user)
+def outcome(net: Network, route: bytes, message: bytes, user: str) -> None:
+    """``message`` is welcomed or refused, and no exception was raised on the way."""
+    net.router.receive(net.now, route, message, (), user)
     assert net.router.refused["internal error"] == 0, [a.text for a in net.router.actions if isinstance(a, LogEvent)]
     refused = [a for a in net.router.actions if isinstance(a, Answer) and a.route == route]
     assert route in net.router.links.routes or refused
     for answer in refused:
-        json.dumps(body_of(answer.part)).encode()
+        json.dumps(body_of(answer.message)).encode()
     net.router.actions.clear()
 
 
@@ -99,7 +99,7 @@ def test_a_body_with_anything_in_its_fields(kind: Kind, fields: dict[str, str], 
     right = {"credit": "1", "window": "10", "what": '"summary"'} | fields
     body = ",".join(f"{json.dumps(name)}:{text}" for name, text in right.items())
     address = b"\0\7\0compute"
-    mallory.uplink.send(message(kind, f"{{{body}}}".encode(), format=1, key=mallory.uplink.next_key(), address=address))
+    mallory.uplink.send(pack(kind, f"{{{body}}}".encode(), format=1, key=mallory.uplink.next_key(), address=address))
     net.run()
     assert net.router.refused["internal error"] == 0, [n.text for n in net.notes]
     assert mallory.received, "it was answered"
@@ -144,7 +144,7 @@ def test_a_hello_that_raises_is_refused_and_its_connection_broken(faulty: tuple[
     net.router.receive(net.now, b"stranger", hello({}))
     assert Disconnect(b"stranger") in net.router.actions
     (answer,) = [a for a in net.router.actions if isinstance(a, Answer)]
-    assert body_of(answer.part)["reason"] == "protocol"
+    assert body_of(answer.message)["reason"] == "protocol"
     assert net.router.links.by_identity("mallory") is None and b"stranger" not in net.router.links.routes
     net.run()
     bystanders.talk()
@@ -154,7 +154,7 @@ def test_a_message_about_a_link_that_raises_ends_that_link(faulty: tuple[Network
     net, _ = faulty
     mallory = net.process("mallory")
     monkeypatch.setattr(net.router.links, "control_message", broken)
-    mallory.inject(message(Kind.HEARTBEAT))
+    mallory.inject(pack(Kind.HEARTBEAT))
     monkeypatch.undo()
     assert not any(link.identity == "mallory" and link.received for link in net.router.links)
 

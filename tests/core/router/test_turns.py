@@ -7,7 +7,7 @@ import pytest
 from rpcmq.core.router.actions import Answer, Disconnect
 from rpcmq.core.router.turns import TURN_STEPS
 from rpcmq.testing.network import Network, Process
-from rpcmq.wire import Address, Flag, Kind, control, message, split
+from rpcmq.wire import Address, Flag, Kind, control, pack, split
 
 #: Subscribers, of whom each gets a copy of each event: a few events are a turn.
 SUBSCRIBERS = 100
@@ -29,14 +29,14 @@ def pub(net: Network) -> Process:
 
 def event(process: Process, payload: bytes) -> bytes:
     key = process.uplink.next_key()
-    return message(Kind.PUBLISH, payload, format=1, key=key, address=Address("a").encode())
+    return pack(Kind.PUBLISH, payload, format=1, key=key, address=Address("a").encode())
 
 
-def receive(net: Network, process: Process, *parts: bytes) -> None:
+def receive(net: Network, process: Process, *messages: bytes) -> None:
     """Give the router one batch, and no further turn."""
     assert process.connection is not None
     net.router.turns.spent = 0
-    net.router.receive(net.now, process.connection.route, b"".join(parts))
+    net.router.receive(net.now, process.connection.route, b"".join(messages))
 
 
 def events(process: Process) -> list[bytes]:
@@ -58,8 +58,8 @@ def test_a_batch_is_handled_for_a_turn_and_goes_on_when_others_were_heard(
     # Somebody else is answered before it goes on.
     key = other.uplink.next_key()
     net.router.run_next_turn(net.now)
-    receive(net, other, message(Kind.DECLARE, b"{}", format=1, key=key, address=Address("b").encode()))
-    assert [part[5] for part in net.link(other).outbox] == [Kind.REGISTERED]
+    receive(net, other, pack(Kind.DECLARE, b"{}", format=1, key=key, address=Address("b").encode()))
+    assert [message[5] for message in net.link(other).outbox] == [Kind.REGISTERED]
     assert published["events"] == 2 * A_TURN
     net.run()
     assert all(events(process) == numbers(0, 200) for process in subscribers)
@@ -98,13 +98,13 @@ def test_only_what_was_handled_counts_as_received_and_a_resumption_sends_the_res
             pub.publish("a", payload)
         pub.lose()
     pub.connect()
-    parts = [event(pub, payload) for payload in numbers(150, 250)]
-    for part in parts:
-        pub.uplink.send(part)
-    assert pub.uplink.batch() == parts
+    messages = [event(pub, payload) for payload in numbers(150, 250)]
+    for message in messages:
+        pub.uplink.send(message)
+    assert pub.uplink.batch() == messages
     pub.uplink.sent_batch()
     before = net.link(pub).received
-    receive(net, pub, *parts)
+    receive(net, pub, *messages)
     assert net.link(pub).received == before + A_TURN
     pub.lose()
     pub.connect()
@@ -123,7 +123,7 @@ def test_what_a_process_sent_before_its_connection_broke_is_handled_all_the_same
 
 def test_a_goodbye_waits_for_what_was_said_before_it(net: Network, pub: Process, subscribers: list[Process]) -> None:
     receive(net, pub, *(event(pub, payload) for payload in numbers(0, 200)))
-    receive(net, pub, message(Kind.GOODBYE))
+    receive(net, pub, pack(Kind.GOODBYE))
     assert net.router.links.by_identity("pub") is not None
     net.run()
     assert net.router.links.by_identity("pub") is None
@@ -135,14 +135,14 @@ def test_a_window_that_is_full_is_acknowledged_when_the_last_of_it_is_handled(
 ) -> None:
     """Fewer than the messages after which an ACK is due: the sender asked while they waited, and waits for it."""
     receive(net, pub, *(event(pub, payload) for payload in numbers(0, 80)))
-    receive(net, pub, message(Kind.HEARTBEAT))
+    receive(net, pub, pack(Kind.HEARTBEAT))
     link = net.link(pub)
-    (told,) = [part for part in link.last_messages if part[5] == Kind.HEARTBEAT]
+    (told,) = [message for message in link.last_messages if message[5] == Kind.HEARTBEAT]
     assert int.from_bytes(told[28:36]) == A_TURN
     link.last_messages.clear()
     while net.router.turns.is_anybody_waiting:
         net.router.run_next_turn(net.now)
-    (ack,) = [part for part in link.last_messages if part[5] == Kind.ACK]
+    (ack,) = [message for message in link.last_messages if message[5] == Kind.ACK]
     assert int.from_bytes(ack[28:36]) == 80
     # Nothing of this went through the session of `pub`, which would not believe it.
     link.last_messages.clear()
@@ -160,7 +160,7 @@ def test_what_waits_is_bounded_in_bytes_and_ends_the_link_that_sends_it(make_net
         receive(net, pub, *(event(pub, b"x" * 100) for _ in range(50)))
     assert net.router.links.by_identity("pub") is None and not link.inbox and not link.inbox_bytes
     answer, cut, *_ = [a for a in net.router.actions if isinstance(a, Answer | Disconnect)]
-    assert isinstance(answer, Answer) and b"link.inbox_max_bytes = 20000" in split(answer.part)[0]
+    assert isinstance(answer, Answer) and b"link.inbox_max_bytes = 20000" in split(answer.message)[0]
     assert isinstance(cut, Disconnect)
     net.run()
     assert events(sub) == []
@@ -182,7 +182,7 @@ def fanout(net: Network, pub: Process) -> list[bytes]:
     for number in range(100):
         net.process(f"node-{number}").register("nodes", credit=1000)
     return [
-        message(
+        pack(
             Kind.CAST, format=1, flags=Flag.FANOUT, key=pub.uplink.next_key(), address=Address("nodes").encode()
         )
         for _ in range(100)
@@ -198,7 +198,7 @@ def introductions(net: Network, pub: Process) -> list[bytes]:
     for number in range(300):
         net.process(f"node-{number}").register("nodes", peer_url="tcp://127.0.0.1:1")
     return [
-        message(Kind.INTRODUCE, key=pub.uplink.next_key(), address=Address("nodes").encode()) for _ in range(100)
+        pack(Kind.INTRODUCE, key=pub.uplink.next_key(), address=Address("nodes").encode()) for _ in range(100)
     ]  # fmt: skip
 
 
@@ -212,10 +212,10 @@ def registrations(net: Network, pub: Process) -> list[bytes]:
 
 @pytest.mark.parametrize("make", [fanout, purges, introductions, registrations])
 def test_whatever_costs_more_than_its_own_handling_is_counted(net: Network, pub: Process, make) -> None:
-    parts = make(net, pub)
+    messages = make(net, pub)
     net.router.turns.spent = 0
-    receive(net, pub, *parts)
-    assert 0 < len(net.link(pub).inbox) < len(parts)
+    receive(net, pub, *messages)
+    assert 0 < len(net.link(pub).inbox) < len(messages)
     while net.router.turns.is_anybody_waiting:
         net.router.run_next_turn(net.now)
     assert not net.router.refused
@@ -225,6 +225,6 @@ def test_ordinary_messages_are_never_put_off(net: Network, pub: Process) -> None
     node = net.process("node")
     node.register("compute", credit=5000)
     keys = [pub.uplink.next_key() for _ in range(4096)]
-    receive(net, pub, *(message(Kind.CAST, format=1, key=key, address=Address("compute").encode()) for key in keys))
+    receive(net, pub, *(pack(Kind.CAST, format=1, key=key, address=Address("compute").encode()) for key in keys))
     assert not net.link(pub).inbox
     assert len(net.link(node).outbox) == 4096

@@ -73,13 +73,13 @@ class _Recording(Network):
             self._lines.append(f"at {self.now - self._began:.3f}")
         self._lines.append(line)
 
-    def _put(self, connection: Connection | None, way: Way, parts: list[bytes]) -> None:
+    def _put(self, connection: Connection | None, way: Way, messages: list[bytes]) -> None:
         if connection is not None:
             arrow = ">" if way is connection.to_router else "<"
-            for part in parts:
-                if part[KIND_AT] != Kind.HEARTBEAT:
-                    self._note(f"{connection.process.identity} {arrow} {self._told(part)}")
-        super()._put(connection, way, parts)
+            for message in messages:
+                if message[KIND_AT] != Kind.HEARTBEAT:
+                    self._note(f"{connection.process.identity} {arrow} {self._told(message)}")
+        super()._put(connection, way, messages)
 
     def broken(self, connection: Connection, is_noticed: bool) -> None:
         self._note(f"{connection.process.identity} x lost" + ("" if is_noticed else ", unnoticed"))
@@ -95,8 +95,8 @@ class _Recording(Network):
     def _connection_of(self, route: bytes) -> str:
         return route.partition(b"#")[0].decode()
 
-    def _told(self, part: bytes) -> str:
-        message = Message(part)
+    def _told(self, raw: bytes) -> str:
+        message = Message(raw)
         header, kind = message.header, message.kind
         words = [kind.name]
         if kind < SESSION_KINDS:
@@ -227,10 +227,10 @@ class Conversation:
         process.connect()
         for welcome in process.welcomes[welcomes:]:
             with self._net.together():
-                for part in welcome.sent:
-                    process.uplink.send(with_flag(part, Flag.RESENT))
-                for part in welcome.unsent:
-                    process.uplink.send(part)
+                for message in welcome.sent:
+                    process.uplink.send(with_flag(message, Flag.RESENT))
+                for message in welcome.unsent:
+                    process.uplink.send(message)
 
 
 def _field(name: str, value: Any) -> str:

@@ -5,7 +5,7 @@ from itertools import count, cycle
 
 import zmq
 
-from rpcmq.wire import Address, Kind, body_of, control, message, split
+from rpcmq.wire import Address, Kind, body_of, control, pack, split
 
 VIEWS = cycle(("overview", "topics", "methods", "stuck", "calls", "stats"))
 context = zmq.Context()
@@ -16,15 +16,15 @@ for number in range(int(sys.argv[2])):
     socket.sndhwm = 100
     socket.connect(sys.argv[1])
     socket.send(control(Kind.HELLO, {"identity": f"views-{number}", "queue_type": "roundrobin", "versions": [1]}))
-    part = split(socket.recv())[0]
-    assert part[5] == Kind.WELCOME
-    welcome = body_of(part)
+    message = split(socket.recv())[0]
+    assert message[5] == Kind.WELCOME
+    welcome = body_of(message)
     links.append((socket, welcome["router_id"].to_bytes(4) + welcome["handle"].to_bytes(8)))
 sequence = count(1)
 for number in range(3000):
     socket, origin = links[0]
     address = Address(f"nobody-{number}").encode()
-    socket.send(message(Kind.CAST, b"{}", key=origin + next(sequence).to_bytes(8), format=1, address=address))
+    socket.send(pack(Kind.CAST, b"{}", key=origin + next(sequence).to_bytes(8), format=1, address=address))
 print("asking", flush=True)
 while True:
     for socket, origin in links:

@@ -21,10 +21,10 @@ class Peer2Peer(NodeType):
         self._context = context
         self.kinds = {Kind.INTRODUCE: self._introduce}
 
-    def _introduce(self, now: float, link: Link, part: bytes) -> None:
-        destination = self._context.directory.resolve(now, part)
+    def _introduce(self, now: float, link: Link, message: bytes) -> None:
+        destination = self._context.directory.resolve(now, message)
         self._context.turns.spend(len(destination.consumers))
-        target = _introduce(link, part[KEY], destination, self._context.new_token())
+        target = _introduce(link, message[KEY], destination, self._context.new_token())
         if target is not None:
             self._context.links.access.introduced(link, target)
 

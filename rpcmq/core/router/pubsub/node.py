@@ -27,7 +27,7 @@ from rpcmq.wire import (
     Flag,
     Kind,
     address_of,
-    message,
+    pack,
     parse,
     payload_of,
     size_of,
@@ -63,17 +63,17 @@ class PubSub(NodeType):
         self._tries: dict[bytes, PatternTrie[Link]] = {}
         self.published: Counter[str] = Counter()
 
-    def subscribe(self, now: float, link: Link, part: bytes) -> None:
+    def subscribe(self, now: float, link: Link, message: bytes) -> None:
         """Add a pattern to the link's subscriptions.
 
         Raises:
             ProtocolError: malformed, or too many patterns.
         """
-        exchange, pattern = self._address(part)
-        window = SubscribeBody.of(part).window
+        exchange, pattern = self._address(message)
+        window = SubscribeBody.of(message).window
         if (exchange, pattern) not in link.patterns:
             self._add(link, exchange, pattern, window)
-        link.send(SubscribedBody(pattern=pattern.decode()).message(key=part[KEY]))
+        link.send(SubscribedBody(pattern=pattern.decode()).message(key=message[KEY]))
 
     def _add(self, link: Link, exchange: bytes, pattern: bytes, window: int) -> None:
         settings = self._settings
@@ -100,13 +100,13 @@ class PubSub(NodeType):
         link.window.states += states
         link.patterns[exchange, pattern] = None
 
-    def unsubscribe(self, now: float, link: Link, part: bytes) -> None:
+    def unsubscribe(self, now: float, link: Link, message: bytes) -> None:
         """Remove a pattern from the link's subscriptions.
 
         Raises:
             ProtocolError: malformed.
         """
-        exchange, pattern = self._address(part)
+        exchange, pattern = self._address(message)
         subscriber = link.window
         if subscriber is not None and (exchange, pattern) in link.patterns:
             del link.patterns[exchange, pattern]
@@ -114,35 +114,35 @@ class PubSub(NodeType):
             subscriber.states -= pattern_states(pattern)
             if not link.patterns:
                 subscriber.clear()
-        link.send(SubscribedBody(pattern="").message(key=part[KEY]))
+        link.send(SubscribedBody(pattern="").message(key=message[KEY]))
 
-    def publish(self, now: float, link: Link, part: bytes) -> None:
+    def publish(self, now: float, link: Link, message: bytes) -> None:
         """An event.
 
         Raises:
             ProtocolError: malformed, or not from this link.
         """
-        if part[ORIGIN] != link.origin:
-            raise ProtocolError(f"origin {part[ORIGIN].hex()} is not this link's", "origin")
-        exchange, topic = self._address(part)
+        if message[ORIGIN] != link.origin:
+            raise ProtocolError(f"origin {message[ORIGIN].hex()} is not this link's", "origin")
+        exchange, topic = self._address(message)
         if self._held or (now < self._hold_until and self._links.has_returned):
             split_words(topic)  # validate now: the match would refuse it too late
-            self._hold(now, link, part)
+            self._hold(now, link, message)
         else:
-            self._pass_on(now, link, part, exchange, topic)
+            self._pass_on(now, link, message, exchange, topic)
 
-    def _hold(self, now: float, link: Link, part: bytes) -> None:
-        self._held.append((link, part))
-        self._held_bytes += size_of(part) + _OVERHEAD_BYTES
+    def _hold(self, now: float, link: Link, message: bytes) -> None:
+        self._held.append((link, message))
+        self._held_bytes += size_of(message) + _OVERHEAD_BYTES
         while self._held_bytes > self._settings.pubsub_max_bytes:
             # Subscribers that have not returned miss it; the others do not.
             self.published["released early"] += 1
             self._release_one(now)
 
     def _release_one(self, now: float) -> None:
-        link, part = self._held.popleft()
-        self._held_bytes -= size_of(part) + _OVERHEAD_BYTES
-        self._pass_on(now, link, part, *self._address(part))
+        link, message = self._held.popleft()
+        self._held_bytes -= size_of(message) + _OVERHEAD_BYTES
+        self._pass_on(now, link, message, *self._address(message))
 
     @property
     def held(self) -> int:
@@ -159,7 +159,7 @@ class PubSub(NodeType):
         while self._held and now >= self._hold_until and not self._turns.is_over:
             self._release_one(now)
 
-    def _pass_on(self, now: float, link: Link, part: bytes, exchange: bytes, topic: bytes) -> None:
+    def _pass_on(self, now: float, link: Link, message: bytes, exchange: bytes, topic: bytes) -> None:
         trie = self._tries.get(exchange)
         reached = 0
         if trie is not None:
@@ -167,19 +167,19 @@ class PubSub(NodeType):
             matching = trie.match(topic)
             self._turns.spent += len(matching) + ((trie.visited - visited) >> 3)
             for subscriber in matching:
-                reached += self._offer(now, subscriber, part)
+                reached += self._offer(now, subscriber, message)
         self.published["events"] += 1
         self.published["copies"] += reached
-        if part[LOW_FLAGS_AT] & Flag.CONFIRM:
-            link.send(message(Kind.CONFIRM, reached.to_bytes(4), key=part[KEY]))
+        if message[LOW_FLAGS_AT] & Flag.CONFIRM:
+            link.send(pack(Kind.CONFIRM, reached.to_bytes(4), key=message[KEY]))
 
-    def taken(self, now: float, link: Link, part: bytes) -> None:
+    def taken(self, now: float, link: Link, message: bytes) -> None:
         """Extend a subscriber's window by the number of events it has handled.
 
         Raises:
             ProtocolError: the count is malformed, or nothing is subscribed to.
         """
-        payload = payload_of(part)
+        payload = payload_of(message)
         subscriber: Subscriber | None = link.window
         if len(payload) != 4 or subscriber is None:
             raise ProtocolError("TAKEN needs a count of 4 bytes and a subscription", "length")
@@ -213,13 +213,13 @@ class PubSub(NodeType):
         link.patterns.clear()
         subscriber, link.window = link.window, None
         if subscriber is not None:
-            unsent = (part for part in link.outbox if part[KIND_AT] == Kind.PUBLISH)
-            for topic, count in Counter(_topic_of(part) for part in (*unsent, *subscriber.queue)).items():
+            unsent = (message for message in link.outbox if message[KIND_AT] == Kind.PUBLISH)
+            for topic, count in Counter(_topic_of(message) for message in (*unsent, *subscriber.queue)).items():
                 self._drops.add(now, Drop(topic, "event", "subscriber left"), count, consumer=link.identity)
 
-    def _address(self, part: bytes) -> tuple[bytes, bytes]:
-        parse(part)
-        address = Address.decode(address_of(part))
+    def _address(self, message: bytes) -> tuple[bytes, bytes]:
+        parse(message)
+        address = Address.decode(address_of(message))
         return address.exchange.encode(), address.topic.encode()
 
     def _remove(self, link: Link, exchange: bytes, pattern: bytes) -> None:
@@ -228,23 +228,23 @@ class PubSub(NodeType):
         if not len(trie):
             del self._tries[exchange]
 
-    def _drop(self, now: float, link: Link, subscriber: Subscriber, part: bytes, reason: str) -> None:
+    def _drop(self, now: float, link: Link, subscriber: Subscriber, message: bytes, reason: str) -> None:
         subscriber.dropped[reason] += 1
-        self._drops.add(now, Drop(_topic_of(part), "event", reason), consumer=link.identity)
+        self._drops.add(now, Drop(_topic_of(message), "event", reason), consumer=link.identity)
 
-    def _offer(self, now: float, link: Link, part: bytes) -> bool:
+    def _offer(self, now: float, link: Link, message: bytes) -> bool:
         subscriber = link.window
         assert subscriber is not None, "a link in a trie has a window"
-        if not link.accepts >> part[FORMAT_AT] & 1:
-            self._drop(now, link, subscriber, part, "format not accepted")
+        if not link.accepts >> message[FORMAT_AT] & 1:
+            self._drop(now, link, subscriber, message, "format not accepted")
             return False
         if subscriber.delivered < subscriber.window and link.is_responsive and not (subscriber.queue or link.is_full):
             subscriber.delivered += 1
-            link.send(part)
+            link.send(message)
             return True
         settings = self._settings
-        subscriber.queue.append(part)
-        subscriber.size_bytes += size_of(part)
+        subscriber.queue.append(message)
+        subscriber.size_bytes += size_of(message)
         while len(subscriber.queue) > settings.pubsub_max_messages or subscriber.size_bytes > settings.pubsub_max_bytes:
             oldest = subscriber.queue.popleft()
             subscriber.size_bytes -= size_of(oldest)
@@ -254,14 +254,14 @@ class PubSub(NodeType):
 
     def _flow(self, link: Link, subscriber: Subscriber) -> None:
         if subscriber.lost and subscriber.delivered < subscriber.window:
-            link.send(message(Kind.LOST, subscriber.lost.to_bytes(4)))
+            link.send(pack(Kind.LOST, subscriber.lost.to_bytes(4)))
             subscriber.lost = 0
         while subscriber.queue and subscriber.delivered < subscriber.window and link.is_responsive and not link.is_full:
-            part = subscriber.queue.popleft()
-            subscriber.size_bytes -= size_of(part)
+            message = subscriber.queue.popleft()
+            subscriber.size_bytes -= size_of(message)
             subscriber.delivered += 1
-            link.send(part)
+            link.send(message)
 
 
-def _topic_of(part: bytes) -> str:
-    return Address.decode(address_of(part)).topic
+def _topic_of(message: bytes) -> str:
+    return Address.decode(address_of(message)).topic

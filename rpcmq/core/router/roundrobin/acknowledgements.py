@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.request import Request
-from rpcmq.wire import ORIGIN_OF_KEY, SEQUENCE_OF_KEY, Kind, message
+from rpcmq.wire import ORIGIN_OF_KEY, SEQUENCE_OF_KEY, Kind, pack
 
 __all__ = ["RECEIPTS", "DeliveryAcknowledgements"]
 
@@ -61,4 +61,4 @@ class DeliveryAcknowledgements:
     def _tell(self, origin: bytes, sequences: list[bytes]) -> None:
         link = self._links.by_origin(origin)
         if link is not None:
-            link.send(message(Kind.DELIVERED, b"".join(sequences)))
+            link.send(pack(Kind.DELIVERED, b"".join(sequences)))

@@ -108,10 +108,10 @@ class Casts:
     def copy_to_groups(self, now: float, request: Request, groups: Iterable[Topic]) -> None:
         """Copy ``request`` to each group but its own. Copies of a call are casts: it has one answer."""
         requests, deliveries = self._requests, self._deliveries
-        part = request.message
-        if part[KIND_AT] != Kind.CAST:
-            part = with_kind(part, Kind.CAST)
-        shared = SharedUsage(request.usage, size_of(part))
+        message = request.message
+        if message[KIND_AT] != Kind.CAST:
+            message = with_kind(message, Kind.CAST)
+        shared = SharedUsage(request.usage, size_of(message))
         # The loop holds a reference: a copy may end before the next one is made.
         shared.size_bytes += 1
         for group in groups:
@@ -124,11 +124,11 @@ class Casts:
                 requests.counters["duplicate casts dropped"] += 1
                 continue
             copy = requests.copy(request)
-            copy.message, copy.is_call, copy.reply_to, copy.destination = part, False, None, to
+            copy.message, copy.is_call, copy.reply_to, copy.destination = message, False, None, to
             copy.delivery = None
             to.statistics.casts += 1
             _charge_copy(copy, shared)
-            if consumer is not None and consumer.accepts >> part[FORMAT_AT] & 1:
+            if consumer is not None and consumer.accepts >> message[FORMAT_AT] & 1:
                 deliveries.deliver(now, copy, consumer)
             else:
                 deliveries.route(now, copy)

@@ -26,7 +26,7 @@ from rpcmq.wire import (
     Kind,
     for_consumer,
     for_next_attempt,
-    message,
+    pack,
     sequence_of_key,
 )
 
@@ -47,9 +47,7 @@ class Deliveries:
         self._requests = requests
         self._recovery = recovery
         #: Called with (now, link, message, error) where a message is refused after it was taken in.
-        self.on_protocol_error: Callable[[float, Link, bytes, ProtocolError], None] = lambda now, link, part, error: (
-            None
-        )
+        self.on_protocol_error: Callable[[float, Link, bytes, ProtocolError], None] = lambda *args: None
 
     def deliver(self, now: float, request: Request, consumer: Consumer, caster: Link | None = None) -> bool:
         """Give ``request`` to ``consumer``.
@@ -73,17 +71,17 @@ class Deliveries:
         request.delivery = in_flight[key] = delivery
         if consumer.level != ALONE:
             consumer.topic.ready.move(consumer)
-        part = request.message
+        message = request.message
         waited = now - request.received_at
         if attempt or waited >= _NO_TIME:
             ttl = request.ttl
             if ttl != NO_TTL:
                 ttl = max(0, ttl - int(waited * 1000))
-            part = for_next_attempt(part, attempt, consumer.tag, ttl)
+            message = for_next_attempt(message, attempt, consumer.tag, ttl)
         elif consumer.tag:
-            part = for_consumer(part, consumer.tag)
+            message = for_consumer(message, consumer.tag)
         link = consumer.link
-        link.outbox.append(part)
+        link.outbox.append(message)
         if not link.marked:
             link.mark()
         return True
@@ -244,7 +242,7 @@ class Deliveries:
     def confirm(self, link: Link, request: Request, reached: int = 1) -> None:
         """Tell the sender of a cast, if it wants to know, how many consumers it will reach."""
         if request.flags & Flag.CONFIRM:
-            link.send(message(Kind.CONFIRM, reached.to_bytes(4), key=request.key))
+            link.send(pack(Kind.CONFIRM, reached.to_bytes(4), key=request.key))
 
 
 def _is_deserted(old: Request, request: Request) -> bool:

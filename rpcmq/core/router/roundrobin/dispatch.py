@@ -95,7 +95,7 @@ class Dispatch:
 
     # --- from callers ------------------------------------------------------------------------
 
-    def accept(self, now: float, link: Link, part: bytes) -> None:  # noqa: C901 - the hot path
+    def accept(self, now: float, link: Link, message: bytes) -> None:  # noqa: C901 - the hot path
         """Accept a call or cast.
 
         Raises:
@@ -103,22 +103,22 @@ class Dispatch:
         """
         (
             length, kind, flags, form, tag, ttl, key, address_length, method_length, trace_length,
-        ) = unpack_request(part)  # fmt: skip
+        ) = unpack_request(message)  # fmt: skip
         cut = HEADER_BYTES + address_length + method_length
-        destination = self._destinations.get(part[HEADER_BYTES:cut])
+        destination = self._destinations.get(message[HEADER_BYTES:cut])
         if destination is None or cut + trace_length > length:
             # A sender without the right must not create topics.
-            if link.allowed_calls is not None and not self._links.access.may_send(link, part, None):
+            if link.allowed_calls is not None and not self._links.access.may_send(link, message, None):
                 return
-            destination = self._directory.resolve(now, part)
+            destination = self._directory.resolve(now, message)
         if not key.startswith(link.origin):
             raise ProtocolError(f"origin {key[ORIGIN_OF_KEY].hex()} is not this link's", "origin")
         if not 0 < form < 8 or tag:
-            found = f"attempt {part[ATTEMPT_AT]}, payload format {part[FORMAT_AT]}, consumer {tag}"
+            found = f"attempt {message[ATTEMPT_AT]}, payload format {message[FORMAT_AT]}, consumer {tag}"
             raise ProtocolError(f"{found}: expected 0, 1 to 7, 0", "format")
         request = Request()
         request.key = key
-        request.message = part
+        request.message = message
         request.destination = destination
         request.is_call = is_call = kind != _CAST
         request.reply_to = request.queue = request.delivery = request.slot = None
@@ -127,18 +127,18 @@ class Dispatch:
         request.kept = False
         request.received_at = now
         request.usage = usage = link.usage
-        request.charge = charge = (length if not flags or not flags & 1 else size_of(part)) + MESSAGE_OVERHEAD
+        request.charge = charge = (length if not flags or not flags & 1 else size_of(message)) + MESSAGE_OVERHEAD
         allowed = link.allowed_calls
         if not is_call:
             allowed = link.allowed_casts
             is_known = allowed is None or (destination in allowed and not flags & _FANOUT)
-            if is_known or self._links.access.may_send(link, part, destination):
+            if is_known or self._links.access.may_send(link, message, destination):
                 self.casts.accept(now, link, request, flags, form)
             return
         if (
             allowed is not None
             and destination not in allowed
-            and not self._links.access.may_send(link, part, destination)
+            and not self._links.access.may_send(link, message, destination)
         ):
             return
         calls = link.calls
@@ -185,7 +185,7 @@ class Dispatch:
             # It was charged to nobody.
             requests.record(now, requests.copy(request), Outcome.OVERLOADED)
 
-    def refuse(self, now: float, link: Link, part: bytes) -> None:
+    def refuse(self, now: float, link: Link, message: bytes) -> None:
         """Refuse a call or cast of a link over its memory limit.
 
         Raises:
@@ -198,26 +198,26 @@ class Dispatch:
             "security.max_bytes_per_key": settings.max_bytes_per_key,
             "router.max_bytes": settings.router_max_bytes,
         }[limit]
-        destination = self._directory.resolve(now, part)
-        if part[KIND_AT] == _CAST and not part[LOW_FLAGS_AT] & (Flag.FANOUT | Flag.CONFIRM):
+        destination = self._directory.resolve(now, message)
+        if message[KIND_AT] == _CAST and not message[LOW_FLAGS_AT] & (Flag.FANOUT | Flag.CONFIRM):
             # As for a full queue: later casts are refused, too, until this one is offered again.
-            link.stalled.setdefault(destination.queue, sequence_of(part))
+            link.stalled.setdefault(destination.queue, sequence_of(message))
         self.requests.counters[f"refused: {limit}"] += 1
         text = f"{link.usage.size_bytes} bytes of calls and casts of {link.identity} have not ended"
         details = {"topic": destination.name, "limit": limit}
-        self.requests.tell(link, part[KEY], Outcome.OVERLOADED, f"{text}; {limit} = {value}", details)
+        self.requests.tell(link, message[KEY], Outcome.OVERLOADED, f"{text}; {limit} = {value}", details)
 
-    def cancel(self, now: float, link: Link, part: bytes) -> None:
+    def cancel(self, now: float, link: Link, message: bytes) -> None:
         """Cancel a call: a queued one never runs, a running one is notified."""
-        request = link.calls.get(part[KEY])
+        request = link.calls.get(message[KEY])
         if request is not None:
             self.requests.cancel(now, request)
 
     # --- from consumers ----------------------------------------------------------------------
 
-    def reply(self, now: float, link: Link, part: bytes) -> None:  # noqa: C901 - the hot path
+    def reply(self, now: float, link: Link, message: bytes) -> None:  # noqa: C901 - the hot path
         """Handle REPLY, FAULT or END: a call has ended."""
-        kind, attempt, tag, handler_us, key, lengths = unpack_reply(part)
+        kind, attempt, tag, handler_us, key, lengths = unpack_reply(message)
         requests = self.requests
         try:
             consumer = link.consumers[tag]
@@ -233,10 +233,10 @@ class Dispatch:
         outcome = _OK if kind != _FAULT else _REMOTE_ERROR
         error = ""
         if lengths:
-            if kind == _FAULT and has_error_name(part):
-                part, error = split_error_name(part)
+            if kind == _FAULT and has_error_name(message):
+                message, error = split_error_name(message)
             else:
-                part, outcome = self._malformed_reply(link, key), _PROTOCOL
+                message, outcome = self._malformed_reply(link, key), _PROTOCOL
         caller, slot = request.reply_to, request.slot
         if caller is None or slot is None:
             requests.counters["late replies"] += 1
@@ -244,9 +244,9 @@ class Dispatch:
                 requests.record(now, request, Outcome.PROTOCOL)  # a cast is to be settled, not answered
             request.settled_by(delivery)
         else:
-            if type(part) is not bytes and (caller.is_full or caller.route is None):
-                part, outcome = self._within_bounds(caller, request, part, outcome)
-            caller.outbox.append(part)
+            if type(message) is not bytes and (caller.is_full or caller.route is None):
+                message, outcome = self._within_bounds(caller, request, message, outcome)
+            caller.outbox.append(message)
             if not caller.marked:
                 caller.mark()
             # As `finish` does for all other ends.
@@ -263,7 +263,7 @@ class Dispatch:
                 statistics.answered(seconds)
             log = requests.log
             if log is not None:
-                size = len(part) if type(part) is bytes else size_of(part)
+                size = len(message) if type(message) is bytes else size_of(message)
                 if not error:
                     log.ended(now, request, delivery, outcome, size, handler_us)
                 else:
@@ -286,13 +286,13 @@ class Dispatch:
         request.take_back(delivery)
         self.requests.withdraw(request)
 
-    def _within_bounds(self, caller: Link, request: Request, part: bytes, outcome: int) -> tuple[bytes, int]:
-        """Return the large answer ``part`` and its outcome, or an error if too much waits for the caller already."""
+    def _within_bounds(self, caller: Link, request: Request, message: bytes, outcome: int) -> tuple[bytes, int]:
+        """Return the large answer ``message`` and its outcome, or an error if too much waits for the caller already."""
         waiting, most = outgoing_bytes(caller), self._settings.outbox_max_bytes
-        if waiting + size_of(part) <= most:
-            return part, outcome
+        if waiting + size_of(message) <= most:
+            return message, outcome
         self.requests.counters["answers dropped: outbox full"] += 1
-        text = f"answer of {size_of(part)} bytes dropped: {waiting} bytes wait for this caller already"
+        text = f"answer of {size_of(message)} bytes dropped: {waiting} bytes wait for this caller already"
         details = {"topic": request.destination.name, "started": "yes", "limit": "link.outbox_max_bytes"}
         body = {"outcome": Outcome.LINK_LOST, "text": f"{text} (link.outbox_max_bytes = {most})", "details": details}
         return control(Kind.ERROR, body, key=request.key), int(Outcome.LINK_LOST)

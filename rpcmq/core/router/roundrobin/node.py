@@ -104,9 +104,9 @@ class RoundRobin(NodeType):
         calls = self.dispatch.next_deadline()
         return due if calls is None else min(due, calls)
 
-    def link_taken(self, now: float, link: Link, parts: list[bytes]) -> None:
-        """Senders need not keep the casts among ``parts``."""
-        self.dispatch.settlements.taken(now, link, parts)
+    def link_taken(self, now: float, link: Link, messages: list[bytes]) -> None:
+        """Senders need not keep the casts among ``messages``."""
+        self.dispatch.settlements.taken(now, link, messages)
 
     def link_changed(self, now: float, link: Link) -> None:
         """Its consumers consume again, and get what waits."""
@@ -154,10 +154,10 @@ class RoundRobin(NodeType):
         return self.requests.last_number, self.requests.calls_in_flight
 
 
-def _note_sent(now: float, link: Link, part: bytes) -> None:
+def _note_sent(now: float, link: Link, message: bytes) -> None:
     """The process's clock as it sends the answers that follow."""
     try:
-        flags, sent_us, lengths = _unpack_sent(part)
+        flags, sent_us, lengths = _unpack_sent(message)
         if flags & Flag.DETACHED or lengths:
             raise StructError
     except StructError:

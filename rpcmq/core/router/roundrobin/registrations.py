@@ -23,42 +23,42 @@ class Registrations:
         self._directory = context.directory
         self._dispatch = dispatch
 
-    def register(self, now: float, link: Link, part: bytes) -> None:
+    def register(self, now: float, link: Link, message: bytes) -> None:
         """REGISTER: a consumer begins, and gets what waits for it.
 
         Raises:
             ProtocolError: malformed, or too many of something.
         """
-        self._context.turns.spend(size_of(part) >> 5)
-        body = RegisterBody.of(part)
-        header = parse(part)
-        address = Address.decode(address_of(part))
+        self._context.turns.spend(size_of(message) >> 5)
+        body = RegisterBody.of(message)
+        header = parse(message)
+        address = Address.decode(address_of(message))
         _check_group(body.group, address)
         self._dispatch.recovery.record_delivered(now, address, body.group, body.recent)
         consumer = self._directory.register(now, link, header.consumer, address, body.credit, body.group)
         consumer.peer_url = body.peer_url
-        link.send(RegisteredBody(topic=str(address)).message(key=part[KEY], consumer=header.consumer))
+        link.send(RegisteredBody(topic=str(address)).message(key=message[KEY], consumer=header.consumer))
         self._dispatch.deliveries.deliver_waiting(now, consumer)
 
-    def declare(self, now: float, link: Link, part: bytes) -> None:
+    def declare(self, now: float, link: Link, message: bytes) -> None:
         """DECLARE: a topic or group is known from now on.
 
         Raises:
             ProtocolError: malformed, or too many of something.
         """
-        group = DeclareBody.of(part).group
-        address = Address.decode(address_of(part))
+        group = DeclareBody.of(message).group
+        address = Address.decode(address_of(message))
         _check_group(group, address)
         self._directory.declare(now, address, group)
-        link.send(RegisteredBody(topic=str(address)).message(key=part[KEY]))
+        link.send(RegisteredBody(topic=str(address)).message(key=message[KEY]))
 
-    def unregister(self, now: float, link: Link, part: bytes) -> None:
+    def unregister(self, now: float, link: Link, message: bytes) -> None:
         """UNREGISTER: a consumer takes nothing more, and is gone when it has settled what it has.
 
         Raises:
             ProtocolError: there is no such consumer.
         """
-        tag = part[CONSUMER_AT]
+        tag = message[CONSUMER_AT]
         consumer = link.consumers.get(tag)
         if consumer is None:
             raise ProtocolError(f"consumer tag {tag} is not registered", "tag")
@@ -66,7 +66,7 @@ class Registrations:
             self._directory.unregister(now, consumer)
         if not consumer.in_flight:
             self.end(now, consumer, "unregistered")
-        link.send(RegisteredBody(topic="").message(key=part[KEY], consumer=tag))
+        link.send(RegisteredBody(topic="").message(key=message[KEY], consumer=tag))
 
     def end(self, now: float, consumer: Consumer, reason: str) -> None:
         """``consumer`` is gone, with what it had."""
@@ -84,7 +84,7 @@ class Registrations:
         """Restore the consumers of a resumed link: its process does not know that they were removed."""
         lapsed_consumers, link.lapsed_consumers = link.lapsed_consumers, []
         # Deliveries to its consumers have gone to others since, or were declared lost.
-        link.outbox[:] = [part for part in link.outbox if part[KIND_AT] not in (Kind.REQUEST, Kind.CAST)]
+        link.outbox[:] = [message for message in link.outbox if message[KIND_AT] not in (Kind.REQUEST, Kind.CAST)]
         try:
             for old in lapsed_consumers:
                 address = old.topic.address._replace(server=old.server)

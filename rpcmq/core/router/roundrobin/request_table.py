@@ -21,7 +21,7 @@ from rpcmq.core.router.roundrobin.deadlines import Deadlines
 from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.turns import ERROR_STEPS, Turns
 from rpcmq.errors import Outcome
-from rpcmq.wire import NO_TTL, ORIGIN_OF_KEY, Flag, Kind, control, message, sequence_of_key
+from rpcmq.wire import NO_TTL, ORIGIN_OF_KEY, Flag, Kind, control, pack, sequence_of_key
 
 __all__ = ["RequestTable"]
 
@@ -238,7 +238,7 @@ class RequestTable:
             return
         for delivery in request.deliveries():
             consumer = delivery.consumer
-            consumer.link.send(message(Kind.CANCEL, key=request.key, consumer=consumer.tag))
+            consumer.link.send(pack(Kind.CANCEL, key=request.key, consumer=consumer.tag))
             request.drop_payload()
 
     def tell(self, link: Link, key: bytes, outcome: Outcome, text: str, details: dict[str, Any]) -> None:

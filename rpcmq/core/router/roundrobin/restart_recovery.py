@@ -129,7 +129,7 @@ class Recovery:
         held = [(link, link.held) for link in held_by]
         for link in held_by:
             # They are counted again as they are accepted.
-            link.usage.size_bytes -= sum(size_of(part) + MESSAGE_OVERHEAD for part in link.held)
+            link.usage.size_bytes -= sum(size_of(message) + MESSAGE_OVERHEAD for message in link.held)
             link.held = []
         self.is_releasing = True
         return held

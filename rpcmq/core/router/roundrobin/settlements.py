@@ -24,8 +24,8 @@ class Settlements:
         self._deliveries = deliveries
         self._departures = departures
 
-    def taken(self, now: float, link: Link, parts: list[bytes]) -> None:
-        """Handle the acknowledgement of the delivered ``parts``.
+    def taken(self, now: float, link: Link, messages: list[bytes]) -> None:
+        """Handle the acknowledgement of the delivered ``messages``.
 
         It runs what it has, whatever becomes of this router, and the senders of casts need not keep those. Idempotent
         ones are kept until they have ended: they may go to another process if this one is lost.
@@ -33,19 +33,19 @@ class Settlements:
         in_flight = {tag: consumer.in_flight for tag, consumer in link.consumers.items() if consumer.in_flight}
         if not in_flight:
             return
-        for part in parts:
-            if part[KIND_AT] == _CAST and part[CONSUMER_AT] in in_flight:
-                delivery = in_flight[part[CONSUMER_AT]].get(part[KEY])
-                if delivery is not None and delivery.request.kept and not part[LOW_FLAGS_AT] & _IDEMPOTENT:
+        for message in messages:
+            if message[KIND_AT] == _CAST and message[CONSUMER_AT] in in_flight:
+                delivery = in_flight[message[CONSUMER_AT]].get(message[KEY])
+                if delivery is not None and delivery.request.kept and not message[LOW_FLAGS_AT] & _IDEMPOTENT:
                     self._requests.receipts.note(now, delivery.request)
 
-    def settle(self, now: float, link: Link, part: bytes) -> None:
+    def settle(self, now: float, link: Link, message: bytes) -> None:
         """Settle casts.
 
         Raises:
             ProtocolError: the payload is not a whole number of settlements.
         """
-        requests, payload = self._requests, payload_of(part)
+        requests, payload = self._requests, payload_of(message)
         count, rest = divmod(len(payload), SETTLEMENT.size)
         if rest:
             raise ProtocolError(f"SETTLE of {len(payload)} bytes is no multiple of {SETTLEMENT.size}", "length")
@@ -53,7 +53,7 @@ class Settlements:
             raise ProtocolError(f"SETTLE of {count} records; {MAX_SETTLEMENTS} may be", "length")
         # As many steps as microseconds, about.
         requests.turns.spent += count
-        consumer = link.consumers.get(part[CONSUMER_AT])
+        consumer = link.consumers.get(message[CONSUMER_AT])
         if consumer is None:
             requests.count_unknown(link, "settlement of an unknown consumer")
             return

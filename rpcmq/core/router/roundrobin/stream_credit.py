@@ -43,16 +43,16 @@ class Streams:
         self._settings = settings
         self._requests = requests
 
-    def grant(self, now: float, link: Link, part: bytes) -> None:
+    def grant(self, now: float, link: Link, message: bytes) -> None:
         """Grant items of a stream, and restart its timeout: the caller was busy with those it had.
 
         Raises:
             ProtocolError: there is no count.
         """
-        payload = payload_of(part)
-        if has_names(part) or len(payload) != 4:
+        payload = payload_of(message)
+        if has_names(message) or len(payload) != 4:
             raise ProtocolError("GRANT needs a count of 4 bytes and nothing else", "length")
-        request = link.calls.get(part[KEY])
+        request = link.calls.get(message[KEY])
         if request is None or request.delivery is None:
             return
         self._restart(now, request)
@@ -66,13 +66,13 @@ class Streams:
             self._requests.break_off(now, request, Outcome.PROTOCOL, text)
             return
         delivery.item_credit = left
-        delivery.consumer.link.send(part)
+        delivery.consumer.link.send(message)
 
-    def item(self, now: float, link: Link, part: bytes) -> None:
+    def item(self, now: float, link: Link, message: bytes) -> None:
         """Handle an ITEM of a stream, or ALIVE (a keep-alive, perhaps with progress)."""
-        consumer = link.consumers.get(part[CONSUMER_AT])
-        delivery = consumer.in_flight.get(part[KEY]) if consumer is not None else None
-        if delivery is None or delivery.attempt != part[ATTEMPT_AT] or has_names(part):
+        consumer = link.consumers.get(message[CONSUMER_AT])
+        delivery = consumer.in_flight.get(message[KEY]) if consumer is not None else None
+        if delivery is None or delivery.attempt != message[ATTEMPT_AT] or has_names(message):
             self._requests.count_unknown(link, "item of an unknown call")
             return
         delivery.consumer.progressed_at = now
@@ -80,26 +80,26 @@ class Streams:
         caller = request.reply_to
         if caller is None or request.slot is None:
             return
-        if part[KIND_AT] == Kind.ITEM:
-            self._pass_item(now, link, caller, delivery, part)
-        elif _has_time_for(caller, part):
-            caller.send(part)
+        if message[KIND_AT] == Kind.ITEM:
+            self._pass_item(now, link, caller, delivery, message)
+        elif _has_time_for(caller, message):
+            caller.send(message)
         else:
             self._requests.counters["keep-alives dropped: outbox full"] += 1
 
-    def _pass_item(self, now: float, link: Link, caller: Link, delivery: Delivery, part: bytes) -> None:
+    def _pass_item(self, now: float, link: Link, caller: Link, delivery: Delivery, message: bytes) -> None:
         request, left = delivery.request, _item_credit(delivery)
         most = self._settings.outbox_max_bytes
-        waiting = outgoing_bytes(caller) if part[LOW_FLAGS_AT] & Flag.DETACHED else 0
+        waiting = outgoing_bytes(caller) if message[LOW_FLAGS_AT] & Flag.DETACHED else 0
         if not left:
             text = f"{link.identity} sent more items than were granted"
             self._requests.break_off(now, request, Outcome.PROTOCOL, text)
-        elif waiting + size_of(part) > most:
+        elif waiting + size_of(message) > most:
             text = f"item dropped: {waiting} bytes already wait for this caller (link.outbox_max_bytes = {most})"
             self._requests.break_off(now, request, Outcome.LINK_LOST, text)
         else:
             delivery.item_credit = left - 1
-            caller.send(part)
+            caller.send(message)
             self._restart(now, request)
 
     def _restart(self, now: float, request: Request) -> None:
@@ -118,8 +118,8 @@ def _item_credit(delivery: Delivery) -> int:
         return INITIAL_ITEM_CREDIT
 
 
-def _has_time_for(caller: Link, part: bytes) -> bool:
+def _has_time_for(caller: Link, message: bytes) -> bool:
     """Whether to forward a keep-alive: dropping one loses nothing, queueing many costs memory."""
     if caller.is_full or len(caller.outbox) > _MAX_BEFORE_ALIVE:
         return False
-    return not part[LOW_FLAGS_AT] & Flag.DETACHED or outgoing_bytes(caller) < _MAX_BYTES_BEFORE_ALIVE
+    return not message[LOW_FLAGS_AT] & Flag.DETACHED or outgoing_bytes(caller) < _MAX_BYTES_BEFORE_ALIVE
