@@ -201,8 +201,9 @@ class Sender:
         started = monotonic()
         if not process.uplink.origin:
             self._ready(self.seconds(None) if seconds is None else seconds)
+            waited, started = monotonic() - started, monotonic()
             if seconds is not None:
-                seconds = max(0.001, seconds - (monotonic() - started))
+                seconds = max(0.001, seconds - waited)
         method, body = request_body(ctx, msg)
         if sign_of_life is not None:
             check_seconds("sign_of_life", sign_of_life)

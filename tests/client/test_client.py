@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import UserDict
+from time import monotonic
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
@@ -499,6 +500,19 @@ def test_a_router_that_comes_later_is_found(free_port):
         assert not waiting.ready()
         with rpcmq.testing.router(router_listen=f"tcp://127.0.0.1:{free_port}"):
             waiting.get(timeout=10)
+
+
+def test_the_wait_for_a_router_counts_once_against_the_timeout_of_a_call(free_port):
+    with Client(f"tcp://127.0.0.1:{free_port}", connect_timeout=30) as client:
+        began = monotonic()
+        calling = gevent.spawn(client.call, None, "compute", message("add"), timeout=60)
+        gevent.sleep(0.05)
+        with rpcmq.testing.router(router_listen=f"tcp://127.0.0.1:{free_port}"):
+            eventually(lambda: bool(client.process.calls.open), 20)
+            (call,) = client.process.calls.open.values()
+            assert call.timeout is not None
+            assert began + 60 <= call.sent_at + call.timeout < began + 61
+            calling.kill()
 
 
 def test_an_identity_that_is_taken(connect, monkeypatch):
