@@ -99,4 +99,7 @@ class Sidecar:
         except OSError as error:
             log_event(log, logging.WARNING, "shipper failed", f"rpcmq ship cannot be started: {error.strerror}")
             return -1
+        if self._stop.is_set():
+            # It was being started when it was to end.
+            self._process.terminate()
         return int(self._process.wait())

@@ -8,6 +8,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import gevent
 import pytest
 
 from rpcmq.client import Client
@@ -32,17 +33,28 @@ def test_a_child_that_dies_is_started_again(tmp_path: Path) -> None:
     sidecar = Sidecar(python(f"import time; open({str(path)!r}, 'a').write('x'); time.sleep(60)"), first_wait=0.01)
     for starts in ("x", "xx", "xxx"):
         eventually(partial(has, path, starts))
+        # The child may run before whoever started it has learned that it does.
+        eventually(lambda: sidecar.pid)
         assert sidecar.pid is not None
         os.kill(sidecar.pid, signal.SIGKILL)
-    sidecar.stop(5)
+    sidecar.stop(20)
     assert sidecar.pid is None
+
+
+def test_one_that_is_just_being_started_is_told_to_end(caplog: pytest.LogCaptureFixture) -> None:
+    sidecar = Sidecar(python("import time; time.sleep(60)"))
+    gevent.sleep(0)
+    assert sidecar.pid is None, "its start has begun"
+    sidecar.stop(20)
+    assert sidecar.ended and sidecar.pid is None
+    assert "killed" not in caplog.text
 
 
 def test_one_that_cannot_work_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "starts"
     sidecar = Sidecar(python(f"open({str(path)!r}, 'a').write('x'); raise SystemExit(10)"), first_wait=0.01)
     eventually(lambda: sidecar.ended)
-    sidecar.stop(5)
+    sidecar.stop(20)
     assert path.read_text() == "x"
 
 
