@@ -304,7 +304,7 @@ def _come_and_go(options: Options, recorder: Recorder) -> None:
                 client.subscribe(f"{TOPIC}.{number}.#", lambda ctx, topic, payload: None)
             if number % 3 == 0:
                 # As if the process had died: the connection is gone, and nothing more is said.
-                client.process.connection._drop_socket()
+                client.process.connection._dialed.close()
                 client.close(0.0)
         if number % _REPORT_EACH == 0:
             say(f"sent {number}")

@@ -9,55 +9,41 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from random import random
 from time import monotonic
-from typing import Protocol
 
 import zmq
 
-from rpcmq.core.process.dialer import Dialer, Phase, Step
+from rpcmq.core.process.dialer import Dialer, Phase
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.errors import UsageError
-from rpcmq.transport.batches import BatchSocket, flush_session
+from rpcmq.transport.batches import flush_session
 from rpcmq.transport.curve import Curve
+from rpcmq.transport.dialed_socket import DialedSocket
+from rpcmq.transport.driven_engines import DrivenEngines, Engine
 from rpcmq.transport.forks import abandon_after_fork
 from rpcmq.transport.gevent_shell import GeventShell
-from rpcmq.transport.handshake_errors import LOST_EVENTS, connection_error
-from rpcmq.transport.process_context import close_at_exit, process_context
+from rpcmq.transport.process_context import close_at_exit
+from rpcmq.transport.reconnect import Reconnector
 from rpcmq.transport.router_status import RouterStatus
-from rpcmq.transport.shell import Handle, Shell
+from rpcmq.transport.shell import Shell
+from rpcmq.transport.wake_failures import WakeFailures
 from rpcmq.transport.wake_timer import WakeTimer
-from rpcmq.transport.watch import ConnectionWatch, Watchdog
+from rpcmq.transport.watch import Watchdog
 
-__all__ = ["Connection", "Engine"]
+__all__ = ["Connection"]
 
 log = logging.getLogger("rpcmq.client")
 
 _ROUNDS = 64
 #: Most reads of a connection that has broken.
 _LAST_TURNS = 1000
+#: Retry interval for a full connection (seconds).
 _RETRY = 0.005
-#: After exceptions the pause doubles with each, up to this (seconds).
-_RETRY_MOST = 1.0
 _HAND_OVER_POLL = 0.002
 #: Least linger for the final messages (seconds).
 _LAST_WORD = 0.1
 #: Longest wait for another greenlet to close a connection at exit (seconds).
 _CLOSED_WITHIN = 5.0
-
-
-class Engine(Protocol):
-    """An engine driven by a connection, beside its uplink."""
-
-    def tick(self, now: float) -> None:
-        """Do what is due."""
-
-    def next_deadline(self) -> float | None:
-        """The time of the next :meth:`tick` (monotonic seconds); None if nothing is due."""
-
-    @property
-    def casts_at_risk(self) -> int:
-        """Casts and events that the router may not have, those that wait among them."""
 
 
 class Connection:
@@ -80,10 +66,9 @@ class Connection:
 
     # CPython 3.11 finds attributes slowly, and methods with them, on instances that have more than 30 in a dict.
     __slots__ = (
-        "__weakref__", "_after_receive", "_before_flush", "_blocked", "_closed", "_curve", "_dialer", "_engines",
-        "_failing", "_failures", "_gone", "_linger_seconds", "_name_check", "_reader", "_scheduled", "_sends",
-        "_socket", "_status", "_timer", "_waking", "_watch", "_watchdog", "abandoned", "reconnects", "shell", "uplink",
-        "url",
+        "__weakref__", "_after_receive", "_before_flush", "_blocked", "_closed", "_dialed", "_dialer", "_engines",
+        "_failures", "_gone", "_linger_seconds", "_reconnector", "_scheduled", "_sends", "_status", "_timer", "_waking",
+        "_watchdog", "abandoned", "shell", "uplink", "url",
     )  # fmt: skip
 
     def __init__(
@@ -103,29 +88,25 @@ class Connection:
         self.shell = shell = shell or GeventShell()
         self.url = url
         self.uplink = uplink
-        self.reconnects = 0
         #: This is the child of a fork, and the connection its parent's.
         self.abandoned = False
-        self._engines = engines
         self._after_receive = after_receive
         self._before_flush = before_flush
-        self._dialer = Dialer(uplink, url, connect_timeout, reconnect_max_seconds)
-        self._status = RouterStatus(url, uplink, self._dialer, shell)
-        self._curve = curve
         self._linger_seconds = linger_seconds
         self._sends = sends
-        self._socket: BatchSocket | None = None
-        self._watch: ConnectionWatch | None = None
-        self._name_check: Handle | None = None
-        self._reader: Handle | None = None
+        self._failures = WakeFailures(shell, self)
+        self._engines = DrivenEngines(uplink, engines, self._failures.note)
+        self._dialer = dialer = Dialer(uplink, url, connect_timeout, reconnect_max_seconds)
+        self._status = status = RouterStatus(url, uplink, dialer, shell)
+        self._dialed = dialed = DialedSocket(url, shell, curve)
+        self._reconnector = Reconnector(
+            url, uplink, dialer, status, dialed, self._wake, self.schedule, self._receive_rest
+        )
         self._timer = WakeTimer(shell, self._tick)
-        self._watchdog = Watchdog(lambda: self._socket, self._wake, shell)
+        self._watchdog = Watchdog(lambda: dialed.socket, self._wake, shell)
         self._waking = self._scheduled = self._blocked = self._closed = False
-        #: Whether there was an exception in this wake-up, and how many wake-ups in a row have had one.
-        self._failing = False
-        self._failures = 0
         self._gone = shell.event()
-        uplink.on_error = self._show
+        uplink.on_error = self._failures.show
         close_at_exit(self)
         abandon_after_fork(self)
 
@@ -136,13 +117,18 @@ class Connection:
         if self._dialer.phase is Phase.IDLE:
             self._watchdog.start()
             self._dialer.start(monotonic())
-            self._dial()
+            self._reconnector.step()
             self._arm()
 
     @property
     def lost_wakeups(self) -> int:
         """Wake-ups that only the watchdog found. Must stay 0."""
         return self._watchdog.lost
+
+    @property
+    def reconnects(self) -> int:
+        """How often a connection has ended on which the router had welcomed us."""
+        return self._reconnector.reconnects
 
     @property
     def connected(self) -> bool:
@@ -227,11 +213,11 @@ class Connection:
 
     def flush(self) -> None:
         """Flush queued messages now; for callbacks that keep the loop busy for long."""
-        socket, uplink = self._socket, self.uplink
+        socket, uplink = self._dialed.socket, self.uplink
         try:
             self._before_flush()
         except Exception as error:
-            self._failed(error)
+            self._failures.note(error)
         uplink.dirty.clear()
         uplink.marked = False
         if socket is None:
@@ -248,7 +234,7 @@ class Connection:
         except Exception as error:
             self._broken(error)
         except BaseException:  # Ctrl-C: what was being sent may have gone or not
-            self._end_connection("sending was interrupted")
+            self._reconnector.end("sending was interrupted")
             raise
 
     def close(self, linger_seconds: float | None = None) -> None:
@@ -264,7 +250,7 @@ class Connection:
         deadline = monotonic() + (self._linger_seconds if linger_seconds is None else linger_seconds)
         if self._dialer.phase is not Phase.IDLE and self.shell.can_wait:
             self._hand_over(deadline)
-            if count := self._casts_at_risk:
+            if count := self._engines.casts_at_risk:
                 what = f"{count} {self._sends}{'s' * (count > 1)}"
                 text = "closed before the router %s acknowledged %s, which may be lost; %s"
                 log.error(text, self.url, what, self.condition)
@@ -273,15 +259,15 @@ class Connection:
             self.uplink.mark()
             self.flush()
         self.uplink.close()
-        if self._socket is not None and self.uplink.last_messages:
+        if (socket := self._dialed.socket) is not None and self.uplink.last_messages:
             try:
-                self._socket.send(b"", self.uplink.last_messages)
+                socket.send(b"", self.uplink.last_messages)
             except zmq.Again:
                 pass  # the router will find out by itself
             except Exception as error:
-                self._show(error)
+                self._failures.show(error)
         # The goodbye itself has to leave, too.
-        self._drop_socket(max(_LAST_WORD, deadline - monotonic()))
+        self._dialed.close(max(_LAST_WORD, deadline - monotonic()))
         self._watchdog.stop()
         self._timer.stop()
         self._dialer.stop()
@@ -294,22 +280,10 @@ class Connection:
         self._gone.wait(_CLOSED_WITHIN)
 
     def _hand_over(self, deadline: float) -> None:
-        while self._has_more and not self._dialer.identity_taken and monotonic() < deadline:
+        while self._engines.has_more and not self._dialer.identity_taken and monotonic() < deadline:
             self.uplink.ask_acknowledgement()
             self.schedule()
             self.shell.sleep(_HAND_OVER_POLL)
-
-    @property
-    def _has_more(self) -> bool:
-        """Whether messages may not have reached the router. Without a connection only casts count."""
-        uplink = self.uplink
-        if uplink.ready and (uplink.outbox or uplink.unacknowledged):
-            return True
-        return self._casts_at_risk > 0
-
-    @property
-    def _casts_at_risk(self) -> int:
-        return sum(engine.casts_at_risk for engine in self._engines)
 
     def abandon(self, loop_runs: bool) -> None:
         """After a fork, in the child: forget the parent's sockets without touching them."""
@@ -318,12 +292,7 @@ class Connection:
             return
         self._watchdog.stop()
         self._timer.stop()
-        self._drop_name_check()
-        if self._reader is not None:
-            self._reader.stop()
-        if self._watch is not None:
-            self._watch.abandon()
-        self._socket = self._watch = None
+        self._dialed.abandon()
 
     # --- the loop ----------------------------------------------------------------------------
 
@@ -341,11 +310,10 @@ class Connection:
             more = self._turn()
         finally:
             self._waking = False
-            self._failures = self._failures + 1 if self._failing else 0
             # After an exception the timer wakes us, when a pause is over.
-            if more and not self._closed and not self._failing:
+            if more and not self._closed and not self._failures.in_this_wake:
                 self.schedule()
-            self._failing = False
+            self._failures.wake_is_over()
             self._arm()
 
     def _turn(self) -> bool:
@@ -353,23 +321,24 @@ class Connection:
         try:
             self._after_receive()
         except Exception as error:
-            self._failed(error)
+            self._failures.note(error)
         self.flush()
         return rounds >= _ROUNDS or self._readable()
 
     def _readable(self) -> bool:
+        socket = self._dialed.socket
         try:
-            return self._socket is not None and self._socket.readable()
+            return socket is not None and socket.readable()
         except Exception as error:
             self._broken(error)
             return False
 
     def _receive(self) -> int:
-        socket, receive = self._socket, self.uplink.receive
-        rounds = 0
+        dialed, receive = self._dialed, self.uplink.receive
+        socket, rounds = dialed.socket, 0
         try:
             # A refusal closes it.
-            while socket is not None and socket is self._socket and rounds < _ROUNDS and socket.readable():
+            while socket is not None and socket is dialed.socket and rounds < _ROUNDS and socket.readable():
                 _, batch, payloads = socket.receive()
                 # Read the clock for each message: a handler's time must not begin before its message came.
                 receive(monotonic(), batch, payloads)
@@ -378,32 +347,24 @@ class Connection:
             self._broken(error)
         return rounds
 
+    def _receive_rest(self) -> None:
+        for _ in range(_LAST_TURNS):
+            if self._receive() < _ROUNDS:
+                break
+
     def _tick(self) -> None:
         # Read what came while this process was busy before declaring anybody silent.
         self._receive()
         now = monotonic()
-        ticks: list[Callable[[float], object]] = [self.uplink.tick, *(engine.tick for engine in self._engines)]
-        for tick in ticks:
-            try:
-                tick(now)
-            except Exception as error:
-                self._failed(error)
+        self._engines.tick(now)
         self._status.note_silence(now)
-        self._dial()
+        self._reconnector.step()
         self._wake()
-
-    def _failed(self, error: Exception) -> None:
-        """Print an exception, and retry the interrupted step after a pause."""
-        self._failing = True
-        self._show(error)
-
-    def _show(self, error: Exception) -> None:
-        self.shell.print_exception(self, error)
 
     def _broken(self, error: Exception) -> None:
         """Replace the socket, which has raised: only a new connection is in a known state."""
-        self._failed(error)
-        self._end_connection("an internal error has broken the connection")
+        self._failures.note(error)
+        self._reconnector.end("an internal error has broken the connection")
 
     def _arm(self) -> None:
         if self._closed:
@@ -412,119 +373,27 @@ class Connection:
         now = monotonic()
         if self._blocked:
             due = now + _RETRY
-        if self._failures:
-            due = now + min(_RETRY * 2 ** min(self._failures, 10), _RETRY_MOST)
+        if pause := self._failures.pause:
+            due = now + pause
         if due is not None:
             self._timer.fire_by(due, now)
 
     def _next_deadline(self) -> float | None:
-        due = self.uplink.next_deadline()
-        dial = self._dialer.next_deadline()
-        if dial is not None and (due is None or dial < due):
-            due = dial
+        due = self._dialer.next_deadline()
         try:
-            for engine in self._engines:
-                deadline = engine.next_deadline()
-                if deadline is not None and (due is None or deadline < due):
-                    due = deadline
+            first = self._engines.next_deadline()
         except Exception as error:
-            self._failures += 1
-            self._show(error)
-        return due
+            self._failures.note(error)
+            self._failures.wake_is_over()
+            return due
+        return first if due is None or (first is not None and first < due) else due
 
-    # --- connecting --------------------------------------------------------------------------
-
-    def _dial(self) -> None:
-        """Perform the dialer's next step."""
-        was_ready = self.uplink.ready
-        step = self._dialer.tick(monotonic(), random())
-        if step is Step.HANG_UP:
-            if was_ready:
-                log.warning("%s: %s; connecting anew", self.url, self._dialer.problem)
-            self._hang_up(was_ready)
-        elif step is Step.DIAL:
-            try:
-                self._open()
-            except Exception as error:  # an url that libzmq does not take, or no file descriptor left
-                self._end_connection(f"cannot connect to it: {error}")
-
-    def _open(self) -> None:
-        self._socket = socket = BatchSocket(
-            process_context(),
-            zmq.DEALER,
-            max_bytes=self.uplink.max_message_bytes,
-            lost_seconds=self.uplink.lost_seconds,
-            ipv6="[" in self.url,
-            curve=self._curve,
-            shares_interpreter=self.shell.shares_interpreter,
-        )
-        self._watch = ConnectionWatch(socket.socket, self._connection_event, self.shell)
-        socket.socket.connect(self.url)
-        self._name_check = self.shell.check_name(self.url, self._end_connection)
-        self._reader = self.shell.call_when_readable(socket.fd, self._wake)
-        self.schedule()
-
-    def _connection_event(self, event: int, value: int) -> None:
-        if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
-            self._dialer.greeted(monotonic())
-            self.schedule()
-        elif event == zmq.EVENT_CONNECTED:
-            self._drop_name_check()
-            self._dialer.reached(monotonic())
-        elif event in LOST_EVENTS and not self._closed:
-            error = connection_error(event, value, self.url, self._dialer.phase, self._curve is not None)
-            self._lost("the connection was lost" if self.uplink.ready else error)
-            if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
-                self._status.deny(self._dialer.problem)
-
-    def _lost(self, problem: str = "the connection was lost") -> None:
-        # Everything received before the connection broke is still handled; replies go to the next one.
-        if self._socket is not None and self.uplink.ready:
-            for _ in range(_LAST_TURNS):
-                if self._receive() < _ROUNDS:
-                    break
-        self._end_connection(problem)
-        self.schedule()
-
-    def _end_connection(self, problem: str) -> None:
-        self._hang_up(self._dialer.ended(monotonic(), random(), problem))
-
-    def _hang_up(self, was_ready: bool) -> None:
-        self.reconnects += was_ready
-        self._status.ready.clear()
-        self._drop_socket()
-        self._arm()
+    # --- what the engines tell ---------------------------------------------------------------
 
     def on_ready(self) -> None:
         """Handle WELCOME. Called by the owner's welcome handler."""
-        self._dialer.welcomed(monotonic())
-        self._status.welcomed()
+        self._reconnector.welcomed()
 
     def on_refused(self, reason: str, text: str) -> None:
         """Handle REFUSED. Called by the uplink."""
-        self._status.refused(reason, text)
-        was_ready = self.uplink.ready
-        if self._dialer.refused(monotonic(), random(), reason, text) is Step.HANG_UP:
-            self._hang_up(was_ready)
-            if self._dialer.identity_taken:
-                self._status.ready.set()  # those who wait are told
-        if reason == "key":
-            self._status.deny(text)
-
-    def _drop_name_check(self) -> None:
-        if self._name_check is not None:
-            self._name_check.close()
-            self._name_check = None
-
-    def _drop_socket(self, linger_seconds: float = 0.0) -> None:
-        self._drop_name_check()
-        if self._reader is not None:
-            self._reader.stop()
-            self._reader.close()
-            self._reader = None
-        if self._watch is not None:
-            self._watch.close()
-            self._watch = None
-        if self._socket is not None:
-            self._socket.close(linger_seconds)
-            self._socket = None
+        self._reconnector.refused(reason, text)

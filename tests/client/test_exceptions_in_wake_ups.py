@@ -44,9 +44,9 @@ def fail_once(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, str], list[int]
         ("calls", "next_deadline"),
         ("tasks", "flush"),
         ("connection", "_after_receive"),
-        ("connection._socket", "send"),
-        ("connection._socket", "receive"),
-        ("connection._socket", "readable"),
+        ("connection._dialed.socket", "send"),
+        ("connection._dialed.socket", "receive"),
+        ("connection._dialed.socket", "readable"),
     ],
     ids="-".join,
 )
@@ -128,7 +128,7 @@ def test_an_interrupt_while_a_cast_is_sent_loses_and_doubles_nothing(client, ser
     compute = Compute()
     serve(compute)
     client.cast(None, "compute", message("note", value=0), confirm=True)
-    socket = client.process.connection._socket
+    socket = client.process.connection._dialed.socket
     original = socket.send
 
     def interrupted(*args: Any, **options: Any) -> int:

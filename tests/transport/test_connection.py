@@ -93,7 +93,7 @@ def test_what_was_queued_before_is_sent_then(router, make):
     process = make()
     process.connection.wait_ready(5)
     process.uplink.lost(0.0)
-    process.connection._lost()
+    process.connection._reconnector.lost()
     for _ in range(1000):
         process.cast()
     eventually(lambda: queued(router) == 1000)
@@ -234,7 +234,7 @@ def test_a_lost_connection_is_made_again_and_the_session_goes_on(router, make):
     process.connection.wait_ready(5)
     for _ in range(5):
         process.cast()
-        process.connection._lost()
+        process.connection._reconnector.lost()
         eventually(lambda: len(process.welcomes) == process.connection.reconnects + 1)
         assert process.welcomes[-1].resumed
     eventually(lambda: queued(router) == 5)
@@ -321,7 +321,7 @@ def test_file_descriptors_that_have_run_out_are_waited_for(make, monkeypatch):
         monkeypatch.undo()
         raise zmq.ZMQError(errno.EMFILE)
 
-    monkeypatch.setattr("rpcmq.transport.connection.BatchSocket", none_left)
+    monkeypatch.setattr("rpcmq.transport.dialed_socket.BatchSocket", none_left)
     make().connection.wait_ready(5)
 
 
@@ -331,7 +331,7 @@ def test_file_descriptors_are_given_back(router, make):
     process = make(identity="other")
     for _ in range(3):
         process.connection.wait_ready(5)
-        process.connection._lost()
+        process.connection._reconnector.lost()
     process.connection.wait_ready(5)
     process.connection.close()
     eventually(lambda: len(os.listdir("/proc/self/fd")) <= before)

@@ -80,7 +80,7 @@ def test_a_closed_link_that_had_asked_for_views_is_not_worked_for(rpcmq_router):
         link = engine.links.by_identity(client.identity)
         for number in range(1, 51):
             engine.queries.ask(monotonic(), link, link.origin + bytes(7) + bytes([number]), "overview")
-        client.process.connection._drop_socket()
+        client.process.connection._dialed.close()
         eventually(lambda: link.route is None, 10)
         eventually(lambda: not engine.queries.is_anybody_waiting, 10)
         eventually(lambda: len(engine.queries._asked.get(link, ())) > 30, 10)
@@ -113,7 +113,7 @@ def test_a_clean_goodbye_is_no_failed_handshake(router, serve):
         service.stop()
     lost = Client(router.url)
     lost.connect()
-    lost.process.connection._drop_socket()
+    lost.process.connection._dialed.close()
     eventually(lambda: connections(router) == 0)
     assert failures(router) == {}
     lost.close(0.0)

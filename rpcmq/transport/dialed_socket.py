@@ -1,0 +1,106 @@
+"""The socket of a process towards its router: opened for each attempt, with the monitor that reports on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import zmq
+
+from rpcmq.transport.batches import BatchSocket
+from rpcmq.transport.curve import Curve
+from rpcmq.transport.process_context import process_context
+from rpcmq.transport.shell import Handle, Shell
+from rpcmq.transport.watch import ConnectionWatch
+
+__all__ = ["DialedSocket"]
+
+
+class DialedSocket:
+    """A ZeroMQ DEALER socket that is open or not, and whatever waits for it in the loop.
+
+    Args:
+        url: the router's endpoint.
+        shell: the loop.
+        curve: our keys and the router's; None: it has none.
+
+    Attributes:
+        socket: the open socket; None between attempts.
+    """
+
+    __slots__ = ("_curve", "_name_check", "_reader", "_shell", "_url", "_watch", "socket")
+
+    def __init__(self, url: str, shell: Shell, curve: Curve | None) -> None:
+        self._url = url
+        self._shell = shell
+        self._curve = curve
+        self.socket: BatchSocket | None = None
+        self._watch: ConnectionWatch | None = None
+        self._name_check: Handle | None = None
+        self._reader: Handle | None = None
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether it uses CURVE."""
+        return self._curve is not None
+
+    def open(
+        self,
+        max_bytes: int,
+        lost_seconds: float,
+        on_event: Callable[[int, int], None],
+        on_readable: Callable[[], None],
+        on_unknown_host: Callable[[str], None],
+    ) -> None:
+        """Begin to connect. After an exception call :meth:`close`.
+
+        Args:
+            max_bytes, lost_seconds: for :class:`BatchSocket`.
+            on_event: called with each event of its monitor and its value.
+            on_readable: called when there may be something to receive.
+            on_unknown_host: called with a text if the name of the router's host does not resolve.
+
+        Raises:
+            zmq.ZMQError: libzmq does not take the url, or no file descriptor is left.
+        """
+        self.socket = opened = BatchSocket(
+            process_context(),
+            zmq.DEALER,
+            max_bytes=max_bytes,
+            lost_seconds=lost_seconds,
+            ipv6="[" in self._url,
+            curve=self._curve,
+            shares_interpreter=self._shell.shares_interpreter,
+        )
+        self._watch = ConnectionWatch(opened.socket, on_event, self._shell)
+        opened.socket.connect(self._url)
+        self._name_check = self._shell.check_name(self._url, on_unknown_host)
+        self._reader = self._shell.call_when_readable(opened.fd, on_readable)
+
+    def host_is_reached(self) -> None:
+        """The TCP connection stands: the host's name needs no further check."""
+        if self._name_check is not None:
+            self._name_check.close()
+            self._name_check = None
+
+    def close(self, linger_seconds: float = 0.0) -> None:
+        """Close the socket, if one is open; queued messages have ``linger_seconds`` to leave."""
+        self.host_is_reached()
+        if self._reader is not None:
+            self._reader.stop()
+            self._reader.close()
+            self._reader = None
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+        if self.socket is not None:
+            self.socket.close(linger_seconds)
+            self.socket = None
+
+    def abandon(self) -> None:
+        """After a fork, in the child: forget the parent's socket without touching it."""
+        self.host_is_reached()
+        if self._reader is not None:
+            self._reader.stop()
+        if self._watch is not None:
+            self._watch.abandon()
+        self.socket = self._watch = None

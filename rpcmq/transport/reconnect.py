@@ -1,0 +1,136 @@
+"""Opens and closes a process's socket to its router as the :mod:`dialer <rpcmq.core.process.dialer>` decides.
+
+The dialer has the policy; the events of the socket, and what the router answers, are reported to it from here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from random import random
+from time import monotonic
+
+import zmq
+
+from rpcmq.core.process.dialer import Dialer, Phase, Step
+from rpcmq.core.process.uplink import Uplink
+from rpcmq.transport.dialed_socket import DialedSocket
+from rpcmq.transport.handshake_errors import LOST_EVENTS, connection_error
+from rpcmq.transport.router_status import RouterStatus
+
+__all__ = ["Reconnector"]
+
+log = logging.getLogger("rpcmq.client")
+
+_LOST = "the connection was lost"
+
+
+class Reconnector:
+    """Keeps ``dialed`` connected to the router at ``url``.
+
+    Args:
+        url: the router's endpoint.
+        uplink: the engine of the link.
+        dialer: decides when to connect and when to give up.
+        status: told what those who wait for the router must know.
+        dialed: the socket.
+        wake: called when there may be something to receive.
+        schedule: has the connection wake up soon.
+        receive_rest: receives whatever came before the connection broke.
+
+    Attributes:
+        reconnects: how often a connection has ended on which the router had welcomed us.
+    """
+
+    __slots__ = (
+        "_dialed", "_dialer", "_receive_rest", "_schedule", "_status", "_uplink", "_url", "_wake", "reconnects",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        url: str,
+        uplink: Uplink,
+        dialer: Dialer,
+        status: RouterStatus,
+        dialed: DialedSocket,
+        wake: Callable[[], None],
+        schedule: Callable[[], None],
+        receive_rest: Callable[[], None],
+    ) -> None:
+        self._url = url
+        self._uplink = uplink
+        self._dialer = dialer
+        self._status = status
+        self._dialed = dialed
+        self._wake = wake
+        self._schedule = schedule
+        self._receive_rest = receive_rest
+        self.reconnects = 0
+
+    def step(self) -> None:
+        """Perform the dialer's next step."""
+        was_ready = self._uplink.ready
+        step = self._dialer.tick(monotonic(), random())
+        if step is Step.HANG_UP:
+            if was_ready:
+                log.warning("%s: %s; connecting anew", self._url, self._dialer.problem)
+            self._hang_up(was_ready)
+        elif step is Step.DIAL:
+            try:
+                self._open()
+            except Exception as error:  # an url that libzmq does not take, or no file descriptor left
+                self.end(f"cannot connect to it: {error}")
+
+    def _open(self) -> None:
+        uplink = self._uplink
+        self._dialed.open(uplink.max_message_bytes, uplink.lost_seconds, self._connection_event, self._wake, self.end)
+        self._schedule()
+
+    def _connection_event(self, event: int, value: int) -> None:
+        phase = self._dialer.phase
+        if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+            self._dialer.greeted(monotonic())
+            self._schedule()
+        elif event == zmq.EVENT_CONNECTED:
+            self._dialed.host_is_reached()
+            self._dialer.reached(monotonic())
+        elif event in LOST_EVENTS and phase is not Phase.STOPPED:
+            error = connection_error(event, value, self._url, phase, self._dialed.has_keys)
+            self.lost(_LOST if self._uplink.ready else error)
+            if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
+                self._status.deny(self._dialer.problem)
+
+    def lost(self, problem: str = _LOST) -> None:
+        """Handle the loss of the connection, on which messages may still wait to be received.
+
+        They are handled first; the answers to them go to the next connection.
+        """
+        if self._dialed.socket is not None and self._uplink.ready:
+            self._receive_rest()
+        self.end(problem)
+
+    def end(self, problem: str) -> None:
+        """Close the connection, or stop the attempt to make one, because of ``problem``."""
+        self._hang_up(self._dialer.ended(monotonic(), random(), problem))
+
+    def _hang_up(self, was_ready: bool) -> None:
+        self.reconnects += was_ready
+        self._status.ready.clear()
+        self._dialed.close()
+        self._schedule()
+
+    def welcomed(self) -> None:
+        """Handle WELCOME."""
+        self._dialer.welcomed(monotonic())
+        self._status.welcomed()
+
+    def refused(self, reason: str, text: str) -> None:
+        """Handle REFUSED: ``reason`` in a word, and ``text`` for people."""
+        self._status.refused(reason, text)
+        was_ready = self._uplink.ready
+        if self._dialer.refused(monotonic(), random(), reason, text) is Step.HANG_UP:
+            self._hang_up(was_ready)
+            if self._dialer.identity_taken:
+                self._status.ready.set()  # those who wait are told
+        if reason == "key":
+            self._status.deny(text)
