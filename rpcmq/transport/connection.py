@@ -1,8 +1,7 @@
-"""A process's link to a router on a ZeroMQ DEALER socket.
+"""A process's connection to a router, on a ZeroMQ DEALER socket, as its owner sees it.
 
-All engine work happens in the loop of a :mod:`shell <rpcmq.transport.shell>`, in :meth:`Connection._wake`, or in a
-caller's thread of control between two turns of that loop, so no lock is needed. What callers send during one wake-up
-leaves as one batch at its end. When to connect, and when to give up, is the dialer's to say.
+Messages move in its :mod:`wake loop <rpcmq.transport.wake_loop>`; :mod:`rpcmq.transport.reconnect` opens the socket
+again and again, as the dialer decides.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import zmq
 from rpcmq.core.process.dialer import Dialer, Phase
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.errors import UsageError
-from rpcmq.transport.batches import flush_session
 from rpcmq.transport.curve import Curve
 from rpcmq.transport.dialed_socket import DialedSocket
 from rpcmq.transport.driven_engines import DrivenEngines, Engine
@@ -27,18 +25,13 @@ from rpcmq.transport.reconnect import Reconnector
 from rpcmq.transport.router_status import RouterStatus
 from rpcmq.transport.shell import Shell
 from rpcmq.transport.wake_failures import WakeFailures
-from rpcmq.transport.wake_timer import WakeTimer
-from rpcmq.transport.watch import Watchdog
+from rpcmq.transport.wake_loop import WakeLoop
 
 __all__ = ["Connection"]
 
 log = logging.getLogger("rpcmq.client")
 
-_ROUNDS = 64
-#: Most reads of a connection that has broken.
-_LAST_TURNS = 1000
-#: Retry interval for a full connection (seconds).
-_RETRY = 0.005
+#: Interval of asking the router whether it has everything (seconds).
 _HAND_OVER_POLL = 0.002
 #: Least linger for the final messages (seconds).
 _LAST_WORD = 0.1
@@ -62,13 +55,15 @@ class Connection:
         linger_seconds: how long :meth:`close` waits at most for the router to have what is queued.
         sends: singular noun for unawaited messages of ``engines``; for texts.
         shell: the loop that it lives in; default: gevent's hub of this thread.
+
+    Attributes:
+        schedule, send_soon, flush: those of its :class:`~rpcmq.transport.wake_loop.WakeLoop`.
+        abandoned: this is the child of a fork, and the connection its parent's.
     """
 
-    # CPython 3.11 finds attributes slowly, and methods with them, on instances that have more than 30 in a dict.
     __slots__ = (
-        "__weakref__", "_after_receive", "_before_flush", "_blocked", "_closed", "_dialed", "_dialer", "_engines",
-        "_failures", "_gone", "_linger_seconds", "_reconnector", "_scheduled", "_sends", "_status", "_timer", "_waking",
-        "_watchdog", "abandoned", "shell", "uplink", "url",
+        "__weakref__", "_dialed", "_dialer", "_engines", "_failures", "_gone", "_linger_seconds", "_loop",
+        "_reconnector", "_sends", "_status", "abandoned", "flush", "schedule", "send_soon", "shell", "uplink", "url",
     )  # fmt: skip
 
     def __init__(
@@ -88,42 +83,35 @@ class Connection:
         self.shell = shell = shell or GeventShell()
         self.url = url
         self.uplink = uplink
-        #: This is the child of a fork, and the connection its parent's.
         self.abandoned = False
-        self._after_receive = after_receive
-        self._before_flush = before_flush
         self._linger_seconds = linger_seconds
         self._sends = sends
-        self._failures = WakeFailures(shell, self)
-        self._engines = DrivenEngines(uplink, engines, self._failures.note)
+        self._failures = failures = WakeFailures(shell, self)
+        self._engines = driven = DrivenEngines(uplink, engines, failures.note)
         self._dialer = dialer = Dialer(uplink, url, connect_timeout, reconnect_max_seconds)
         self._status = status = RouterStatus(url, uplink, dialer, shell)
         self._dialed = dialed = DialedSocket(url, shell, curve)
-        self._reconnector = Reconnector(
-            url, uplink, dialer, status, dialed, self._wake, self.schedule, self._receive_rest
-        )
-        self._timer = WakeTimer(shell, self._tick)
-        self._watchdog = Watchdog(lambda: dialed.socket, self._wake, shell)
-        self._waking = self._scheduled = self._blocked = self._closed = False
+        self._reconnector = reconnector = Reconnector(url, uplink, dialer, status, dialed)
+        self._loop = loop = WakeLoop(shell, failures, uplink, driven, dialed, reconnector, after_receive, before_flush)
+        reconnector.attach(loop)
+        # Not methods of this class: each message is sent by way of one of them.
+        self.schedule = loop.schedule
+        self.send_soon = loop.send_soon
+        self.flush = loop.flush
         self._gone = shell.event()
-        uplink.on_error = self._failures.show
+        uplink.on_error = failures.show
         close_at_exit(self)
         abandon_after_fork(self)
-
-    # --- for the owner -----------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin to connect; returns at once."""
         if self._dialer.phase is Phase.IDLE:
-            self._watchdog.start()
-            self._dialer.start(monotonic())
-            self._reconnector.step()
-            self._arm()
+            self._loop.start()
 
     @property
     def lost_wakeups(self) -> int:
         """Wake-ups that only the watchdog found. Must stay 0."""
-        return self._watchdog.lost
+        return self._loop.lost_wakeups
 
     @property
     def reconnects(self) -> int:
@@ -195,48 +183,6 @@ class Connection:
         if status.closing or status.denied or self._dialer.identity_taken:
             status.raise_closed()
 
-    def schedule(self) -> None:
-        """Flush queued messages at the end of this turn of the loop."""
-        if not (self._waking or self._scheduled):
-            self._scheduled = True
-            self.shell.call_soon(self._run_scheduled)
-
-    def send_soon(self) -> None:
-        """Flush a cast or event at the end of this turn of the loop, or now if the loop may not run soon.
-
-        The caller may compute, or block, for as long as it likes, and the loop then has no turn meanwhile.
-        """
-        if self.shell.may_starve:
-            self.flush()
-        if not (self._waking or self._scheduled):
-            self.schedule()
-
-    def flush(self) -> None:
-        """Flush queued messages now; for callbacks that keep the loop busy for long."""
-        socket, uplink = self._dialed.socket, self.uplink
-        try:
-            self._before_flush()
-        except Exception as error:
-            self._failures.note(error)
-        uplink.dirty.clear()
-        uplink.marked = False
-        if socket is None:
-            return
-        try:
-            if uplink.ready:
-                flush_session(socket, uplink, b"")
-            elif uplink.first_messages:
-                socket.send(b"", uplink.first_messages)
-                uplink.first_messages.clear()
-            self._blocked = False
-        except zmq.Again:
-            self._blocked = True
-        except Exception as error:
-            self._broken(error)
-        except BaseException:  # Ctrl-C: what was being sent may have gone or not
-            self._reconnector.end("sending was interrupted")
-            raise
-
     def close(self, linger_seconds: float | None = None) -> None:
         """Say goodbye and close.
 
@@ -254,7 +200,7 @@ class Connection:
                 what = f"{count} {self._sends}{'s' * (count > 1)}"
                 text = "closed before the router %s acknowledged %s, which may be lost; %s"
                 log.error(text, self.url, what, self.condition)
-        self._closed = True
+        self._loop.stop()
         if self.uplink.ready:
             self.uplink.mark()
             self.flush()
@@ -268,8 +214,6 @@ class Connection:
                 self._failures.show(error)
         # The goodbye itself has to leave, too.
         self._dialed.close(max(_LAST_WORD, deadline - monotonic()))
-        self._watchdog.stop()
-        self._timer.stop()
         self._dialer.stop()
         self._status.ready.set()
         self._gone.set()
@@ -287,106 +231,8 @@ class Connection:
 
     def abandon(self, loop_runs: bool) -> None:
         """After a fork, in the child: forget the parent's sockets without touching them."""
-        self.abandoned = self._status.closing = self._closed = True
-        if not loop_runs:
-            return
-        self._watchdog.stop()
-        self._timer.stop()
-        self._dialed.abandon()
-
-    # --- the loop ----------------------------------------------------------------------------
-
-    def _run_scheduled(self) -> None:
-        self._scheduled = False
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._waking:
-            return
-        self._waking = True
-        self._watchdog.wakes += 1
-        more = True
-        try:
-            more = self._turn()
-        finally:
-            self._waking = False
-            # After an exception the timer wakes us, when a pause is over.
-            if more and not self._closed and not self._failures.in_this_wake:
-                self.schedule()
-            self._failures.wake_is_over()
-            self._arm()
-
-    def _turn(self) -> bool:
-        rounds = self._receive()
-        try:
-            self._after_receive()
-        except Exception as error:
-            self._failures.note(error)
-        self.flush()
-        return rounds >= _ROUNDS or self._readable()
-
-    def _readable(self) -> bool:
-        socket = self._dialed.socket
-        try:
-            return socket is not None and socket.readable()
-        except Exception as error:
-            self._broken(error)
-            return False
-
-    def _receive(self) -> int:
-        dialed, receive = self._dialed, self.uplink.receive
-        socket, rounds = dialed.socket, 0
-        try:
-            # A refusal closes it.
-            while socket is not None and socket is dialed.socket and rounds < _ROUNDS and socket.readable():
-                _, batch, payloads = socket.receive()
-                # Read the clock for each message: a handler's time must not begin before its message came.
-                receive(monotonic(), batch, payloads)
-                rounds += 1
-        except Exception as error:
-            self._broken(error)
-        return rounds
-
-    def _receive_rest(self) -> None:
-        for _ in range(_LAST_TURNS):
-            if self._receive() < _ROUNDS:
-                break
-
-    def _tick(self) -> None:
-        # Read what came while this process was busy before declaring anybody silent.
-        self._receive()
-        now = monotonic()
-        self._engines.tick(now)
-        self._status.note_silence(now)
-        self._reconnector.step()
-        self._wake()
-
-    def _broken(self, error: Exception) -> None:
-        """Replace the socket, which has raised: only a new connection is in a known state."""
-        self._failures.note(error)
-        self._reconnector.end("an internal error has broken the connection")
-
-    def _arm(self) -> None:
-        if self._closed:
-            return
-        due = self._next_deadline()
-        now = monotonic()
-        if self._blocked:
-            due = now + _RETRY
-        if pause := self._failures.pause:
-            due = now + pause
-        if due is not None:
-            self._timer.fire_by(due, now)
-
-    def _next_deadline(self) -> float | None:
-        due = self._dialer.next_deadline()
-        try:
-            first = self._engines.next_deadline()
-        except Exception as error:
-            self._failures.note(error)
-            self._failures.wake_is_over()
-            return due
-        return first if due is None or (first is not None and first < due) else due
+        self.abandoned = self._status.closing = True
+        self._loop.abandon(loop_runs)
 
     # --- what the engines tell ---------------------------------------------------------------
 

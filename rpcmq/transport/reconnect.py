@@ -6,9 +6,9 @@ The dialer has the policy; the events of the socket, and what the router answers
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from random import random
 from time import monotonic
+from typing import Protocol
 
 import zmq
 
@@ -25,6 +25,19 @@ log = logging.getLogger("rpcmq.client")
 _LOST = "the connection was lost"
 
 
+class Loop(Protocol):
+    """The wake-ups of the connection, as far as the socket causes them."""
+
+    def wake(self) -> None:
+        """Receive what there is."""
+
+    def schedule(self) -> None:
+        """Wake up soon."""
+
+    def receive_rest(self) -> None:
+        """Receive everything that came on a connection that has broken."""
+
+
 class Reconnector:
     """Keeps ``dialed`` connected to the router at ``url``.
 
@@ -34,17 +47,14 @@ class Reconnector:
         dialer: decides when to connect and when to give up.
         status: told what those who wait for the router must know.
         dialed: the socket.
-        wake: called when there may be something to receive.
-        schedule: has the connection wake up soon.
-        receive_rest: receives whatever came before the connection broke.
 
     Attributes:
         reconnects: how often a connection has ended on which the router had welcomed us.
     """
 
-    __slots__ = (
-        "_dialed", "_dialer", "_receive_rest", "_schedule", "_status", "_uplink", "_url", "_wake", "reconnects",
-    )  # fmt: skip
+    __slots__ = ("_dialed", "_dialer", "_loop", "_status", "_uplink", "_url", "reconnects")
+
+    _loop: Loop
 
     def __init__(
         self,
@@ -53,22 +63,33 @@ class Reconnector:
         dialer: Dialer,
         status: RouterStatus,
         dialed: DialedSocket,
-        wake: Callable[[], None],
-        schedule: Callable[[], None],
-        receive_rest: Callable[[], None],
     ) -> None:
         self._url = url
         self._uplink = uplink
         self._dialer = dialer
         self._status = status
         self._dialed = dialed
-        self._wake = wake
-        self._schedule = schedule
-        self._receive_rest = receive_rest
         self.reconnects = 0
 
-    def step(self) -> None:
-        """Perform the dialer's next step."""
+    def attach(self, loop: Loop) -> None:
+        """Have ``loop`` woken by the socket. To be called once, before :meth:`start`."""
+        self._loop = loop
+
+    def start(self) -> None:
+        """Begin to connect."""
+        self._dialer.start(monotonic())
+        self._step()
+
+    def tick(self, now: float) -> None:
+        """Do what is due."""
+        self._status.note_silence(now)
+        self._step()
+
+    def next_deadline(self) -> float | None:
+        """The time of the next :meth:`tick` (monotonic seconds); None if nothing is due."""
+        return self._dialer.next_deadline()
+
+    def _step(self) -> None:
         was_ready = self._uplink.ready
         step = self._dialer.tick(monotonic(), random())
         if step is Step.HANG_UP:
@@ -83,14 +104,16 @@ class Reconnector:
 
     def _open(self) -> None:
         uplink = self._uplink
-        self._dialed.open(uplink.max_message_bytes, uplink.lost_seconds, self._connection_event, self._wake, self.end)
-        self._schedule()
+        self._dialed.open(
+            uplink.max_message_bytes, uplink.lost_seconds, self._connection_event, self._loop.wake, self.end
+        )
+        self._loop.schedule()
 
     def _connection_event(self, event: int, value: int) -> None:
         phase = self._dialer.phase
         if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
             self._dialer.greeted(monotonic())
-            self._schedule()
+            self._loop.schedule()
         elif event == zmq.EVENT_CONNECTED:
             self._dialed.host_is_reached()
             self._dialer.reached(monotonic())
@@ -106,7 +129,7 @@ class Reconnector:
         They are handled first; the answers to them go to the next connection.
         """
         if self._dialed.socket is not None and self._uplink.ready:
-            self._receive_rest()
+            self._loop.receive_rest()
         self.end(problem)
 
     def end(self, problem: str) -> None:
@@ -117,7 +140,7 @@ class Reconnector:
         self.reconnects += was_ready
         self._status.ready.clear()
         self._dialed.close()
-        self._schedule()
+        self._loop.schedule()
 
     def welcomed(self) -> None:
         """Handle WELCOME."""

@@ -43,7 +43,7 @@ def fail_once(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, str], list[int]
         ("calls", "tick"),
         ("calls", "next_deadline"),
         ("tasks", "flush"),
-        ("connection", "_after_receive"),
+        ("connection._loop", "_after_receive"),
         ("connection._dialed.socket", "send"),
         ("connection._dialed.socket", "receive"),
         ("connection._dialed.socket", "readable"),
@@ -63,7 +63,7 @@ def test_of_a_process(client: Client, serve: Callable[..., Service], fail_once: 
     for n in range(20):
         client.cast(None, "compute", message("note", value=n))
     if where[1] == "tick":
-        client.process.connection._tick()
+        client.process.connection._loop._tick()
     # No call waits for its deadline, and each cast runs once and in its place.
     assert [call.get(timeout=20) for call in calls] == [3] * 20
     eventually(lambda: len(compute.seen) == 20)

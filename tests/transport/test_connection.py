@@ -353,13 +353,13 @@ def test_threads_are_told_apart(make):
 def test_an_exception_in_an_engine_does_not_stop_the_loop(make, capfd):
     process = make()
     process.connection.wait_ready(5)
-    original = process.connection._after_receive
+    original = process.connection._loop._after_receive
 
     def fail() -> None:
-        process.connection._after_receive = original
+        process.connection._loop._after_receive = original
         raise RuntimeError("on purpose")
 
-    process.connection._after_receive = fail
+    process.connection._loop._after_receive = fail
     process.connection.schedule()
     gevent.sleep(0.01)
     assert "on purpose" in capfd.readouterr().err
