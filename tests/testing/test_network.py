@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rpcmq.core.router.link import LinkState
+from rpcmq.core.router.link_states import LinkState
 from rpcmq.testing.network import Network
 from rpcmq.wire import Kind
 

@@ -13,7 +13,8 @@ from itertools import islice
 from rpcmq.core.common.session import GIVE_UP_AFTER
 from rpcmq.core.common.text import shorten
 from rpcmq.core.router.access_control import Admission, Refusal
-from rpcmq.core.router.link import Link, LinkState
+from rpcmq.core.router.link import Link
+from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.settings import Settings
 from rpcmq.errors import ProtocolError
@@ -114,6 +115,8 @@ class Handshake:
         admission.check_room()
         link = self._create(hello, admission)
         admission.attach(link)
+        # Last: one that is in the table before it is complete would never end.
+        self._links.add(link)
         return link
 
     def _evict_away_link(self, now: float) -> bool:
@@ -137,7 +140,6 @@ class Handshake:
         links.has_returned = links.has_returned or returning
         link.handlers = links.handlers
         link.token = self._new_token()
-        links.add(link)
         return link
 
     def _unused_handle(self) -> int:
@@ -165,7 +167,7 @@ class Handshake:
             links.send_drain(link)
         link.counters["connects"] += 1
         links.access.connected(now, link)
-        links.set_state(now, link, LinkState.ANSWERING)
+        links.connected(now, link)
 
     def _welcome(self, link: Link, resumed: bool) -> bytes:
         settings = self._settings

@@ -1,30 +1,19 @@
 """A link: a process's connection of one queue type, as the router knows it.
 
-A link outlives the ZeroMQ connection under it. Its states, which :class:`~rpcmq.core.router.link_table.LinkTable`
-and :class:`~rpcmq.core.router.liveness.Liveness` change:
-
-    (new) --HELLO--> ANSWERING --silent--> UNRESPONSIVE or QUIET --heard--> ANSWERING
-                         \\------- connection lost, from any of them ------> AWAY --HELLO--> ANSWERING
-    any --GOODBYE, kicked, revoked, away for too long, ...--> ENDED
-
-* *Away*: the connection is gone; the link retains what is to be sent for ``resume_seconds``.
-* *Unresponsive*: connected, but nothing was heard for ``unresponsive_seconds``. It gets no new work and is not
-  declared dead.
-* *Quiet*: the same of a link that nobody waits for: it consumes nothing and has no call in flight. A program that
-  computes between its calls is no cause for alarm.
-* *Ended*: nothing of it is left.
+A link outlives the ZeroMQ connection under it. Its states are those of :mod:`rpcmq.core.router.link_states`, and
+:class:`~rpcmq.core.router.link_table.LinkTable` changes them.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable
-from enum import Enum
 from typing import Any
 
 from rpcmq.core.common.session import Session
 from rpcmq.core.router.bounded_queue import Queue
 from rpcmq.core.router.consumer import Consumer
+from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.permissions import Permissions
 from rpcmq.core.router.pubsub.subscriber import Subscriber
 from rpcmq.core.router.request import Request
@@ -34,17 +23,7 @@ from rpcmq.core.router.usage import Usage
 from rpcmq.payload.format import Format
 from rpcmq.wire import origin_of, size_of
 
-__all__ = ["Handler", "Link", "LinkState", "outgoing_bytes"]
-
-
-class LinkState(Enum):
-    """Whether a link can be given work."""
-
-    ANSWERING = "answering"
-    UNRESPONSIVE = "unresponsive"
-    QUIET = "quiet"
-    AWAY = "away"
-    ENDED = "ended"
+__all__ = ["Handler", "Link", "outgoing_bytes"]
 
 
 class Link(Session):
@@ -168,7 +147,7 @@ class Link(Session):
         self.description = {}
         self.accepts = Format.JSON.bit
         self.route = None
-        self.state = LinkState.AWAY
+        self.state = LinkState.NEW
         self.is_responsive = self.is_full = self.leaves = self.returning = False
         self.keeps = self.answers_drain = self.wants_drops = False
         self.read_bytes = self.inbox_bytes = self.sent_us = 0
@@ -202,9 +181,9 @@ class Link(Session):
         return self.permissions.usage.key if self.permissions is not None else None
 
     @property
-    def silence(self) -> LinkState:
-        """The state of this link if it is connected and silent."""
-        return LinkState.UNRESPONSIVE if self.consumers or self.patterns or self.calls else LinkState.QUIET
+    def is_counted_on(self) -> bool:
+        """Whether somebody waits for it: it consumes, subscribes, or has calls in flight."""
+        return bool(self.consumers or self.patterns or self.calls)
 
 
 #: Handles one message of a link.

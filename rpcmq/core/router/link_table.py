@@ -4,6 +4,7 @@
 * A link that is away retains what is to be sent. How long it is waited for, and who is silent, is said in
   :mod:`rpcmq.core.router.liveness`.
 * A link that ends leaves nothing behind.
+* Its states and events are those of :mod:`rpcmq.core.router.link_states`.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 
+from rpcmq.core.common.illegal_events import IllegalEvent, IllegalEvents
 from rpcmq.core.common.session import WINDOW_BYTES, Session
 from rpcmq.core.router.access_control import AccessControl, AllowAll
 from rpcmq.core.router.faults import reraise
-from rpcmq.core.router.link import Handler, Link, LinkState
+from rpcmq.core.router.link import Handler, Link
+from rpcmq.core.router.link_states import TRANSITIONS, LinkState
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import KIND_AT, Kind, pack, sequence_of
 from rpcmq.wire.bodies import QUEUE_TYPES, DrainBody, RefusedBody
@@ -47,6 +50,8 @@ class LinkTable:
         #: Whether processes are to send clock stamps with their answers.
         self.stamps = False
         self.counters: Counter[str] = Counter()
+        #: Events that a link or a request did not have in its state.
+        self.illegal = IllegalEvents()
         #: Handlers of the messages of a link, by kind.
         self.handlers: list[Handler] = []
         #: Decides who may connect, and what they may do.
@@ -112,19 +117,19 @@ class LinkTable:
             link.disconnected()
             link.since = now
             link.counters["connections lost"] += 1
-            self.set_state(now, link, LinkState.AWAY)
+            if self.happens(now, link, "lost"):
+                self._on_changed(now, link)
 
     def end(self, now: float, link: Link, reason: str) -> None:
         """Forget ``link``."""
+        if not self.happens(now, link, "ended"):
+            return
         if link.route is not None:
             self._detach_route(link.route)
             link.route = None
         self._identities.pop((link.identity, link.queue_type), None)
         self._handles.pop(link.origin, None)
-        self._mark_present(link)
-        link.state = LinkState.ENDED
         link.forget_inbox()
-        link.is_responsive = False
         self.counters["links ended"] += 1
         self.access.ended(link)
         self._on_ended(now, link, reason)
@@ -136,27 +141,57 @@ class LinkTable:
         except Exception:
             self.on_fault(now, link.identity)
 
-    def set_state(self, now: float, link: Link, state: LinkState) -> None:
-        """Change the state of ``link``, and tell who depends on it."""
-        if state is LinkState.AWAY:
-            self.away[link] = self.in_grace[link] = None
-        elif link.state is LinkState.AWAY:
-            self._mark_present(link)
-        link.state = state
-        link.is_responsive = state is LinkState.ANSWERING
-        self._on_changed(now, link)
+    def connected(self, now: float, link: Link) -> None:
+        """Handle the WELCOME of a link: it may be given work."""
+        if self.happens(now, link, "connected"):
+            self._on_changed(now, link)
+
+    def silent(self, now: float, link: Link) -> None:
+        """Handle the silence of a connected link, or that somebody or nobody counts on a silent one any more."""
+        event = "silent" if link.is_counted_on else "idle"
+        if self.happens(now, link, event):
+            if event == "silent":
+                link.counters["unresponsive"] += 1
+            self._on_changed(now, link)
 
     def heard_again(self, now: float, link: Link) -> None:
         """Handle the end of a link's silence."""
-        self.set_state(now, link, LinkState.ANSWERING)
+        if self.happens(now, link, "heard"):
+            self._on_changed(now, link)
+
+    def happens(self, now: float, link: Link, event: str) -> bool:
+        """Take ``link`` to its next state; return whether ``event`` is legal in this one. All changes go through here.
+
+        Raises:
+            IllegalEvent: it is not, in tests.
+        """
+        before = link.state
+        state = TRANSITIONS.get((before, event))
+        if state is None:
+            self._report_illegal(now, f"link: {event} while it is {before.value}", link.identity)
+            return False
+        link.state = state
+        link.is_responsive = state is LinkState.ANSWERING
+        if event == "lost":
+            self.away[link] = self.in_grace[link] = None
+        elif event == "lapsed":
+            self.in_grace.pop(link, None)
+        elif before is LinkState.AWAY:
+            self.away.pop(link, None)
+            self.in_grace.pop(link, None)
+        return True
+
+    def _report_illegal(self, now: float, text: str, identity: str) -> None:
+        error = self.illegal.add(text)
+        if error is not None:
+            try:
+                raise error
+            except IllegalEvent:
+                self.on_fault(now, identity)
 
     def _detach_route(self, route: bytes) -> None:
         self.routes.pop(route, None)
         self.on_left(route)
-
-    def _mark_present(self, link: Link) -> None:
-        self.away.pop(link, None)
-        self.in_grace.pop(link, None)
 
     # --- control messages --------------------------------------------------------------------
 

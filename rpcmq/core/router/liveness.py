@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from math import ceil
 
-from rpcmq.core.router.link import Link, LinkState, outgoing_bytes
+from rpcmq.core.router.link import Link, outgoing_bytes
+from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.settings import Settings
 from rpcmq.wire import Kind, pack
@@ -52,7 +53,8 @@ class Liveness:
             self._check_some(now)
         for link in _away_since(now, self._links.away, self._settings.resume_seconds):
             self._links.end_safely(now, link, f"away for {now - link.since:.1f} s")
-        return _away_since(now, self._links.in_grace, self._settings.consumer_grace_seconds)
+        lapsed = _away_since(now, self._links.in_grace, self._settings.consumer_grace_seconds)
+        return [link for link in lapsed if self._links.happens(now, link, "lapsed")]
 
     def _check_some(self, now: float) -> None:
         if not self._unchecked:
@@ -87,19 +89,13 @@ class Liveness:
     def _check_silence(self, now: float, link: Link) -> None:
         if link.is_responsive:
             if now - link.heard >= self._settings.unresponsive_seconds:
-                self._mark_silent(now, link)
+                self._links.silent(now, link)
         elif link.state is not LinkState.AWAY:
-            if link.state is not link.silence:
-                self._mark_silent(now, link)  # its calls have ended meanwhile
+            if (link.state is LinkState.UNRESPONSIVE) != link.is_counted_on:
+                self._links.silent(now, link)  # its calls have ended meanwhile, or what had come before was handled
             if self._probing:
                 # If its connection has gone unnoticed, the send will tell.
                 link.send_last(pack(Kind.HEARTBEAT))
-
-    def _mark_silent(self, now: float, link: Link) -> None:
-        state = link.silence
-        if state is LinkState.UNRESPONSIVE:
-            link.counters["unresponsive"] += 1
-        self._links.set_state(now, link, state)
 
     def _outbox_overflow(self, link: Link) -> str:
         """Return which limit the messages to ``link`` exceed; empty if none."""

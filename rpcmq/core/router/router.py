@@ -27,7 +27,8 @@ from rpcmq.core.router.effects import Effects
 from rpcmq.core.router.faults import FaultReporter
 from rpcmq.core.router.handshake import Handshake
 from rpcmq.core.router.key_access import KeyAccessControl
-from rpcmq.core.router.link import Handler, Link, LinkState
+from rpcmq.core.router.link import Handler, Link
+from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.liveness import Liveness
 from rpcmq.core.router.memory import Memory

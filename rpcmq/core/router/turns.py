@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from rpcmq.core.router.link import Link, LinkState
+from rpcmq.core.router.link import Link
+from rpcmq.core.router.link_states import LinkState
 from rpcmq.wire import size_of
 
 __all__ = ["ERROR_STEPS", "TURN_STEPS", "Turns"]

@@ -109,7 +109,7 @@ def _summary(router: RouterState, now: float) -> View:
         "dropped": dispatch.requests.drops.totals,
         "published": dict(router.pubsub.published),
         "refused": dict(router.refused),
-        "counters": dict(dispatch.requests.counters + router.links.counters),
+        "counters": _counters(router),
         "warnings": list(router.warnings),
         "security": security,
         "dispatch_log": log.sink.statistics() if log is not None else None,
@@ -154,8 +154,17 @@ def _stats(router: RouterState, now: float) -> View:
         "dropped": router.dispatch.requests.drops.totals,
         "published": dict(router.pubsub.published),
         "refused": dict(router.refused),
-        "counters": dict(router.dispatch.requests.counters + router.links.counters),
+        "counters": _counters(router),
     }
+
+
+def _counters(router: RouterState) -> dict[str, int]:
+    links = router.links
+    counters = dict(router.dispatch.requests.counters + links.counters)
+    # Defects of this program: none is expected.
+    for text, count in (links.illegal.counts + Link.illegal.counts).items():
+        counters[f"illegal event: {text}"] = count
+    return counters
 
 
 def _processes(router: RouterState, now: float) -> View:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rpcmq.core.router.link import LinkState
+from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.settings import Settings
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Message, Network

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from rpcmq.core.common.session import Session
 from rpcmq.core.router.handshake import Handshake
-from rpcmq.core.router.link import Link, LinkState
+from rpcmq.core.router.link import Link
+from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.liveness import Liveness
 from rpcmq.core.router.settings import Settings

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from rpcmq.core.router.link import LinkState
+from rpcmq.core.router.link_states import LinkState
 from rpcmq.server.leftovers import leftovers, under_way
 from rpcmq.testing.network import Call, Message, Network, Process
 from rpcmq.wire import Flag, Kind, with_flag

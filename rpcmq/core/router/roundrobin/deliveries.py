@@ -9,7 +9,8 @@ from rpcmq.core.common.session import WINDOW_BYTES
 from rpcmq.core.router.bounded_queue import Queue
 from rpcmq.core.router.consumer import Consumer
 from rpcmq.core.router.least_busy import ALONE
-from rpcmq.core.router.link import Link, LinkState
+from rpcmq.core.router.link import Link
+from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.request import Delivery, Request
 from rpcmq.core.router.roundrobin import explain
