@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from rpcmq.cli.exit_codes import failing
 from rpcmq.cli.latency_input import installed, master_option
 from rpcmq.cli.options import State, json_option, positive
 from rpcmq.cli.output import print_json
+from rpcmq.cli.stopping import stopped_by_signals
 from rpcmq.errors import RpcError, UsageError
 from rpcmq.latency.presence import elsewhere, is_log
 from rpcmq.server.log import log_event, start_logging
@@ -88,8 +88,11 @@ def stream_command(
     def note(level: int, event: str, text: str, fields: dict[str, Any]) -> None:
         log_event(log, level, event, text, **fields)
 
-    stop = Event()
-    with failing(), _signals(stop), closing(_open(directory, out, trigger, max_files, note)) as stream:
+    with (
+        failing(),
+        stopped_by_signals() as stop,
+        closing(_open(directory, out, trigger, max_files, note)) as stream,
+    ):
         note(logging.INFO, "starting", "starting Spark", {})
         if not is_log(directory):
             text = f"{directory}: no dispatch log here yet{elsewhere(directory)}; waiting for one"
@@ -120,19 +123,6 @@ def _run(stream: Stream, stop: Event, once: bool, master: str | None) -> None:
             stream.run_once(spark, stop)
         else:
             stream.run(spark, stop)
-
-
-@contextmanager
-def _signals(stop: Event) -> Iterator[None]:
-    """Within, SIGTERM and SIGINT set ``stop``."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    for number in before:
-        signal.signal(number, lambda *_: stop.set())
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _show(state: journal.State, as_json: bool) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 from contextlib import closing
 from pathlib import Path
 from threading import Event
@@ -16,6 +15,7 @@ import click
 from rpcmq.cli.exit_codes import failing
 from rpcmq.cli.options import State, json_option, setting
 from rpcmq.cli.output import print_json
+from rpcmq.cli.stopping import stopped_by_signals
 from rpcmq.cli.text import plain
 from rpcmq.errors import UsageError
 from rpcmq.latency.presence import elsewhere, is_log
@@ -89,11 +89,14 @@ def ship_command(
     def note(level: int, event: str, text: str, fields: dict[str, Any]) -> None:
         log_event(log, level, event, text, **fields)
 
-    stop = _stopped_by_signals()
     if once and not is_log(directory):
         raise UsageError(f"{directory}: no dispatch log here{elsewhere(directory)}")
     limits = Limits(keep_seconds, keep_bytes, keep_ready_seconds)
-    with failing(directory), closing(Shipper(directory, open_sink(sink), limits, note)) as shipper:
+    with (
+        failing(directory),
+        stopped_by_signals() as stop,
+        closing(Shipper(directory, open_sink(sink), limits, note)) as shipper,
+    ):
         if once:
             shipper.run_once()
         else:
@@ -103,13 +106,6 @@ def ship_command(
             _run(shipper, stop, ship_seconds, parent)
         if once or state.json:
             _show(account(shipper.state), state.json)
-
-
-def _stopped_by_signals() -> Event:
-    stop = Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    return stop
 
 
 def _run(shipper: Shipper, stop: Event, seconds: float, parent: int | None) -> None:

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING
 
 from gevent.subprocess import TimeoutExpired
 from py4j.clientserver import SHUTDOWN_FINALIZER_WORKER
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.errors.exceptions.captured import CapturedException
@@ -31,7 +31,7 @@ _LOOPBACK = "127.0.0.1"
 _FOREIGN = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS")
 #: Seconds that it is given to end.
 _PATIENCE = 10.0
-#: Time for it to end after it has stopped answering (seconds).
+#: Time for it to end after an error that its end may have caused (seconds).
 _LAST_GASP = 2.0
 #: Lines of its log that an error carries.
 _LAST_LINES = 5
@@ -114,9 +114,7 @@ class Jvm:
         text = ""
         try:
             if not self._aborted:
-                text = self._failure(error)
-                if self._process.poll() is None:
-                    SparkSession.builder.getOrCreate().stop()
+                text = self._failure(error) or self._stop()
         finally:
             self._end()
             _forget()
@@ -124,10 +122,25 @@ class Jvm:
             raise SparkFailed(text) from error
 
     def _failure(self, error: BaseException | None) -> str:
+        """Return Spark's own part in ``error``; empty if it had none."""
         if isinstance(error, CapturedException):
             return str(error).partition("\n")[0]
-        if self._ends(_LAST_GASP if isinstance(error, Py4JError | OSError) else 0):
+        if self._ends(_time_to_end(error)):
             return f"Spark's Java process has ended with exit code {self._process.returncode}: {self.said}"
+        if isinstance(error, Py4JNetworkError | ConnectionError):
+            return f"Spark's Java process does not answer: {self.said}"
+        return ""
+
+    def _stop(self) -> str:
+        """Stop Spark; return what went wrong."""
+        try:
+            with warnings.catch_warnings():
+                # pyspark warns that Spark did not stop in good order, and goes on.
+                warnings.simplefilter("ignore", RuntimeWarning)
+                SparkSession.builder.getOrCreate().stop()
+        except Exception as error:
+            # Somebody else has told Java to end: a signal to a process group reaches it, too.
+            return self._failure(error) or f"Spark did not stop: {error}"
         return ""
 
     def abort(self) -> None:
@@ -159,6 +172,17 @@ class Jvm:
         self._gateway.shutdown_callback_server()
 
 
+def _time_to_end(error: BaseException | None) -> float:
+    """Return the seconds within which the process ends if ``error`` came of its end."""
+    if error is None or isinstance(error, RpcError) or not isinstance(error, Exception):
+        return 0.0
+    if isinstance(error, Py4JError | ConnectionError) and not isinstance(error, Py4JJavaError):
+        # It hung up. On a busy machine it takes its time to end after that.
+        return _PATIENCE
+    # Half an answer makes all sorts of errors.
+    return _LAST_GASP
+
+
 def _forget() -> None:
     """There is no Spark any more, as far as pyspark knows."""
     context = SparkContext._active_spark_context
@@ -175,7 +199,7 @@ def _launched(settings: SparkConf, log: IO[bytes]) -> ClientServer | None:
         warnings.simplefilter("ignore", ResourceWarning)
         try:
             return launch_gateway(settings, {"stdout": log, "stderr": log})
-        except (PySparkRuntimeError, OSError):
+        except (PySparkRuntimeError, Py4JError, OSError):
             return None
 
 

@@ -261,6 +261,14 @@ class Stream:
     def _end(self, query: StreamingQuery) -> None:
         """End the query between two batches."""
         self._halt.set()
+        try:
+            self._stop_between_batches(query)
+        finally:
+            # What had begun to write has ended, also where Java is no more.
+            if self._writing.acquire(timeout=_PATIENCE):
+                self._writing.release()
+
+    def _stop_between_batches(self, query: StreamingQuery) -> None:
         deadline = monotonic() + _PATIENCE
         pause = Event()
         # A query that is stopped in the middle of a batch may bring Spark down with a stack overflow. One that goes on
@@ -271,9 +279,6 @@ class Stream:
             query.stop()
         except (PySparkException, Py4JJavaError) as error:
             self._note(logging.DEBUG, "stop", f"while the query ended: {first_line(error)}", {})
-        with self._writing:
-            # What had begun to write has ended.
-            pass
 
     def _renew(self) -> None:
         """If there is no checkpoint, prepare the directory so that a new one reads exactly the waiting segments."""

@@ -222,6 +222,32 @@ except SparkFailed as error:
     assert child.left() == ["out"]
 
 
+@pytest.mark.fault
+@pytest.mark.timeout(3 * PATIENCE)
+def test_java_that_ends_while_it_is_stopped_is_an_error_and_leaves_nothing(run: Callable[[str], Run]) -> None:
+    child = run("""
+import signal
+from pyspark.sql import SparkSession
+from rpcmq.latency.jobs.jvm import SparkFailed
+
+def stop_too_late(spark):
+    os.kill(java(spark), signal.SIGKILL)
+    stop(spark)
+
+stop, SparkSession.stop = SparkSession.stop, stop_too_late
+try:
+    with session("one", "local[1]", **QUICK) as spark:
+        print(java(spark), flush=True)
+        assert spark.range(5).count() == 5
+except SparkFailed as error:
+    print(error, flush=True)
+""")
+    child.java()
+    assert child.end() == (0, "Spark's Java process has ended with exit code -9: it said nothing\n", "")
+    assert child.java_ends()
+    assert child.left() == []
+
+
 #: Begins a query that takes for ever, and says so when it runs.
 ENDLESS = """
 from rpcmq.latency.jobs.progress import progress

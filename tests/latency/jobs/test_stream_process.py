@@ -93,8 +93,8 @@ def test_killed_eleven_times_it_counts_each_record_once(spark: SparkSession, log
     ("number", "to_all"),
     [
         pytest.param(signal.SIGTERM, False, id="SIGTERM"),
-        pytest.param(signal.SIGINT, True, id="Ctrl-C", marks=pytest.mark.long),
-        pytest.param(signal.SIGTERM, True, id="SIGTERM to Java too", marks=pytest.mark.long),
+        pytest.param(signal.SIGINT, True, id="Ctrl-C"),
+        pytest.param(signal.SIGTERM, True, id="SIGTERM to Java too"),
     ],
 )
 def test_a_signal_ends_it_after_the_batch_that_it_makes(
@@ -119,12 +119,32 @@ def test_a_signal_ends_it_after_the_batch_that_it_makes(
 
 
 @pytest.mark.long
-def test_a_signal_while_spark_starts_ends_it(log: Log, out: Path) -> None:
+def test_a_signal_to_java_too_between_two_batches_ends_it(log: Log, out: Path) -> None:
+    # Java is stopped by the signal and by the driver at the same time.
+    log.grow()
+    with streaming(log.directory, out, "--trigger", "0.2") as stream:
+        stream.heard("batch")
+        os.killpg(stream.process.pid, signal.SIGTERM)
+        assert stream.ended() == 0
+        stream.heard("stopped")
+        assert [record for record in stream.records if record["event"] == "standard error"] == []
+    assert names(out.with_name("scratch"), ".") == []
+    assert journal.read(out).records == 200
+    assert counted(out) == expected(log.directory)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("to_all", [False, True], ids=["SIGTERM", "SIGTERM to Java too"])
+def test_a_signal_while_spark_starts_ends_it(log: Log, out: Path, to_all: bool) -> None:
     log.grow()
     with streaming(log.directory, out) as stream:
         stream.heard("starting")
-        stream.signal(signal.SIGTERM)
+        if to_all:
+            os.killpg(stream.process.pid, signal.SIGTERM)
+        else:
+            stream.signal(signal.SIGTERM)
         assert stream.ended() == 0
+        stream.heard("stopped")
     assert names(out.with_name("scratch"), ".") == []
 
 
