@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from rpcmq.errors import ProtocolError
-from rpcmq.wire import control, parse
+from rpcmq.errors import Outcome, ProtocolError
+from rpcmq.wire import control, parse, payload_of
 from rpcmq.wire.bodies import (
+    CallerAnswer,
+    CallerQuery,
     DeclareBody,
+    DirectHelloBody,
+    DirectWelcomeBody,
     DrainBody,
+    DroppedBody,
+    ErrorBody,
     HelloBody,
     IntroductionBody,
+    KickAnswer,
+    KickQuery,
+    PurgeAnswer,
+    PurgeQuery,
+    QueryBody,
     RefusedBody,
     RegisterBody,
     RegisteredBody,
@@ -41,7 +55,64 @@ BODIES: list[Body] = [
     SubscribedBody(pattern="a.#"),
     IntroductionBody(url="tcp://10.0.0.7:1", ticket="t", identity="node", topic="compute", accepts=3),
     IntroductionBody(revoked="KEY"),
+    DirectHelloBody(identity="web", ticket="t"),
+    DirectWelcomeBody(identity="node", handle=3),
+    ErrorBody(outcome=3, text="no consumer", details={"topic": "compute"}),
+    ErrorBody(outcome=255),
+    DroppedBody(dropped=(("compute", "cast", "expired", 2), ("", "fanout", "aged out", 1 << 40))),
+    QueryBody(what="topics"),
+    PurgeQuery(topic="compute.node-7", exchange="glance", group="audit", forget=True),
+    PurgeAnswer(known=True, casts=1, calls=2, remaining=3, forgotten=False),
+    KickQuery(identity="web"),
+    KickAnswer(links=2),
+    CallerQuery(key=bytes(range(20))),
+    CallerAnswer(identity="web"),
 ]
+#: Bodies as they are written: other implementations, and the dispatch log, have seen them so.
+WRITTEN: list[tuple[Body, str]] = [
+    (RegisterBody(credit=3), '{"credit":3,"peer_url":""}'),
+    (
+        RegisterBody(credit=3, group="g", recent=b"\x01\xff", peer_url="u"),
+        '{"credit":3,"peer_url":"u","group":"g","recent":"01ff"}',
+    ),
+    (DeclareBody(), "{}"),
+    (DeclareBody(group="g"), '{"group":"g"}'),
+    (SubscribeBody(window=5), '{"window":5}'),
+    (RefusedBody(reason="ticket", text="too old"), '{"reason":"ticket","text":"too old"}'),
+    (DirectHelloBody(identity="web", ticket="t"), '{"identity":"web","ticket":"t","versions":[1]}'),
+    (DirectWelcomeBody(identity="node", handle=3), '{"identity":"node","handle":3}'),
+    (
+        ErrorBody(outcome=Outcome.NO_CONSUMER, text="none", details={"topic": "a"}),
+        '{"outcome":3,"text":"none","details":{"topic":"a"}}',
+    ),
+    (ErrorBody(outcome=Outcome.PROTOCOL, text="bad"), '{"outcome":7,"text":"bad","details":{}}'),
+    (DroppedBody(dropped=(("a", "cast", "expired", 2),)), '{"dropped":[["a","cast","expired",2]]}'),
+    (QueryBody(what="topics"), '{"what":"topics"}'),
+    (
+        PurgeQuery(topic="a"),
+        '{"what":"control.purge","topic":"a","exchange":"","group":"","forget":false}',
+    ),
+    (
+        PurgeAnswer(known=True, casts=1, calls=2, remaining=3),
+        '{"known":true,"casts":1,"calls":2,"remaining":3,"forgotten":false}',
+    ),
+    (KickQuery(identity="web"), '{"what":"control.kick","identity":"web"}'),
+    (KickAnswer(links=2), '{"links":2}'),
+    (CallerQuery(key=b"\x01\xff"), '{"what":"caller","key":"01ff"}'),
+    (CallerAnswer(), '{"identity":""}'),
+]
+KINDS = sorted({type(body) for body in BODIES}, key=lambda kind: kind.__name__)
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=60)
+    | st.just("\ud800")
+    | st.just(10**400),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
 
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: type(body).__name__)
@@ -49,6 +120,28 @@ def test_what_is_written_is_read(body: Body) -> None:
     message = body.message(key=bytes(range(20)))
     assert parse(message).kind == body.KIND
     assert type(body).of(message) == body
+
+
+@pytest.mark.parametrize(("body", "written"), WRITTEN, ids=lambda value: type(value).__name__)
+def test_bodies_are_written_to_the_byte_as_they_always_were(body: Body, written: str) -> None:
+    assert body.payload() == written.encode()
+    assert bytes(payload_of(body.message(key=bytes(20)))) == written.encode()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@settings(max_examples=60)
+@given(data=st.data())
+def test_a_hostile_body_is_read_or_refused_by_the_name_of_its_member(kind: type[Body], data: st.DataObject) -> None:
+    names = [each.name for each in fields(kind)]
+    body = data.draw(st.dictionaries(st.sampled_from([*names, "other"]), VALUES))
+    try:
+        read = kind.parse(body)
+    except ProtocolError as error:
+        assert any(name.replace("_", " ") in str(error) or name in str(error) for name in [*names, "version"])
+        assert len(str(error)) < 400
+        str(error).encode("utf-8", "backslashreplace")
+    else:
+        assert kind.parse(json.loads(read.payload())) == read
 
 
 def test_members_that_are_absent_have_their_defaults() -> None:
@@ -93,6 +186,31 @@ def test_what_is_only_shown_is_read_as_text_and_cut() -> None:
         (RegisterBody, {"credit": 1, "recent": [1]}, "recent", "body"),
         (DeclareBody, {"group": "g" * 256}, "group", "body"),
         (SubscribeBody, {"window": "7"}, "window", "credit"),
+        (IntroductionBody, {"url": 5}, "url", "body"),
+        (IntroductionBody, {"ticket": ["t"]}, "ticket", "body"),
+        (IntroductionBody, {"accepts": -1}, "accepts", "body"),
+        (DirectHelloBody, {"identity": None, "ticket": "t"}, "identity", "body"),
+        (DirectHelloBody, {"identity": "a", "ticket": {}}, "ticket", "body"),
+        (DirectHelloBody, {"identity": "a", "ticket": "t", "versions": [2]}, "version", "version"),
+        (DirectWelcomeBody, {}, "handle", "body"),
+        (DirectWelcomeBody, {"handle": 1 << 64}, "handle", "body"),
+        (ErrorBody, {}, "outcome", "body"),
+        (ErrorBody, {"outcome": True}, "outcome", "body"),
+        (ErrorBody, {"outcome": 10**400}, "outcome", "body"),
+        (ErrorBody, {"outcome": 4, "text": ["x"] * 100_000}, "text", "body"),
+        (ErrorBody, {"outcome": 4, "details": []}, "details", "body"),
+        (DroppedBody, {"dropped": {}}, "dropped", "body"),
+        (DroppedBody, {"dropped": [["a", "cast", "expired", 0]]}, "dropped", "body"),
+        (DroppedBody, {"dropped": [["a", "cast", "expired", 1], ["a", "cast", 5, 1]]}, "dropped", "body"),
+        (DroppedBody, {"dropped": ["abcd"]}, "dropped", "body"),
+        (QueryBody, {"what": 5}, "what", "query"),
+        (PurgeQuery, {"what": "control.purge"}, "topic", "query"),
+        (PurgeQuery, {"topic": "a", "group": 5}, "group", "query"),
+        (PurgeAnswer, {"known": True, "casts": 1, "calls": -1, "remaining": 0}, "calls", "body"),
+        (KickQuery, {"identity": ""}, "identity", "query"),
+        (KickAnswer, {"links": None}, "links", "body"),
+        (CallerQuery, {"key": "xyz" * 1000}, "key", "query"),
+        (CallerAnswer, {"identity": 5}, "identity", "body"),
     ],
 )
 def test_a_malformed_member_is_named(kind: type[Body], body: dict[str, Any], name: str, reason: str) -> None:

@@ -14,11 +14,12 @@ import gevent
 from rpcmq.core.common.log_limit import LineLimit
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.direct_links import DirectLink
-from rpcmq.errors import PayloadError
+from rpcmq.errors import PayloadError, ProtocolError
 from rpcmq.payload.bounded_text import exception_text, printable_exception
 from rpcmq.payload.seal import NotTrusted
 from rpcmq.printable import printable
-from rpcmq.wire import Address, Kind, body_of, json_bytes
+from rpcmq.wire import Address, Kind
+from rpcmq.wire.bodies import CallerAnswer, CallerQuery
 
 if TYPE_CHECKING:
     from rpcmq.client.process import Process
@@ -77,7 +78,7 @@ class FailureLog:
             _write(task.sender.identity, line)
         elif process.connection.connected:
             call = Call("router", 0, _PATIENCE)
-            process.calls.start(monotonic(), call, Kind.QUERY, json_bytes({"what": "caller", "key": task.key.hex()}))
+            process.calls.start(monotonic(), call, Kind.QUERY, CallerQuery(key=task.key).payload())
             process.connection.schedule()
             gevent.spawn(_write_when_known, process, call, line)
         else:
@@ -91,7 +92,10 @@ def _printable(text: str) -> str:
 
 def _write_when_known(process: Process, call: Call, line: _Line) -> None:
     process.wait(call)
-    identity = "" if call.answer is None else str(body_of(call.answer).get("identity", ""))
+    try:
+        identity = "" if call.answer is None else CallerAnswer.of(call.answer).identity
+    except ProtocolError:
+        identity = ""  # the line says what failed; that nobody knows who called must not suppress it
     _write(_printable(identity), line)
 
 

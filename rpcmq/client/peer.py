@@ -15,11 +15,12 @@ from gevent.lock import BoundedSemaphore
 
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.direct_links import DirectLink, DirectLinkTable
-from rpcmq.errors import CallError, CallTimeout, RouterUnreachable
+from rpcmq.errors import CallError, CallTimeout, ProtocolError, RouterUnreachable
 from rpcmq.payload.format import Format
 from rpcmq.transport.key_files import curve_for
 from rpcmq.transport.peer_socket import PeerSocket, local_host_towards
-from rpcmq.wire import KEY, Kind, body_of
+from rpcmq.wire import KEY, Kind
+from rpcmq.wire.bodies import IntroductionBody
 
 if TYPE_CHECKING:
     from rpcmq.client.process import Process
@@ -98,7 +99,7 @@ class DirectLinks:
                 link = self._make(address, name, min(timeout, _CONNECT_TIMEOUT))
                 self._by_address[address] = link
                 return link
-            except (CallError, RouterUnreachable) as error:
+            except (CallError, ProtocolError, RouterUnreachable) as error:
                 reason = str(error)
                 self._not_before[address] = monotonic() + _RETRY_AFTER, reason
                 log.warning("no direct link to %r: %s; calls go through the router", name, reason)
@@ -152,14 +153,12 @@ class DirectLinks:
         if ask.error is not None:
             raise ask.error
         assert ask.answer is not None
-        body = body_of(ask.answer)
-        url = str(body.get("url", ""))
-        if not url:
-            raise RouterUnreachable(str(body.get("text", "the consumer does not listen for peers")))
+        body = IntroductionBody.of(ask.answer)
+        if not body.url:
+            raise RouterUnreachable(body.text or "the consumer does not listen for peers")
         self.listen()
         assert self._socket is not None
-        ticket, key = str(body.get("ticket", "")), str(body.get("key", ""))
-        link = self._socket.connect(url, str(body.get("identity", "")), ticket, key)
+        link = self._socket.connect(body.url, body.identity or "", body.ticket or "", body.key or "")
         changed = Event()
         link.on_change = changed.set
         if not link.welcomed and not link.closed:
@@ -167,24 +166,21 @@ class DirectLinks:
         if not link.welcomed:
             reason = link.closed or f"no answer within {timeout:g} s"
             self._socket.disconnect(link, reason)
-            raise RouterUnreachable(f"{link.identity} at {url}: {reason}")
-        accepts = body.get("accepts")
+            raise RouterUnreachable(f"{link.identity} at {body.url}: {reason}")
         self._accepts = {known: mask for known, mask in self._accepts.items() if not known.closed}
-        self._accepts[link] = accepts if type(accepts) is int else Format.JSON.bit
+        self._accepts[link] = body.accepts if body.accepts is not None else Format.JSON.bit
         return link
 
     def _introduction(self, now: float, message: bytes) -> None:
         if message[KEY] in self._process.calls.open:
             self._process.calls.on_end(now, message)
             return
-        body = body_of(message)
-        revoked = body.get("revoked")
-        if isinstance(revoked, str) and revoked and self._socket is not None:
-            for link in self._peers.revoked(revoked):
+        body = IntroductionBody.of(message)
+        if body.revoked and self._socket is not None:
+            for link in self._peers.revoked(body.revoked):
                 self._socket.disconnect(link, "its key was revoked, or has lost a right")
             return
-        ticket, identity, key, topic = (str(body.get(name, "")) for name in ("ticket", "identity", "key", "topic"))
-        self._peers.announce(now, ticket, identity, key, topic)
+        self._peers.announce(now, body.ticket or "", body.identity or "", body.key or "", body.topic or "")
 
     def _after_receive(self) -> None:
         hub = gevent.get_hub()

@@ -8,7 +8,8 @@ from typing import Any
 from rpcmq.client.base import BaseClient
 from rpcmq.client.sender import Target
 from rpcmq.transport.home import at_home
-from rpcmq.wire import MAX_VIEW_BYTES, Address, Kind, body_of
+from rpcmq.wire import MAX_VIEW_BYTES, Address, body_of
+from rpcmq.wire.bodies import DeclareBody, KickAnswer, KickQuery, PurgeAnswer, PurgeQuery, QueryBody
 
 __all__ = ["RouterVerbs"]
 
@@ -33,7 +34,7 @@ class RouterVerbs(BaseClient):
             RouterUnreachable, CallTimeout: there is no answer.
             CallError: the router refuses it.
         """
-        self.sender.ask(Kind.DECLARE, self.sender.address(topic), {"group": group} if group else {}, timeout)
+        self.sender.ask(DeclareBody(group=group), self.sender.address(topic), timeout)
 
     @at_home
     def query(self, view: str = "overview", timeout: float | None = None) -> dict[str, Any]:
@@ -44,7 +45,7 @@ class RouterVerbs(BaseClient):
             RouterUnreachable, CallTimeout: there is no answer.
             CallError: there is no such view.
         """
-        return body_of(self.sender.ask(Kind.QUERY, _ROUTER, {"what": view}, timeout), MAX_VIEW_BYTES)
+        return body_of(self.sender.ask(QueryBody(what=view), _ROUTER, timeout), MAX_VIEW_BYTES)
 
     @at_home
     def statistics(self) -> dict[str, Any]:
@@ -90,19 +91,19 @@ class RouterVerbs(BaseClient):
         """
         address = topic if isinstance(topic, Address) else Address(topic, "", self.config.exchange)
         name = f"{address.topic}.{address.server}" if address.server else address.topic
-        body = {"what": "control.purge", "topic": name, "exchange": address.exchange, "group": group, "forget": forget}
+        query = PurgeQuery(topic=name, exchange=address.exchange, group=group, forget=forget)
         deadline = monotonic() + self.sender.seconds(timeout)
         casts = calls = 0
         waited: int | None = None
         while True:
             left = max(0.001, deadline - monotonic())
-            answer = body_of(self.sender.ask(Kind.QUERY, _ROUTER, body, left))
-            purged, remaining = answer["casts"] + answer["calls"], answer["remaining"]
-            casts, calls = casts + answer["casts"], calls + answer["calls"]
+            answer = PurgeAnswer.of(self.sender.ask(query, _ROUTER, left))
+            purged, remaining = answer.casts + answer.calls, answer.remaining
+            casts, calls = casts + answer.casts, calls + answer.calls
             waited = purged + remaining if waited is None else waited
             # One request purges some thousands; messages that arrive meanwhile are not purged.
             if not (purged and remaining) or casts + calls >= waited:
-                return {"known": answer["known"], "casts": casts, "calls": calls, "forgotten": answer["forgotten"]}
+                return {"known": answer.known, "casts": casts, "calls": calls, "forgotten": answer.forgotten}
 
     @at_home
     def kick(self, identity: str, timeout: float | None = None) -> int:
@@ -118,5 +119,4 @@ class RouterVerbs(BaseClient):
             AccessDenied: the key of this process has no right ``admin`` on ``control.kick``.
             RouterUnreachable, CallTimeout: there is no answer.
         """
-        body = {"what": "control.kick", "identity": identity}
-        return int(body_of(self.sender.ask(Kind.QUERY, _ROUTER, body, timeout))["links"])
+        return KickAnswer.of(self.sender.ask(KickQuery(identity=identity), _ROUTER, timeout)).links

@@ -17,7 +17,8 @@ from rpcmq.errors import CallTimeout, Outcome, UsageError
 from rpcmq.payload import Format
 from rpcmq.payload.bounded_text import short_repr
 from rpcmq.transport.home import Housed
-from rpcmq.wire import Address, Flag, Kind, address_of, json_bytes, pack, payload_of
+from rpcmq.wire import Address, Flag, Kind, address_of, pack, payload_of
+from rpcmq.wire.body_fields import Body
 
 __all__ = ["Sender", "Target"]
 
@@ -164,13 +165,13 @@ class Sender:
         text += f": {self.process.connection.condition}; it was not sent, and will not be"
         return CallTimeout(text, {"topic": call.address, "started": "no"})
 
-    def ask(self, kind: Kind, address: tuple[bytes, str], body: dict[str, Any], timeout: float | None) -> bytes:
+    def ask(self, body: Body, address: tuple[bytes, str], timeout: float | None) -> bytes:
         """Ask the router itself and return its answer."""
         deadline = monotonic() + self.seconds(timeout)
         self._ready(deadline - monotonic())
         call = Call(address[1], 0, max(0.001, deadline - monotonic()))
         process = self.process
-        process.calls.start(monotonic(), call, kind, json_bytes(body), address=address[0])
+        process.calls.start(monotonic(), call, body.KIND, body.payload(), address=address[0])
         process.connection.schedule()
         process.wait(call)
         if call.error is not None:

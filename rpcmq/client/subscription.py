@@ -36,11 +36,11 @@ from rpcmq.wire import (
     Flag,
     Kind,
     address_of,
-    json_bytes,
     pack,
     parse,
     payload_of,
 )
+from rpcmq.wire.bodies import SubscribeBody
 
 __all__ = ["Subscription", "Subscriptions"]
 
@@ -372,7 +372,7 @@ class Subscriptions:
     def _subscribe(self, pattern: str, window: int, timeout: float | None) -> Call:
         address = Address(pattern, "", self._config.exchange).encode()
         call = Call(pattern, 0, timeout)
-        self._calls.start(monotonic(), call, Kind.SUBSCRIBE, json_bytes({"window": window}), address=address)
+        self._calls.start(monotonic(), call, Kind.SUBSCRIBE, SubscribeBody(window=window).payload(), address=address)
         return call
 
     def _wait(self, call: Call) -> bytes:

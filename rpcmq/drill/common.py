@@ -82,7 +82,7 @@ def write_links(client: rpcmq.Client, recorder: Recorder) -> None:
 
     def welcomed(now: float, welcome: Welcome) -> None:
         away = {"away": round(time.monotonic() - uplink.lost_at, 6)} if uplink.lost_at else {}
-        resumed = bool(uplink.router.get("resumed"))
+        resumed = uplink.router is not None and uplink.router.resumed
         recorder.write(What.LINKED, resumed=resumed, link=uplink.origin.hex(), **away)
         on_welcome(now, welcome)
 

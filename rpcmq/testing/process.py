@@ -24,6 +24,7 @@ from rpcmq.wire import (
     parse,
     payload_of,
 )
+from rpcmq.wire.bodies import ErrorBody, QueryBody, WelcomeBody
 
 if TYPE_CHECKING:
     from rpcmq.testing.network import Network
@@ -77,7 +78,7 @@ class Message:
     def outcome(self) -> Outcome:
         """The outcome of a call, from REPLY, FAULT, END or ERROR."""
         if self.kind is Kind.ERROR:
-            return Outcome(self.body["outcome"])
+            return Outcome(ErrorBody.of(self.message).outcome)
         return Outcome.REMOTE_ERROR if self.kind is Kind.FAULT else Outcome.OK
 
     def __repr__(self) -> str:
@@ -140,6 +141,12 @@ class Process(Endpoint):
         super().__init__(network, identity, uplink)
         for kind in Kind:
             self.uplink.handle(kind, self._receive)
+
+    @property
+    def welcome(self) -> WelcomeBody:
+        """The last WELCOME, which there must have been."""
+        assert self.uplink.router is not None, f"{self.identity} was never welcomed"
+        return self.uplink.router
 
     def _receive(self, now: float, message: bytes) -> None:
         arrived = Message(message)
@@ -214,7 +221,7 @@ class Process(Endpoint):
         Raises:
             AssertionError: the router refused.
         """
-        call = self.send(Kind.QUERY, json_bytes({"what": what}), format=1)
+        call = self.send(Kind.QUERY, QueryBody(what=what).payload(), format=1)
         assert [m.kind for m in call.answers] == [Kind.ANSWER], f"no view {what!r}: {call.answers}"
         return call.answers[0].body
 

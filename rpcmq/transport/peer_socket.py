@@ -24,7 +24,8 @@ from rpcmq.transport.process_context import process_context, process_zap, releas
 from rpcmq.transport.shell import Shell
 from rpcmq.transport.strangers import Strangers, break_connection, socket_of
 from rpcmq.transport.watch import ConnectionWatch, Watchdog
-from rpcmq.wire import KIND_AT, Kind, control
+from rpcmq.wire import KIND_AT
+from rpcmq.wire.bodies import RefusedBody
 
 __all__ = ["PeerSocket", "local_host_towards"]
 
@@ -270,7 +271,7 @@ class PeerSocket:
     def _refuse(self, route: bytes) -> None:
         """Tell the peer that its link has ended."""
         try:
-            self._socket.send(route, [control(Kind.REFUSED, {"reason": "internal", "text": "an internal error there"})])
+            self._socket.send(route, [RefusedBody(reason="internal", text="an internal error there").message()])
         except Exception:
             self._failed()
 

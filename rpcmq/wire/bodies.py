@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rpcmq.errors import ProtocolError
-from rpcmq.wire.body_fields import Body, flag, integer, member, number, shown, text
+from rpcmq.errors import Outcome, ProtocolError
+from rpcmq.wire.body_fields import Body, flag, hexadecimal, integer, mapping, member, number, shown, string, text
+from rpcmq.wire.header import pack
+from rpcmq.wire.json_body import json_bytes
 from rpcmq.wire.kinds import VERSION, Kind
 
 __all__ = [
     "QUEUE_TYPES",
+    "CallerAnswer",
+    "CallerQuery",
     "DeclareBody",
+    "DirectHelloBody",
+    "DirectWelcomeBody",
     "DrainBody",
+    "DroppedBody",
+    "ErrorBody",
     "HelloBody",
     "IntroductionBody",
+    "KickAnswer",
+    "KickQuery",
+    "PurgeAnswer",
+    "PurgeQuery",
+    "QueryBody",
     "RefusedBody",
     "RegisterBody",
     "RegisteredBody",
@@ -27,12 +41,16 @@ QUEUE_TYPES = ("roundrobin", "pubsub")
 MAX_IDENTITY_BYTES = 255
 MAX_GROUP = 255
 MAX_CREDIT = MAX_WINDOW = 65_535
+_ERROR = int(Kind.ERROR)
+MAX_HANDLE = (1 << 64) - 1
+#: Most messages that one row of DROPPED counts.
+MAX_DROPPED = 1 << 40
 
 
 def _versions(name: str, value: Any) -> tuple[int, ...]:
     versions = tuple(each for each in value if type(each) is int) if isinstance(value, list) else ()
     if VERSION not in versions:
-        raise ProtocolError(f"this router speaks version {VERSION}, the process {value!r}", "version")
+        raise ProtocolError(f"this router speaks version {VERSION}, the process {value!r:.40}", "version")
     return versions
 
 
@@ -55,11 +73,16 @@ def _format_names(name: str, value: Any) -> tuple[str, ...]:
     return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
 
 
-def _hexadecimal(name: str, value: Any) -> bytes:
-    try:
-        return bytes.fromhex(value)
-    except (TypeError, ValueError):
-        raise ProtocolError(f"{name} must be hexadecimal text", "body") from None
+def _dropped_rows(name: str, value: Any) -> tuple[tuple[str, str, str, int], ...]:
+    if not isinstance(value, list) or not all(map(_is_dropped_row, value)):
+        raise ProtocolError(f"{name} must be an array of rows of topic, verb, reason and count", "body")
+    return tuple(map(tuple, value))
+
+
+def _is_dropped_row(row: Any) -> bool:
+    if not isinstance(row, list) or len(row) != 4 or type(row[3]) is not int:
+        return False
+    return all(isinstance(each, str) for each in row[:3]) and 0 < row[3] <= MAX_DROPPED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +118,7 @@ class WelcomeBody(Body):
     router: str = shown()
     router_id: int = integer(least=0, most=(1 << 32) - 1)
     boot: int = integer()
-    handle: int = integer(least=0, most=(1 << 64) - 1)
+    handle: int = integer(least=0, most=MAX_HANDLE)
     token: str = text()
     resumed: bool = flag()
     received: int = integer()
@@ -138,6 +161,7 @@ class DeclareBody(Body):
     """DECLARE: a topic or group is known from now on."""
 
     KIND = Kind.DECLARE
+    OPTIONAL = frozenset({"group"})
 
     group: str = text("", most=MAX_GROUP)
 
@@ -147,16 +171,20 @@ class RegisterBody(Body):
     """REGISTER: a process consumes a topic."""
 
     KIND = Kind.REGISTER
+    OPTIONAL = frozenset({"group", "recent"})
 
     credit: int = integer(least=1, most=MAX_CREDIT, reason="credit")
+    peer_url: str = shown()
     group: str = text("", most=MAX_GROUP)
     #: Keys of casts that it had and that the router may not know of.
-    recent: bytes = member(_hexadecimal, b"")
-    peer_url: str = shown()
+    recent: bytes = hexadecimal(b"")
 
     def encode(self) -> dict[str, Any]:
         """Return the JSON object, with the keys as text."""
-        return super().encode() | {"recent": self.recent.hex()}
+        body = super().encode()
+        if self.recent:
+            body["recent"] = self.recent.hex()
+        return body
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,15 +221,150 @@ class IntroductionBody(Body):
     KIND = Kind.INTRODUCTION
 
     #: Where to connect; empty for who listens, and if nobody does.
-    url: str = member(lambda name, value: value if isinstance(value, str) else "", "")
+    url: str = string("")
     #: Why there is no ``url``.
     text: str | None = shown(1 << 20, None)
-    ticket: str | None = shown(default=None)
-    identity: str | None = shown(default=None)
-    topic: str | None = shown(1 << 20, None)
+    ticket: str | None = string(None)
+    identity: str | None = string(None)
+    topic: str | None = string(None)
     #: With CURVE: the peer's public key.
-    key: str | None = shown(default=None)
+    key: str | None = string(None)
     #: With CURVE: a public key that has lost rights.
-    revoked: str | None = shown(default=None)
+    revoked: str | None = string(None)
     #: Mask of the formats that the peer decodes.
-    accepts: int | None = member(lambda name, value: value if type(value) is int else None, None)
+    accepts: int | None = integer(None, least=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DirectHelloBody(Body):
+    """HELLO on a direct link: the caller that was introduced."""
+
+    KIND = Kind.HELLO
+
+    identity: str = string("")
+    ticket: str = string("")
+    versions: tuple[int, ...] = member(_versions, (VERSION,))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DirectWelcomeBody(Body):
+    """WELCOME on a direct link: the process that was called, and the caller's handle there."""
+
+    KIND = Kind.WELCOME
+
+    identity: str = shown()
+    handle: int = integer(least=0, most=MAX_HANDLE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorBody(Body):
+    """ERROR: there is no result, and why."""
+
+    KIND = Kind.ERROR
+
+    #: An :class:`~rpcmq.errors.Outcome`, or one of a later version.
+    outcome: int = integer(least=0, most=255)
+    text: str = string("")
+    #: The same as fields, which depend on the outcome.
+    details: Mapping[str, Any] = mapping()
+
+    def encode(self) -> dict[str, Any]:
+        """Return the JSON object."""
+        # Written out, and so is `message`: a router that refuses much builds many.
+        return {"outcome": self.outcome, "text": self.text, "details": self.details}
+
+    def message(self, **header: Any) -> bytes:
+        """Return a message with this body; ``header`` as for :func:`rpcmq.wire.pack`."""
+        body = {"outcome": self.outcome, "text": self.text, "details": self.details}
+        return pack(_ERROR, json_bytes(body), format=1, **header)
+
+    @classmethod
+    def for_malformed(cls, problem: ProtocolError) -> ErrorBody:
+        """Return the body that stands for one that could not be read: its message has ended all the same."""
+        return cls(outcome=Outcome.PROTOCOL, text=f"the message was refused with a malformed ERROR: {problem}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DroppedBody(Body):
+    """DROPPED: casts that the router dropped after it had accepted them."""
+
+    KIND = Kind.DROPPED
+
+    #: Topic, verb, reason, count.
+    dropped: tuple[tuple[str, str, str, int], ...] = member(_dropped_rows, ())
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryBody(Body):
+    """QUERY: a process asks for a view, or for something to be done. The ANSWER of a view is a dict."""
+
+    KIND = Kind.QUERY
+
+    what: str = string("overview", reason="query")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PurgeQuery(QueryBody):
+    """QUERY for the control that drops waiting messages."""
+
+    what: str = string("control.purge", reason="query")
+    #: With ``.server`` at its end for one server.
+    topic: str = string(least=1, reason="query")
+    exchange: str = string("", reason="query")
+    group: str = string("", reason="query")
+    forget: bool = flag()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PurgeAnswer(Body):
+    """ANSWER to :class:`PurgeQuery`."""
+
+    KIND = Kind.ANSWER
+
+    #: Whether the router has the topic.
+    known: bool = flag()
+    casts: int = integer(least=0)
+    calls: int = integer(least=0)
+    #: Messages that still wait.
+    remaining: int = integer(least=0)
+    forgotten: bool = flag()
+
+
+@dataclass(frozen=True, kw_only=True)
+class KickQuery(QueryBody):
+    """QUERY for the control that ends the links of a process."""
+
+    what: str = string("control.kick", reason="query")
+    identity: str = string(least=1, reason="query")
+
+
+@dataclass(frozen=True, kw_only=True)
+class KickAnswer(Body):
+    """ANSWER to :class:`KickQuery`."""
+
+    KIND = Kind.ANSWER
+
+    #: How many were ended.
+    links: int = integer(least=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallerQuery(QueryBody):
+    """QUERY for the sender of a message that the asking process has."""
+
+    what: str = string("caller", reason="query")
+    key: bytes = hexadecimal(reason="query")
+
+    def encode(self) -> dict[str, Any]:
+        """Return the JSON object, with the key as text."""
+        return {"what": self.what, "key": self.key.hex()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallerAnswer(Body):
+    """ANSWER to :class:`CallerQuery`."""
+
+    KIND = Kind.ANSWER
+
+    #: Empty: it is not known.
+    identity: str = string("")

@@ -16,10 +16,13 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar, Self
 
 from rpcmq.errors import ProtocolError
-from rpcmq.wire.json_body import body_of, control
+from rpcmq.wire.json_body import body_of, control, json_bytes
 from rpcmq.wire.kinds import Kind
 
-__all__ = ["Body", "Reader", "flag", "integer", "member", "number", "shown", "text"]
+__all__ = ["Body", "Reader", "flag", "hexadecimal", "integer", "mapping", "member", "number", "shown", "string", "text"]
+
+#: Characters of a refused value in an error.
+_MAX_EXCERPT = 40
 
 #: Gets a member's name and value; returns the field's value. May raise ProtocolError.
 Reader = Callable[[str, Any], Any]
@@ -27,9 +30,10 @@ Reader = Callable[[str, Any], Any]
 
 @dataclass(frozen=True)
 class Body:
-    """The JSON body of one kind of message. Members that are None are not written."""
+    """The JSON body of one kind of message. Members that are None are not written, nor empty ones of ``OPTIONAL``."""
 
     KIND: ClassVar[Kind]
+    OPTIONAL: ClassVar[frozenset[str]] = frozenset()
 
     @classmethod
     def parse(cls, body: Mapping[str, Any]) -> Self:
@@ -57,7 +61,16 @@ class Body:
 
     def encode(self) -> dict[str, Any]:
         """Return the JSON object."""
-        return {name: value for name, _, _ in _members(type(self)) if (value := getattr(self, name)) is not None}
+        optional = self.OPTIONAL
+        return {
+            name: value
+            for name, _, _ in _members(type(self))
+            if (value := getattr(self, name)) is not None and (value or name not in optional)
+        }
+
+    def payload(self) -> bytes:
+        """Return the JSON object as the payload of a message."""
+        return json_bytes(self.encode())
 
     def message(self, **header: Any) -> bytes:
         """Return a message with this body; ``header`` as for :func:`rpcmq.wire.pack`."""
@@ -71,7 +84,10 @@ _MEMBERS: dict[type, tuple[tuple[str, Reader, bool], ...]] = {}
 def _members(body: type[Body]) -> tuple[tuple[str, Reader, bool], ...]:
     members = _MEMBERS.get(body)
     if members is None:
-        members = tuple((each.name, each.metadata["read"], each.default is MISSING) for each in fields(body))
+        members = tuple(
+            (each.name, each.metadata["read"], each.default is MISSING and each.default_factory is MISSING)
+            for each in fields(body)
+        )
         _MEMBERS[body] = members
     return members
 
@@ -97,7 +113,7 @@ def integer(default: Any = MISSING, *, least: int | None = None, most: int | Non
             return None
         if type(value) is int and (least is None or value >= least) and (most is None or value <= most):
             return value
-        raise ProtocolError(f"{name} {value!r:.40} must be {wanted}", reason)
+        raise ProtocolError(f"{name} {_excerpt(value)} must be {wanted}", reason)
 
     return member(read, default)
 
@@ -110,8 +126,8 @@ def number(default: Any = MISSING, *, least: float = 0.0) -> Any:
             if type(value) in (int, float) and value >= least:
                 return float(value)
         except OverflowError:
-            pass
-        raise ProtocolError(f"{name} {value!r:.40} must be a number of at least {least:g}", "body")
+            pass  # an integer that no float can hold: refused below
+        raise ProtocolError(f"{name} {_excerpt(value)} must be a number of at least {least:g}", "body")
 
     return member(read, default)
 
@@ -123,9 +139,46 @@ def text(default: Any = MISSING, *, most: int | None = None) -> Any:
     def read(name: str, value: Any) -> str:
         if isinstance(value, str) and (most is None or len(value) <= most) and value.isprintable():
             return value
-        raise ProtocolError(f"{name} {value!r:.40} must be {wanted}", "body")
+        raise ProtocolError(f"{name} {_excerpt(value)} must be {wanted}", "body")
 
     return member(read, default)
+
+
+def string(default: Any = MISSING, *, least: int = 0, most: int | None = None, reason: str = "body") -> Any:
+    """A field for a string of ``least`` to ``most`` characters, whichever they are; not for display as it is."""
+    wanted = "a non-empty string" if least else "a string"
+    if most is not None:
+        wanted += f" of at most {most} characters"
+
+    def read(name: str, value: Any) -> str:
+        if isinstance(value, str) and len(value) >= least and (most is None or len(value) <= most):
+            return value
+        raise ProtocolError(f"{name} {_excerpt(value)} must be {wanted}", reason)
+
+    return member(read, default)
+
+
+def hexadecimal(default: Any = MISSING, *, reason: str = "body") -> Any:
+    """A field for bytes, which are hexadecimal text in JSON; the body's ``encode`` writes them."""
+
+    def read(name: str, value: Any) -> bytes:
+        try:
+            return bytes.fromhex(value)
+        except (TypeError, ValueError):
+            raise ProtocolError(f"{name} {_excerpt(value)} must be hexadecimal text", reason) from None
+
+    return member(read, default)
+
+
+def mapping(default: Callable[[], Mapping[str, Any]] = dict) -> Any:
+    """A field for a JSON object whose members this version does not fix."""
+
+    def read(name: str, value: Any) -> Mapping[str, Any]:
+        if isinstance(value, dict):
+            return value
+        raise ProtocolError(f"{name} {_excerpt(value)} must be an object", "body")
+
+    return field(default_factory=default, metadata={"read": read})
 
 
 def shown(most: int = 255, default: Any = "") -> Any:
@@ -136,3 +189,12 @@ def shown(most: int = 255, default: Any = "") -> Any:
 def flag(default: bool = False) -> Any:
     """A field for a boolean; anything but ``true`` is false."""
     return member(lambda name, value: value is True, default)
+
+
+def _excerpt(value: object) -> str:
+    """Return ``value`` for an error: cut before it is formatted, as a peer chooses how long it is."""
+    if isinstance(value, list | dict):
+        return f"(a JSON {'array' if isinstance(value, list) else 'object'} of {len(value)} members)"
+    if type(value) is int and value.bit_length() > 128:
+        return "(an integer of more than 128 bits)"
+    return f"{value[:_MAX_EXCERPT]!r}..." if isinstance(value, str) and len(value) > _MAX_EXCERPT else repr(value)

@@ -157,7 +157,9 @@ def test_tampered_frames(drill: Drill, context: zmq.Context[Any]):
 def test_a_replayed_hello_takes_nothing_over(drill: Drill, context: zmq.Context[Any]):
     with Client(drill.router.url, "honest") as client:
         client.connect()
-        for body in ({}, {"token": "guessed", "handle": client.process.uplink.router["handle"], "received": 0}):
+        known = client.process.uplink.router
+        assert known is not None
+        for body in ({}, {"token": "guessed", "handle": known.handle, "received": 0}):
             stranger = Stranger(drill, context)
             stranger.send(hello(identity="honest", **body))
             (refused,) = eventually(stranger.received, 10)

@@ -299,19 +299,20 @@ def test_a_hello_replayed_under_another_key(site: Site):
     with site.open(site.web, identity="web:victim") as victim:
         assert add(victim, 1) == 1
         known = victim.process.uplink.router
+        assert known is not None
         thief = site.peer(curve_for(read_key_file(site.mallory, client=True)))
         body = {"identity": "web:victim", "queue_type": "roundrobin", "versions": [1], "received": 0}
         try:
-            for own in ({}, {"token": known["token"], "handle": known["handle"]}):
+            for own in ({}, {"token": known.token, "handle": known.handle}):
                 thief.send(b"", [control(Kind.HELLO, body | own)])
                 assert b"may not be identity" in heard(thief)
             # Its own name, and the victim's handle: a handle of its own is given.
-            stolen = {"token": known["token"], "handle": known["handle"], "identity": "mallory"}
+            stolen = {"token": known.token, "handle": known.handle, "identity": "mallory"}
             thief.send(b"", [control(Kind.HELLO, body | stolen)])
             welcome = json.loads(heard(thief)[40:])
-            assert welcome["handle"] != known["handle"] and not welcome["resumed"]
+            assert welcome["handle"] != known.handle and not welcome["resumed"]
             # And what it then sends in the victim's name is not taken.
-            origin = known["router_id"].to_bytes(4) + known["handle"].to_bytes(8)
+            origin = known.router_id.to_bytes(4) + known.handle.to_bytes(8)
             before = site.counted().get("origin", 0)
             message = pack(Kind.REQUEST, b"null", key=origin + bytes(8), format=1, address=COMPUTE, method=b"add")
             thief.send(b"", [message])

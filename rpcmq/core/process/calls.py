@@ -14,8 +14,9 @@ from rpcmq.core.process.casts import RETAINED_KINDS, Casts
 from rpcmq.core.process.resend_after_restart import resend
 from rpcmq.core.process.timeouts import timeout_error
 from rpcmq.core.process.uplink import Uplink, Welcome
-from rpcmq.errors import CallError, Outcome, error_for
-from rpcmq.wire import KEY, LOW_FLAGS_AT, NO_TTL, Flag, Kind, body_of, pack, payload_of
+from rpcmq.errors import CallError, Outcome, ProtocolError, error_for
+from rpcmq.wire import KEY, LOW_FLAGS_AT, NO_TTL, Flag, Kind, pack, payload_of
+from rpcmq.wire.bodies import ErrorBody
 
 __all__ = ["STREAM_WINDOW", "Calls"]
 
@@ -147,13 +148,13 @@ class Calls:
         self.changed.append(call)
 
     def _on_error(self, now: float, message: bytes) -> None:
-        body = body_of(message)
-        outcome, details = body.get("outcome"), body.get("details")
-        error = error_for(
-            outcome if type(outcome) is int else Outcome.PROTOCOL,
-            str(body.get("text", "")),
-            details if isinstance(details, dict) else None,
-        )
+        try:
+            body = ErrorBody.of(message)
+        except ProtocolError as problem:
+            self.counters["malformed errors"] += 1
+            body = ErrorBody.for_malformed(problem)
+        outcome = body.outcome
+        error = error_for(outcome, body.text, body.details)
         key = message[KEY]
         call = self.open.get(key)
         if call is None:

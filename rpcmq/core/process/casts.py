@@ -175,7 +175,7 @@ class Casts:
     def _on_delivered(self, now: float, message: bytes) -> None:
         self.retained.forget(payload_of(message))
 
-    def on_error(self, now: float, key: bytes, outcome: object, error: CallError) -> bool:
+    def on_error(self, now: float, key: bytes, outcome: int, error: CallError) -> bool:
         """Handle the refusal of the message with ``key``, which nobody waits for.
 
         Returns:

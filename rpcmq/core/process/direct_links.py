@@ -8,7 +8,7 @@ call asks the router for an introduction again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import NamedTuple
 
 from rpcmq.core.common.text import shorten
@@ -23,19 +23,17 @@ from rpcmq.wire import (
     KIND_AT,
     LOW_FLAGS_AT,
     ORIGIN,
-    VERSION,
     Address,
     Flag,
     Kind,
     address_of,
-    body_of,
-    control,
     origin_of,
     pack,
     parse,
     payload_of,
     split,
 )
+from rpcmq.wire.bodies import DirectHelloBody, DirectWelcomeBody, ErrorBody, RefusedBody
 
 __all__ = ["DirectLink", "DirectLinkTable"]
 
@@ -157,7 +155,7 @@ class DirectLinkTable:
     def connect(self, route: bytes, identity: str, ticket: str, key: str = "") -> DirectLink:
         """Begin a link to ``identity`` over the new connection ``route``."""
         link = self.links[route] = DirectLink(self.dirty, route, identity, key)
-        link.send(control(Kind.HELLO, {"identity": self._identity, "ticket": ticket, "versions": [VERSION]}))
+        link.send(DirectHelloBody(identity=self._identity, ticket=ticket).message())
         return link
 
     def receive(
@@ -223,11 +221,11 @@ class DirectLinkTable:
             if link.welcomed:
                 # Only the target of a direct link handles requests.
                 raise ProtocolError("WELCOME on a link that stands", "welcome")
-            link.origin = origin_of(0, _checked_handle(body_of(message).get("handle")))
+            link.origin = origin_of(0, DirectWelcomeBody.of(message).handle)
             link.welcomed = True
             link.on_change()
         elif kind == Kind.REFUSED:
-            self.lost(route, _text(body_of(message)) or "refused")
+            self.lost(route, shorten(RefusedBody.of(message).text) or "refused")
         elif kind == Kind.REQUEST:
             self._request(now, link, message)
         elif kind == Kind.CANCEL:
@@ -242,24 +240,31 @@ class DirectLinkTable:
     def _hello(self, now: float, route: bytes, message: bytes, user: str) -> None:
         if route in self.links:
             raise ProtocolError("HELLO on a link that stands", "hello")
-        body = body_of(message)
-        identity, key, topic, until = self._redeem_ticket(str(body.get("ticket")))
+        try:
+            hello = DirectHelloBody.of(message)
+        except ProtocolError as error:
+            self._refuse(DirectLink(self.dirty, route, ""), error.reason, "protocol", shorten(str(error)))
+            return
+        identity, key, topic, until = self._redeem_ticket(hello.ticket)
         link = DirectLink(self.dirty, route, identity, key)
-        if not identity or until < now or body.get("identity") != identity or user != key:
-            self.refused["ticket"] += 1
-            link.send(control(Kind.REFUSED, {"reason": "ticket", "text": "the ticket is unknown or too old"}))
+        if not identity or until < now or hello.identity != identity or user != key:
+            self._refuse(link, "ticket", "ticket", "the ticket is unknown or too old")
             return
         if sum(known.is_inbound for known in self.links.values()) >= self.max_inbound:
-            self.refused["too many links"] += 1
             text = f"{self._identity}: direct link limit reached ({self.max_inbound}); call it through the router"
-            link.send(control(Kind.REFUSED, {"reason": "too-many-links", "text": text}))
+            self._refuse(link, "too many links", "too-many-links", text)
             return
         self._handles += 1
         link.origin = origin_of(0, self._handles)
         link.welcomed = link.is_inbound = True
         link.topic = topic
         self.links[route] = link
-        link.send(control(Kind.WELCOME, {"identity": self._identity, "handle": self._handles}))
+        link.send(DirectWelcomeBody(identity=self._identity, handle=self._handles).message())
+
+    def _refuse(self, link: DirectLink, counted_as: str, reason: str, text: str) -> None:
+        """Refuse the HELLO of ``link``, which is not in the table."""
+        self.refused[counted_as] += 1
+        link.send(RefusedBody(reason=reason, text=text).message())
 
     def _request(self, now: float, link: DirectLink, message: bytes) -> None:
         parse(message)
@@ -283,7 +288,7 @@ class DirectLinkTable:
             self._tasks.accept(now, message, registration, link)
 
     def _error(self, link: DirectLink, message: bytes, outcome: Outcome, text: str) -> None:
-        link.send(control(Kind.ERROR, {"outcome": outcome, "text": text, "details": {}}, key=message[KEY]))
+        link.send(ErrorBody(outcome=outcome, text=text).message(key=message[KEY]))
 
     def _answer(self, link: DirectLink, message: bytes) -> None:
         call = link.calls.get(message[KEY])
@@ -291,11 +296,13 @@ class DirectLinkTable:
             self.refused["late reply"] += 1
             return
         if message[KIND_AT] == Kind.ERROR:
-            body = body_of(message)
-            outcome = body.get("outcome")
-            known = outcome if type(outcome) is int else Outcome.PROTOCOL
-            text = _text(body) or f"{link.identity} refused the call without giving a reason"
-            call.error = error_for(known, text, {"started": "no"})
+            try:
+                body = ErrorBody.of(message)
+            except ProtocolError as error:
+                self.refused[error.reason] += 1
+                body = ErrorBody.for_malformed(error)
+            text = shorten(body.text) or f"{link.identity} refused the call without giving a reason"
+            call.error = error_for(body.outcome, text, {"started": "no"})
         else:
             parse(message)
             call.answer = message
@@ -329,18 +336,6 @@ class DirectLinkTable:
         """Cancel ``call``: nobody waits for it any more."""
         if link.calls.pop(call.key, None) is not None:
             link.send(pack(Kind.CANCEL, key=call.key))
-
-
-def _checked_handle(value: object) -> int:
-    if type(value) is not int or not 0 <= value < 1 << 64:
-        raise ProtocolError(f"a {type(value).__name__} is not a 64-bit handle", "body")
-    return value
-
-
-def _text(body: Mapping[str, object]) -> str:
-    """Return a peer's explanation, shortened."""
-    text = body.get("text")
-    return shorten(text) if isinstance(text, str) else ""
 
 
 def _waiting_limit(registration: Registration, payload: bytes | memoryview) -> str:

@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 from rpcmq.core.common.drops import Drop, Drops, drop_text
 from rpcmq.core.common.log_limit import LogLimit
-from rpcmq.errors import CallError, ProtocolError
+from rpcmq.errors import CallError
 from rpcmq.printable import printable
-from rpcmq.wire import KIND_AT, LOW_FLAGS_AT, Address, Flag, Kind, address_of, body_of
+from rpcmq.wire import KIND_AT, LOW_FLAGS_AT, Address, Flag, Kind, address_of
+from rpcmq.wire.bodies import DroppedBody
 
 __all__ = ["Losses"]
 
 #: Memory bound of the table of drops (bytes), and characters of a name in it.
 _MAX_DROPS_BYTES = 256 << 10
 _MAX_NAME = 600
-_MAX_COUNT = 1 << 40
 
 
 class Losses:
@@ -41,14 +41,7 @@ class Losses:
         Raises:
             ProtocolError: its body is malformed.
         """
-        rows = body_of(message).get("dropped")
-        for row in rows if isinstance(rows, list) else ():
-            try:
-                topic, verb, reason, count = row
-            except (TypeError, ValueError):
-                count = None
-            if type(count) is not int or not 0 < count <= _MAX_COUNT:
-                raise ProtocolError("DROPPED has a row that is not topic, verb, reason and count", "body")
+        for topic, verb, reason, count in DroppedBody.of(message).dropped:
             self.drops.add(now, Drop(_name(topic), _name(verb), _name(reason)), count)
 
     def add_refused(self, now: float, message: bytes, error: CallError) -> None:
@@ -83,6 +76,6 @@ class Losses:
         return self.drops.next_deadline(), self._discarded_log.next_deadline()
 
 
-def _name(value: object) -> str:
+def _name(value: str) -> str:
     """Return a name received from the router, bounded for counters and the log."""
-    return printable(str(value)[:_MAX_NAME], "?")
+    return printable(value[:_MAX_NAME], "?")

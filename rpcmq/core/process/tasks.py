@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.calls import STREAM_WINDOW, Calls
@@ -26,10 +25,10 @@ from rpcmq.wire import (
     Address,
     Flag,
     Kind,
-    json_bytes,
     pack,
     payload_of,
 )
+from rpcmq.wire.bodies import RegisterBody
 
 __all__ = ["Tasks"]
 
@@ -142,17 +141,16 @@ class Tasks:
             self._on_refused(registration, call.error)
 
     def _send_registration(self, now: float, registration: Registration, call: Call) -> Call:
-        body: dict[str, Any] = {"credit": registration.credit, "peer_url": registration.peer_url}
-        if registration.group:
-            body["group"] = registration.group
         group = registration.group.encode()
-        if recent := b"".join(had[:KEY_BYTES] for had in self._recent if had[KEY_BYTES:] == group):
-            body["recent"] = recent.hex()
+        recent = b"".join(had[:KEY_BYTES] for had in self._recent if had[KEY_BYTES:] == group)
+        body = RegisterBody(
+            credit=registration.credit, peer_url=registration.peer_url, group=registration.group, recent=recent
+        )
         return self._calls.start(
             now,
             call,
             Kind.REGISTER,
-            json_bytes(body),
+            body.payload(),
             address=registration.address.encode(),
             consumer=registration.tag,
         )
@@ -277,7 +275,7 @@ class Tasks:
 
     def _accepts_error_name(self, task: Task) -> bool:
         """Whether a FAULT may name the error: only if the router supports it."""
-        return task.sender is self._uplink and self._uplink.router.get("error_names") is True
+        return task.sender is self._uplink and self._uplink.accepts_error_names
 
     def _finish(self, task: Task) -> bool:
         """End ``task``; return whether its caller still waits."""

@@ -23,7 +23,6 @@ from rpcmq.wire import (
     VERSION,
     Flag,
     Kind,
-    body_of,
     control,
     flags_of,
     origin_of,
@@ -96,8 +95,8 @@ class Uplink(Session):
         #: Called with an exception that a message has led to; it was not used.
         self.on_error: Callable[[Exception], None] = lambda error: None
         self.state = UplinkState.DOWN
-        #: The body of the last WELCOME; empty before the first one.
-        self.router: dict[str, Any] = {}
+        #: The last WELCOME; None before the first one.
+        self.router: WelcomeBody | None = None
         self.origin = b""
         self.unresponsive_seconds = 12.0
         self.lost_seconds = 60.0
@@ -123,12 +122,17 @@ class Uplink(Session):
     @property
     def tells_delivered(self) -> bool:
         """Whether the router acknowledges deliveries of casts."""
-        return self.router.get("tells_delivered") is True
+        return self.router is not None and self.router.tells_delivered
 
     @property
     def wants_stamps(self) -> bool:
         """Whether the router wants clock stamps of answers."""
-        return self.router.get("stamps") is True
+        return self.router is not None and self.router.stamps
+
+    @property
+    def accepts_error_names(self) -> bool:
+        """Whether the router takes the class of an exception in FAULT."""
+        return self.router is not None and self.router.error_names
 
     @property
     def ready(self) -> bool:
@@ -178,11 +182,11 @@ class Uplink(Session):
         """Handle a new connection: send HELLO."""
         if self._happens("connected"):
             body = dict(self._hello, versions=[VERSION], answers_drain=True)
-            if self.router:
+            if self.router is not None:
                 body |= {
-                    "token": self.router["token"],
-                    "handle": self.router["handle"],
-                    "boot": self.router["boot"],
+                    "token": self.router.token,
+                    "handle": self.router.handle,
+                    "boot": self.router.boot,
                     "received": self.received,
                 }
             self.heard = now
@@ -290,7 +294,7 @@ class Uplink(Session):
                 self.on_acknowledged(self.acknowledged(count))
                 self.forget_arrived()
         elif kind == Kind.WELCOME:
-            self._welcome(now, body_of(message))
+            self._welcome(now, WelcomeBody.of(message))
         elif kind == Kind.REFUSED:
             refused = RefusedBody.of(message)
             self._happens("refused")
@@ -325,8 +329,7 @@ class Uplink(Session):
             return False
         return True
 
-    def _welcome(self, now: float, body: dict[str, Any]) -> None:
-        said = WelcomeBody.parse(body)
+    def _welcome(self, now: float, said: WelcomeBody) -> None:
         origin = origin_of(said.router_id, said.handle)
         if self.state is not UplinkState.GREETING:
             self._happens("welcome")  # raises, before anything has changed
@@ -335,13 +338,13 @@ class Uplink(Session):
             try:
                 arrived = self.resume(said.received)
             except ProtocolError:
-                self.router = {}  # start over with the next HELLO
+                self.router = None  # start over with the next HELLO
                 raise
         self._happens("welcome")
         before = self.router
-        next_life = before.get("router_id") == said.router_id and before["boot"] != said.boot
+        next_life = before is not None and before.router_id == said.router_id and before.boot != said.boot
         same_handle = origin == self.origin or not self.origin
-        self.router, self.origin = body, origin
+        self.router, self.origin = said, origin
         self._heartbeat_seconds = said.heartbeat_seconds
         self.unresponsive_seconds = said.unresponsive_seconds
         lost = said.lost_seconds if said.lost_seconds is not None else max(60.0, 2 * said.unresponsive_seconds)

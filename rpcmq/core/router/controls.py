@@ -6,39 +6,24 @@ covers all views and no control.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from rpcmq.core.common.text import shorten
 from rpcmq.core.router.actions import Action, Answer
 from rpcmq.core.router.link import Link
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.errors import ProtocolError
-from rpcmq.wire.bodies import RefusedBody
+from rpcmq.wire.bodies import KickAnswer, KickQuery, RefusedBody
 
-__all__ = ["FREE", "kick", "text_of"]
+__all__ = ["FREE", "kick"]
 
 #: Controls that need no right: they only concern messages that the asking process has.
 FREE = frozenset({"caller"})
 
 
-def text_of(body: Mapping[str, Any], name: str, default: str | None = None) -> str:
-    """The string ``name`` of ``body``; without ``default`` it must not be empty.
-
-    Raises:
-        ProtocolError: it is none.
-    """
-    value = body.get(name, default)
-    if not isinstance(value, str) or (not value and default is None):
-        raise ProtocolError(f"{name} {value!r:.100} must be a non-empty string", "query")
-    return value
-
-
-def kick(
-    links: LinkTable, act: Callable[[Action], None], now: float, link: Link, body: Mapping[str, Any]
-) -> dict[str, Any]:
+def kick(links: LinkTable, act: Callable[[Action], None], now: float, link: Link, message: bytes) -> KickAnswer:
     """End the links of a process, as if it had gone. A live process reconnects with new sessions."""
-    identity = text_of(body, "identity")
+    identity = KickQuery.of(message).identity
     if identity == link.identity:
         raise ProtocolError("a process cannot kick itself", "query")
     of_process = list(links.of_identity(identity))
@@ -49,4 +34,4 @@ def kick(
             refusal = RefusedBody(reason="kicked", text=shorten(reason)).message()
             act(Answer(each.route, refusal))
         links.end(now, each, reason)
-    return {"links": len(of_process)}
+    return KickAnswer(links=len(of_process))

@@ -24,11 +24,12 @@ from rpcmq.core.router.turns import Turns
 from rpcmq.core.router.view_rows import View
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import Kind
+from rpcmq.wire.body_fields import Body
 
 __all__ = ["Control", "NodeContext", "NodeType"]
 
 #: A change that an operator asks for: (now, link, body of the question) -> body of the answer.
-Control = Callable[[float, Link, Mapping[str, Any]], dict[str, Any]]
+Control = Callable[[float, Link, bytes], Body]
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ from rpcmq.core.router.steps import Steps
 from rpcmq.core.router.turns import ERROR_STEPS, Turns
 from rpcmq.core.router.view_rows import View
 from rpcmq.errors import Outcome
-from rpcmq.wire import Kind, control, json_bytes, pack
+from rpcmq.wire import Kind, json_bytes, pack
+from rpcmq.wire.bodies import ErrorBody
 
 __all__ = ["MAX_ASKED", "Queries", "encoded"]
 
@@ -182,5 +183,5 @@ class Queries:
     def _refuse(self, link: Link, key: bytes, text: str) -> None:
         if link.state is not LinkState.ENDED:
             self._turns_of_all.spent += ERROR_STEPS
-            body = {"outcome": Outcome.OVERLOADED, "text": text, "details": {"limit": "views"}}
-            link.send(control(Kind.ERROR, body, key=key))
+            body = ErrorBody(outcome=Outcome.OVERLOADED, text=text, details={"limit": "views"})
+            link.send(body.message(key=key))

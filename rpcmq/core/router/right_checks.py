@@ -19,7 +19,8 @@ from rpcmq.core.router.permissions import KeyUsage, Permissions
 from rpcmq.core.router.topics import Destination
 from rpcmq.core.router.turns import ERROR_STEPS, Turns
 from rpcmq.errors import Outcome
-from rpcmq.wire import KEY, KIND_AT, LOW_FLAGS_AT, Address, Flag, Kind, address_of, body_of, control, parse, sequence_of
+from rpcmq.wire import KEY, KIND_AT, LOW_FLAGS_AT, Address, Flag, Kind, address_of, parse, sequence_of
+from rpcmq.wire.bodies import ErrorBody, QueryBody
 
 __all__ = ["RightChecks", "registered_names"]
 
@@ -121,7 +122,7 @@ class RightChecks:
 
     def _with_admin_check(self, handler: Handler) -> Handler:
         def query(now: float, link: Link, message: bytes) -> None:
-            view = str(body_of(message).get("what", "overview"))
+            view = QueryBody.of(message).what
             if view in FREE or self._is_allowed(link, message, "admin", "", (view,)):
                 handler(now, link, message)
 
@@ -159,8 +160,7 @@ class RightChecks:
         text = f"key {usage.key.name!r} has no right to {verb} {shown!r}"
         self._act(LogEvent("denied", f"{link.identity}: {text}", link.identity))
         details = {"verb": verb, "topic": name, "exchange": exchange, "key": usage.key.name}
-        body = {"outcome": Outcome.DENIED, "text": text, "details": details}
-        link.send(control(Kind.ERROR, body, key=message[KEY]))
+        link.send(ErrorBody(outcome=Outcome.DENIED, text=text, details=details).message(key=message[KEY]))
 
     def _deny_format(self, link: Link, message: bytes, form: str, what: str) -> str:
         usage = _permissions(link).usage
@@ -170,8 +170,7 @@ class RightChecks:
         if message[KIND_AT] in (Kind.REQUEST, Kind.CAST, Kind.PUBLISH):
             # As where a consumer does not accept it: the sender encodes it in another format, if it can.
             details = {"accepts": usage.key.formats, "key": usage.key.name}
-            body = {"outcome": Outcome.PROTOCOL, "text": text, "details": details}
-            link.send(control(Kind.ERROR, body, key=message[KEY]))
+            link.send(ErrorBody(outcome=Outcome.PROTOCOL, text=text, details=details).message(key=message[KEY]))
         return text
 
     def _count(self, link: Link, usage: KeyUsage, what: str) -> None:
@@ -221,8 +220,7 @@ class RightChecks:
         rate = f"{usage.bucket.rate:g}"
         text = f"key {usage.key.name!r} sends more than {rate} messages a second (messages_per_second = {rate})"
         details = {"limit": "messages_per_second", "retry_after": round(wait, 3), "key": usage.key.name}
-        body = {"outcome": Outcome.OVERLOADED, "text": text, "details": details}
-        link.send(control(Kind.ERROR, body, key=message[KEY]))
+        link.send(ErrorBody(outcome=Outcome.OVERLOADED, text=text, details=details).message(key=message[KEY]))
 
 
 def _permissions(link: Link) -> Permissions:

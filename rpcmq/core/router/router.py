@@ -52,14 +52,12 @@ from rpcmq.wire import (
     SESSION_KINDS,
     Flag,
     Kind,
-    body_of,
-    control,
     parse,
     payload_of,
     size_of,
     split,
 )
-from rpcmq.wire.bodies import RefusedBody
+from rpcmq.wire.bodies import ErrorBody, QueryBody, RefusedBody
 
 __all__ = ["NODE_TYPES", "Router"]
 
@@ -472,8 +470,8 @@ class Router:
         if message is None:
             link.send_last(refusal)
         elif message[KIND_AT] in _ANSWERED:
-            body = {"outcome": Outcome.PROTOCOL, "text": text, "details": {"reason": error.reason}}
-            link.send(control(Kind.ERROR, body, key=message[KEY]))
+            body = ErrorBody(outcome=Outcome.PROTOCOL, text=text, details={"reason": error.reason})
+            link.send(body.message(key=message[KEY]))
 
     def _protocol_error_of(self, now: float, link: Link, message: bytes, error: ProtocolError) -> None:
         self._protocol_error(now, link.route or b"", link, message, error)
@@ -498,12 +496,11 @@ class Router:
         return view(self, now, what)
 
     def _query(self, now: float, link: Link, message: bytes) -> None:
-        body = body_of(message)
-        what = str(body.get("what", "overview"))
+        what = QueryBody.of(message).what
         change = self._controls.get(what)
         if change is None:
             self.queries.ask(now, link, message[KEY], what)
             return
-        answer = change(now, link, body)
+        answer = change(now, link, message)
         self.turns.spend(TURN_STEPS + 1)
-        link.send(control(Kind.ANSWER, answer, key=message[KEY]))
+        link.send(answer.message(key=message[KEY]))

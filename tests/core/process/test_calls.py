@@ -12,7 +12,7 @@ from rpcmq.core.process.casts import Casts
 from rpcmq.core.process.retained_casts import RetainedCasts
 from rpcmq.core.process.uplink import Uplink, Welcome
 from rpcmq.errors import CallError, CallTimeout, LinkLost, NoConsumer, Outcome, Overloaded
-from rpcmq.wire import NO_TTL, Address, Flag, Kind, control, pack, parse, payload_of, size_of
+from rpcmq.wire import KEY, NO_TTL, Address, Flag, Kind, control, pack, parse, payload_of, size_of
 
 COMPUTE = Address("compute").encode()
 OTHER = Address("other").encode()
@@ -142,11 +142,36 @@ def test_an_error_of_the_router_ends_the_call(process, outcome, error):
     assert process.woken() == [call]
 
 
-@pytest.mark.parametrize("body", [{}, {"outcome": "x"}, {"details": 5}, {"text": None}])
-def test_a_strange_error_ends_the_call_all_the_same(process, body):
+@pytest.mark.parametrize(
+    ("body", "member"),
+    [
+        ({}, "outcome"),
+        ({"outcome": "x"}, "outcome"),
+        ({"outcome": 4, "details": 5}, "details"),
+        ({"outcome": 4, "text": None}, "text"),
+    ],
+)
+def test_a_malformed_error_ends_the_call_and_names_the_member(process, body, member):
     call = process.start()
     process.router(control(Kind.ERROR, body, key=call.key))
-    assert isinstance(call.error, CallError)
+    assert isinstance(call.error, CallError) and member in str(call.error)
+    assert call.error.details == {"outcome": Outcome.PROTOCOL}
+    assert process.calls.counters["malformed errors"] == 1
+
+
+@pytest.mark.parametrize("payload", [b"", b"[]", b"{", b"\xff", b"[" * 30_000])
+def test_an_error_without_a_json_object_ends_the_call(process, payload):
+    call = process.start()
+    process.router(pack(Kind.ERROR, payload, format=1, key=call.key))
+    assert isinstance(call.error, CallError) and "body" in str(call.error)
+
+
+def test_a_cast_that_is_refused_with_a_malformed_error_is_reported_once(process):
+    cast = process.cast()
+    process.sent()
+    process.router(control(Kind.ERROR, {"outcome": "full"}, key=cast[KEY]))
+    ((_, error),) = process.refused
+    assert "outcome" in str(error)
 
 
 def test_a_call_that_the_router_forgets_ends_a_little_after_its_deadline(process):

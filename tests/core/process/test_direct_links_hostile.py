@@ -187,6 +187,16 @@ def test_the_text_of_an_error_is_bounded() -> None:
     link, call = outbound(made()[0])
 
 
+@pytest.mark.parametrize("body", [{"identity": 5}, {"ticket": ["t"]}, {"versions": [2]}])
+def test_a_malformed_hello_is_refused_by_the_name_of_its_member(body: dict[str, Any]) -> None:
+    peers, _ = made()
+    peers.announce(0.0, "t", "mallory", topic="compute")
+    peers.receive(0.0, b"r", control(Kind.HELLO, {"identity": "mallory", "ticket": "t", "versions": [1]} | body))
+    ((refused,),) = (link.outbox for link in peers.dirty)
+    assert body_of(refused)["reason"] == "protocol" and next(iter(body)).removesuffix("s") in body_of(refused)["text"]
+    assert not peers.links
+
+
 def test_the_text_of_a_refusal_is_bounded() -> None:
     peers, _ = made()
     link, call = outbound(peers)

@@ -77,7 +77,7 @@ def test_a_stolen_token_is_worth_nothing_under_another_key(net: Network):
     keys = [Key("a", "A", (EVERYTHING,), ("shared",)), Key("b", "B", (EVERYTHING,), ("shared",))]
     net.router.set_authorized_keys(net.now, keys)
     victim = net.process("shared", user="A")
-    token, handle = victim.uplink.router["token"], victim.uplink.router["handle"]
+    token, handle = victim.welcome.token, victim.welcome.handle
     thief = net.process("shared", user="B", token=token, handle=handle, received=0)
     assert refusal(thief) == "identity-taken"
     victim.lose()
@@ -375,11 +375,11 @@ def test_a_handle_is_good_in_a_later_life_of_the_router_for_its_key_only(net: Ne
 
     authorise()
     web = net.process("web", user="WEB")
-    handle, token = web.uplink.router["handle"], web.uplink.router["token"]
+    handle, token = web.welcome.handle, web.welcome.token
     net.restart_router()
     authorise()
     thief = net.process("root", user="ROOT", handle=handle, token=token)
-    guess = net.process("root:2", user="ROOT", handle=handle, token=thief.uplink.router["token"])
+    guess = net.process("root:2", user="ROOT", handle=handle, token=thief.welcome.token)
     assert handle not in (net.link(thief).handle, net.link(guess).handle)
     assert not net.link(thief).returning
     web.connect()

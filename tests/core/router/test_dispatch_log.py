@@ -270,9 +270,9 @@ def stamp(node: Process, sent_us: int) -> None:
 
 
 def test_a_router_with_a_log_asks_when_answers_are_sent(api: Process, make_net: Callable[..., Network]):
-    assert api.uplink.router["stamps"] is True and api.uplink.wants_stamps
+    assert api.welcome.stamps is True and api.uplink.wants_stamps
     other = make_net().process("api")
-    assert other.uplink.router["stamps"] is False and not other.uplink.wants_stamps
+    assert other.welcome.stamps is False and not other.uplink.wants_stamps
 
 
 def test_an_answer_was_sent_when_its_service_said_last(net: Network, sink: Memory, api: Process, node: Process):
@@ -333,7 +333,6 @@ def test_a_process_that_starts_over_has_said_nothing(net: Network, sink: Memory,
     node.register("compute")
     stamp(node, 7)
     node.lose()
-    node.uplink.router.pop("received")
     node.uplink.received = 10**6
     node.connect()
     assert not node.welcomes[-1].resumed

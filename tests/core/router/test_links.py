@@ -43,7 +43,7 @@ def only(messages: list[Message]) -> Message:
 def test_a_welcome_tells_what_a_process_must_know(make_net):
     net = make_net(router_name="r1", router_id=7, heartbeat_seconds=3.0, unresponsive_seconds=9.0)
     api = net.process("api")
-    welcome = api.uplink.router
+    welcome = api.welcome.encode()
     assert {k: welcome[k] for k in ("version", "router", "router_id", "resumed", "received")} == {
         "version": VERSION,
         "router": "r1",
@@ -99,12 +99,12 @@ def test_a_handle_that_a_process_claims_is_not_given_to_another(net: Network):
 def test_a_new_process_does_not_get_the_handle_of_one_that_is_still_to_come_back(net: Network, clock_step: float):
     """Not even where the router is back within a second, or its clock was set back."""
     early = [net.process(f"early-{n}") for n in range(3)]
-    handles = [process.uplink.router["handle"] for process in early]
+    handles = [process.welcome.handle for process in early]
     net.restart_router(clock_step)
     net.process("new")
     for process in early:
         process.connect()
-    assert [process.uplink.router["handle"] for process in early] == handles
+    assert [process.welcome.handle for process in early] == handles
 
 
 def test_a_claimed_handle_that_is_in_use_is_replaced(net: Network):
@@ -231,7 +231,7 @@ def test_the_token_takes_the_link_over_from_a_connection_that_seems_alive(net: N
     old = link.route
     node.connect()
     assert net.link(node) is link and link.route != old
-    assert node.uplink.router["resumed"]
+    assert node.welcome.resumed
     assert old not in net.router.links.routes
     net.process("api").cast("compute")
     assert len(node.got(Kind.CAST)) == 1
@@ -263,7 +263,7 @@ def test_a_claim_makes_the_router_look_whether_the_first_is_still_there(net: Net
 def test_a_process_with_token_but_no_count_starts_over(net: Network):
     node = net.process("node")
     node.register("compute")
-    token = node.uplink.router["token"]
+    token = node.welcome.token
     net.inject(b"new", hello(identity="node", token=token))
     link = net.router.links.by_identity("node")
     assert link is not None and link.route == b"new" and link.consumers == {}

@@ -466,7 +466,7 @@ def test_a_connection_that_its_link_has_left_is_reported(net: Network):
 def test_a_connection_whose_link_was_taken_over_is_reported_and_the_new_one_is_not(net: Network):
     api = net.process("api")
     assert api.connection is not None
-    old, token = api.connection.route, api.uplink.router["token"]
+    old, token = api.connection.route, api.welcome.token
     hello = {"identity": "api", "queue_type": "roundrobin", "versions": [1], "token": token, "received": 0}
     net.router.receive(net.now, b"new", control(Kind.HELLO, hello))
     assert [a.route for a in net.router.actions if isinstance(a, LinkDetached)] == [old]

@@ -43,7 +43,7 @@ def test_the_handle_survives_so_that_keys_stay_what_they_were(net: Network):
     net.restart_router()
     api.connect()
     assert net.link(api).handle == before
-    assert api.uplink.router["boot"] == net.router.boot
+    assert api.welcome.boot == net.router.boot
 
 
 def test_casts_sent_again_are_held_until_the_recovery_window_is_over(net: Network):

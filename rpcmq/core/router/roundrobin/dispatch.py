@@ -43,7 +43,6 @@ from rpcmq.wire import (
     ORIGIN_OF_KEY,
     Flag,
     Kind,
-    control,
     has_error_name,
     sequence_of,
     size_of,
@@ -51,6 +50,7 @@ from rpcmq.wire import (
     unpack_reply,
     unpack_request,
 )
+from rpcmq.wire.bodies import ErrorBody
 
 __all__ = ["Dispatch"]
 
@@ -294,13 +294,14 @@ class Dispatch:
         self.requests.counters["answers dropped: outbox full"] += 1
         text = f"answer of {size_of(message)} bytes dropped: {waiting} bytes wait for this caller already"
         details = {"topic": request.destination.name, "started": "yes", "limit": "link.outbox_max_bytes"}
-        body = {"outcome": Outcome.LINK_LOST, "text": f"{text} (link.outbox_max_bytes = {most})", "details": details}
-        return control(Kind.ERROR, body, key=request.key), int(Outcome.LINK_LOST)
+        text += f" (link.outbox_max_bytes = {most})"
+        body = ErrorBody(outcome=Outcome.LINK_LOST, text=text, details=details)
+        return body.message(key=request.key), int(Outcome.LINK_LOST)
 
     def _malformed_reply(self, link: Link, key: bytes) -> bytes:
         self.requests.count_unknown(link, "malformed reply")
         text = f"{link.identity} sent a malformed reply"
-        return control(Kind.ERROR, {"outcome": Outcome.PROTOCOL, "text": text, "details": {}}, key=key)
+        return ErrorBody(outcome=Outcome.PROTOCOL, text=text).message(key=key)
 
     def has_room(self, now: float, link: Link) -> None:
         """Resume deliveries to ``link``, whose window has room again."""

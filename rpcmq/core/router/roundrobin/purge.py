@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import islice
-from typing import Any
 
 from rpcmq.core.common.text import shorten
 from rpcmq.core.router.actions import LogEvent
 from rpcmq.core.router.bounded_queue import Queue
-from rpcmq.core.router.controls import text_of
 from rpcmq.core.router.link import Link
 from rpcmq.core.router.node_type import NodeContext
 from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.core.router.topics import Server, Topic
-from rpcmq.errors import ProtocolError
 from rpcmq.wire import ORIGIN_OF_KEY
+from rpcmq.wire.bodies import CallerAnswer, CallerQuery, PurgeAnswer, PurgeQuery
 
 __all__ = ["Controls"]
 
@@ -31,44 +29,36 @@ class Controls:
         self._requests = requests
         self.table = {"control.purge": self._purge, "caller": self._caller}
 
-    def _purge(self, now: float, link: Link, body: Mapping[str, Any]) -> dict[str, Any]:
+    def _purge(self, now: float, link: Link, message: bytes) -> PurgeAnswer:
         """Drop messages waiting for a topic, or for one server or group of it. Deliveries in flight are not touched."""
-        name, exchange, group = text_of(body, "topic"), text_of(body, "exchange", ""), text_of(body, "group", "")
-        found = self._context.directory.lookup(exchange, name, group)
-        answer: dict[str, Any] = {
-            "known": found is not None,
-            "casts": 0,
-            "calls": 0,
-            "remaining": 0,
-            "forgotten": False,
-        }
+        query = PurgeQuery.of(message)
+        found = self._context.directory.lookup(query.exchange, query.topic, query.group)
         if found is None:
-            return answer
+            return PurgeAnswer(known=False, casts=0, calls=0, remaining=0)
         topic, server = found
         queues = list(_queues(topic, server))
-        left = _PURGED_AT_ONCE
+        casts = calls = 0
         for queue in queues:
-            for request in list(islice(queue, left)):
-                answer["calls" if request.is_call else "casts"] += 1
+            for request in list(islice(queue, _PURGED_AT_ONCE - casts - calls)):
+                if request.is_call:
+                    calls += 1
+                else:
+                    casts += 1
                 self._requests.purge(now, request, link.identity)
-                left -= 1
-        answer["remaining"] = sum(map(len, queues))
-        if body.get("forget") is True and server is None and not answer["remaining"]:
-            answer["forgotten"] = self._context.directory.forget(topic)
-        if answer["casts"] or answer["calls"]:
-            text = f"{link.identity} purged {shorten(name)!r}: {answer['casts']} casts, {answer['calls']} calls"
-            self._context.act(LogEvent("purged", text, link.identity, {"topic": name, **answer}))
+        remaining = sum(map(len, queues))
+        is_forgotten = query.forget and server is None and not remaining and self._context.directory.forget(topic)
+        answer = PurgeAnswer(known=True, casts=casts, calls=calls, remaining=remaining, forgotten=is_forgotten)
+        if casts or calls:
+            text = f"{link.identity} purged {shorten(query.topic)!r}: {casts} casts, {calls} calls"
+            self._context.act(LogEvent("purged", text, link.identity, {"topic": query.topic, **answer.encode()}))
         return answer
 
-    def _caller(self, now: float, link: Link, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Identify the sender of the message ``key`` (hexadecimal), which the asking process has: for its log."""
-        try:
-            key = bytes.fromhex(text_of(body, "key"))
-        except ValueError:
-            raise ProtocolError(f"key {body['key']!r:.100} is not hexadecimal", "query") from None
+    def _caller(self, now: float, link: Link, message: bytes) -> CallerAnswer:
+        """Identify the sender of a message that the asking process has: for its log."""
+        key = CallerQuery.of(message).key
         has_it = any(key in consumer.in_flight for consumer in link.consumers.values())
         sender = self._context.links.by_origin(key[ORIGIN_OF_KEY]) if has_it else None
-        return {"identity": sender.identity if sender is not None else ""}
+        return CallerAnswer(identity=sender.identity if sender is not None else "")
 
 
 def _queues(topic: Topic, server: Server | None) -> Iterator[Queue]:

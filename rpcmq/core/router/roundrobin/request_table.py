@@ -21,7 +21,8 @@ from rpcmq.core.router.roundrobin.deadlines import Deadlines
 from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.turns import ERROR_STEPS, Turns
 from rpcmq.errors import Outcome
-from rpcmq.wire import NO_TTL, ORIGIN_OF_KEY, Flag, Kind, control, pack, sequence_of_key
+from rpcmq.wire import NO_TTL, ORIGIN_OF_KEY, Flag, Kind, pack, sequence_of_key
+from rpcmq.wire.bodies import DroppedBody, ErrorBody
 
 __all__ = ["RequestTable"]
 
@@ -169,8 +170,8 @@ class RequestTable:
     def _tell_drops(self, origin: bytes, rows: dict[Drop, int]) -> None:
         link = self._links.by_origin(origin)
         if link is not None and link.wants_drops:
-            told = [[drop.topic, drop.verb, drop.reason, count] for drop, count in rows.items()]
-            link.send(control(Kind.DROPPED, {"dropped": told}))
+            told = tuple((drop.topic, drop.verb, drop.reason, count) for drop, count in rows.items())
+            link.send(DroppedBody(dropped=told).message())
 
     def purge(self, now: float, request: Request, by: str) -> None:
         """``request``, which waits, is dropped because the operator ``by`` wants its queue empty."""
@@ -244,7 +245,7 @@ class RequestTable:
     def tell(self, link: Link, key: bytes, outcome: Outcome, text: str, details: dict[str, Any]) -> None:
         """Send an ERROR about the message ``key`` to its sender."""
         self.turns.spent += ERROR_STEPS
-        link.send(control(Kind.ERROR, {"outcome": outcome, "text": text, "details": details}, key=key))
+        link.send(ErrorBody(outcome=outcome, text=text, details=details).message(key=key))
 
     def refuse(
         self, now: float, request: Request, caster: Link | None, outcome: Outcome, why: explain.Explanation
