@@ -100,14 +100,16 @@ class Sender:
         address, name = self.address(topic)
         if confirm:
             return self._confirmed(ctx, topic, msg, flags, ttl, seconds, traceparent)
+        if not process.uplink.origin:
+            # First: all who wait for the connection would find the same room.
+            began = monotonic()
+            self._ready(seconds)
+            seconds = max(0.001, seconds - (monotonic() - began))
+        else:
+            process.connection.check_open()
         if not process.cast_window.has_room(address):
             process.check_usable()
             process.cast_window.wait(address, seconds, name)
-        if not process.uplink.origin:
-            process.check_usable()
-            self._ready(seconds)
-        else:
-            process.connection.check_open()
         method, body = request_body(ctx, msg)
         known = process.accepts_by_topic.get(address, self._accepted)
         if process.payloads.limits:
@@ -137,12 +139,12 @@ class Sender:
         process = self.process
         deadline = monotonic() + seconds
         address, name = self.address(topic)
-        if not process.cast_window.has_room(address):
-            process.check_usable()
-            process.cast_window.wait(address, seconds, name)
         if not process.uplink.origin:
-            self._ready(max(0.001, deadline - monotonic()))
+            self._ready(seconds)
         for _ in range(2):
+            if not process.cast_window.has_room(address):
+                process.check_usable()
+                process.cast_window.wait(address, max(0.001, deadline - monotonic()), name)
             call = self.start(_CAST, ctx, topic, msg, ttl, flags | Flag.CONFIRM, None, traceparent)
             try:
                 with gevent.Timeout(max(0.001, deadline - monotonic())) as timer:

@@ -16,6 +16,7 @@ from rpcmq import rpc
 from rpcmq.client import Client
 from rpcmq.client.cast_window import CastWindow
 from rpcmq.client.process import default_identity
+from rpcmq.core.process.uplink import Uplink
 from rpcmq.errors import CallTimeout, Overloaded, RouterUnreachable
 from rpcmq.testing import eventually
 from tests.client.endpoints import Compute, message, topic
@@ -109,6 +110,30 @@ def test_many_senders_share_the_window(connect, serve):
     eventually(lambda: len(compute.seen) == 400)
     for sender in range(20):
         assert [n for s, n in compute.seen if s == sender] == list(range(20))
+
+
+@pytest.mark.parametrize("confirm", [False, True])
+def test_senders_that_wait_for_the_first_connection_share_the_window(router, serve, monkeypatch, confirm):
+    compute = Compute()
+    serve(compute)
+    most = 0
+    next_key = Uplink.next_key
+
+    def watched(uplink: Uplink) -> bytes:
+        nonlocal most
+        most = max(most, client.process.casts.open + 1)
+        return next_key(uplink)
+
+    with Client(router.url, cast_window=5) as client:
+
+        def send(value: int) -> None:
+            client.cast(None, "compute", message("note", value=value), confirm=confirm, timeout=10)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Uplink, "next_key", watched)
+            gevent.joinall([gevent.spawn(send, n) for n in range(30)], raise_error=True)
+        eventually(lambda: sorted(compute.seen) == list(range(30)))
+    assert 1 <= most <= 5
 
 
 def test_a_window_that_stays_full_is_one_clear_error():

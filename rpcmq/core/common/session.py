@@ -122,9 +122,13 @@ class Session:
         self.last_messages.clear()
 
     def find_sent(self, key: bytes) -> bytes | None:
-        """The message with ``key`` if it was sent and not acknowledged, or only by the last resumption."""
+        """Return the latest message with ``key`` that was sent and not acknowledged, or None."""
         sent = chain.from_iterable(reversed(messages) for messages, _ in reversed(self._sent))
-        return next((message for message in chain(sent, reversed(self._arrived)) if message[KEY] == key), None)
+        return next((message for message in sent if message[KEY] == key), None)
+
+    def find_arrived(self, key: bytes) -> bytes | None:
+        """Return the latest message with ``key`` that the last resumption acknowledged, or None."""
+        return next((message for message in reversed(self._arrived) if message[KEY] == key), None)
 
     def mark(self) -> None:
         """List this session among those with something to send."""

@@ -1,6 +1,8 @@
 """Casts and events of this process until the router acknowledges them, and casts until a consumer has them.
 
-**The window.** ``open`` counts the casts and events that the router has not acknowledged; :meth:`Casts.has_room` tells
+**The window.** ``open`` counts the casts and events that the router does not have, as far as is known: those it has not
+acknowledged, and those it gave back, which wait here. Each counts once, though there may be several *copies* of it: one
+that was refused, and is not acknowledged yet, and one that waits or was sent since. :meth:`Casts.has_room` tells
 whether one more may be sent. A full queue stalls its own destination only: what it refused waits in ``refused`` and is
 offered again.
 
@@ -58,15 +60,16 @@ class Casts:
         max_retained_bytes: most bytes of them.
 
     Attributes:
-        open, open_bytes: casts and events that the router has not acknowledged, and their size.
+        open, open_bytes: casts and events that the router has not acknowledged, or has given back, and their size.
         refused: casts that full queues refused, waiting to be offered again.
+        returned: casts and events, by key, that a router that is shutting down has given back.
         retained: casts that the router has acknowledged, and no consumer yet.
         losses: what was dropped, refused or discarded.
     """
 
     __slots__ = (
-        "_ask_at", "_on_refused", "_retains", "_retry_at", "_returned", "_uplink", "counters", "losses", "open",
-        "open_bytes", "refused", "retained",
+        "_ask_at", "_on_refused", "_retains", "_retry_at", "_superseded", "_uplink", "counters", "losses", "open",
+        "open_bytes", "refused", "retained", "returned",
     )  # fmt: skip
 
     def __init__(
@@ -85,8 +88,9 @@ class Casts:
         self.counters: Counter[str] = Counter()
         #: Whether the router acknowledges deliveries.
         self._retains = False
-        #: Messages returned by a router that is shutting down.
-        self._returned: list[bytes] = []
+        self.returned: dict[bytes, bytes] = {}
+        #: Copies that count no more, because another waits or was sent since: how many of each key are unacknowledged.
+        self._superseded: dict[bytes, int] = {}
         #: When to offer refused casts again, and when to ask the router next which messages it has received.
         self._retry_at: float | None = None
         self._ask_at = 0.0
@@ -151,8 +155,8 @@ class Casts:
         """Casts and events that the router may not have: neither acknowledged, nor known to be a consumer's."""
         if not self.open or not self._retains:
             return self.open
-        has_ended = self.retained.has_ended
-        return self.open - sum(has_ended(message) for message in self._uplink.sent)
+        ended = {message[KEY] for message in self._uplink.sent if self.retained.has_ended(message)}
+        return self.open - len(ended)
 
     def _count(self, message: bytes) -> None:
         self.open += 1
@@ -165,12 +169,29 @@ class Casts:
     # --- from the router ---------------------------------------------------------------------
 
     def _on_acknowledged(self, messages: list[bytes]) -> None:
-        refused = self.refused
+        refused, superseded = self.refused, self._superseded
         for message in messages:
             if message[KIND_AT] in RETAINED_KINDS:
+                if superseded and message[KEY] in superseded:
+                    self._forget_copy(message[KEY])
+                    continue
                 self._uncount(message)
                 if refused.queues and message[LOW_FLAGS_AT] & _RESENT:
-                    refused.acknowledged(message)
+                    refused.forget(message)
+
+    def _forget_copy(self, key: bytes) -> None:
+        copies = self._superseded[key] - 1
+        if copies:
+            self._superseded[key] = copies
+        else:
+            del self._superseded[key]
+
+    def _supersede(self, sent: bytes | None, message: bytes) -> None:
+        """Count ``message``, which waits or is sent again, in place of ``sent``, if that is unacknowledged."""
+        self._count(message)
+        if sent is not None:
+            self._uncount(sent)
+            self._superseded[sent[KEY]] = self._superseded.get(sent[KEY], 0) + 1
 
     def _on_delivered(self, now: float, message: bytes) -> None:
         self.retained.forget(payload_of(message))
@@ -181,28 +202,35 @@ class Casts:
         Returns:
             False if it is no cast or event that is sent again or replaced.
         """
-        message = self._uplink.find_sent(key) or self.retained.get(key)
+        sent = self._uplink.find_sent(key)
+        message = sent or self._uplink.find_arrived(key) or self.retained.get(key)
         if outcome not in _REOFFERED:
             self.forget(key)
         if message is None or message[KIND_AT] not in RETAINED_KINDS or message[LOW_FLAGS_AT] & _CONFIRM:
             return False
-        if outcome == Outcome.DRAINING:
-            self._count(message)
-            self._returned.append(message)
-        elif outcome == Outcome.OVERLOADED:
-            if self.refused.put_back(message, error):
-                self._count(message)
-            self._retry_at = self._retry_at or now + _RETRY_CAST
-            self.counters["casts put back"] += 1
+        if outcome in _REOFFERED:
+            if message[KEY] not in self.returned and not self.refused.is_waiting(message):
+                self._supersede(sent, message)
+                self._put_back(now, message, outcome, error)
         else:
             other = self._on_refused(message, error)
             if other is not None:
-                self.track(other)
+                self._supersede(sent, other)
+                self.retain(other)
                 self._uplink.send(other)
             else:
                 self.counters["casts refused"] += 1
                 self.losses.add_refused(now, message, error)
         return True
+
+    def _put_back(self, now: float, message: bytes, outcome: object, error: CallError) -> None:
+        if outcome == Outcome.DRAINING:
+            self.refused.forget(message)
+            self.returned[message[KEY]] = message
+            return
+        self.refused.put_back(message, error)
+        self._retry_at = self._retry_at or now + _RETRY_CAST
+        self.counters["casts put back"] += 1
 
     def refuse(self, message: bytes, error: CallError) -> None:
         """Report that ``message`` was refused for good, and that nothing is sent instead."""
@@ -261,8 +289,9 @@ class Casts:
         waiting = self.refused.clear()
         # Sent casts were retained if the former router acknowledged deliveries, whatever the new one does.
         sent = [message for message in welcome.sent if not (self._retains and self.retained.has_ended(message))]
-        messages = [message for message in (*self._returned, *sent, *waiting) if message[KIND_AT] in RETAINED_KINDS]
-        self._returned, self._retry_at = [], None
+        messages = [*self.returned.values(), *sent, *waiting]
+        messages = [message for message in messages if message[KIND_AT] in RETAINED_KINDS]
+        self.returned, self._retry_at = {}, None
         if welcome.next_life and welcome.same_handle:
             retained = {message[KEY]: message for message in self.retained}
             known = unsent.union(message[KEY] for message in messages)
@@ -283,6 +312,7 @@ class Casts:
     def recount(self) -> None:
         """Count the casts and events in the outbox as the open ones: all others have ended or were put into it."""
         self.open = self.open_bytes = 0
+        self._superseded.clear()
         for message in self._uplink.outbox:
             if message[KIND_AT] in RETAINED_KINDS:
                 self._count(message)

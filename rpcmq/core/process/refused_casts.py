@@ -16,17 +16,24 @@ class FullQueue:
 
     Attributes:
         waiting: casts by key that are to be offered (again).
-        casts, size_bytes: of those and of what was offered again and is not acknowledged.
+        offered: casts by key that were offered again, and are neither acknowledged nor refused again.
+        size_bytes: of both.
         text, details: why the last one was refused, in the router's words.
     """
 
-    __slots__ = ("casts", "details", "size_bytes", "text", "waiting")
+    __slots__ = ("details", "offered", "size_bytes", "text", "waiting")
 
     def __init__(self) -> None:
         self.waiting: dict[bytes, bytes] = {}
-        self.casts = self.size_bytes = 0
+        self.offered: dict[bytes, bytes] = {}
+        self.size_bytes = 0
         self.text = ""
         self.details: dict[str, Any] = {}
+
+    @property
+    def casts(self) -> int:
+        """Number of casts, waiting or offered again."""
+        return len(self.waiting) + len(self.offered)
 
 
 class RefusedCasts:
@@ -46,31 +53,35 @@ class RefusedCasts:
         """Number of casts to offer again."""
         return sum(len(queue.waiting) for queue in self.queues.values())
 
-    def put_back(self, message: bytes, error: CallError) -> bool:
-        """Put back ``message``, refused by its full queue; return False if it was put back already."""
+    def is_waiting(self, message: bytes) -> bool:
+        """Whether ``message`` is to be offered (again)."""
+        queue = self.queues.get(address_of(message))
+        return queue is not None and message[KEY] in queue.waiting
+
+    def put_back(self, message: bytes, error: CallError) -> None:
+        """Put back ``message``, refused by its full queue."""
         address = address_of(message)
         queue = self.queues.get(address)
         if queue is None:
             queue = self.queues[address] = FullQueue()
         if not queue.text or "limit_value" in error.details:
             queue.text, queue.details = str(error), error.details
-        return self._add(queue, message)
+        self._add(queue, message)
 
     def wait_behind(self, message: bytes, address: bytes) -> bool:
         """Queue ``message`` behind others that wait for ``address``; return False if there are none."""
         queue = self.queues.get(address)
-        return queue is not None and bool(queue.waiting) and self._add(queue, message)
-
-    def _add(self, queue: FullQueue, message: bytes) -> bool:
-        key = message[KEY]
-        if key in queue.waiting:
+        if queue is None or not queue.waiting:
             return False
-        queue.waiting[key] = message
-        self._count(queue, 1, size_of(message))
+        self._add(queue, message)
         return True
 
+    def _add(self, queue: FullQueue, message: bytes) -> None:
+        queue.waiting[message[KEY]] = message
+        if queue.offered.pop(message[KEY], None) is None:
+            self._count(queue, 1, size_of(message))
+
     def _count(self, queue: FullQueue, casts: int, size_bytes: int) -> None:
-        queue.casts += casts
         queue.size_bytes += size_bytes
         self.casts += casts
         self.size_bytes += size_bytes
@@ -81,16 +92,18 @@ class RefusedCasts:
         for queue in self.queues.values():
             # One in flight when an earlier one was refused may have been queued after later ones.
             taken += sorted(queue.waiting.values(), key=by_sequence)
+            queue.offered |= queue.waiting
             queue.waiting.clear()
         return taken
 
-    def acknowledged(self, message: bytes) -> None:
-        """Handle the acknowledgement of ``message``, which was offered again."""
+    def forget(self, message: bytes) -> None:
+        """Forget ``message`` if it was offered again: its queue has taken it, or it is not offered any more."""
         address = address_of(message)
         queue = self.queues.get(address)
-        if queue is None or queue.casts <= len(queue.waiting):
-            return  # it was on its way before its queue was known to be full
-        self._count(queue, -1, -size_of(message))
+        offered = queue.offered.pop(message[KEY], None) if queue is not None else None
+        if queue is None or offered is None:
+            return
+        self._count(queue, -1, -size_of(offered))
         if not queue.casts:
             del self.queues[address]
 
