@@ -83,7 +83,7 @@ class EmbeddedRouter:
         """Apply ``config``, which may differ from the previous one in live settings only."""
         self.config = config
         apply(config, self.settings)
-        self.shell.max_handshakes = config.link.max_handshakes
+        self.shell.unidentified.most = config.link.max_handshakes
         if self.key_authenticator is not None:
             self.key_authenticator.look()
             self.key_authenticator.refresh()

@@ -16,31 +16,29 @@ Links are looked at only when this process has grown.
 from __future__ import annotations
 
 import os
-import socket
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from operator import itemgetter
-from struct import Struct
 from time import monotonic
 
 from gevent import get_hub
-from gevent.monkey import get_original
 
 from rpcmq.core.router.actions import LogEvent
 from rpcmq.core.router.link import Link
 from rpcmq.core.router.router import Router
+from rpcmq.transport.owned_sockets import break_connection, received_bytes
+from rpcmq.transport.unidentified import UnidentifiedConnections
 
-__all__ = ["STRANGER_BYTES", "BacklogWatch", "UnidentifiedConnection", "received_bytes"]
+__all__ = ["UNIDENTIFIED_BYTES", "BacklogWatch"]
 
 #: What may come before HELLO, which has at most 34,085 bytes; and with it, before it is read.
-STRANGER_BYTES = 128 << 10
+UNIDENTIFIED_BYTES = 128 << 10
 #: How often the size of this process is looked at (seconds), and the growth from which on its connections are.
 _PERIOD = 0.05
 _GROWTH = 16 << 20
 #: Connections looked at in one go; and of those without a link, while this process does not grow.
 _AT_ONCE = 2000
-_STRANGERS_AT_ONCE = 100
+_UNIDENTIFIED_AT_ONCE = 100
 #: Bytes of memory for one that came, at most: an empty frame's.
 _AMPLIFIED = 32
 #: Growth that nothing explains is borne up to this part of ``router.max_bytes``, or so many bytes.
@@ -54,38 +52,6 @@ _UNDER_WAY = 1 << 20
 _DRIFT = 100
 _AMPLIFIES = "cut: took far more memory than it sent"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-# In a patched process, too, without the machinery of gevent: nothing is received or sent here.
-_Socket: type[socket.socket] = get_original("socket", "socket")
-#: ``tcpi_bytes_received`` in Linux's ``struct tcp_info``.
-_BYTES_RECEIVED = Struct("=128xQ")
-
-
-class UnidentifiedConnection:
-    """A connection that has not said HELLO, or has left its link."""
-
-    __slots__ = ("received", "since", "socket")
-
-    def __init__(self, socket: int, since: float, received: int) -> None:
-        #: Which socket it is: file descriptors are used again.
-        self.socket = socket
-        self.since = since
-        #: Bytes that had come on it then.
-        self.received = received
-
-
-def received_bytes(fd: int) -> int | None:
-    """Bytes that have come on the TCP connection ``fd`` since it stands; None: it is none, or not to be known."""
-    try:
-        with _Socket(fileno=os.dup(fd)) as own:
-            if own.family not in (socket.AF_INET, socket.AF_INET6):
-                return None
-            info = own.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_RECEIVED.size)
-    except OSError:
-        return None
-    if len(info) < _BYTES_RECEIVED.size:
-        return None
-    (received,) = _BYTES_RECEIVED.unpack(info)
-    return int(received)
 
 
 class BacklogWatch:
@@ -94,21 +60,18 @@ class BacklogWatch:
     Args:
         router: the engine, whose links count what was read of their connections.
         sockets: file descriptor, and which socket that is, of each link's connection, by route.
-        strangers: connections without a link, by file descriptor.
-        cut: called with a file descriptor and which socket that is: breaks that connection.
+        unidentified: connections without a link.
     """
 
     def __init__(
         self,
         router: Router,
         sockets: dict[bytes, tuple[int, int]],
-        strangers: OrderedDict[int, UnidentifiedConnection],
-        cut: Callable[[int, int], None],
+        unidentified: UnidentifiedConnections,
     ) -> None:
         self._router = router
         self._sockets = sockets
-        self._strangers = strangers
-        self._cut = cut
+        self._unidentified = unidentified
         self._memory = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
         self._size = self._size_before = self._resident()
         #: Bytes that had come and were not read, and that the engine held, when they were looked at last.
@@ -118,7 +81,7 @@ class BacklogWatch:
         self._explained_at = monotonic()
         #: Routes that are still to be looked at in this turn.
         self._unseen: Iterator[bytes] = iter(())
-        self._next_stranger = 0
+        self._next_unidentified = 0
         self._timer = get_hub().loop.timer(_PERIOD, _PERIOD)
         self._timer.start(self._look)
 
@@ -137,7 +100,7 @@ class BacklogWatch:
             if size - self._size >= _GROWTH:
                 self.look(size)
             else:
-                self._cut_strangers(_STRANGERS_AT_ONCE)
+                self._cut_unidentified(_UNIDENTIFIED_AT_ONCE)
         except Exception:
             self._router.faults.report(monotonic())
 
@@ -147,8 +110,8 @@ class BacklogWatch:
         Args:
             size_bytes: of this process, taken as usual once all were looked at.
         """
-        self._next_stranger = 0
-        waiting: list[tuple[int, bytes | int]] = list(self._cut_strangers(len(self._strangers)))
+        self._next_unidentified = 0
+        waiting: list[tuple[int, bytes | int]] = list(self._cut_unidentified(len(self._unidentified)))
         routes = list(islice(self._unseen, _AT_ONCE))
         if not routes:
             self._unseen = iter(list(self._sockets))
@@ -166,27 +129,23 @@ class BacklogWatch:
         if len(routes) < _AT_ONCE:
             self._size = size_bytes
 
-    def _cut_strangers(self, most: int) -> list[tuple[int, int]]:
+    def _cut_unidentified(self, most: int) -> list[tuple[int, int]]:
         """Cut those of the next ``most`` that have sent too much; returns what came on the others, and which."""
         left: list[tuple[int, int]] = []
-        for fd in list(islice(self._strangers, self._next_stranger, self._next_stranger + most)):
-            stranger = self._strangers[fd]
+        by_fd = self._unidentified.by_fd
+        for fd in list(islice(by_fd, self._next_unidentified, self._next_unidentified + most)):
+            before = by_fd[fd].received
             received = received_bytes(fd)
             if received is None:
                 continue
-            if received - stranger.received > STRANGER_BYTES:
-                self._cut_stranger(fd, "cut: too much before HELLO")
+            if received - before > UNIDENTIFIED_BYTES:
+                self._unidentified.cut(fd, "cut: too much before HELLO")
             else:
-                left.append((received - stranger.received, fd))
-        self._next_stranger += most
-        if self._next_stranger >= len(self._strangers):
-            self._next_stranger = 0
+                left.append((received - before, fd))
+        self._next_unidentified += most
+        if self._next_unidentified >= len(self._unidentified):
+            self._next_unidentified = 0
         return left
-
-    def _cut_stranger(self, fd: int, reason: str) -> None:
-        stranger = self._strangers.pop(fd)
-        self._router.links.counters[reason] += 1
-        self._cut(fd, stranger.socket)
 
     def _cut_amplified(self, now: float, growth: int, waiting: list[tuple[int, bytes | int]]) -> None:
         """Cut those that have most under way if this process has grown by far more than that and what the engine holds.
@@ -213,7 +172,7 @@ class BacklogWatch:
             self._unexplained -= size * _AMPLIFIED
             self._unread_before -= size
             if isinstance(which, int):
-                self._cut_stranger(which, _AMPLIFIES)
+                self._unidentified.cut(which, _AMPLIFIES)
             else:
                 self._cut_amplifying_link(which, size)
         self._unexplained = 0
@@ -225,7 +184,7 @@ class BacklogWatch:
             text = f"its connection was broken: {unread} bytes came that are not read yet, and take far more memory"
             self._router.actions.append(LogEvent("offence", f"{link.identity}: {text}", link.identity))
         links.counters[_AMPLIFIES] += 1
-        self._cut(*self._sockets[route])
+        break_connection(*self._sockets[route])
         # It is not to be cut again before it is known to be broken.
         del self._sockets[route]
 
@@ -257,7 +216,7 @@ class BacklogWatch:
                 )
                 self._router.links.counters["cut: too much unread"] += 1
                 self._router.links.end_safely(monotonic(), link, text)
-            self._cut(fd, known)
+            break_connection(fd, known)
 
     def close(self) -> None:
         """Stop."""

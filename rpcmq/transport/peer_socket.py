@@ -20,9 +20,10 @@ from rpcmq.transport.batches import BatchSocket
 from rpcmq.transport.curve import Curve
 from rpcmq.transport.forks import abandon_after_fork
 from rpcmq.transport.gevent_shell import GeventShell
+from rpcmq.transport.owned_sockets import break_connection, socket_of
 from rpcmq.transport.process_context import process_context, process_zap, release_zap
 from rpcmq.transport.shell import Shell
-from rpcmq.transport.strangers import Strangers, break_connection, socket_of
+from rpcmq.transport.unidentified import UnidentifiedConnections
 from rpcmq.transport.watch import ConnectionWatch, Watchdog
 from rpcmq.wire import KIND_AT
 from rpcmq.wire.bodies import RefusedBody
@@ -38,7 +39,7 @@ _PATIENCE = 0.5
 _HELLO = 0x01
 #: Connections that have not shown a ticket, how long they have for it (seconds), and links that others have made:
 #: no more than leave this process half of the files that it may open.
-_MAX_STRANGERS = 1000
+_MAX_UNIDENTIFIED = 1000
 _HELLO_SECONDS = 10.0
 _MAX_LINKS = 4096
 _numbers = count(1)
@@ -111,8 +112,8 @@ class PeerSocket:
         self.url = self._socket.socket.last_endpoint.decode()
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         peers.max_inbound = min(_MAX_LINKS, max(1, files // 4))
-        most = min(_MAX_STRANGERS, max(1, files // 4))
-        self._strangers = Strangers(most, _HELLO_SECONDS, self._count)
+        most = min(_MAX_UNIDENTIFIED, max(1, files // 4))
+        self._unidentified = UnidentifiedConnections(most, _HELLO_SECONDS, self._count)
         #: Connections of inbound links: file descriptor and socket inode.
         self._inbound: dict[bytes, tuple[int, int]] = {}
         self._routes_by_fd: dict[int, bytes] = {}
@@ -120,7 +121,7 @@ class PeerSocket:
         self._closed = False
         self._waking = False
         self._watch = ConnectionWatch(self._socket.socket, self._connection_event, shell)
-        self._timer = shell.call_every(_HELLO_SECONDS / 10, self._cut_strangers)
+        self._timer = shell.call_every(_HELLO_SECONDS / 10, self._cut_late)
         self._watchdog = Watchdog(lambda: self._socket, self._wake, shell)
         self._reader = shell.call_when_readable(self._socket.fd, self._wake)
         self._watchdog.start()
@@ -137,8 +138,8 @@ class PeerSocket:
     def _count(self, reason: str) -> None:
         self._peers.refused[reason] += 1
 
-    def _cut_strangers(self) -> None:
-        self._strangers.cut_late(monotonic())
+    def _cut_late(self) -> None:
+        self._unidentified.cut_late(monotonic())
 
     def _release(self) -> None:
         if self._domain:
@@ -235,7 +236,7 @@ class PeerSocket:
         if fd >= 0 and route in self._peers.links and route not in self._urls:
             # Its accept event may not have been read yet.
             self._watch.read()
-            self._strangers.forget(fd)
+            self._unidentified.forget(fd)
             if (socket := socket_of(fd)) is not None:
                 self._inbound[route] = fd, socket
         return messages
@@ -277,9 +278,9 @@ class PeerSocket:
 
     def _connection_event(self, event: int, value: int) -> None:
         if event == zmq.EVENT_ACCEPTED:
-            self._strangers.admit(monotonic(), value)
+            self._unidentified.admit(monotonic(), value)
         elif event == zmq.EVENT_DISCONNECTED:
-            self._strangers.forget(value)
+            self._unidentified.forget(value)
             route = self._routes_by_fd.pop(value, None)
             if route is not None:
                 self._inbound.pop(route, None)

@@ -310,7 +310,7 @@ def listener(service) -> tuple[str, int]:
 
 
 def test_connections_that_show_no_ticket_are_cut_and_keep_nobody_out(client, serve, monkeypatch):
-    monkeypatch.setattr("rpcmq.transport.peer_socket._MAX_STRANGERS", 5)
+    monkeypatch.setattr("rpcmq.transport.peer_socket._MAX_UNIDENTIFIED", 5)
     service = serve(Compute(), direct=True)
     peers = service.client.process.direct._peers
     opened = [gevent.socket.create_connection(listener(service)) for _ in range(30)]

@@ -14,7 +14,7 @@ from rpcmq import Client, Service
 from rpcmq.core.router.actions import LogEvent
 from rpcmq.testing import InProcessRouter, eventually
 from rpcmq.testing import router as run_router
-from rpcmq.transport.backlog import STRANGER_BYTES
+from rpcmq.transport.backlog import UNIDENTIFIED_BYTES
 from rpcmq.transport.batches import BatchSocket, new_context
 from rpcmq.transport.curve import Curve
 from rpcmq.transport.key_files import curve_for, read_key_file
@@ -54,7 +54,7 @@ def test_a_flood_of_hellos_that_cannot_be_encoded_holds_up_nobody(tmp_path: Path
             body = {"identity": "mallory", "queue_type": "roundrobin", "versions": [1], "handle": 5, "token": "\ud800"}
             hello = control(Kind.HELLO, body)
             # What a connection may send before its HELLO is read: more, and it can be cut before it is answered.
-            flood = STRANGER_BYTES // (2 * len(hello))
+            flood = UNIDENTIFIED_BYTES // (2 * len(hello))
             with ExitStack() as stack:
                 sockets = [stack.enter_context(dealer(router.url, curve_for(own))) for _ in range(2000 // flood)]
                 for socket in sockets:

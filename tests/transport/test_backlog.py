@@ -15,7 +15,7 @@ from rpcmq import Client, Service
 from rpcmq.testing import InProcessRouter, eventually
 from rpcmq.testing import router as run_router
 from rpcmq.testing.processes import RouterProcess
-from rpcmq.transport.backlog import received_bytes
+from rpcmq.transport.owned_sockets import received_bytes
 from rpcmq.wire import Address, Detached, Kind, control, pack, payload_of
 from tests.client.endpoints import Compute
 from tests.client.endpoints import message as message_of

@@ -67,8 +67,8 @@ def test_what_is_due_is_done_however_late_the_router_always_is(rpcmq_router, mon
     ticks: list[float] = []
     monkeypatch.setattr(rpcmq_router._embedded.engine, "tick", ticks.append)
     for done in (0, 1, 1, 2):
-        shell._timer_at = monotonic() - 1.0
-        shell._tick()
+        shell._timer.due = monotonic() - 1.0
+        shell._timer.fire()
         assert len(ticks) == done
     monkeypatch.undo()
 
@@ -97,7 +97,7 @@ def failures(router: InProcessRouter) -> dict[str, int]:
 def connections(router: InProcessRouter) -> int:
     """Those that the shell knows of."""
     shell = router._embedded.shell
-    return len(shell._greeted) + len(shell._strangers)
+    return len(shell._connections)
 
 
 def test_a_clean_goodbye_is_no_failed_handshake(router, serve):
@@ -178,10 +178,10 @@ def test_what_is_long_due_does_not_pass_for_a_stop_of_the_router(rpcmq_router, m
     """It did, and of a stop that followed the router then judged its processes before it had heard them."""
     shell = rpcmq_router._embedded.shell
     monkeypatch.setattr(shell.router, "next_deadline", lambda: monotonic() - 5)
-    shell._timer_at = 0.0
+    shell._timer.due = 0.0
     now = monotonic()
-    shell._arm(now)
-    assert shell._timer_at >= now
-    assert not shell._has_caught_up
-    shell._tick()
-    assert not shell._has_caught_up
+    shell._arm()
+    assert shell._timer.due >= now
+    assert not shell._timer.has_caught_up
+    shell._timer.fire()
+    assert not shell._timer.has_caught_up

@@ -7,7 +7,8 @@ import socket
 
 import pytest
 
-from rpcmq.transport.strangers import Strangers, break_connection, socket_of
+from rpcmq.transport.owned_sockets import break_connection, socket_of
+from rpcmq.transport.unidentified import UnidentifiedConnections
 
 
 @pytest.fixture
@@ -58,23 +59,23 @@ def test_a_number_that_is_nobody_s_does_no_harm():
 def test_the_oldest_are_cut_when_there_are_too_many_and_all_when_their_time_is_over():
     pairs = [socket.socketpair() for _ in range(6)]
     reasons: list[str] = []
-    strangers = Strangers(3, 10.0, reasons.append)
-    assert strangers.next_deadline() is None
+    waiting = UnidentifiedConnections(3, 10.0, reasons.append)
+    assert waiting.next_deadline() is None
     for at, (one, _) in enumerate(pairs[:5]):
-        strangers.admit(float(at), one.fileno())
-    strangers.admit(9.0, -1)
+        waiting.admit(float(at), one.fileno())
+    waiting.admit(9.0, -1)
     assert [is_broken(other) for _, other in pairs] == [True, True, False, False, False, False]
-    assert len(strangers) == 3 and reasons == ["cut: too many handshakes"] * 2
+    assert len(waiting) == 3 and reasons == ["cut: too many handshakes"] * 2
     # Who has said who he is, or is gone, is none any more.
-    assert strangers.forget(pairs[3][0].fileno()) and not strangers.forget(pairs[3][0].fileno())
-    assert strangers.next_deadline() == 12.0
-    strangers.cut_late(11.9)
-    assert len(strangers) == 2
-    strangers.cut_late(13.0)
+    assert waiting.forget(pairs[3][0].fileno()) and not waiting.forget(pairs[3][0].fileno())
+    assert waiting.next_deadline() == 12.0
+    waiting.cut_late(11.9)
+    assert len(waiting) == 2
+    waiting.cut_late(13.0)
     assert [is_broken(other) for _, other in pairs] == [True, True, True, False, False, False]
-    strangers.cut_late(100.0)
+    waiting.cut_late(100.0)
     assert [is_broken(other) for _, other in pairs] == [True, True, True, False, True, False]
-    assert len(strangers) == 0 and reasons[2:] == ["cut: no HELLO in time"] * 2
+    assert len(waiting) == 0 and reasons[2:] == ["cut: no HELLO in time"] * 2
     for pair in pairs:
         for end in pair:
             end.close()
