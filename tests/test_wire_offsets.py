@@ -28,22 +28,37 @@ def _is_constant(node: ast.expr | None) -> bool:
     return isinstance(node, ast.Constant) and type(node.value) is int
 
 
+def _is_list(node: ast.expr) -> bool:
+    """Whether ``node`` is a list of messages by its name."""
+    name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    return _last_word(name) in LISTS
+
+
+def _members(tree: ast.AST) -> set[ast.Name]:
+    """Uses of variables that run through a list of messages, whatever their names."""
+    found: set[ast.Name] = set()
+    for node in ast.walk(tree):
+        loops = [node] if isinstance(node, ast.For) else getattr(node, "generators", [])
+        names = {loop.target.id for loop in loops if isinstance(loop.target, ast.Name) and _is_list(loop.iter)}
+        found |= {used for used in ast.walk(node) if isinstance(used, ast.Name) and used.id in names}
+    return found
+
+
 def _is_message(node: ast.expr) -> bool:
     if isinstance(node, ast.Name):
         return _last_word(node.id) in NAMES
     if isinstance(node, ast.Attribute):
         return _last_word(node.attr) in NAMES
     # messages[0][5]
-    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name | ast.Attribute):
-        name = node.value.id if isinstance(node.value, ast.Name) else node.value.attr
-        return _last_word(name) in LISTS
-    return False
+    return isinstance(node, ast.Subscript) and _is_list(node.value)
 
 
 def raw_offsets(source: str) -> Iterator[tuple[int, str]]:
     """Line and text of each constant index or slice of a message in ``source``."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Subscript) and _is_message(node.value):
+    tree = ast.parse(source)
+    members = _members(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript) and (node.value in members or _is_message(node.value)):
             index = node.slice
             bounds = [index.lower, index.upper] if isinstance(index, ast.Slice) else [index]
             if any(map(_is_constant, bounds)):
@@ -64,6 +79,14 @@ def test_a_raw_offset_is_found(text: str) -> None:
 )
 def test_a_named_field_is_not(text: str) -> None:
     assert list(raw_offsets(f"x = {text}")) == []
+
+
+def test_a_raw_offset_of_a_member_of_a_list_is_found() -> None:
+    assert [found for _, found in raw_offsets("[other for other in self.last_messages if other[5] != kind]")] == [
+        "other[5]"
+    ]
+    assert [found for _, found in raw_offsets("for each in outbox:\n    send(each[16:36])")] == ["each[16:36]"]
+    assert list(raw_offsets("[other for other in rows if other[5] != kind]")) == []
 
 
 def test_no_module_outside_of_wire_has_raw_offsets() -> None:

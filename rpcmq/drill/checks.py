@@ -6,7 +6,7 @@ holds and what does not is what docs/guarantees.md says; where it names an excep
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable
 from math import inf
 
@@ -16,6 +16,7 @@ from rpcmq.drill.connections import Connections
 from rpcmq.drill.declarations import Declarations
 from rpcmq.drill.disturbances import DISTURBING, RESTART, Disturbances
 from rpcmq.drill.history import Event, What
+from rpcmq.drill.late_answers import LateAnswers
 from rpcmq.drill.lives import Lives
 from rpcmq.drill.losses import Losses
 from rpcmq.drill.payloads import Payloads
@@ -27,10 +28,8 @@ from rpcmq.drill.silence import Silence
 from rpcmq.drill.verdict import Judge, Verdict
 from rpcmq.drill.work import Start, Work
 
-__all__ = ["LATE", "Bounds", "Checker", "Verdict", "Violation", "check"]
+__all__ = ["Bounds", "Checker", "Verdict", "Violation", "check"]
 
-#: Prefix of the router's counters of unclaimed answers.
-LATE = ("late", "reply of", "reply for", "answers")
 #: Outcomes of a call or cast for its caller, in the words of real processes and of the simulation; all else is an
 #: error of the library, or of the drill.
 _ENDS = (
@@ -53,7 +52,6 @@ _HANDLERS = {
     What.FAULT: "_fault",
     What.HEALED: "_healed",
     What.DONE: "_is_done",
-    What.COUNTED: "_counts",
     What.EXITED: "_exited",
 }
 
@@ -72,7 +70,7 @@ class Checker:
         #: Process -> messages it runs.
         self._running: defaultdict[str, set[str]] = defaultdict(set)
         self._callers: dict[str, None] = {}
-        self._disturbances = Disturbances()
+        self._disturbances = disturbances = Disturbances()
         #: Whether the history has what the router does.
         self._is_watched = False
         #: Messages that this incarnation of the router has accepted.
@@ -86,21 +84,20 @@ class Checker:
         self._given: defaultdict[str, set[str]] = defaultdict(set)
         #: (when, process, id) of what ran in a process that was killed, or was given to it.
         self._hit: list[tuple[float, str, str]] = []
-        self._counted: Counter[str] = Counter()
-        self._has_counted = False
         self._lives = lives = Lives()
-        disturbances = self._disturbances
         self._sessions = sessions = Sessions(self.bounds, disturbances, lives)
         self._losses = Losses(self.bounds, disturbances, lives, sessions, self._accepted, self._dispatched)
         self._recoveries = Recoveries(self.bounds, lives, self._works, self._callers)
         self._restarts = Restarts(self.bounds, disturbances)
         self._payloads = Payloads(self.bounds, disturbances)
         self._accounts = Accounts(disturbances)
+        self._late_answers = LateAnswers(lives, self._works)
         self._judges: tuple[Judge, ...] = (
             self._recoveries,
             self._restarts,
             self._payloads,
             self._accounts,
+            self._late_answers,
             Declarations(self.bounds, disturbances, sessions),
             Silence(self.bounds, disturbances),
             Busy(self.bounds, disturbances),
@@ -312,12 +309,6 @@ class Checker:
                 "not taken", f"{event.process} ended with {left} casts that the router has not taken", event.process
             )
 
-    def _counts(self, event: Event) -> None:
-        self._has_counted = True
-        for name, count in event.fields.items():
-            if isinstance(count, int):
-                self._counted[name] += count
-
     def _is_disturbed(self, target: str, since: float, until: float, kinds: tuple[str, ...] = DISTURBING) -> bool:
         return self._disturbances.during(target, since, until, kinds)
 
@@ -332,9 +323,9 @@ class Checker:
                 self._nobody_ran(id, work)
         for at, process, id in self._hit:
             self._is_told(at, process, id)
-        self._late_answers()
         for judge in self._judges:
             self.verdict.violations += judge.violations()
+        self.verdict.late = self._late_answers.counted
         self.verdict.recovery = self._recoveries.longest
         self.verdict.outlived = self._restarts.outlived
         self.verdict.after_large = self._payloads.after_large
@@ -373,19 +364,6 @@ class Checker:
         if seconds > self.bounds.told:
             self._violated(
                 "told late", f"the caller of {id} was told {seconds:.3f} s after {process} was killed with it", id
-            )
-
-    def _late_answers(self) -> None:
-        """Check that each answer that does not end its call is counted as late."""
-        self.verdict.late = self._counted["late answers"]
-        if not self._has_counted or self._lives.left or self._lives.dead or self._lives.router_starts:
-            return  # what they had counted is gone with them
-        works = self._works.values()
-        spare = sum(w.finished - (w.outcome in ("ok", "remote_error")) for w in works if w.verb == "call")
-        if spare > self.verdict.late:
-            self._violated(
-                "answers not accounted for",
-                f"{spare} answers of handlers ended no call, and only {self.verdict.late} were counted as late",
             )
 
 

@@ -28,11 +28,12 @@ import gevent
 from gevent.lock import BoundedSemaphore
 
 import rpcmq
-from rpcmq.drill.checks import LATE, Violation, check
+from rpcmq.drill.checks import Violation, check
 from rpcmq.drill.common import TOPIC, Options, outcome_of
 from rpcmq.drill.disturbances import RESTART
 from rpcmq.drill.history import Event, Recorder, What, merged
 from rpcmq.drill.keys import make_keys
+from rpcmq.drill.late_answers import LATE
 from rpcmq.drill.names import ROUTER, named, traceparent_of
 from rpcmq.drill.place import Place
 from rpcmq.drill.proxy import FaultProxy

@@ -68,16 +68,7 @@ class BatchSocket:
     ) -> None:
         self._routed = kind == zmq.ROUTER
         self.socket = socket = context.socket(kind)
-        socket.linger = 0
-        socket.sndhwm = _HIGH_WATER
-        # Unbounded: where libzmq has stopped reading a connection at its high-water mark and the peer goes, its next
-        # heartbeat aborts the whole process (libzmq 4.3.5, "Assertion failed: !_io_error").
-        socket.rcvhwm = 0
-        # A batch of small messages can be a little larger than the largest single message.
-        socket.maxmsgsize = max_bytes + (16 << 20)
-        socket.handshake_ivl = int(handshake_seconds * 1000)
-        socket.heartbeat_ivl = int(lost_seconds * 1000 / 4)
-        socket.heartbeat_timeout = int(lost_seconds * 1000)
+        _set_bounds(socket, max_bytes, lost_seconds, handshake_seconds)
         socket.ipv6 = ipv6
         if curve is not None:
             curve.apply(socket)
@@ -202,6 +193,20 @@ class BatchSocket:
             self.socket.close(linger=int(linger_seconds * 1000))
 
 
+def _set_bounds(socket: zmq.Socket[bytes], max_bytes: int, lost_seconds: float, handshake_seconds: float) -> None:
+    """Set how much ``socket`` may hold and how long its peers may be silent. See :class:`BatchSocket`."""
+    socket.linger = 0
+    socket.sndhwm = _HIGH_WATER
+    # Unbounded: where libzmq has stopped reading a connection at its high-water mark and the peer goes, its next
+    # heartbeat aborts the whole process (libzmq 4.3.5, "Assertion failed: !_io_error").
+    socket.rcvhwm = 0
+    # A batch of small messages can be a little larger than the largest single message.
+    socket.maxmsgsize = max_bytes + (16 << 20)
+    socket.handshake_ivl = int(handshake_seconds * 1000)
+    socket.heartbeat_ivl = int(lost_seconds * 1000 / 4)
+    socket.heartbeat_timeout = int(lost_seconds * 1000)
+
+
 def _frame_of(payload: bytes | memoryview) -> zmq.Frame:
     """``payload`` as a frame that libzmq owns.
 
@@ -217,7 +222,9 @@ def _frame_of(payload: bytes | memoryview) -> zmq.Frame:
 
 
 def flush_session(socket: BatchSocket, session: Session, route: bytes) -> None:
-    """Send what ``session`` has queued: greetings, the outbox as batches as far as it may be sent now, closings.
+    """Send what ``session`` has queued: its first messages, the outbox as far as it may be sent now, its last messages.
+
+    The outbox leaves as batches.
 
     Raises:
         zmq.ZMQError: as :meth:`BatchSocket.send`; what was not sent stays queued.

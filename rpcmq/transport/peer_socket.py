@@ -90,18 +90,40 @@ class PeerSocket:
         peers.on_error = lambda error: self._failed()
         self._after_receive = after_receive
         self._curve = curve
-        self._domain = f"peer-{next(_numbers)}" if curve is not None else ""
-        if curve is not None:
-            process_zap().register(self._domain, self._decide, _PATIENCE)
+        self._domain = ""
         self._socket = BatchSocket(
             process_context(),
             zmq.ROUTER,
             max_bytes=max_bytes,
             lost_seconds=lost_seconds,
             ipv6=":" in host,
-            curve=replace(curve, domain=self._domain) if curve is not None else None,
+            curve=self._checking(curve) if curve is not None else None,
             shares_interpreter=shell.shares_interpreter,
         )
+        self.url = self._listen(host)
+        share = max(1, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
+        peers.max_inbound = min(_MAX_LINKS, share)
+        self._unidentified = UnidentifiedConnections(min(_MAX_UNIDENTIFIED, share), _HELLO_SECONDS, self._count)
+        #: Connections of inbound links: file descriptor and socket inode.
+        self._inbound: dict[bytes, tuple[int, int]] = {}
+        self._routes_by_fd: dict[int, bytes] = {}
+        self._urls: dict[bytes, str] = {}
+        self._closed = self._waking = False
+        self._watch = ConnectionWatch(self._socket.socket, self._connection_event, shell)
+        self._timer = shell.call_every(_HELLO_SECONDS / 10, self._cut_late)
+        self._watchdog = Watchdog(lambda: self._socket, self._wake, shell)
+        self._reader = shell.call_when_readable(self._socket.fd, self._wake)
+        self._watchdog.start()
+        abandon_after_fork(self)
+
+    def _checking(self, curve: Curve) -> Curve:
+        """``curve`` in a domain of its own, in which this object decides who may connect."""
+        self._domain = f"peer-{next(_numbers)}"
+        process_zap().register(self._domain, self._decide, _PATIENCE)
+        return replace(curve, domain=self._domain)
+
+    def _listen(self, host: str) -> str:
+        """Bind to a port that the system picks; return the url."""
         name = f"[{host}]" if ":" in host else host
         try:
             self._socket.socket.bind(f"tcp://{name}:0")
@@ -109,23 +131,7 @@ class PeerSocket:
             self._socket.close()
             self._release()
             raise RouterUnreachable(f"cannot listen for peers on {host}: {error}") from None
-        self.url = self._socket.socket.last_endpoint.decode()
-        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        peers.max_inbound = min(_MAX_LINKS, max(1, files // 4))
-        most = min(_MAX_UNIDENTIFIED, max(1, files // 4))
-        self._unidentified = UnidentifiedConnections(most, _HELLO_SECONDS, self._count)
-        #: Connections of inbound links: file descriptor and socket inode.
-        self._inbound: dict[bytes, tuple[int, int]] = {}
-        self._routes_by_fd: dict[int, bytes] = {}
-        self._urls: dict[bytes, str] = {}
-        self._closed = False
-        self._waking = False
-        self._watch = ConnectionWatch(self._socket.socket, self._connection_event, shell)
-        self._timer = shell.call_every(_HELLO_SECONDS / 10, self._cut_late)
-        self._watchdog = Watchdog(lambda: self._socket, self._wake, shell)
-        self._reader = shell.call_when_readable(self._socket.fd, self._wake)
-        self._watchdog.start()
-        abandon_after_fork(self)
+        return str(self._socket.socket.last_endpoint.decode())
 
     @property
     def lost_wakeups(self) -> int:

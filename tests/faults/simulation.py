@@ -13,8 +13,9 @@ from itertools import count
 from typing import Any
 
 from rpcmq.core.router.link import Link
-from rpcmq.drill.checks import LATE, Bounds, Checker, Verdict, Violation
+from rpcmq.drill.checks import Bounds, Checker, Verdict, Violation
 from rpcmq.drill.history import Event, What, line_of
+from rpcmq.drill.late_answers import LATE
 from rpcmq.drill.watched import WatchedRouter
 from rpcmq.testing.invariants import check_router, left_behind
 from rpcmq.testing.network import Network

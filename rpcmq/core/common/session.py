@@ -113,7 +113,7 @@ class Session:
         last_messages = self.last_messages
         if last_messages:
             kind = message[KIND_AT]
-            last_messages[:] = [other for other in last_messages if other[5] != kind]
+            last_messages[:] = [other for other in last_messages if other[KIND_AT] != kind]
         last_messages.append(message)
 
     def disconnected(self) -> None:
