@@ -24,6 +24,8 @@ __all__ = ["STREAM_WINDOW", "Calls"]
 STREAM_WINDOW = 16
 #: Grace after the deadline in which a caller waits for the router to explain the timeout (seconds).
 _GRACE = 0.5
+#: Lateness of a tick (seconds) from which on this process was held up: it then gives the router that grace anew.
+_LATE = 0.5
 _STREAM = Flag.STREAM
 
 
@@ -48,6 +50,8 @@ class Calls:
         self._watched = table.watched
         self._wheel = table.wheel
         self.counters: Counter[str] = Counter()
+        #: Nothing is overdue before then (monotonic seconds): this process was held up.
+        self._not_before = 0.0
         for kind in (Kind.REPLY, Kind.FAULT, Kind.END, Kind.CONFIRM, Kind.ANSWER, Kind.REGISTERED, Kind.SUBSCRIBED):
             uplink.handle(kind, self.on_end)
         uplink.handle(Kind.ERROR, self._on_error)
@@ -201,13 +205,28 @@ class Calls:
 
     def tick(self, now: float) -> None:
         """End calls that the router should have ended by now, or without keep-alives; then tick the casts."""
+        if not self._is_catching_up(now):
+            self._end_overdue(now)
+        self.casts.tick(now)
+
+    def _end_overdue(self, now: float) -> None:
         for call in self._wheel.expire(now):
             call.slot = None
             if not call.done and call.timeout is not None:
                 self._check_timeout(now, call, call.timeout)
         for call in [c for c in self._watched.values() if now - c.sign_of_life >= (c.silence or 0.0)]:
             self._expire(now, call, f"no sign of life for {call.silence:g} s")
-        self.casts.tick(now)
+
+    def _is_catching_up(self, now: float) -> bool:
+        """Whether this process was held up, and what came meanwhile may still be on its way. Never twice in a row."""
+        if now < self._not_before:
+            return True
+        due = self._overdue_at()
+        if not self._not_before and due is not None and now - due > _LATE and self._uplink.ready:
+            self._not_before = now + _GRACE
+            return True
+        self._not_before = 0.0
+        return False
 
     def _check_timeout(self, now: float, call: Call, timeout: float) -> None:
         if call.flags & _STREAM and call.waiter is None:
@@ -236,8 +255,15 @@ class Calls:
 
     def next_deadline(self) -> float | None:
         """The time of the next :meth:`tick` (monotonic seconds); None if there is none."""
+        overdue = self._overdue_at()
+        due = [] if overdue is None else [max(overdue, self._not_before)]
+        due.extend(d for d in self.casts.deadlines() if d is not None)
+        return min(due, default=None)
+
+    def _overdue_at(self) -> float | None:
         due = [c.sign_of_life + (c.silence or 0.0) for c in self._watched.values()]
-        due.extend(d for d in (self._wheel.next_deadline(), *self.casts.deadlines()) if d is not None)
+        if (timeout := self._wheel.next_deadline()) is not None:
+            due.append(timeout)
         return min(due, default=None)
 
     @property

@@ -190,6 +190,25 @@ def test_a_call_that_the_router_forgets_ends_a_little_after_its_deadline(process
     assert kinds(process.sent()) == [Kind.REQUEST, Kind.CANCEL]
 
 
+def test_a_process_that_was_held_up_gives_the_router_its_time_to_explain(process):
+    call = process.start(now=100.0, timeout=10.0)
+    watched = Call("compute", 0, None)
+    watched.silence = 12.0
+    process.calls.start(100.0, watched, Kind.REQUEST, b"", address=COMPUTE)
+    process.calls.tick(120.0)
+    assert not (call.done or watched.done)
+    assert 120.0 < process.calls.next_deadline() <= 121.0
+    process.calls.tick(120.1)
+    assert not (call.done or watched.done)
+    process.error(call.key, Outcome.TIMEOUT, 120.2)
+    assert str(call.error) == "why"
+    # Not twice in a row: where there is never CPU enough, nothing would end.
+    process.calls.tick(125.0)
+    assert str(watched.error).startswith("no sign of life for 12 s")
+    process.calls.tick(126.0)
+    assert process.calls.next_deadline() is None
+
+
 def test_a_call_without_connection_says_so(process):
     process.uplink.lost(99.0)
     call = process.start(now=100.0, timeout=1.0)
@@ -327,7 +346,7 @@ def test_each_item_starts_the_time_of_the_next(process):
     process.calls.tick(54.0)
     process.calls.tick(55.4)
     assert not call.done
-    process.calls.tick(70.0)
+    process.calls.tick(56.0)
     assert isinstance(call.error, CallTimeout)
 
 
