@@ -111,12 +111,14 @@ def router(rpcmq_router: InProcessRouter) -> Iterator[InProcessRouter]:
 
 
 @pytest.fixture
-def free_port() -> int:
-    """A port on which nothing listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def free_port() -> Iterator[int]:
+    """A port on which nothing listens, nor anybody but this test will: a router of its own may."""
+    with socket.socket() as kept:
+        # Who listens with this option, as libzmq does, may have a port that another socket has, but does not listen on.
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind(("127.0.0.1", 0))
+        port: int = kept.getsockname()[1]
+        yield port
 
 
 @pytest.fixture

@@ -128,7 +128,7 @@ def _router_config(settings: dict[str, Any]) -> RouterConfig:
         raise ConfigError(str(error).replace("command line: ", "rpcmq.testing.router: ")) from None
 
 
-def eventually(predicate: Callable[[], T], timeout: float = 5.0, what: str = "") -> T:
+def eventually(predicate: Callable[[], T], timeout: float = 20.0, what: str = "") -> T:
     """Wait until ``predicate()`` is true, letting other greenlets run meanwhile.
 
     Args:

@@ -39,9 +39,9 @@ def test_the_example_bus_answers_from_another_thread(example: dict[str, Any], ro
                 start_new_thread(job.answer, (job.data,))
             else:
                 start_new_thread(job.refuse, (RuntimeError("a thumbnail does not grow"),))
-        assert asked.get(timeout=10) == {"image": "cat.png"}
+        assert asked.get(timeout=20) == {"image": "cat.png"}
         with pytest.raises(RuntimeError, match="does not grow"):
-            refused.get(timeout=10)
+            refused.get(timeout=20)
         with pytest.raises(example["BusError"], match="cats"):
             bus.ask("cats", "shrink", seconds=0.2)
     finally:

@@ -64,7 +64,7 @@ def test_a_call_is_answered_later_by_an_os_thread(client: Client, listen: Listen
     message = jobs.get()
     assert not message.done
     start_new_thread(lambda: message.reply(message.body["args"]["n"] + 1), ())
-    assert asked.get(timeout=10) == 21
+    assert asked.get(timeout=20) == 21
     assert message.done
 
 
@@ -76,10 +76,10 @@ def test_what_is_not_answered_yet_counts_as_running(client: Client, listen: List
     assert not consumer.stop(0)
     for message in got:
         message.reply("done")
-    assert [each.get(timeout=10) for each in asked[:2]] == ["done", "done"]
+    assert [each.get(timeout=20) for each in asked[:2]] == ["done", "done"]
     assert is_serving(consumer._consumer.client) is False
     listen(lambda message: message.reply("another"))
-    assert asked[2].get(timeout=10) == "another"
+    assert asked[2].get(timeout=20) == "another"
 
 
 def test_a_call_that_nobody_answers_ends_with_its_caller(client: Client, listen: Listen) -> None:
@@ -122,7 +122,7 @@ def test_whoever_waits_goes_on_when_another_answers(client: Client, listen: List
     asked = gevent.spawn(client.call, None, "work", body(), 10)
     eventually(lambda: got)
     got[0].reply(5)
-    assert asked.get(timeout=10) == 5
+    assert asked.get(timeout=20) == 5
     eventually(lambda: over == [True])
 
 

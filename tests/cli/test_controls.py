@@ -27,7 +27,7 @@ def test_purge_empties_a_topic(system: SimpleNamespace) -> None:
         assert (ended.returncode, ended.stderr) == (0, "")
         assert ended.stdout == "purged 'compte': 3000 casts, 1 call\n"
         with pytest.raises(CallCancelled, match="purged 'compte'; the call did not run"):
-            call.get(timeout=10)
+            call.get(timeout=20)
     ended = run("purge", "compte", "--forget", "--json", env=system.env)
     answer = {"topic": "compte", "known": True, "casts": 0, "calls": 0, "forgotten": True}
     assert json.loads(ended.stdout) == answer

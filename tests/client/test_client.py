@@ -126,7 +126,7 @@ def test_mandatory_fails_at_once_where_nobody_consumes(client):
 
 
 def test_a_timeout_says_that_the_call_was_queued(client):
-    with pytest.raises(CallTimeout, match=r"queued 0\.\d s: no consumer on 'nobody'") as raised:
+    with pytest.raises(CallTimeout, match=r"queued \d\.\d s: no consumer on 'nobody'") as raised:
         client.call(None, "nobody", message("add"), timeout=0.05)
     assert raised.value.details["state"] == "queued"
     assert isinstance(raised.value, TimeoutError)
@@ -136,7 +136,7 @@ def test_a_timeout_says_that_the_call_was_running(client, serve):
     compute = Compute()
     service = serve(compute)
     with pytest.raises(CallTimeout, match="running") as raised:
-        client.call(None, "compute", message("hold"), timeout=0.05)
+        client.call(None, "compute", message("hold"), timeout=0.5)
     assert raised.value.details["state"] == "running"
     assert raised.value.details["server"] == service.client.identity
     compute.go_on.set()
@@ -146,7 +146,7 @@ def test_a_late_reply_is_counted_and_harms_nobody(router, client, serve):
     compute = Compute()
     serve(compute)
     with pytest.raises(CallTimeout):
-        client.call(None, "compute", message("hold"), timeout=0.05)
+        client.call(None, "compute", message("hold"), timeout=0.5)
     compute.go_on.set()
     eventually(lambda: router.query("summary")["counters"].get("late replies") == 1)
     assert client.call(None, "compute", message("add", a=1)) == 1
@@ -157,7 +157,7 @@ def test_a_handler_that_never_returns_takes_one_place_only(client, serve):
     compute = Compute()
     serve(compute, concurrency=2)
     with pytest.raises(CallTimeout):
-        client.call(None, "compute", message("hold"), timeout=0.05)
+        client.call(None, "compute", message("hold"), timeout=0.5)
     assert [client.call(None, "compute", message("add", a=n)) for n in range(20)] == list(range(20))
     compute.go_on.set()
 
@@ -173,7 +173,7 @@ def test_a_full_queue_refuses_a_call_at_once():
         with pytest.raises(Overloaded, match=r"'compute' is full: 2 messages"):
             client.call(None, "compute", message("add", a=1), timeout=10)
         compute.go_on.set()
-        gevent.joinall(greenlets, 10)
+        gevent.joinall(greenlets, 20)
         assert [g.value for g in greenlets] == ["held"] * 3
         assert service.stop() is True
 
@@ -182,10 +182,10 @@ def test_a_consumer_that_leaves_ends_its_calls_with_link_lost(client, serve):
     compute = Compute()
     service = serve(compute)
     call = gevent.spawn(client.call, None, "compute", message("hold"), timeout=10)
-    assert compute.started.wait(5)
+    assert compute.started.wait(20)
     service.client.close()
     with pytest.raises(LinkLost, match="went away") as raised:
-        call.get(timeout=10)
+        call.get(timeout=20)
     assert raised.value.details["server"] == service.client.identity
     compute.go_on.set()
 
@@ -194,11 +194,11 @@ def test_an_idempotent_call_goes_to_another_consumer(client, serve):
     first, second = Compute(), Compute()
     leaving = serve(first, host="a")
     call = gevent.spawn(client.call, None, "compute", message("hold"), timeout=10, idempotent=True)
-    assert first.started.wait(5)
+    assert first.started.wait(20)
     serve(second, host="b")
     second.go_on.set()
     leaving.client.close()
-    assert call.get(timeout=10) == "held"
+    assert call.get(timeout=20) == "held"
     assert second.ended == ["hold"]
     first.go_on.set()
 
@@ -494,12 +494,12 @@ def test_no_router_is_one_clear_error(free_port):
 
 
 def test_a_router_that_comes_later_is_found(free_port):
-    with Client(f"tcp://127.0.0.1:{free_port}", connect_timeout=10) as client:
+    with Client(f"tcp://127.0.0.1:{free_port}", connect_timeout=30) as client:
         waiting = gevent.spawn(client.connect)
         gevent.sleep(0.05)
         assert not waiting.ready()
         with rpcmq.testing.router(router_listen=f"tcp://127.0.0.1:{free_port}"):
-            waiting.get(timeout=10)
+            waiting.get(timeout=20)
 
 
 def test_the_wait_for_a_router_counts_once_against_the_timeout_of_a_call(free_port):
@@ -564,12 +564,12 @@ def test_closing_ends_what_waits(client, serve):
     calls = [gevent.spawn(client.call, None, "compute", message("hold"), timeout=30) for _ in range(5)]
     items = client.multicall(None, "compute", message("until_cancelled"))
     stream = gevent.spawn(list, items)
-    assert compute.started.wait(5)
+    assert compute.started.wait(20)
     client.close()
     waiting: Any
     for waiting in (*calls, stream):
         with pytest.raises(LinkLost, match="client was closed"):
-            waiting.get(timeout=5)
+            waiting.get(timeout=20)
     compute.go_on.set()
     eventually(lambda: "cancelled" in compute.ended)
 
@@ -583,7 +583,7 @@ def test_closing_while_the_router_is_away_says_what_is_lost(caplog):
     gevent.sleep(0)
     client.close()
     with pytest.raises(UsageError, match="closed"):
-        waiting.get(timeout=5)
+        waiting.get(timeout=20)
     assert "acknowledged 1 cast" in caplog.text
 
 

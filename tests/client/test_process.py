@@ -28,13 +28,13 @@ def test_a_queued_call_whose_greenlet_is_killed_never_runs(router, client, serve
     compute = Compute()
     serve(compute, concurrency=1)
     running = gevent.spawn(client.call, None, "compute", message("hold"), timeout=10)
-    assert compute.started.wait(5)
+    assert compute.started.wait(20)
     queued = gevent.spawn(client.call, None, "compute", message("note", value=1), timeout=10)
     eventually(lambda: topic(router)["queued"] == 1)
     queued.kill()
     eventually(lambda: topic(router)["queued"] == 0)
     compute.go_on.set()
-    assert running.get(timeout=5) == "held"
+    assert running.get(timeout=20) == "held"
     assert client.call(None, "compute", message("add", a=1)) == 1
     assert compute.seen == []
 
@@ -43,7 +43,7 @@ def test_a_running_call_whose_greenlet_is_killed_is_told(router, client, serve):
     compute = Compute()
     serve(compute)
     running = gevent.spawn(client.call, None, "compute", message("until_cancelled"), timeout=10)
-    assert compute.started.wait(5)
+    assert compute.started.wait(20)
     running.kill()
     eventually(lambda: compute.ended == ["cancelled"])
     eventually(lambda: topic(router)["in_flight"] == 0)
@@ -52,7 +52,7 @@ def test_a_running_call_whose_greenlet_is_killed_is_told(router, client, serve):
 def test_a_gevent_timeout_cancels_the_call(router, client, serve):
     compute = Compute()
     serve(compute)
-    with pytest.raises(gevent.Timeout), gevent.Timeout(0.05):
+    with pytest.raises(gevent.Timeout), gevent.Timeout(1.0):
         client.call(None, "compute", message("until_cancelled"), timeout=10)
     eventually(lambda: compute.ended == ["cancelled"])
     assert client.call(None, "compute", message("add", a=1)) == 1
@@ -62,7 +62,7 @@ def test_a_timeout_of_the_call_cancels_it_too(client, serve):
     compute = Compute()
     serve(compute)
     with pytest.raises(CallTimeout):
-        client.call(None, "compute", message("until_cancelled"), timeout=0.05)
+        client.call(None, "compute", message("until_cancelled"), timeout=1.0)
     eventually(lambda: compute.ended == ["cancelled"])
 
 
@@ -91,7 +91,7 @@ def test_a_small_window_slows_the_sender_and_loses_nothing(connect, serve, windo
     serve(compute)
     client = connect(**window)
     for n in range(300):
-        client.cast(None, "compute", message("note", value=n), timeout=2)
+        client.cast(None, "compute", message("note", value=n), timeout=20)
         assert client.process.casts.open <= window.get("cast_window", 300)
     eventually(lambda: len(compute.seen) == 300)
     assert compute.seen == list(range(300))
@@ -140,7 +140,7 @@ def test_a_window_that_stays_full_is_one_clear_error():
     with rpcmq.testing.router() as router:
         client = Client(router.url, cast_window=3)
         client.connect()
-    # The router is gone.
+    eventually(lambda: not client.process.connection.connected)
     for _ in range(3):
         client.cast(None, "compute", message("note"))
     with pytest.raises(
@@ -180,13 +180,13 @@ def test_casts_that_a_full_queue_refuses_are_offered_again_in_order():
         rpcmq.Service("compute", compute, router=router.url, concurrency=1) as service,
     ):
         holding = gevent.spawn(client.call, None, "compute", message("hold"), timeout=20)
-        assert compute.started.wait(5)
+        assert compute.started.wait(20)
         for n in range(40):
             client.cast(None, "compute", message("note", value=n))
         eventually(lambda: client.process.casts.counters["casts put back"] > 0)
         assert topic(router)["queued"] == 5
         compute.go_on.set()
-        assert holding.get(timeout=5) == "held"
+        assert holding.get(timeout=20) == "held"
         eventually(lambda: len(compute.seen) == 40, 20)
         assert compute.seen == list(range(40))
         router.check()
@@ -201,7 +201,7 @@ def test_closing_waits_for_casts_that_a_full_queue_has_given_back():
         rpcmq.Service("compute", compute, router=router.url, concurrency=1),
     ):
         holding = gevent.spawn(rpc.call, None, "compute", message("hold"), timeout=20)
-        assert compute.started.wait(5)
+        assert compute.started.wait(20)
         for n in range(30):
             client.cast(None, "compute", message("note", value=n))
         eventually(lambda: client.process.casts.counters["casts put back"] > 0)
@@ -209,8 +209,8 @@ def test_closing_waits_for_casts_that_a_full_queue_has_given_back():
         gevent.sleep(0.05)
         assert not closing.ready()
         compute.go_on.set()
-        closing.get(timeout=10)
-        assert holding.get(timeout=5) == "held"
+        closing.get(timeout=20)
+        assert holding.get(timeout=20) == "held"
         eventually(lambda: compute.seen == list(range(30)))
 
 
@@ -222,14 +222,14 @@ def test_casts_that_are_not_taken_in_time_are_reported(caplog):
         rpcmq.Service("compute", compute, router=router.url, concurrency=1),
     ):
         holding = gevent.spawn(rpc.call, None, "compute", message("hold"), timeout=20)
-        assert compute.started.wait(5)
+        assert compute.started.wait(20)
         for n in range(30):
             client.cast(None, "compute", message("note", value=n))
         eventually(lambda: client.process.casts.at_risk == 25)
         client.close(0.05)
         assert "acknowledged 25 casts, which may be lost; the router is connected" in caplog.text
         compute.go_on.set()
-        assert holding.get(timeout=5) == "held"
+        assert holding.get(timeout=20) == "held"
 
 
 def test_one_full_topic_holds_up_the_casts_to_no_other():
@@ -241,7 +241,7 @@ def test_one_full_topic_holds_up_the_casts_to_no_other():
         rpcmq.Service("other", other, router=router.url),
     ):
         holding = gevent.spawn(client.call, None, "compute", message("hold"), timeout=30)
-        assert compute.started.wait(5)
+        assert compute.started.wait(20)
 
         def flood() -> None:
             for n in range(40):
@@ -252,11 +252,11 @@ def test_one_full_topic_holds_up_the_casts_to_no_other():
         with pytest.raises(Overloaded) as refused:
             client.cast(None, "compute", message("note", value="too many"), timeout=0.3)
         for n in range(100):
-            client.cast(None, "other", message("note", value=n), timeout=5)
+            client.cast(None, "other", message("note", value=n), timeout=20)
         eventually(lambda: other.seen == list(range(100)))
         assert not sender.ready() and compute.seen == []
         compute.go_on.set()
-        assert holding.get(timeout=10) == "held"
+        assert holding.get(timeout=20) == "held"
         sender.get(timeout=20)
         eventually(lambda: compute.seen == list(range(40)), 20)
     text = str(refused.value)
@@ -289,23 +289,23 @@ def test_confirm_ends_within_its_timeout(monkeypatch):
     eventually(lambda: not client.process.connection.connected)
     client.cast(None, "compute", message("note"))
     # There is room after a while, and nobody confirms.
-    monkeypatch.setattr(CastWindow, "wait", lambda window, address, timeout, name: gevent.sleep(0.7))
+    monkeypatch.setattr(CastWindow, "wait", lambda window, address, timeout, name: gevent.sleep(2.0))
     started = monotonic()
-    text = r"to 'compute' within 1 s: the router is not connected .*; it was not sent, and will not be"
+    text = r"to 'compute' within 3 s: the router is not connected .*; it was not sent, and will not be"
     with pytest.raises(CallTimeout, match=text) as ended:
-        client.cast(None, "compute", message("note"), confirm=True, timeout=1.0)
+        client.cast(None, "compute", message("note"), confirm=True, timeout=3.0)
     assert ended.value.details == {"topic": "compute", "started": "no"}
     assert client.statistics()["casts_open"] == 1, "that of before"
-    assert 0.9 < monotonic() - started < 1.7, "not the timeout for room, and then again for the confirmation"
+    assert 2.9 < monotonic() - started < 4.9, "not the timeout for room, and then again for the confirmation"
     client.close(0.0)
 
 
 def test_confirm_waits_no_longer_than_its_timeout_for_a_router(free_port):
-    client = Client(f"tcp://127.0.0.1:{free_port}", connect_timeout=5.0)
+    client = Client(f"tcp://127.0.0.1:{free_port}", connect_timeout=60.0)
     started = monotonic()
     with pytest.raises(RouterUnreachable):
         client.cast(None, "compute", message("note"), confirm=True, timeout=0.3)
-    assert monotonic() - started < 3.0
+    assert monotonic() - started < 30.0
     client.close(0.0)
 
 
@@ -317,7 +317,7 @@ def test_a_sender_is_slowed_by_a_full_queue():
         rpcmq.Service("compute", compute, router=router.url, concurrency=1),
     ):
         holding = gevent.spawn(client.call, None, "compute", message("hold"), timeout=20)
-        assert compute.started.wait(5)
+        assert compute.started.wait(20)
 
         def flood() -> None:
             for n in range(60):
@@ -329,7 +329,7 @@ def test_a_sender_is_slowed_by_a_full_queue():
         assert not sender.ready()
         assert client.process.casts.open == 10
         compute.go_on.set()
-        holding.get(timeout=5)
+        holding.get(timeout=20)
         sender.get(timeout=20)
         eventually(lambda: len(compute.seen) == 60, 20)
         assert compute.seen == list(range(60))
@@ -352,7 +352,15 @@ def test_a_confirmed_cast_to_a_full_queue_is_refused():
 
 
 def open_files() -> int:
-    return len(os.listdir("/proc/self/fd"))
+    """How many files this process has open, once nobody closes or opens any: sockets are closed by libzmq's threads."""
+    counts: list[int] = []
+
+    def settled() -> bool:
+        counts.append(len(os.listdir("/proc/self/fd")))
+        return len(set(counts[-20:])) == 1 and len(counts) >= 20
+
+    eventually(settled)
+    return counts[-1]
 
 
 def test_two_services_share_the_connection_of_a_client(router, client, serve):

@@ -9,7 +9,7 @@ import gevent
 import pytest
 
 import rpcmq
-from rpcmq.errors import CallTimeout, RemoteError
+from rpcmq.errors import CallTimeout, NestedCallError, RemoteError
 from rpcmq.testing import eventually
 from tests.client.endpoints import Compute, message
 
@@ -62,7 +62,7 @@ def test_the_time_left_goes_down_while_the_call_is_queued(client, serve):
     call = gevent.spawn(client.call, None, "compute", message("remaining"), timeout=20)
     gevent.sleep(0.2)
     serve(Compute())
-    assert call.get(timeout=5) <= 19.8
+    assert call.get(timeout=20) <= 19.8
 
 
 class Front:
@@ -114,8 +114,9 @@ def test_a_nested_call_may_have_its_own_timeout(back, client):
 
 
 def test_a_nested_call_ends_with_the_call_around_it(back, client):
-    with pytest.raises(CallTimeout, match="running"):
-        client.call(None, "front", message("hold"), timeout=0.1)
+    # Both have one deadline, but for the milliseconds that the wire counts in: either may end first.
+    with pytest.raises((CallTimeout, NestedCallError), match="running"):
+        client.call(None, "front", message("hold"), timeout=1.0)
     eventually(lambda: back.ended == ["cancelled"])
 
 
@@ -131,7 +132,7 @@ def test_after_its_deadline_a_handler_has_no_time_left(client, serve):
 
     serve(Endpoint())
     with pytest.raises(CallTimeout):
-        client.call(None, "compute", message("overrun"), timeout=0.05)
+        client.call(None, "compute", message("overrun"), timeout=0.5)
     eventually(lambda: seen == [0.0])
 
 
@@ -193,22 +194,22 @@ def test_an_exception_of_the_callback_ends_the_call(router, client, serve):
 def test_a_long_handler_keeps_its_caller_waiting_with_signs_of_life(client, serve):
     compute = Compute()
     serve(compute)
-    call = gevent.spawn(client.call, None, "compute", message("hold"), timeout=20, sign_of_life=0.2)
-    gevent.sleep(0.6)
+    call = gevent.spawn(client.call, None, "compute", message("hold"), timeout=20, sign_of_life=1.0)
+    gevent.sleep(2.5)
     assert not call.ready()
     compute.go_on.set()
-    assert call.get(timeout=5) == "held"
+    assert call.get(timeout=20) == "held"
 
 
 def test_a_service_that_shows_no_sign_of_life_is_given_up(client, serve):
     compute = Compute()
     service = serve(compute)
     call = gevent.spawn(client.call, None, "compute", message("hold"), timeout=20, sign_of_life=0.2)
-    assert compute.started.wait(5)
+    assert compute.started.wait(20)
     # The handler runs, but nothing of it gets out.
     service.client.process.tasks.send_item = lambda *args: None
     with pytest.raises(CallTimeout, match=r"no sign of life for 0.2 s from 'compute'"):
-        call.get(timeout=5)
+        call.get(timeout=20)
     compute.go_on.set()
 
 

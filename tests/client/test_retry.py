@@ -12,7 +12,8 @@ from rpcmq.client.middleware import Pipeline
 from rpcmq.client.options import Defaults
 from rpcmq.client.retry import RetryBudget
 from rpcmq.errors import CallTimeout, LinkLost, NoConsumer, Overloaded, UsageError
-from tests.client.endpoints import Compute, message
+from rpcmq.testing import eventually
+from tests.client.endpoints import Compute, message, topic
 
 QUICK = Retry(attempts=4, base=0.001, most=0.002)
 PLENTY = RetryBudget(1.0, most=100.0)
@@ -103,27 +104,27 @@ def test_a_call_is_tried_again_when_its_queue_was_full():
         rpcmq.Service("compute", compute, router=router.url, concurrency=1),
     ):
         holding = [gevent.spawn(client.call, None, "compute", message("hold"), timeout=10) for _ in range(2)]
-        assert compute.started.wait(5)
-        gevent.sleep(0.02)
+        assert compute.started.wait(20)
+        eventually(lambda: topic(router)["queued"] == 1)
         retry = Retry(attempts=1000, base=0.01, most=0.02)
         client._pipeline = Pipeline([], Defaults(None, None, ""), RetryBudget(1.0, most=1000.0))
         trying = gevent.spawn(client.call, None, "compute", message("add", a=1), timeout=10, retry=retry)
         gevent.sleep(0.1)
         assert not trying.ready()
         compute.go_on.set()
-        assert trying.get(timeout=10) == 1
-        gevent.joinall(holding, 5)
+        assert trying.get(timeout=20) == 1
+        gevent.joinall(holding, 20)
 
 
 def test_a_call_is_tried_again_when_its_consumer_was_lost(client, serve):
     first, second = Compute(), Compute()
     leaving = serve(first, host="a")
     trying = gevent.spawn(client.call, None, "compute", message("hold"), timeout=10, retry=3)
-    assert first.started.wait(5)
+    assert first.started.wait(20)
     second.go_on.set()
     leaving.client.close()
     serve(second, host="b")
-    assert trying.get(timeout=10) == "held"
+    assert trying.get(timeout=20) == "held"
     first.go_on.set()
 
 
@@ -132,11 +133,11 @@ def test_each_attempt_is_idempotent(router, client, serve):
     first, second = Compute(), Compute()
     leaving = serve(first, host="a")
     trying = gevent.spawn(client.call, None, "compute", message("hold"), timeout=10, retry=Retry(attempts=1))
-    assert first.started.wait(5)
+    assert first.started.wait(20)
     second.go_on.set()
     leaving.client.close()
     serve(second, host="b")
-    assert trying.get(timeout=10) == "held"
+    assert trying.get(timeout=20) == "held"
     first.go_on.set()
 
 

@@ -184,7 +184,7 @@ def test_whatever_a_handler_raises_ends_that_request_only(client, serve, capfd, 
     compute = Compute()
     serve(compute, topic="beside", client=service.client)
     beside = gevent.spawn(client.call, None, "beside", message("hold"), timeout=10)
-    assert compute.started.wait(10)
+    assert compute.started.wait(20)
     ask = (lambda *args: list(client.multicall(*args))) if method == "raise_after_an_item" else client.call
     with pytest.raises((RemoteError, RuntimeError)) as raised:
         ask(None, "compute", message(method, n=n), 10)
@@ -196,7 +196,7 @@ def test_whatever_a_handler_raises_ends_that_request_only(client, serve, capfd, 
     with pytest.raises((RemoteError, RuntimeError)):
         list(client.multicall(None, "compute", message(method, n=n), timeout=10))
     compute.go_on.set()
-    assert beside.get(timeout=10) == "held"
+    assert beside.get(timeout=20) == "held"
     assert client.call(None, "compute", {"method": "rpcmq.ping"}, timeout=10)
     eventually(lambda: topic_row_in_flight(client) == 0)
     assert "Traceback" not in capfd.readouterr().err
@@ -232,7 +232,7 @@ def test_what_a_progress_callback_raises_ends_that_call_only(connect, serve):
 
     serve(Reporting(), topic="reports", client=service.client)
     beside = gevent.spawn(client.call, None, "compute", message("hold"), timeout=10)
-    assert compute.started.wait(10)
+    assert compute.started.wait(20)
 
     def give_up(value: Any) -> None:
         raise SystemExit(value)
@@ -240,7 +240,7 @@ def test_what_a_progress_callback_raises_ends_that_call_only(connect, serve):
     with pytest.raises(SystemExit):
         client.call(None, "reports", message("report"), timeout=10, on_progress=give_up)
     compute.go_on.set()
-    assert beside.get(timeout=10) == "held"
+    assert beside.get(timeout=20) == "held"
 
 
 def test_a_timeout_that_a_handler_forgot_hurts_no_later_request(client, serve, capfd):
@@ -255,8 +255,8 @@ def test_a_timeout_that_a_handler_forgot_hurts_no_later_request(client, serve, c
     for _ in range(5):
         client.call(None, "compute", message("forget"))
     gevent.sleep(0.06)
-    greenlets = [gevent.spawn(client.call, None, "compute", message("add", a=n), timeout=2) for n in range(10)]
-    gevent.joinall(greenlets, 5)
+    greenlets = [gevent.spawn(client.call, None, "compute", message("add", a=n), timeout=20) for n in range(10)]
+    gevent.joinall(greenlets, 20)
     assert [g.value for g in greenlets] == list(range(10))
 
 
@@ -305,7 +305,7 @@ def test_concurrency_is_what_the_router_gives_at_once(router, client, serve):
     calls = [gevent.spawn(client.call, None, "compute", message("hold"), timeout=10) for _ in range(10)]
     eventually(lambda: (topic(router)["in_flight"], topic(router)["queued"]) == (3, 7))
     compute.go_on.set()
-    gevent.joinall(calls, 10)
+    gevent.joinall(calls, 20)
     assert [c.value for c in calls] == ["held"] * 10
 
 
@@ -369,27 +369,27 @@ def test_stop_waits_for_what_runs_and_takes_nothing_more(router, client, serve):
     compute = Compute()
     service = serve(compute)
     running = gevent.spawn(client.call, None, "compute", message("hold"), timeout=10)
-    assert compute.started.wait(5)
+    assert compute.started.wait(20)
     stopping = gevent.spawn(service.stop, 10)
     eventually(lambda: topic(router)["consumers"] == [])
     queued = gevent.spawn(client.call, None, "compute", message("add", a=1), timeout=10)
     eventually(lambda: topic(router)["queued"] == 1)
     assert not stopping.ready()
     compute.go_on.set()
-    assert running.get(timeout=5) == "held"
-    assert stopping.get(timeout=5) is True
+    assert running.get(timeout=20) == "held"
+    assert stopping.get(timeout=20) is True
     serve(Compute(), host="other")
-    assert queued.get(timeout=5) == 1
+    assert queued.get(timeout=20) == 1
 
 
 def test_stop_is_bounded(client, serve):
     compute = Compute()
     service = serve(compute)
     running = gevent.spawn(client.call, None, "compute", message("hold"), timeout=10)
-    assert compute.started.wait(5)
+    assert compute.started.wait(20)
     assert service.stop(0.05) is False
     with pytest.raises(rpcmq.errors.LinkLost):
-        running.get(timeout=5)
+        running.get(timeout=20)
     compute.go_on.set()
 
 
@@ -409,7 +409,7 @@ def test_wait_returns_when_the_service_has_stopped(serve):
     waiting = gevent.spawn(service.wait)
     gevent.sleep(0)
     service.stop()
-    waiting.get(timeout=5)
+    waiting.get(timeout=20)
 
 
 def test_handlers_of_one_process_can_call_each_other(client, serve):

@@ -238,7 +238,7 @@ def test_closing_ends_what_waits_for_the_router(connect):
     gevent.sleep(0)
     client.close()
     with pytest.raises(LinkLost, match="closed"):
-        waiting.get(timeout=5)
+        waiting.get(timeout=20)
 
 
 class Unsent(list[bytes]):

@@ -78,4 +78,4 @@ def test_calls_and_casts_of_a_web_application(router, server):
     for n in range(20):
         server.get(f"cast/{n}")
     # They run now, not when the worker stops.
-    eventually(lambda: sorted(server.compute.seen) == list(range(20)), 10)
+    eventually(lambda: sorted(server.compute.seen) == list(range(20)))

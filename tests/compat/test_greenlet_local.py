@@ -38,7 +38,7 @@ class WeakLocal(local):
 
 def elsewhere(function: Callable[[], Any]) -> Any:
     """What it gives in a greenlet of its own; raises what it raises."""
-    return gevent.spawn(function).get(timeout=10)
+    return gevent.spawn(function).get(timeout=20)
 
 
 def test_each_greenlet_has_its_own_attributes() -> None:
@@ -66,7 +66,7 @@ def test_a_subclass_that_calls_what_it_reads_works_in_every_greenlet() -> None:
         gevent.sleep(0)
         return store.context is context
 
-    assert all(each.get(timeout=10) for each in [gevent.spawn(handler) for _ in range(20)])
+    assert all(each.get(timeout=20) for each in [gevent.spawn(handler) for _ in range(20)])
 
 
 def test_what_nobody_else_holds_is_gone_from_a_weak_one() -> None:
@@ -183,14 +183,14 @@ def test_a_local_that_is_dropped_takes_its_values_along() -> None:
         seen.extend([weakref.ref(data), weakref.ref(data.value)])
         filled.set()
         del data
-        go.wait(10)
+        go.wait(20)
 
     running = gevent.spawn(handler)
-    filled.wait(10)
+    filled.wait(20)
     gc.collect()
     assert [each() for each in seen] == [None, None] and not running.dead
     go.set()
-    running.join(10)
+    running.join(20)
 
 
 def test_a_greenlet_that_outlives_many_locals_keeps_nothing_of_them() -> None:

@@ -156,7 +156,7 @@ def test_threads():
     got = []
     thread = threading.Thread(target=lambda: got.append(threading.current_thread().name), name="t")
     thread.start()
-    thread.join(10)
+    thread.join(20)
     assert got == ["t"]
 
 def test_warnings():

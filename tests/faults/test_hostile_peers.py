@@ -66,11 +66,11 @@ class Site:
         self.mallory = self.folder.add("mallory", right("call", "compute"))
         # Keys that were added are known when these are.
         with self.open(self.folder.add("last", right("call", "compute"))) as last:
-            eventually(lambda: connects(last), 15)
+            eventually(lambda: connects(last))
 
     def client(self, name: str, *rights: Any) -> Client:
         made = Client(self.url, key_file=self.folder.add(name, *rights), reconnect_max_seconds=0.2)
-        eventually(lambda: connects(made), 15)
+        eventually(lambda: connects(made))
         return self.stack.enter_context(made)
 
     def open(self, key_file: str | None, **settings: Any) -> Client:
@@ -137,7 +137,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with router_daemon(*flags) as daemon, ExitStack() as stack:
         made = Site(folder, daemon, stack)
         made.honest()
-        eventually(lambda: made.links() == {"ops", "node"}, 15)
+        eventually(lambda: made.links() == {"ops", "node"})
         before = made.files
         yield made
         assert not [r for r in daemon.records if r["event"] == "internal error" or r["level"] == "error"]
@@ -253,7 +253,7 @@ def spoken_in_the_clear() -> bytes:
     ):
         with Client(relay.url, "web") as client:
             assert add(client, 1) == 1
-        eventually(lambda: len(relay.said) == 1 and b"compute" in relay.said[0], 10)
+        eventually(lambda: len(relay.said) == 1 and b"compute" in relay.said[0])
         return bytes(relay.said[0])
 
 
@@ -316,14 +316,14 @@ def test_a_hello_replayed_under_another_key(site: Site):
             before = site.counted().get("origin", 0)
             message = pack(Kind.REQUEST, b"null", key=origin + bytes(8), format=1, address=COMPUTE, method=b"add")
             thief.send(b"", [message])
-            eventually(lambda: site.counted().get("origin", 0) == before + 1, 10)
+            eventually(lambda: site.counted().get("origin", 0) == before + 1)
         finally:
             thief.close()
         assert add(victim, 2) == 2 and victim.process.connection.reconnects == 0
 
 
 def heard(peer: BatchSocket) -> bytes:
-    eventually(peer.readable, 10)
+    eventually(peer.readable)
     return peer.receive()[1]
 
 
@@ -419,7 +419,7 @@ def test_connections_without_a_link_are_bounded_whatever_was_said_on_them(tmp_pa
                 body["token"] = json.loads(heard(peer)[40:])["token"]
                 if number % 2:
                     peer.send(b"", [pack(Kind.GOODBYE)])
-                    eventually(lambda: not router.query("processes")["processes"], 10)
+                    eventually(lambda: not router.query("processes")["processes"])
             counters = router.query("summary")["counters"]
             assert shell.handshakes <= 10 and counters["cut: too many handshakes"] >= 45
     finally:

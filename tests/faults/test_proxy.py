@@ -95,7 +95,7 @@ def test_it_passes_everything_on(proxy: FaultProxy, connect: Connect):
     answer = b""
     while len(answer) < len(data):
         answer += connection.recv(65536)
-    sender.get(timeout=10)
+    sender.get(timeout=20)
     assert answer == data and (proxy.open, proxy.connections) == (1, 1)
     connection.close()
     eventually(lambda: proxy.open == 0)

@@ -403,7 +403,7 @@ def test_who_signs_is_understood_by_who_does_not_check(trust: Trust, serve: Any,
     got = Event()
     plain.subscribe("a", lambda ctx, topic, payload: got.set())
     signing.publish(None, "a", 1)
-    assert got.wait(10)
+    assert got.wait(20)
 
 
 def test_what_is_to_be_signed_needs_keys(trust: Trust, router: InProcessRouter) -> None:

@@ -84,7 +84,7 @@ def refused(client: Client, expected: str) -> None:
             return True
         return False
 
-    eventually(says_why, 15)
+    eventually(says_why)
 
 
 def counters(router: InProcessRouter) -> dict[str, int]:
@@ -143,7 +143,7 @@ def test_a_key_that_has_expired_is_refused_and_one_that_expires_is_cut_off(folde
     late = folder.add("soon", until=soon)
     client = connect(key_file=late)
     client.connect(5.0)
-    eventually(lambda: not links(secure), 15)
+    eventually(lambda: not links(secure))
     refused(client, "does not accept the key")
     old = connect(key_file=str(folder.path.parent / "clients" / "old.key"))
     refused(old, "does not accept the key")
@@ -236,16 +236,16 @@ def test_a_revoked_key_is_cut_off_while_connected_and_comes_back_when_authorised
     service = serve(folder.add("node"))
     client = connect(key_file=folder.add("web"))
     going = gevent.spawn(client.call, None, "compute", message("hold"), timeout=30)
-    assert service.endpoint.started.wait(5)
+    assert service.endpoint.started.wait(20)
     folder.revoke("node")
     with pytest.raises(LinkLost, match="revoked"):
-        going.get(timeout=10)
+        going.get(timeout=20)
     assert links(secure) == {"web"}
     refused(service.client, "does not accept the key")
     service.endpoint.go_on.set()
     keys = read_key_file(service.client.config.key_file, client=True)
     folder.authorise(Key("node", keys.public, (right("serve,call", "compute.#"),)))
-    eventually(lambda: links(secure) == {"web", "node"}, 10)
+    eventually(lambda: links(secure) == {"web", "node"})
     assert add(client, 3) == 3
 
 
@@ -255,7 +255,7 @@ def test_the_process_of_a_revoked_key_is_told_so_at_once(folder, secure, connect
     path = folder.add("web")
     client = connect(key_file=path)
     going = gevent.spawn(client.call, None, "compute", message("hold"), timeout=300)
-    assert service.endpoint.started.wait(5)
+    assert service.endpoint.started.wait(20)
     folder.revoke("web")
     with pytest.raises(AccessDenied, match="does not accept the key of our key_file: it was revoked") as raised:
         going.get(timeout=20)
@@ -288,7 +288,7 @@ def test_narrower_rights_hold_for_those_who_are_connected(folder, secure, connec
             return True
         return False
 
-    eventually(no_more, 10)
+    eventually(no_more)
 
 
 # --- direct links ---------------------------------------------------------------------------------
@@ -316,9 +316,9 @@ def test_a_peer_listener_takes_nobody_whom_the_router_has_not_announced(folder, 
     node = read_key_file(service.client.config.key_file, client=True).public
     public, path = folder.client("sneaky", router=node)
     folder.authorise(Key("sneaky", public, (right("call", "#"),)))
-    with Client(url, key_file=path, connect_timeout=2.0) as sneaky:
+    with Client(url, key_file=path, connect_timeout=5.0) as sneaky:
         refused(sneaky, "does not accept the key")
-    with Client(url, connect_timeout=2.0) as plain:
+    with Client(url, connect_timeout=5.0) as plain:
         refused(plain, "handshake")
 
 
@@ -328,7 +328,7 @@ def test_a_direct_link_ends_with_the_key_of_its_peer(folder, secure, connect, se
     assert add(client, 1, direct=True) == 1
     assert len(service.client.process.direct._peers.links) == 1
     folder.revoke("web")
-    eventually(lambda: not service.client.process.direct._peers.links, 10)
+    eventually(lambda: not service.client.process.direct._peers.links)
 
 
 def test_rights_hold_for_direct_links(folder, secure, connect, serve):
@@ -361,14 +361,14 @@ def test_honest_peers_come_in_while_handshakes_hang(folder, secure, connect, ser
     port = port_of(secure)
     hanging = [half_open(port, GREETING[: number % 65]) for number in range(200)]
     try:
-        eventually(lambda: secure._embedded.shell.handshakes >= 200, 10)
+        eventually(lambda: secure._embedded.shell.handshakes >= 200)
         client = connect(key_file=folder.add("web"))
-        eventually(lambda: try_connect(client), 5)
+        eventually(lambda: try_connect(client))
         assert add(client, 5) == 5
     finally:
         for each in hanging:
             each.close()
-    eventually(lambda: secure._embedded.shell.handshakes == 0, 10)
+    eventually(lambda: secure._embedded.shell.handshakes == 0)
 
 
 def try_connect(client: Client) -> bool:
@@ -383,10 +383,10 @@ def test_the_oldest_of_too_many_handshakes_are_cut(folder):
     with run_router(security_keys=str(folder), link_max_handshakes=20) as router:
         hanging = [half_open(port_of(router), GREETING) for _ in range(60)]
         try:
-            eventually(lambda: counters(router).get("cut: too many handshakes", 0) >= 40, 10)
+            eventually(lambda: counters(router).get("cut: too many handshakes", 0) >= 40)
             assert router._embedded.shell.handshakes <= 20
             with Client(router.url, key_file=folder.add("web"), reconnect_max_seconds=0.1) as client:
-                eventually(lambda: try_connect(client), 10)
+                eventually(lambda: try_connect(client))
         finally:
             for each in hanging:
                 each.close()
@@ -401,7 +401,7 @@ def test_who_never_says_hello_is_cut_off(folder, is_secure):
             while silent.recv(1000):
                 pass  # the router's greeting, and then the end
         silent.close()
-        eventually(lambda: router._embedded.shell.handshakes == 0, 5)
+        eventually(lambda: router._embedded.shell.handshakes == 0)
 
 
 def test_an_authenticated_connection_that_never_says_hello_is_cut_off(folder):
@@ -417,7 +417,7 @@ def test_an_authenticated_connection_that_never_says_hello_is_cut_off(folder):
         monitor = silent.socket.get_monitor_socket(zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_SUCCEEDED)
         silent.socket.connect(router.url)
         try:
-            eventually(lambda: monitor.poll(0) and counters(router).get("cut: no HELLO in time") == 1, 10)
+            eventually(lambda: monitor.poll(0) and counters(router).get("cut: no HELLO in time") == 1)
         finally:
             silent.socket.disable_monitor()
             monitor.close()
@@ -442,7 +442,7 @@ def test_random_bytes_at_the_port_change_nothing(folder, secure, connect, serve)
             pass  # cut off in the middle of it
     assert add(client, 2) == 2
     assert client.process.connection.reconnects == 0
-    eventually(lambda: secure._embedded.shell.handshakes == 0, 15)
+    eventually(lambda: secure._embedded.shell.handshakes == 0)
     assert links(secure) == {"node", "web"}
 
 
@@ -456,7 +456,7 @@ def test_a_message_beyond_the_largest_cuts_only_its_sender(folder):
         bad.connect()
         bad.process.uplink.max_message_bytes = 1 << 30  # it does not care what the router says
         bad.cast(None, "compute", message("add", a=bytes(18 << 20)))
-        eventually(lambda: bad.process.connection.reconnects > 0, 15)
+        eventually(lambda: bad.process.connection.reconnects > 0)
         assert good.process.connection.reconnects == 0
         bad.process.uplink.abandon()
         bad.close(0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from time import monotonic
 from typing import Any
 
 import gevent
@@ -50,10 +49,10 @@ def test_a_silent_router_is_called_silent_until_it_answers(caplog: pytest.LogCap
 
 def test_a_silent_router_is_given_up_and_a_call_with_retry_goes_to_the_one_that_answers() -> None:
     with (
-        RouterProcess(link_lost_seconds=1, **QUICK) as first,
-        RouterProcess(link_lost_seconds=1, router_id=2, **QUICK) as second,
+        RouterProcess(link_lost_seconds=3, **QUICK) as first,
+        RouterProcess(link_lost_seconds=3, router_id=2, **QUICK) as second,
         Proxy(first.url) as proxy,
-        Client(proxy.url, connect_timeout=1.0, reconnect_max_seconds=0.2) as client,
+        Client(proxy.url, connect_timeout=3.0, reconnect_max_seconds=0.2) as client,
         node(first.url, "one"),
         node(second.url, "two"),
     ):
@@ -61,9 +60,7 @@ def test_a_silent_router_is_given_up_and_a_call_with_retry_goes_to_the_one_that_
         first.pause()
         # As an address that moves to another host: only who connects anew finds it.
         proxy.target = second.url
-        began = monotonic()
-        assert client.call(None, "compute", message("where"), 60, retry=3) == "two"
-        assert monotonic() - began < 20
+        assert client.call(None, "compute", message("where"), 40, retry=3) == "two"
         assert client.process.connection.reconnects == 1
         first.resume()
 

@@ -217,7 +217,7 @@ def test_drain_lets_a_call_finish_refuses_new_callers_and_exits_0(endpoint: Bloc
         router("--http", "127.0.0.1:0") as daemon,
         Service("compute", endpoint, host="a", router=daemon.url, drain_seconds=0.1),
         Client(daemon.url) as caller,
-        Client(daemon.url, connect_timeout=1.0) as late,
+        Client(daemon.url, connect_timeout=3.0) as late,
     ):
         call = gevent.spawn(caller.call, None, "compute", work(7), timeout=SECONDS)
         assert endpoint.entered.wait(SECONDS)
@@ -227,7 +227,7 @@ def test_drain_lets_a_call_finish_refuses_new_callers_and_exits_0(endpoint: Bloc
         daemon.wait_for("draining", signal="SIGTERM")
         assert fetch(daemon.http + "/healthz") == (503, b'{"status": "draining"}\n')
         with pytest.raises(RouterUnreachable, match="shutting down"):
-            late.call(None, "compute", work(8), timeout=1.0)
+            late.call(None, "compute", work(8), timeout=3.0)
         assert daemon.process.poll() is None
 
         endpoint.leave.set()

@@ -29,7 +29,7 @@ def test_a_batch_that_costs_much_does_not_make_the_router_deaf(rpcmq_router):
         queries = [control(Kind.QUERY, purge, sequence=number) for number in range(1, 4001)]
         honest.connect(10)
         greedy.send(b"", queries)
-        eventually(lambda: any(link.inbox for link in links), 10)
+        eventually(lambda: any(link.inbox for link in links))
         assert honest.call(None, "other", {"method": "add", "args": {"a": 1}}, timeout=20) == 1
         link = links.by_identity("greedy")
         assert link.inbox
@@ -56,7 +56,7 @@ def test_timers_of_the_hub_have_their_turn_while_the_router_has_more_to_do(rpcmq
     timer = get_hub().loop.timer(0.0)
     shell.wake()
     timer.start(fired.set)
-    assert fired.wait(10)
+    assert fired.wait(20)
     assert wakes <= 5
     eventually(lambda: wakes > 100)
 
@@ -81,9 +81,9 @@ def test_a_closed_link_that_had_asked_for_views_is_not_worked_for(rpcmq_router):
         for number in range(1, 51):
             engine.queries.ask(monotonic(), link, link.origin + bytes(7) + bytes([number]), "overview")
         client.process.connection._dialed.close()
-        eventually(lambda: link.route is None, 10)
-        eventually(lambda: not engine.queries.is_anybody_waiting, 10)
-        eventually(lambda: len(engine.queries._asked.get(link, ())) > 30, 10)
+        eventually(lambda: link.route is None)
+        eventually(lambda: not engine.queries.is_anybody_waiting)
+        eventually(lambda: len(engine.queries._asked.get(link, ())) > 30)
 
 
 # --- what the end of a connection is counted as ---------------------------------------------------
@@ -167,7 +167,7 @@ def test_while_a_store_fails_nothing_is_sent_and_afterwards_all_is(rpcmq_router)
         shell._store = disk
         engine.effects.durable.append(b"entry")
         call = gevent.spawn(client.call, None, "compute", {"method": "add", "args": {"a": 1}}, timeout=30)
-        assert failed.wait(10)
+        assert failed.wait(20)
         assert not call.ready() and not stored and engine.effects.durable == [b"entry"]
         disk.is_full = False
         assert call.get(timeout=20) == 1

@@ -157,7 +157,7 @@ def talk(url: str, shell: Shell) -> dict[str, Any]:
         call.waiter = answered.set  # type: ignore[assignment]
         calls.start(monotonic(), call, Kind.QUERY, json_bytes({"what": "overview"}))
         connection.send_soon()
-        answered.wait(10.0)
+        answered.wait(20)
         assert call.answer is not None, call.error
         return body_of(call.answer)
     finally:
@@ -196,7 +196,7 @@ def test_gevents_shell_calls_soon_later_and_again() -> None:
     again = shell.call_every(0.001, lambda: calls.append("again"))
     done = shell.event()
     later = shell.call_later(0.05, done.set)
-    done.wait(10)
+    done.wait(20)
     for handle in (again, later):
         handle.stop()
         handle.close()

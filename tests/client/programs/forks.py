@@ -74,5 +74,5 @@ print("children", [run_child() for _ in range(3)])
 assert rpc.client().identity == parent
 print("parent", [add(n) for n in range(5)])
 rpc.cast(None, "compute", {"method": "release"}, confirm=True)
-print("held", holding.get(timeout=10))
+print("held", holding.get(timeout=20))
 print("wake-ups lost", rpc.client().process.connection.lost_wakeups)

@@ -321,7 +321,7 @@ def test_the_receiver_of_zmq_has_nothing_to_do_until_it_is_closed(sender):
         waiting = gevent.spawn(proxy.wait)
         """
     )
-    assert sender.run("gevent.sleep(0.05); waiting.ready(), proxy.close(), waiting.join(1), waiting.ready()") == (
+    assert sender.run("gevent.sleep(0.05); waiting.ready(), proxy.close(), waiting.join(20), waiting.ready()") == (
         False, None, None, True,
     )  # fmt: skip
 

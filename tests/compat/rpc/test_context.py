@@ -66,7 +66,7 @@ def test_store_is_that_of_the_green_thread(at, era, place, loaded):
     context.update_store()
     store = load(place).store
     assert store.context is context
-    assert gevent.spawn(hasattr, store, "context").get(timeout=5) is False
+    assert gevent.spawn(hasattr, store, "context").get(timeout=20) is False
     common.clear_store()
     assert not hasattr(store, "context")
     common.clear_store()

@@ -69,7 +69,7 @@ class Receiver:
         raise SystemExit(1)
 
     def block(self, context: Any) -> str:
-        self.release.wait(10)
+        self.release.wait(20)
         return "released"
 
 

@@ -187,7 +187,7 @@ def test_a_loop_is_stopped(load):
     first = Event()
     timer = utils.LoopingCall(first.set)
     timer.start(3600)
-    assert first.wait(5)
+    assert first.wait(20)
     gevent.sleep(0)
     timer.stop()
     with gevent.Timeout(5):
