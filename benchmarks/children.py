@@ -25,7 +25,7 @@ __all__ = ["Child", "ChildFailed", "child", "commands", "cpu_seconds", "program"
 
 _TICK = os.sysconf("SC_CLK_TCK")
 _ROOT = Path(__file__).resolve().parent.parent
-#: How long a child may take to start, or to answer beyond the time it was asked to measure (seconds).
+#: Time that a child may take to start, or to answer beyond the time it was asked to measure (seconds).
 _PATIENCE = 30.0
 #: Becomes the program that is given, which Linux kills when its parent dies (PR_SET_PDEATHSIG), even of SIGKILL.
 _DIE_WITH_PARENT = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execvp(sys.argv[1], sys.argv[1:])"
@@ -85,7 +85,7 @@ class Child:
                 return line
 
     def heard(self, seconds: float = _PATIENCE) -> Any:
-        """What the child says next with :func:`say`.
+        """Return the child's next line of :func:`say`.
 
         Raises:
             ChildFailed: nothing within ``seconds``.
@@ -166,7 +166,7 @@ def say(what: Any) -> None:
 
 
 def commands() -> SimpleQueue[dict[str, Any]]:
-    """What the parent asks for."""
+    """The commands that the parent has sent, in order."""
     return _asked
 
 

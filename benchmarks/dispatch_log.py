@@ -1,4 +1,4 @@
-"""What the dispatch log costs: the router alone, as in ``router-alone``, with the log and without it.
+"""The cost of the dispatch log: the router alone, as in ``router-alone``, with the log and without it.
 
 And what it holds up when the disk is busy: the worst latency of a steady load while another process writes and
 syncs as much as the same disk takes.
@@ -22,7 +22,7 @@ _ON, _OFF = "with the log", "without"
 _WIDTHS = (1, 16, 64, 256)
 #: The steady load of the stalls: so many calls at a time, and seconds between.
 _STEADY, _PAUSE = 32, 0.002
-#: What the busy disk gets at a time, each time in a new file.
+#: The data that the busy disk gets at a time, each time in a new file.
 _MIB = 1 << 20
 _MIB_AT_ONCE = 16
 

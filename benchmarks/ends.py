@@ -22,7 +22,7 @@ __all__ = ["Endpoint", "answer", "both", "caller", "sample", "service"]
 _CONCURRENCY = 256
 #: Casts between two looks at the clock.
 _CASTS = 20
-#: How long the last casts may take to be run (seconds).
+#: Time that the last casts may take to be run (seconds).
 _SETTLE_SECONDS = 30.0
 
 
@@ -64,7 +64,7 @@ def answer(function: Callable[..., Any]) -> None:
 
 
 class Endpoint:
-    """What is served."""
+    """The endpoint that is served."""
 
     def __init__(self) -> None:
         self._counted = 0
@@ -82,7 +82,7 @@ class Endpoint:
         self._counted += 1
 
     def counted(self, ctx: Any) -> int:
-        """How many casts were counted."""
+        """The number of casts that were counted."""
         return self._counted
 
 

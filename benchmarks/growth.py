@@ -1,4 +1,4 @@
-"""What a router's size costs: its topics, its idle connections, and what waits in its queues."""
+"""The cost of a router's size: topics, idle connections and waiting messages."""
 
 from __future__ import annotations
 

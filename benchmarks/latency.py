@@ -55,7 +55,7 @@ def _command(log: str, out: str, engine: str) -> None:
 
 
 def spark(log: str, out: str) -> None:
-    """What the command stores, and nothing else."""
+    """Store the cells as the command does, and nothing else."""
     from rpcmq.latency.jobs.session import session
     from rpcmq.latency.jobs.source import read_log
     from rpcmq.latency.jobs.store import write_cells

@@ -1,4 +1,4 @@
-"""What a call through the Nova shim costs beside ``rpc.call`` itself."""
+"""The cost of a call through the Nova shim beside ``rpc.call`` itself."""
 
 from __future__ import annotations
 

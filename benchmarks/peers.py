@@ -49,7 +49,7 @@ class Peer:
 
 
 class Rebooter:
-    """What is served."""
+    """The endpoint that is served."""
 
     def reboot_instance(self, ctx: dict[str, Any], instance_id: str, reboot_type: str) -> dict[str, Any]:
         return rebooted(instance_id, reboot_type)

@@ -1,4 +1,4 @@
-"""What a benchmark found: rows, shown as a table, kept as JSON, drawn as a plot."""
+"""Results of a benchmark: rows, shown as a table, stored as JSON, drawn as a plot."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Notice = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Options:
-    """How thoroughly to measure."""
+    """The thoroughness of a measurement."""
 
     seconds: float = 2.0
     rounds: int = 5
@@ -48,7 +48,7 @@ class Row:
 
     @property
     def metrics(self) -> list[str]:
-        """What was measured in every round."""
+        """The names of the metrics that were measured in every round."""
         return [m for m in self.samples[0] if all(m in sample for sample in self.samples)]
 
 

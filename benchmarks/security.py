@@ -1,4 +1,4 @@
-"""What security costs: whole calls with CURVE, with signed payloads and plain; the router's engine with rights."""
+"""The cost of security: whole calls with CURVE, with signed payloads and plain; the router's engine with rights."""
 
 from __future__ import annotations
 

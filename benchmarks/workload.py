@@ -25,7 +25,7 @@ ARGUMENTS: dict[str, Any] = {"instance_id": "i-00000a7c", "reboot_type": "SOFT"}
 
 
 def rebooted(instance_id: str, reboot_type: str) -> dict[str, Any]:
-    """What the called method returns."""
+    """The result of the called method."""
     return {"instance_id": instance_id, "task_state": f"rebooting_{reboot_type.lower()}"}
 
 
@@ -53,7 +53,7 @@ class Meter:
         return received < self.end
 
     def result(self) -> dict[str, float]:
-        """What was measured; ``calls`` are all, with those before the measurement began."""
+        """The result of a measurement; ``calls`` are all, with those before the measurement began."""
         quantile = self._histogram.quantile
         return {
             "calls": self._all,

@@ -21,7 +21,7 @@ from rpcmq.core.router.settings import Settings
 from rpcmq.testing import InProcessRouter
 from rpcmq.testing.network import Network
 
-#: Where clients of these tests live: ``CLIENT_SHELL=threads`` runs those of tests/client over the background thread.
+#: The home of these tests' clients: ``CLIENT_SHELL=threads`` runs those of tests/client over the background thread.
 CLIENT_SHELL = os.environ.get("CLIENT_SHELL", "auto")
 
 # The suite starts a thousand programs. Where the environment keeps Python from writing bytecode, each of them would

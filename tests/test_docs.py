@@ -47,7 +47,7 @@ def anchors_of(path: Path) -> set[str]:
 
 
 def quoted_in(name: str) -> set[str]:
-    """What stands between backticks."""
+    """The words between backticks."""
     return set(re.findall(r"`([^`\n]+)`", prose_of(name)))
 
 
@@ -127,7 +127,7 @@ def test_client_settings_named_in_the_guarantees_exist() -> None:
 
 
 def test_the_benchmarks_can_be_listed_without_what_they_need() -> None:
-    """What is imported may not be installed: only `make bench` does that."""
+    """The imports may not be installed: only `make bench` does that."""
     program = (
         "import runpy, sys\n"
         "sys.modules.update(dict.fromkeys(['psutil', 'duckdb', 'zerorpc', 'Pyro5', 'nats', 'pyarrow', 'numpy']))\n"

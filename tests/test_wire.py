@@ -50,7 +50,7 @@ def reason(error: pytest.ExceptionInfo[ProtocolError]) -> str:
 
 
 def result_of(function: Callable[[], object]) -> object:
-    """What ``function`` returns, or the reason of its ProtocolError; any other exception is a failure."""
+    """The result of ``function``, or the reason of its ProtocolError; any other exception is a failure."""
     try:
         return function()
     except ProtocolError as error:
@@ -189,7 +189,7 @@ def test_a_detached_payload_is_not_copied():
 
 
 def test_a_detached_payload_may_be_small_or_empty():
-    """Which payloads are detached is the sender's business."""
+    """The sender alone decides which payloads are detached."""
     head = pack(Kind.CAST, flags=Flag.DETACHED, method=b"m")
     (read,) = split(head, [b""])
     assert payload_of(read) == b"" and size_of(read) == 41

@@ -1,4 +1,4 @@
-"""What the workers of ``pytest -n`` run: each file in one of them, and all that needs Spark in one."""
+"""The distribution of tests over the workers of ``pytest -n``: each file in one, and all that needs Spark in one."""
 
 from __future__ import annotations
 

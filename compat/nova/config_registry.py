@@ -97,7 +97,7 @@ class RegisteredOptions:
             self.register_opt(opt, group)
 
     def register_cli_opt(self, opt: Opt, group: str | OptGroup | None = None) -> bool:
-        """As :meth:`register_opt`, for the command line too."""
+        """Like :meth:`register_opt`, for the command line too."""
         return self.register_opt(opt, group, cli=True)
 
     def register_cli_opts(self, opts: Iterable[Opt], group: str | OptGroup | None = None) -> None:
@@ -173,7 +173,7 @@ class RegisteredOptions:
         self.clear()
 
     def clear(self) -> None:
-        """As :meth:`reset`."""
+        """Like :meth:`reset`."""
         for entries in self._state.groups.values():
             for entry in entries.values():
                 entry.default = entry.override = entry.given = UNSET

@@ -82,7 +82,7 @@ def run(console: Console, cluster: Cluster, options: argparse.Namespace) -> bool
 
 
 def print_report(console: Console, users: Users, books: Books, events: Events) -> None:
-    """What was seen, in the order of interest."""
+    """Print the report, the most interesting facts first."""
     report.print_told(console, users.told + events.told)
     again = ", ".join(f"{count} by {host}" for host, count in sorted(users.done_again.items()))
     console.print(

@@ -55,7 +55,7 @@ class ComputeManager:
         return {"image_id": image_id, "verified_by": self.host, "attempt": request.attempt}
 
     def get_diagnostics(self, ctx: RequestContext, instance_id: int) -> dict[str, Any]:
-        """How an instance is doing. What is raised here is raised in the caller."""
+        """Return an instance's state. An exception raised here is raised in the caller."""
         instance = self._get(instance_id)
         self._hypervisor(2, 8)
         return {"id": instance_id, "uptime": datetime.now(UTC) - instance["launched_at"], "errors": []}
@@ -66,7 +66,7 @@ class ComputeManager:
             yield {"id": instance["id"], "host": self.host, "launched_at": instance["launched_at"]}
 
     def count_done(self, ctx: RequestContext) -> dict[str, int]:
-        """How often this node did what it was asked for."""
+        """Return the number of requests that this node has carried out, by method."""
         return self._done
 
     # --- casts: nobody waits -----------------------------------------------------------------
@@ -104,7 +104,7 @@ class ComputeManager:
             raise InstanceNotFound(instance_id=instance_id) from None
 
     def _hypervisor(self, least: int, most: int) -> None:
-        """Where a real node would work on a machine: wait for ``least`` to ``most`` milliseconds."""
+        """Wait for ``least`` to ``most`` milliseconds, in place of a real node's work."""
         gevent.sleep(self._random.uniform(least, most) / 1000)
 
 

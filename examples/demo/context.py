@@ -1,4 +1,4 @@
-"""Who asks: the request context, which travels with every message from the user's request on."""
+"""The request context: who asks. It travels with every message from the user's request on."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RequestContext:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """What ``to_dict`` gave."""
+        """Rebuild a context from :meth:`to_dict`."""
         return cls(**values)
 
 

@@ -1,4 +1,4 @@
-"""What the demo prints."""
+"""The demo's output on the terminal."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def print_methods(console: Console, methods: Sequence[dict[str, Any]]) -> None:
 
 
 def print_events(console: Console, events: Counter[str], lost: int) -> None:
-    """What the subscriber counted."""
+    """Print the subscriber's counts."""
     counted = ", ".join(f"{count} {name}" for name, count in sorted(events.items()))
     console.print(f"Events: {counted}; lost: {lost}", soft_wrap=True)
 

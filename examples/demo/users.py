@@ -47,7 +47,7 @@ class Users:
         self.started: Counter[str] = Counter()
         self.ok: Counter[str] = Counter()
         self.told: list[Told] = []
-        #: How often each boot ended, and where the instances are that were booted.
+        #: The number of ends of each boot, and the hosts of the instances that were booted.
         self.ends: Counter[int] = Counter()
         self.hosts: dict[int, str] = {}
         #: Image checks that were given to a second node, by the node that did them.

@@ -22,7 +22,7 @@ class Finding(NamedTuple):
 
 
 class Books:
-    """What the router, the nodes and the api say, read when nothing is under way any more."""
+    """The counts of the router, the nodes and the api, read when nothing is under way any more."""
 
     def __init__(self, client: rpcmq.Client, live: list[str]) -> None:
         self.live = live

@@ -23,11 +23,11 @@ class LazyGroup(click.Group):
         self._table = table
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """As :class:`click.Group` has it."""
+        """See :class:`click.Group`."""
         return list(self._table)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """As :class:`click.Group` has it."""
+        """See :class:`click.Group`."""
         if name not in self._table:
             return None
         module = importlib.import_module(f"rpcmq.cli.{self._table[name][0]}")
@@ -35,6 +35,6 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """As :class:`click.Group` has it."""
+        """See :class:`click.Group`."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, help) for name, (_, help) in self._table.items()])

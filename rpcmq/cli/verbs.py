@@ -29,7 +29,7 @@ def _arguments(pairs: Sequence[str], given: dict[str, Any] | None) -> dict[str, 
 
 
 class _Request(NamedTuple):
-    """What all three send, and to whom."""
+    """A request as the three verbs send it, and its topic."""
 
     context: dict[str, Any] | None
     topic: str

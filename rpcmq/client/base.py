@@ -106,7 +106,7 @@ class BaseClient:
 
     @property
     def sender(self) -> Sender:
-        """What the verbs send with, to be used in the client's home only. After a fork: a new one."""
+        """The sender of the verbs, to be used in the client's home only. After a fork: a new one."""
         links = self._links
         return links.sender if not links.process.connection.abandoned else self._reopened().sender
 

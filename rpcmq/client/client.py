@@ -331,7 +331,7 @@ class Client(RouterVerbs):
 
     @at_home
     def _send(self, request: OutgoingRequest, *, on_progress: Callable[[Any], None] | None) -> Any:
-        """What comes of ``request``, which has passed the pipeline."""
+        """Send ``request``, which has passed the pipeline; return its result."""
         sender, options = self.sender, request.options
         message = request.ctx, request.topic, request.message
         trace = request.traceparent

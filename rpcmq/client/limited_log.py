@@ -23,7 +23,7 @@ class LimitedLog:
         self._write(logging.ERROR, kind, text, raised)
 
     def warning(self, kind: Hashable, text: str) -> None:
-        """As :meth:`error`, as a warning."""
+        """Like :meth:`error`, as a warning."""
         self._write(logging.WARNING, kind, text, None)
 
     def _write(self, level: int, kind: Hashable, text: str, raised: BaseException | None) -> None:

@@ -71,7 +71,7 @@ def check_handler(handler: Any) -> None:
         raise UsageError(f"handler {short_repr(handler)} cannot be run: {ASYNC}")
 
 
-#: Why async methods are refused, and what to do instead.
+#: The reason that async methods are refused, and the way to do without.
 ASYNC = (
     "it is async, and methods run in greenlets, with no asyncio event loop. Write it with plain 'def': what waits "
     "there (sockets, sleep, other calls) waits for this request only; or use asyncio.run() in a thread of its own"

@@ -1,4 +1,4 @@
-"""What stands between a client's verbs and the wire: middleware of the application's own, and retries.
+"""The pipeline between a client's verbs and the wire: middleware of the application's own, and retries.
 
 The order is fixed. A call or cast passes, from the outside in:
 

@@ -1,4 +1,4 @@
-"""How a message is sent: options of one call or cast, and the defaults of a client and of topics."""
+"""Options of a call or cast, and the defaults of a client and of topics."""
 
 from __future__ import annotations
 

@@ -292,7 +292,7 @@ class Process:
             self.connection.schedule()
 
     def cancel_soon(self, call: Call) -> None:
-        """As :meth:`cancel`, from any OS thread."""
+        """Like :meth:`cancel`, from any OS thread."""
         if not self._closing:
             self._hub.loop.run_callback_threadsafe(self.cancel, call)
 

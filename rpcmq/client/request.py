@@ -13,7 +13,7 @@ __all__ = ["Request", "current_request"]
 
 Progress = Callable[[Task, Any], None]
 _current: ContextVar[tuple[Task, Progress] | None] = ContextVar("rpcmq_request", default=None)
-#: What the current greenlet runs for; None outside of a handler. Cheaper than :func:`current_request`.
+#: The request that the current greenlet handles; None outside of a handler. Cheaper than :func:`current_request`.
 handling = _current.get
 
 

@@ -1,4 +1,4 @@
-"""What a client asks of its router, or tells it to do."""
+"""The verbs that the router itself answers: declarations, views, purge and kick."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class Sender:
         self, ctx: Any, topic: Target, msg: Mapping[str, Any], timeout: float | None, flags: int,
         sign_of_life: float | None, on_progress: Callable[[Any], None] | None, traceparent: str | None,
     ) -> Any:  # fmt: skip
-        """As :meth:`call`, with no router in between where that is possible."""
+        """Like :meth:`call`, with no router in between where that is possible."""
         if sign_of_life is not None:
             raise UsageError("sign_of_life is watched for calls through the router; leave out direct or sign_of_life")
         deadline = monotonic() + self.seconds(timeout)
@@ -252,7 +252,7 @@ class Sender:
         return True
 
     def seconds(self, timeout: float | None) -> float:
-        """How long a call may take: ``timeout``, else what the request being handled has left, else the setting."""
+        """The limit of a call (seconds): ``timeout``, else the rest of the handled request's time, else the setting."""
         if timeout is not None:
             return check_seconds("timeout", timeout)
         request = None if handling() is None else current_request()

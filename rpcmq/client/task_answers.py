@@ -1,4 +1,4 @@
-"""What goes back for the calls that this process runs: results, items, progress, exceptions."""
+"""Answers to the calls that this process runs: results, items, progress, exceptions."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class TrustedPayloads(Payloads):
     # --- what came ---------------------------------------------------------------------------
 
     def request(self, task: Task) -> Any:
-        """As :meth:`Payloads.request`."""
+        """Like :meth:`Payloads.request`."""
         message, task.seal = task.seal, None
         ours = task.registration.address
         where = ours.exchange, ours.topic
@@ -95,7 +95,7 @@ class TrustedPayloads(Payloads):
         return self._decoded(where, opened, task.format, payload)
 
     def answer(self, call: Call, message: bytes) -> Any:
-        """As :meth:`Payloads.answer`."""
+        """Like :meth:`Payloads.answer`."""
         where = self._where(address_of(call.message))
         opened = self._open_answer(where, call, message)
         return self._decoded(
@@ -103,7 +103,7 @@ class TrustedPayloads(Payloads):
         )
 
     def failure(self, call: Call, message: bytes) -> BaseException:
-        """As :meth:`Payloads.failure`."""
+        """Like :meth:`Payloads.failure`."""
         where = self._where(address_of(call.message))
         opened = self._open_answer(where, call, message)
         codec = self._accepting(where, opened, message[FORMAT_AT])
@@ -112,13 +112,13 @@ class TrustedPayloads(Payloads):
         )
 
     def check_end(self, call: Call, message: bytes) -> None:
-        """As :meth:`Payloads.check_end`."""
+        """Like :meth:`Payloads.check_end`."""
         where = self._where(address_of(call.message))
         if self._open_answer(where, call, message) is None and self._rule(where)[0].require:
             self._refuse(where, NotTrusted("it is not signed", "not signed"))
 
     def event(self, message: bytes, again: bool) -> Any:
-        """As :meth:`Payloads.event`."""
+        """Like :meth:`Payloads.event`."""
         where = self._where(address_of(message))
         opened = None
         payload = payload_of(message)
@@ -130,14 +130,14 @@ class TrustedPayloads(Payloads):
     # --- what goes ---------------------------------------------------------------------------
 
     def formats(self, address: bytes) -> int:
-        """As :meth:`Payloads.formats`."""
+        """Like :meth:`Payloads.formats`."""
         return self._rule(self._where(address))[1].accepted
 
     def sign_request(
         self, kind: int, call: Call | None, flags: int, format: int, payload: bytes, address: bytes, method: bytes,
         life: float | None,
     ) -> tuple[int, bytes]:  # fmt: skip
-        """As :meth:`Payloads.sign_request`."""
+        """Like :meth:`Payloads.sign_request`."""
         assert self._sealer is not None
         payload, tag = self._sealer.seal(
             kind, format, payload, flags=flags & _COVERED, address=address, method=method, life=life
@@ -147,7 +147,7 @@ class TrustedPayloads(Payloads):
         return flags | Flag.SEALED, payload
 
     def sign_answer(self, task: Task, kind: int, format: int, payload: bytes) -> tuple[int, bytes]:
-        """As :meth:`Payloads.sign_answer`."""
+        """Like :meth:`Payloads.sign_answer`."""
         assert self._sealer is not None
         answers: _Answers = task.seal
         number = _numbered(answers, kind, task.flags)

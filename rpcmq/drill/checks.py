@@ -75,7 +75,7 @@ class Checker:
         self._is_watched = False
         #: Messages that this incarnation of the router has accepted.
         self._accepted: set[str] = set()
-        #: What any has taken, and what was taken more than once.
+        #: The messages that any has taken, and those taken more than once.
         self._ever_accepted: set[str] = set()
         self._accepted_again: set[str] = set()
         #: Id -> to whom it was sent, and at which attempt.

@@ -1,4 +1,4 @@
-"""What the router declares of processes: none too early, and nothing is sent to one that it has declared silent."""
+"""The router's declarations about processes: none too early, and nothing is sent to one that it has declared silent."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Declarations:
             self._declared(event)
 
     def violations(self) -> Iterable[Violation]:
-        """What was declared too early, and what was sent to the silent."""
+        """Declarations that came too early, and messages sent to silent processes."""
         return self._violations
 
     def _dispatched(self, event: Event) -> None:

@@ -259,10 +259,10 @@ FAULTS: dict[str, Fault] = {
     "files": files,
 }
 
-#: Those that need plain programs.
+#: The faults that need plain programs.
 NEEDS_PLAIN = ("kill-plain",)
 
-#: Those that need a proxy before each process.
+#: The faults that need a proxy before each process.
 NEEDS_PROXY = ("reset", "partition", "cut-to-router", "cut-to-process", "stall", "delay", "half-open")
 
 

@@ -1,4 +1,4 @@
-"""Who lives when: processes that were killed, left or are done, and the incarnations of the router."""
+"""Lifetimes: processes that were killed, left or are done, and the incarnations of the router."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Lives"]
 
 @dataclass
 class Lives:
-    """What the history has said of it so far.
+    """The lifetimes as far as the history has been read.
 
     Attributes:
         dead: process -> when it was killed.

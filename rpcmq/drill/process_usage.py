@@ -1,4 +1,4 @@
-"""What a process uses, as ``/proc`` has it."""
+"""Resources that a process uses, from ``/proc``."""
 
 from __future__ import annotations
 

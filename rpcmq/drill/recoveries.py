@@ -13,7 +13,7 @@ from rpcmq.drill.work import Work
 
 __all__ = ["Recoveries"]
 
-#: What was sent longer before the return than this (seconds) may have been answered before it.
+#: A message sent longer before the return than this (seconds) may have been answered before it.
 _SENT_WITHIN = 60.0
 
 

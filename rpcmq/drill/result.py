@@ -1,4 +1,4 @@
-"""What a drill has shown, and the times that its router's settings promise."""
+"""The result of a drill, and the times that its router's settings promise."""
 
 from __future__ import annotations
 

@@ -187,12 +187,12 @@ class Drill:
 
     @property
     def callers(self) -> list[Place]:
-        """Those that call."""
+        """The processes that call."""
         return self.named("caller")
 
     @property
     def services(self) -> list[Place]:
-        """Those that serve."""
+        """The processes that serve."""
         return self.named("service")
 
     # --- load --------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ class Sessions:
         links.append((event.at, resumed))
 
     def last_link(self, process: str) -> float:
-        """When ``process`` was linked last."""
+        """The time at which ``process`` was linked last (seconds of the history)."""
         links = self.links[process]
         return links[-1][0] if links else -inf
 

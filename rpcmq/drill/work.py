@@ -6,7 +6,7 @@ from rpcmq.drill.history import Event
 
 __all__ = ["Start", "Work"]
 
-#: When, where and as which attempt a handler was started.
+#: Time, place and attempt of a handler's start.
 Start = tuple[float, str, int]
 
 
@@ -40,7 +40,7 @@ class Work:
         self.timeout: float | None = fields.get("timeout")
         self.submitted_at = event.at
         self.confirmed_at: float | None = None
-        #: When the plain program's verb returned.
+        #: The time at which the plain program's verb returned.
         self.returned_at: float | None = None
         self.ended_at: float | None = None
         self.outcome = ""

@@ -270,7 +270,7 @@ class AllowList:
         return found
 
     def find_or_none(self, module: str, qualname: str) -> object | None:
-        """As :meth:`find`; None: it is not listed. Raises ``PayloadRefused`` where it cannot be imported."""
+        """Like :meth:`find`; None: it is not listed. Raises ``PayloadRefused`` where it cannot be imported."""
         key = (module, qualname)
         found = self._ready.get(key)
         if found is None and qualname not in ("", "*"):

@@ -51,7 +51,7 @@ class _Recording(AllowList):
         self._note = note
 
     def find(self, module: str, qualname: str) -> object:
-        """As :meth:`AllowList.find`."""
+        """Like :meth:`AllowList.find`."""
         name = f"{module}:{qualname}"
         note = self._note
         try:
@@ -66,7 +66,7 @@ class _Recording(AllowList):
         return found
 
     def exception_class(self, name: str) -> type[Exception] | None:
-        """As :meth:`AllowList.exception_class`."""
+        """Like :meth:`AllowList.exception_class`."""
         found = super().exception_class(name)
         if found is not None:
             self._note_entry(name)

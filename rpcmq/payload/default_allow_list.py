@@ -202,7 +202,7 @@ def _standard_values() -> Iterator[tuple[str, object]]:
 
 _FACTORY_TYPES = (list, dict, set, frozenset, tuple, str, bytes, bytearray, int, float, bool)
 FACTORIES: Final = {("builtins", kind.__name__): _factory(kind) for kind in _FACTORY_TYPES}
-"""What a pickle with a defaultdict may name as its factory, beside what is listed."""
+"""Factories that a pickle with a defaultdict may name, beside the listed classes."""
 
 DEFAULT_ALLOW_LIST: Final = AllowList.guarded(
     _standard_values(),
@@ -210,7 +210,7 @@ DEFAULT_ALLOW_LIST: Final = AllowList.guarded(
     substitutes=[("builtins:getattr", stand_in("builtins:getattr", _zone_method))],
     extended=True,
 )
-"""What a ``Codec`` uses unless given another, with what the process allows by ``rpcmq.allow``.
+"""The allow-list of a ``Codec`` that is given no other, with the entries of ``rpcmq.allow``.
 
 Extend it: ``DEFAULT_ALLOW_LIST.allowing(...)``.
 """

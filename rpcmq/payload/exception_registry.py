@@ -210,7 +210,7 @@ class ExceptionRegistry:
 
     def __init__(self, classes: Iterable[type[Exception] | types.ModuleType] = (), *, defaults: bool = True) -> None:
         self._classes: dict[str, type[Exception]] = {}
-        #: Those that were registered, without the defaults.
+        #: The registered exceptions, without the defaults.
         self._own: list[type[Exception]] = []
         if defaults:
             for cls in (*plain_builtin_exceptions(), *_rpcmq_errors()):

@@ -39,7 +39,7 @@ _NOT_OF_EXCEPTIONS: Final = frozenset(dir(BaseException)) - {"__notes__"}
 
 
 def state_size(state: Any) -> int:
-    """What it costs to set ``state``, about in bytes of the pickle that it is in."""
+    """The cost of setting ``state``, about in bytes of the pickle that it is in."""
     if type(state) is dict:
         return _ENTRY_BYTES * len(state)
     if type(state) is tuple:

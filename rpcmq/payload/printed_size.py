@@ -1,4 +1,4 @@
-"""How many characters ``repr()`` of a value writes, estimated at a cost that whoever made the value cannot choose.
+"""The length of a value's ``repr()``, estimated at a cost that whoever made the value cannot choose.
 
 A value that holds another one twice, that one the next twice, and so on, is some hundred bytes and a text without end;
 a ``Decimal``, a time zone or an array shows what Python sees no parts of. Both are counted before anything is written.
@@ -28,14 +28,14 @@ MAX_PRINTED: Final = 1_000_000
 """Default limit of a printed value, in estimated characters."""
 
 MAX_DEPTH: Final = 200
-"""How deep values are nested that are printed."""
+"""The deepest nesting of values that are printed."""
 
 MAX_INT_BITS: Final = 14_000
 """Largest integer that is printed: Python refuses those of more than 4300 digits."""
 
 _MAX_OBJECTS = 50_000
 _PLAIN_DEPTH = 2
-"""How deep into objects of classes whose ``__repr__`` is their own: they rarely show all they hold."""
+"""The same within objects of classes whose ``__repr__`` is their own: they rarely show all they hold."""
 
 _ITERATORS: dict[type, Any] = {
     list: list.__iter__, tuple: tuple.__iter__, set: set.__iter__, frozenset: frozenset.__iter__, deque: deque.__iter__,
@@ -142,7 +142,7 @@ def _is_shown_whole(value: object) -> bool:
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """What is shown with ``value``, as far as that can be told."""
+    """The values shown within ``value``, as far as they are known."""
     if isinstance(value, dict):
         for key, item in dict.items(value):
             yield key

@@ -86,12 +86,12 @@ class _Unpickler(pickle.Unpickler):
     __slots__ = ("copier", "room")
 
     find: Callable[[str, str], object]
-    #: How much of states may still be set, and of arguments copied: a pickle can hold one once and use it often.
+    #: The remaining budget for setting states and copying arguments: a pickle can hold one once and use it often.
     room: int
     copier: _Copier
 
     def find_class(self, module: str, qualname: str) -> Any:
-        """What the pickle gets for a global."""
+        """The object that the pickle gets for a global."""
         found: Any = self.find(module, qualname)
         if not copies(found):
             return found

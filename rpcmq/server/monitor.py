@@ -27,7 +27,7 @@ __all__ = ["Monitor"]
 #: Connections at once, and what each may take from its first byte to the last of its answer (seconds).
 _CONNECTIONS = 64
 _SECONDS = 10.0
-#: How long the other side may take to end a connection that has its answer (seconds).
+#: Time that the other side has to end a connection once it has its answer (seconds).
 _LAST_SECONDS = 1.0
 #: Bytes of a request: its first line and headers.
 _REQUEST_BYTES = 16 * 1024

@@ -68,7 +68,7 @@ class Network:
         #: Answers to connections without a link, and log events.
         self.answers: list[Answer] = []
         self.notes: list[LogEvent] = []
-        #: What its router's durable entries go to.
+        #: The store of its router's durable entries.
         self.store: Store = NO_STORE
         self._lost_seconds = lost_seconds
         self._sink = sink

@@ -31,9 +31,9 @@ from rpcmq.transport.unidentified import UnidentifiedConnections
 
 __all__ = ["UNIDENTIFIED_BYTES", "BacklogWatch"]
 
-#: What may come before HELLO, which has at most 34,085 bytes; and with it, before it is read.
+#: Bytes that may come before HELLO, which has at most 34,085 bytes; and with it, before it is read.
 UNIDENTIFIED_BYTES = 128 << 10
-#: How often the size of this process is looked at (seconds), and the growth from which on its connections are.
+#: The interval of checks of this process's size (seconds), and the growth from which on its connections are checked.
 _PERIOD = 0.05
 _GROWTH = 16 << 20
 #: Connections looked at in one go; and of those without a link, while this process does not grow.

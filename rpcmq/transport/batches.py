@@ -86,7 +86,7 @@ class BatchSocket:
         self._recv = backend.recv
         self._send = backend.send
         self._get = backend.get
-        #: What :meth:`readable` polls; None: it asks for ``ZMQ_EVENTS``.
+        #: The descriptor that :meth:`readable` polls; None: it asks for ``ZMQ_EVENTS``.
         self._polled: list[tuple[Any, int]] | None = None if shares_interpreter else [(socket, _POLLIN)]
         self._last: Any = None
         #: Remaining frames of a partly sent batch; 0 if there is none.

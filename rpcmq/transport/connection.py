@@ -115,7 +115,7 @@ class Connection:
 
     @property
     def reconnects(self) -> int:
-        """How often a connection has ended on which the router had welcomed us."""
+        """The number of connections that have ended after the router had welcomed us."""
         return self._reconnector.reconnects
 
     @property

@@ -1,4 +1,4 @@
-"""Why a connection to a router could not be made, in words, as far as libzmq says it."""
+"""Explanations of failed connections to a router, as far as libzmq gives the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process knows of its router: for those who wait for it, and in words for errors and the log."""
+"""The state of a process's router: for those who wait for it, and in words for errors and the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process's sockets need of the program around them: to wait, to be woken, to be called later.
+"""The contract between a process's sockets and the program around them: to wait, to be woken, to be called later.
 
 The engines read no clock and never wait; the sockets around them do both through this contract only. gevent's hub is
 its first implementation (:mod:`rpcmq.transport.gevent_shell`). ``docs/contributing/shells.md`` says how to write

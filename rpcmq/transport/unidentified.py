@@ -16,7 +16,7 @@ class UnidentifiedConnection:
     __slots__ = ("inode", "received", "since")
 
     def __init__(self, inode: int, since: float, received: int) -> None:
-        #: Which socket it is: file descriptors are used again.
+        #: The identity of the socket: file descriptors are used again.
         self.inode = inode
         self.since = since
         #: Bytes that had come on it then.

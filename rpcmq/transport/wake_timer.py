@@ -21,7 +21,7 @@ class WakeTimer:
         self._shell = shell
         self._function = function
         self._handle: Handle | None = None
-        #: When it fires (monotonic seconds); 0.0 if it does not.
+        #: The time at which it fires (monotonic seconds); 0.0 if it does not.
         self.due = 0.0
 
     def fire_by(self, due: float, now: float) -> None:

@@ -1,4 +1,4 @@
-"""Where a message goes: the address block and its names."""
+"""Addresses of messages: the address block and its names."""
 
 from __future__ import annotations
 

@@ -220,9 +220,9 @@ class IntroductionBody(Body):
 
     KIND = Kind.INTRODUCTION
 
-    #: Where to connect; empty for who listens, and if nobody does.
+    #: The url to connect to; empty for the process that listens, and if none does.
     url: str = string("")
-    #: Why there is no ``url``.
+    #: The reason that there is no ``url``.
     text: str | None = shown(1 << 20, None)
     ticket: str | None = string(None)
     identity: str | None = string(None)
@@ -344,7 +344,7 @@ class KickAnswer(Body):
 
     KIND = Kind.ANSWER
 
-    #: How many were ended.
+    #: The number of links that were ended.
     links: int = integer(least=0)
 
 

@@ -72,7 +72,7 @@ MAX_ERROR_BYTES = 100
 #: A payload of at least this many bytes travels in a frame of its own.
 DETACH_BYTES = 32 * 1024
 HEADER_BYTES = 40
-#: Where in a message its fields of one byte stand. ``LOW_FLAGS_AT`` has the flags below 0x100, :func:`flags_of` all.
+#: Offsets of a message's fields of one byte. ``LOW_FLAGS_AT`` has the flags below 0x100, :func:`flags_of` all.
 KIND_AT, LOW_FLAGS_AT, ATTEMPT_AT, FORMAT_AT, CONSUMER_AT, TRACE_LENGTH_AT = 5, 7, 9, 10, 11, 39
 #: The kind of the first message of a batch, as one byte; empty if the batch is shorter.
 FIRST_KIND = slice(5, 6)

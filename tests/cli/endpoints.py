@@ -1,4 +1,4 @@
-"""What the command line's tests serve."""
+"""Endpoints for the tests of the command line."""
 
 from __future__ import annotations
 

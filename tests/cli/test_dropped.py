@@ -1,4 +1,4 @@
-"""What was dropped is shown by the commands and pages that an operator uses, and by the sender itself."""
+"""Drops are shown by the commands and pages that an operator uses, and by the sender itself."""
 
 from __future__ import annotations
 

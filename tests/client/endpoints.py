@@ -1,4 +1,4 @@
-"""What the tests of the client library serve."""
+"""Endpoints for the tests of the client library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long close and stop take, and what they say: beside a router that lives, is dead, or is silent."""
+"""Duration and reports of close and stop, beside a router that lives, is dead, or is silent."""
 
 from __future__ import annotations
 

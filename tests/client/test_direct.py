@@ -212,7 +212,7 @@ def served(peers: DirectLinkTable, *topics: str) -> None:
 
 
 def ask(peers: DirectLinkTable, link: DirectLink, topic: str, **fields: Any) -> Any:
-    """What is said to a direct call, and the calls that were taken."""
+    """Make direct calls; return their answers, and the calls that were accepted."""
     address = Address(topic).encode()
     peers.receive(0.0, link.route, pack(Kind.REQUEST, key=link.next_key(), address=address, format=1, **fields))
     messages, link.outbox = link.outbox, []

@@ -1,4 +1,4 @@
-"""Which payload format is used between whom, and what is refused."""
+"""The payload formats used between callers and services, and refusals of others."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ KINDS = {"reply": Kind.REPLY, "fault": Kind.FAULT, "item": Kind.ITEM, "progress"
 
 
 def ended(action: Callable[[], Any]) -> BaseException | None:
-    """What came of it, which must be soon; shown as a program shows it."""
+    """Run ``action``, which must end soon; return its exception, which must be printable in a bounded space."""
     with gevent.Timeout(10):
         try:
             action()

@@ -1,4 +1,4 @@
-"""What of an endpoint is served."""
+"""The methods of an endpoint that are served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a handler's own call ended with is never taken for the end of its caller's: api -> scheduler -> compute."""
+"""The end of a handler's own call is never taken for the end of its caller's: api -> scheduler -> compute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a handler knows of its request: time left, cancellation, progress, signs of life."""
+"""The handler's view of its request: time left, cancellation, progress, signs of life."""
 
 from __future__ import annotations
 

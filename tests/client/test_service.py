@@ -146,7 +146,7 @@ class BadText(Exception):
         raise SystemExit("no text")
 
 
-#: What a handler may raise, and what its caller reads.
+#: Exceptions that a handler may raise, and the texts that its caller reads.
 ENDINGS = [
     (SystemExit(3), "SystemExit: 3"),
     (KeyboardInterrupt("mine"), "KeyboardInterrupt: mine"),

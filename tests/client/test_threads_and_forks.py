@@ -33,7 +33,7 @@ def start(name: str, *arguments: str) -> Program:
 
 
 def in_thread(function: Any, *args: Any, **options: Any) -> Any:
-    """What ``function`` returns or raises in another OS thread."""
+    """Run ``function`` in another OS thread; return its result or raise its exception."""
     return gevent.get_hub().threadpool.apply(function, args, options)
 
 

@@ -36,7 +36,7 @@ class Server:
         self.url = f"http://127.0.0.1:{port}"
 
     def get(self, path: str) -> list[str]:
-        """What it answers, word by word; from an OS thread, as the router lives in this one's hub."""
+        """Fetch the page's words from an OS thread, as the router lives in this one's hub."""
         body: bytes = gevent.get_hub().threadpool.apply(self._get, (path,))
         return body.decode().split()
 

@@ -20,7 +20,7 @@ from tests.compat.test_run import output
 
 
 class Value:
-    """What weak references can be made to."""
+    """A class whose instances can be weakly referenced."""
 
 
 class WeakLocal(local):
@@ -37,7 +37,7 @@ class WeakLocal(local):
 
 
 def elsewhere(function: Callable[[], Any]) -> Any:
-    """What it gives in a greenlet of its own; raises what it raises."""
+    """Run ``function`` in a greenlet of its own; return its result or raise its exception."""
     return gevent.spawn(function).get(timeout=20)
 
 

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def python(code: str, cwd: Path) -> str:
-    """What ``code`` prints; it must end well."""
+    """Run ``code``, which must end well; return its output."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
         cwd=cwd,

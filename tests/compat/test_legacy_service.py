@@ -50,7 +50,7 @@ class Shell(Program):
         super().__init__(*run(str(LEGACY / "bin/minicloud"), f"--flagfile={FLAGFILE}", RPCMQ_ROUTER=router), "shell")
 
     def ask(self, line: str) -> list[Any]:
-        """What a command gives, line by line.
+        """Run a command; return its output line by line.
 
         Raises:
             Refused: it failed.
@@ -59,7 +59,7 @@ class Shell(Program):
         return self.answer()
 
     def answer(self) -> list[Any]:
-        """What the command that was told last gives; raises as :meth:`ask`."""
+        """The output of the last command; raises as :meth:`ask`."""
         begun = self._seen
         found = self.expect(r"^ok \w+$|^\w+: .*")
         if not found[0].startswith("ok "):
@@ -101,7 +101,7 @@ class Cloud:
         return self._stack.enter_context(Shell(self.router.url))
 
     def services(self) -> dict[str, Any]:
-        """What each node last told the scheduler, by host."""
+        """The last report of each node to the scheduler, by host."""
         return {each["host"]: each for each in self.shell.ask("services")}
 
     def instances(self, host: str) -> list[str]:

@@ -111,7 +111,7 @@ class Shell(Program):
     """The tree's own program, which reads its commands from here."""
 
     def ask(self, line: str) -> Any:
-        """What a command gives; text if it failed."""
+        """Run a command; return its result, or the text of its failure."""
         self.tell(line)
         found = self.expect(r"^(ok|refused|error) .*")[0]
         return json.loads(found.removeprefix("ok ")) if found.startswith("ok ") else found

@@ -29,7 +29,7 @@ def suite(cwd: Path, *arguments: str, plugin: bool = True) -> subprocess.Complet
 
 
 def passes(cwd: Path, *arguments: str, **outcomes: int) -> str:
-    """What pytest prints; exactly these outcomes, and nothing on standard error."""
+    """Run pytest; return its output after a check for exactly these outcomes and nothing on standard error."""
     done = suite(cwd, *arguments)
     last = done.stdout.rstrip().rpartition("\n")[2].strip("= ").partition(" in ")[0]
     counts = {word: int(count) for count, word in (part.split()[:2] for part in last.split(","))}

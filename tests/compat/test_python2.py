@@ -1,4 +1,4 @@
-"""What Python 3 took away: text of the time as 2to3 really leaves it, imported under the shim.
+"""Features that Python 3 removed: text of the time as 2to3 really leaves it, imported under the shim.
 
 The modules are written in Python 2, converted by 2to3 and never touched by hand.
 """
@@ -224,7 +224,7 @@ result = [keys, found.has_key('a'), found['a'], found['b'], isinstance(u'', base
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, object]:
-    """What each module has left, all converted at once and run in one program."""
+    """The remains of each module, all converted at once and run in one program."""
     root = tmp_path_factory.mktemp("idioms")
     texts = {f"legacy__{name}": text for name, (text, _) in IDIOMS.items()}
     write(root, legacy__="", legacy__sibling="NAME = 'sibling'\n", **texts)

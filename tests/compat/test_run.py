@@ -38,7 +38,7 @@ def run(*arguments: str, cwd: Path, path: str = "") -> subprocess.CompletedProce
 
 
 def output(*arguments: str, cwd: Path, path: str = "", stderr: str | None = "") -> str:
-    """What it prints; it must end well, with that on the standard error output (None: anything)."""
+    """Run it to a good end; return its output. Its standard error must be ``stderr`` (None: anything)."""
     done = run(*arguments, cwd=cwd, path=path)
     assert done.returncode == 0, done.stderr
     assert stderr is None or done.stderr == stderr

@@ -30,7 +30,7 @@ _ANSWER = b"answer to "
 
 
 class Stage(Protocol):
-    """Where processes live: what :class:`tests.faults.simulation.Simulation` is to them."""
+    """The surroundings of a process: the part of :class:`tests.faults.simulation.Simulation` that it uses."""
 
     net: Network
 

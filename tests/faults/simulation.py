@@ -150,7 +150,7 @@ class Simulation:
     # --- what is watched ---------------------------------------------------------------------
 
     def accepted(self, message: bytes) -> None:
-        """As :class:`rpcmq.drill.watched.Watch` says; this and the next three."""
+        """See :class:`rpcmq.drill.watched.Watch`; this and the next three."""
         self.record(What.ACCEPT, id_of(message), {})
 
     def dispatched(self, message: bytes, link: Link, attempt: int) -> None:

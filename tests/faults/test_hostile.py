@@ -28,7 +28,7 @@ from tests.payload.hostile import RUNS_CODE
 
 pytestmark = [pytest.mark.integration, pytest.mark.fault]
 
-#: What an honest process may take to be welcomed, whoever else is there (seconds).
+#: Time that an honest process may need to be welcomed, whoever else is there (seconds).
 WELCOMED = 1.0
 DRILL = Address("drill").encode()
 

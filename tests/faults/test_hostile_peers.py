@@ -40,7 +40,7 @@ from tests.server.daemons import router as router_daemon
 
 pytestmark = [pytest.mark.integration, pytest.mark.fault]
 
-#: What an honest process may take to be welcomed, whoever else is there (seconds); asserted by the long test.
+#: Time that an honest process may need to be welcomed, whoever else is there (seconds); asserted by the long test.
 WELCOMED = 1.0
 #: The first bytes of a ZMTP 3.1 greeting that promises CURVE.
 GREETING = b"\xff" + bytes(7) + b"\x01\x7f\x03\x01" + b"CURVE".ljust(20, b"\0") + b"\0" + bytes(31)
@@ -265,7 +265,7 @@ def spoken_under_a_key(site: Site) -> bytes:
 
 
 def replay(site: Site, said: bytes) -> bytes:
-    """What the router answers before it ends the connection."""
+    """Return the router's answer to ``said`` before it ends the connection."""
     heard = b""
     with site.tcp() as again:
         try:

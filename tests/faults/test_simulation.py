@@ -130,7 +130,7 @@ PORTION = 100
 
 
 def broken_in(seeds: range) -> dict[int, list[str]]:
-    """What each seed has violated, of those that did."""
+    """The violations of each seed that has any."""
     verdicts = {seed: simulate(seed) for seed in seeds}
     return {seed: list(map(str, verdict.violations)) for seed, verdict in verdicts.items() if not verdict.ok}
 

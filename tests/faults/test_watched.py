@@ -1,4 +1,4 @@
-"""What the router of a drill does is in the history, all of it, in order and in everybody's words."""
+"""The history of a drill has all that its router does, in order and in everybody's words."""
 
 from __future__ import annotations
 

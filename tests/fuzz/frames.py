@@ -67,7 +67,7 @@ class FrameMaker:
         self._origins = origins
         self._delivered = delivered
         self._origin = b""
-        #: How many messages so far.
+        #: The number of messages so far.
         self.made = 0
         self._bodies: dict[int, Callable[[], bytes]] = {
             Kind.REGISTER: self._registration,

@@ -66,7 +66,7 @@ def test_frames_that_get_deep(seed: int, steps: int):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_long_histories(seed: int):
-    """What only comes after a while: full queues, forgotten topics, resumed links."""
+    """States that need time: full queues, forgotten topics, resumed links."""
     driver = Driver(Random(seed))
     for step in range(1500):
         driver.step()

@@ -42,7 +42,7 @@ def node(router: str, host: str = "node-1", *rest: object) -> Program:
 
 
 def counts(client: Client, host: str = "node-1") -> dict[Any, int]:
-    """How often the node has run what."""
+    """The number of runs of each method on the node."""
     found: dict[Any, int] = client.call(None, f"compute.{host}", message("counts"), 20)
     return found
 
@@ -57,7 +57,7 @@ class Proxy:
     """Stands between processes and the router at ``url``, and cuts their connections."""
 
     def __init__(self, url: str) -> None:
-        #: Where new connections lead.
+        #: The url to which new connections lead.
         self.target = url
         self._pairs: set[tuple[Any, Any]] = set()
         self.connections = 0

@@ -1,4 +1,4 @@
-"""What callers are told, and what is run how often, when processes and connections die."""
+"""Errors of callers, and numbers of runs, when processes and connections die."""
 
 from __future__ import annotations
 

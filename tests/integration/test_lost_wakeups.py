@@ -65,7 +65,7 @@ def watch(near: Program) -> re.Match[str]:
 
 
 def who_sits_still(near: Program, far: Program, router: RouterProcess) -> str:
-    """What each of the three is doing."""
+    """The activity of each of the three."""
     told = []
     for each in (near, far, router):
         before = cpu_seconds(each)

@@ -1,4 +1,4 @@
-"""What is not trusted is refused before it is decoded, whichever way it comes; and what is, goes through.
+"""Untrusted payloads are refused before they are decoded, whichever way they come; trusted ones go through.
 
 The stranger here is a process of the same router without the keys: what it can send, a router that was taken
 over can send, too. Its payloads leave a mark when they are decoded.
@@ -305,7 +305,7 @@ def test_all_members_of_a_fanout_and_of_groups_take_their_copy(trust: Trust, ser
 
 
 def test_signed_for_one_topic_is_not_taken_on_another(trust: Trust, serve: Any) -> None:
-    """What a router that was taken over could do: bring a message somewhere else, or again, or as another method."""
+    """A router that was taken over could bring a message somewhere else, or again, or as another method."""
     compute = Compute()
     server = trust.client(SIGNED)
     serve(compute, client=server)

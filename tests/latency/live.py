@@ -1,4 +1,4 @@
-"""What the router's live view has to say of the records in its log: counted from them, in the plainest way."""
+"""The expected contents of the router's live view, counted from the records in its log in the plainest way."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Ended(NamedTuple):
 
 
 def live_name(exchange: str, topic: str, target_server: str, group: str) -> str:
-    """How the view writes what a message was sent to."""
+    """The name of a message's destination as the view writes it."""
     name = f"{topic}.{target_server}" if target_server else topic
     name = f"{exchange}/{name}" if exchange else name
     return f"{name} (group {group})" if group else name

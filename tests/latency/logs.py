@@ -46,7 +46,7 @@ def rows(directory: Path) -> list[dict[str, Any]]:
 
 
 def times_seen(directory: Path) -> Counter[tuple[str, int, int]]:
-    """How often each record is in the log, by its identity."""
+    """The number of times that each record is in the log, by its identity."""
     return Counter((row["router"], row["boot"], row["seq"]) for row in rows(directory))
 
 

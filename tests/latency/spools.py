@@ -60,7 +60,7 @@ VERSION_2 = bytes.fromhex(
 
 
 class Sent(NamedTuple):
-    """What a record is made of; seconds after the router's start."""
+    """The parts of a record; seconds after the router's start."""
 
     seq: int
     at: float = 1.0

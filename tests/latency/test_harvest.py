@@ -1,4 +1,4 @@
-"""What is in one spool file beside its records."""
+"""The contents of a spool file beside its records."""
 
 from __future__ import annotations
 

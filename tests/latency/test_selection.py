@@ -1,4 +1,4 @@
-"""Which records people mean."""
+"""The records that a selection means."""
 
 from __future__ import annotations
 

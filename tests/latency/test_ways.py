@@ -40,7 +40,7 @@ class Exchange(NamedTuple):
     out: int
     back: int
     handler: int = 5_000
-    #: When the router sent it, on the router's clock.
+    #: The time at which the router sent it, on the router's clock.
     at: int = 2_000_000_000
     #: By how much the server's clock is ahead of the router's.
     ahead: int = 0
@@ -58,7 +58,7 @@ class Exchange(NamedTuple):
 
 
 def ways_back(*records: bytes) -> list[Any]:
-    """What the shipper makes of ``records``, as a table and row by row."""
+    """The rows that the shipper makes of ``records``, as a table and row by row."""
     data = head() + b"".join(framed(BlockKind.NAMES, len(NAMES), b"".join(NAMES)))
     data += b"".join(framed(BlockKind.RECORDS, len(records), b"".join(records)))
     found = harvest(data, cut_off=True)

@@ -30,7 +30,7 @@ LOADING_NAMES = {"load", "loads", "Unpickler", "_Unpickler", "_loads", "_load"}
 #: Calls of a loader's loading names: module -> the one that may.
 MAY_CALL = {"rpcmq/payload/dill_pickle.py", "rpcmq/payload/safe_pickle.py"}
 DECODERS = {"decode_exception", "rebuild_exception"}
-#: Who may ask a codec to decode.
+#: The modules that may ask a codec to decode.
 DOORS = {"rpcmq/client/payloads.py", "rpcmq/payload/codec.py", "compat/nova/transport.py"}
 #: Other things called ``decode``: text from bytes, an address from its block, a key from its characters.
 OTHER_DECODE = {"Address", "z85"}

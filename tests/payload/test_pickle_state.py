@@ -1,4 +1,4 @@
-"""What a pickle sets on objects after they were made, and what it has copied: within what their own pickles bring."""
+"""State that a pickle sets on objects, and copies that it causes: within the size of their own pickles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What readers of each tag refuse, and what they accept beyond what rpcmq writes."""
+"""Values that the reader of each tag refuses, and values that it accepts beyond those rpcmq writes."""
 
 from __future__ import annotations
 

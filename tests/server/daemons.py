@@ -16,7 +16,7 @@ from gevent import subprocess
 from gevent.event import Event
 from gevent.fileobject import FileObjectPosix
 
-#: How long anything may take on a machine that is busy.
+#: Time that anything may take on a machine that is busy (seconds).
 SECONDS = 30.0
 COMMAND = [sys.executable, "-m", "rpcmq.cli"]
 
@@ -66,7 +66,7 @@ class Daemon:
 
     @property
     def url(self) -> str:
-        """Where the router listens."""
+        """The url where the router listens."""
         return str(self.wait_for("listening")["url"])
 
     @property

@@ -1,4 +1,4 @@
-"""What a drain waits for and what it leaves behind, on an engine without sockets."""
+"""A drain's conditions and its leftovers, on an engine without sockets."""
 
 from __future__ import annotations
 

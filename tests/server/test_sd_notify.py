@@ -1,4 +1,4 @@
-"""What is sent to the service manager, and when nothing is."""
+"""Messages to the service manager, and the cases without any."""
 
 from __future__ import annotations
 

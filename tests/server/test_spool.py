@@ -60,7 +60,7 @@ class Chunks:
         return chunk
 
     def refused(self) -> None:
-        """What the engine does after a refusal."""
+        """Act as the engine does after a refusal."""
         self.segment += 1
         self._is_new = True
 
@@ -451,7 +451,7 @@ print("calls", calls, flush=True)
 
 
 def victim(directory: Path, at: int, half: bool) -> list[str]:
-    """What the victim said before it was killed."""
+    """The victim's output before it was killed."""
     root = Path(__file__).parents[2]
     ended = subprocess.run(
         [sys.executable, "-c", _VICTIM, str(directory), str(at), str(int(half))],

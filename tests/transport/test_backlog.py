@@ -1,4 +1,4 @@
-"""What libzmq has read of a connection and the router has not: too much of it ends that connection, and no other."""
+"""The backlog that libzmq has read and the router has not: too much of it ends its connection, and no other."""
 
 from __future__ import annotations
 

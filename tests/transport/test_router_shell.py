@@ -95,7 +95,7 @@ def failures(router: InProcessRouter) -> dict[str, int]:
 
 
 def connections(router: InProcessRouter) -> int:
-    """Those that the shell knows of."""
+    """The number of connections that the shell knows."""
     shell = router._embedded.shell
     return len(shell._connections)
 

@@ -1,4 +1,4 @@
-"""What the API servers, and whoever else, ask the compute nodes for."""
+"""The caller's side of the compute nodes, for the API servers and all others."""
 
 from nova import flags
 from nova import rpc
@@ -48,7 +48,7 @@ class API(object):
                              {'method': 'get_instances', 'args': {}})
 
     def get_host(self, context, host=None):
-        """What a host, or any of them, says of itself."""
+        """Ask a host, or any of them, for its state."""
         topic = self._queue(context, host) if host else FLAGS.compute_topic
         return rpc.call(context, topic, {'method': 'get_host', 'args': {}})
 

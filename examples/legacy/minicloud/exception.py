@@ -1,4 +1,4 @@
-"""What goes wrong in this cloud."""
+"""The exceptions of this cloud."""
 
 from nova import exception
 

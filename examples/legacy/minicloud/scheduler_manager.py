@@ -38,7 +38,7 @@ class SchedulerManager(manager.Manager):
         self.capabilities[(service_name, host)] = dict(capabilities)
 
     def get_services(self, context):
-        """What each service last told of itself."""
+        """Return the last report of each service."""
         services = []
         for key in sorted(self.reports):
             service = dict(self.reports[key])

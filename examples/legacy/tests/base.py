@@ -1,4 +1,4 @@
-"""What the tests of minicloud have in common."""
+"""The base of minicloud's tests."""
 
 from nova import context
 from nova import flags

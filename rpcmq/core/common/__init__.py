@@ -1,1 +1,1 @@
-"""What the engines of both programs are made of: sessions, timers, token buckets, topic patterns."""
+"""The parts that the engines of both programs share: sessions, timers, token buckets, topic patterns."""

@@ -91,7 +91,7 @@ class Casts:
         self.returned: dict[bytes, bytes] = {}
         #: Copies that count no more, because another waits or was sent since: how many of each key are unacknowledged.
         self._superseded: dict[bytes, int] = {}
-        #: When to offer refused casts again, and when to ask the router next which messages it has received.
+        #: The times to offer refused casts again, and to ask the router next which messages it has received.
         self._retry_at: float | None = None
         self._ask_at = 0.0
         uplink.on_acknowledged = self._on_acknowledged

@@ -101,7 +101,7 @@ class Dialer:
         return self.phase in (Phase.CONNECTING, Phase.HANDSHAKE, Phase.GREETING, Phase.UP)
 
     def next_deadline(self) -> float | None:
-        """When :meth:`tick` wants to be called."""
+        """The time of the next :meth:`tick` (monotonic seconds)."""
         if self.phase is Phase.UP:
             return self._uplink.given_up_at
         return None if self.phase in (Phase.IDLE, Phase.STOPPED) else self._until

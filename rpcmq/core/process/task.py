@@ -1,4 +1,4 @@
-"""What a process serves: registrations, and the messages delivered to them."""
+"""The registrations of a process, and the messages delivered to them."""
 
 from __future__ import annotations
 

@@ -252,7 +252,7 @@ class Uplink(Session):
             self._send_heartbeat()
 
     def next_deadline(self) -> float | None:
-        """When :meth:`tick` wants to be called."""
+        """The time of the next :meth:`tick` (monotonic seconds)."""
         return self._next_heartbeat if self.ready else None
 
     def silent_seconds(self, now: float) -> float:
@@ -262,7 +262,7 @@ class Uplink(Session):
 
     @property
     def given_up_at(self) -> float:
-        """When the connection is given up unless something is received before (monotonic seconds)."""
+        """The time at which the connection is given up unless something is received before (monotonic seconds)."""
         return self.heard + self.lost_seconds
 
     # --- about the link ----------------------------------------------------------------------

@@ -314,7 +314,7 @@ class Directory:
             self._forget_servers(now, topic)
 
     def next_deadline(self) -> float:
-        """When :meth:`tick` wants to be called."""
+        """The time of the next :meth:`tick` (monotonic seconds)."""
         return self._next_sweep
 
     def _forget(self, topic: Topic) -> None:

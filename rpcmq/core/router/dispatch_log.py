@@ -168,7 +168,7 @@ class DispatchLog:
 
     def _new_segment(self) -> None:
         self._segment += 1
-        #: When the segment's first chunk was written.
+        #: The time at which the segment's first chunk was written.
         self._began: float | None = None
         self._written = 0
         #: Destination, link (or the key's part of a caller that may have gone), consumer -> number.
@@ -360,7 +360,7 @@ class DispatchLog:
             self._flush(now)
 
     def next_deadline(self) -> float:
-        """When :meth:`tick` wants to be called."""
+        """The time of the next :meth:`tick` (monotonic seconds)."""
         return self._due
 
     def close(self, now: float, unsettled: Iterable[Request]) -> None:

@@ -18,7 +18,7 @@ __all__ = ["NO_STORE", "Effects", "Store", "StoreError"]
 
 
 class StoreError(Exception):
-    """What must be durable is not; nothing was sent meanwhile."""
+    """Entries that must be durable could not be stored; nothing was sent meanwhile."""
 
 
 class Store(Protocol):
@@ -43,7 +43,7 @@ NO_STORE: Store = _NoStore()
 
 
 class Effects:
-    """What is to be done: :attr:`durable`, then the outboxes of :attr:`dirty`, then :attr:`actions`."""
+    """The work of a shell: first :attr:`durable`, then the outboxes of :attr:`dirty`, then :attr:`actions`."""
 
     __slots__ = ("actions", "dirty", "durable")
 

@@ -24,7 +24,7 @@ class _Worker(Protocol):
 
     credit: int
     stopping: bool
-    #: Where :class:`LeastBusy` has filed it.
+    #: The level at which :class:`LeastBusy` has filed it.
     level: int
 
     @property

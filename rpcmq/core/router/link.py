@@ -84,7 +84,7 @@ class Link(Session):
     state: LinkState
     #: Whether the state is ANSWERING: it may be given work.
     is_responsive: bool
-    #: When something was received last, and when it connected or went away (monotonic seconds).
+    #: The times at which something was received last, and at which it connected or went away (monotonic seconds).
     heard: float
     since: float
     #: Set by GOODBYE: the link ends when the messages before it were handled.

@@ -39,7 +39,7 @@ class Liveness:
         self._next_probe = 0.0
 
     def next_deadline(self) -> float:
-        """When :meth:`tick` wants to be called (monotonic seconds)."""
+        """The time of the next :meth:`tick` (monotonic seconds)."""
         due = self._next_check
         if self._links.away:
             due = min(due, next(iter(self._links.away)).since + self._settings.resume_seconds)

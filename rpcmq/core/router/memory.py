@@ -48,7 +48,7 @@ class Memory:
 
     @property
     def accounted_bytes(self) -> int:
-        """What the router holds, and what has come since it was counted."""
+        """Bytes that the router holds, with those received since the last count."""
         return self.held_bytes + self.outgoing_bytes + self._fresh
 
     @property

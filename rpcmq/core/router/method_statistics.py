@@ -29,7 +29,7 @@ class Statistics:
         #: Seconds -> how many of OK took so long, until they are counted. All that is answered in one
         #: wake-up and came in one took the same time, so a busy router counts many at a time.
         self._answered: dict[float, int] = {}
-        #: How many of OK in a row have taken so long, which are not among those yet.
+        #: The number of calls in a row that were OK after the same time, not yet added to the others.
         self.run = 0
         self.run_seconds = -1.0
         self._outcomes: dict[int, int] = {}

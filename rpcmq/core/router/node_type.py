@@ -34,14 +34,14 @@ Control = Callable[[float, Link, bytes], Body]
 
 @dataclass(frozen=True)
 class NodeContext:
-    """What the router gives its node types."""
+    """The parts of the router that its node types use."""
 
     settings: Settings
     links: LinkTable
     directory: Directory
     #: Messages that were accepted and given up.
     drops: Drops
-    #: Where work beyond a message's own handling is counted.
+    #: The counter of work beyond a message's own handling.
     turns: Turns
     faults: FaultReporter
     #: Monotonic seconds at the start.
@@ -54,7 +54,7 @@ class NodeContext:
     handle: Callable[[float, Link, Sequence[bytes]], int]
     #: Makes an unguessable string.
     new_token: Callable[[], str]
-    #: Where the dispatch log goes; None: there is none.
+    #: The dispatch log; None: there is none.
     sink: Sink | None
     #: Have an entry durable before anything is sent that this message, or a later one, leads to.
     persist: Callable[[bytes], None]
@@ -78,9 +78,9 @@ class NodeType:
     kinds: Mapping[Kind, Handler] = {}
     #: Handlers that refuse messages of a link for which the router holds too much already.
     refusals: Mapping[Kind, Handler] = {}
-    #: What ``rpcmq ls`` and QUERY can show of it: name -> the steps that make it.
+    #: The views for ``rpcmq ls`` and QUERY: name -> the steps that make it.
     views: Mapping[str, Callable[[float], View]] = {}
-    #: What an operator can have it do.
+    #: The controls, which operators ask for: name -> its handler.
     controls: Mapping[str, Control] = {}
 
     def tick(self, now: float) -> None:
@@ -90,7 +90,7 @@ class NodeType:
         """Pass on what was held and is due; after :meth:`tick`, and after links that are silent were noticed."""
 
     def next_deadline(self) -> float:
-        """When :meth:`tick` or :meth:`release` wants to be called (monotonic seconds)."""
+        """The time of the next :meth:`tick` or :meth:`release` (monotonic seconds)."""
         return inf
 
     def link_changed(self, now: float, link: Link) -> None:

@@ -28,7 +28,7 @@ class KeyUsage:
         self.bucket: TokenBucket | None = None
         #: Identities that its processes were introduced to: what they exchange does not pass the router.
         self.introduced: dict[str, None] = {}
-        #: When so many are known, those that have left are forgotten.
+        #: The number of identities in ``introduced`` beyond which those that have left are forgotten.
         self.most_introduced = 256
 
 

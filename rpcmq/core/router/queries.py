@@ -1,4 +1,4 @@
-"""Who has asked for which view, and the view that is being made.
+"""Views that processes asked for: the questions that wait, and the view that is being made.
 
 Views cost the router far more than the messages that ask for them, so all who ask share one budget: views are made one
 at a time, in small steps (:meth:`Queries.step`), and the shell says when and for how long. Links take turns; one
@@ -66,7 +66,7 @@ class Queries:
         self._turns: deque[Link] = deque()
         self._steps: Steps[bytes] | None = None
         self._payload = b""
-        #: Whom the view that is made, or was, is for.
+        #: The links, and their keys, that get the view that is made, or was.
         self._takers: list[tuple[Link, bytes]] = []
         self._what = ""
 

@@ -1,4 +1,4 @@
-"""What was asked, and to whom it was given: a request, and each delivery of it to a consumer."""
+"""A request, and each delivery of it to a consumer."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class Request:
     message: bytes
     #: Whether somebody waits for an answer.
     is_call: bool
-    #: Where the answer goes; None for a cast.
+    #: The link that the answer goes to; None for a cast.
     reply_to: Link | None
     destination: Destination
-    #: Where it waits; None while it is delivered.
+    #: The queue in which it waits; None while it is delivered.
     queue: Queue | None
     #: The latest, which is with its consumer; None while there is none. See :meth:`deliveries`.
     delivery: Delivery | None
@@ -84,16 +84,16 @@ class Request:
 
     @property
     def consumer(self) -> Consumer | None:
-        """Who has it, of several the latest; None: nobody."""
+        """The consumer that has it, of several the latest; None: nobody."""
         return self.delivery.consumer if self.delivery is not None else None
 
     @property
     def dispatched_at(self) -> float:
-        """When its consumer got it; as long as nobody has it, when it came."""
+        """The time of its delivery; until then, of its arrival (monotonic seconds)."""
         return self.delivery.dispatched_at if self.delivery is not None else self.received_at
 
     def deliveries(self) -> Iterator[Delivery]:
-        """Those that are with their consumers, the latest first."""
+        """The deliveries that are with their consumers, the latest first."""
         delivery = self.delivery
         while delivery is not None:
             yield delivery
@@ -135,7 +135,7 @@ class Delivery:
 
     request: Request
     consumer: Consumer
-    #: How many consumers had the request before and may have run it, modulo 256.
+    #: The number of consumers that had the request before and may have run it, modulo 256.
     attempt: int
     dispatched_at: float
     #: The delivery of the same request before this one that is still with its consumer.

@@ -113,7 +113,7 @@ class Router:
         self.links = LinkTable(self._link_ended, self._link_changed)
         self.handshake = Handshake(settings, self.links, boot, new_token)
         self.liveness = Liveness(settings, self.links)
-        #: What the shell is to do, in its order.
+        #: The work for the shell, in its order.
         self.effects = Effects(self.links.dirty)
         self.directory = Directory(settings)
         self.turns = Turns()
@@ -169,7 +169,7 @@ class Router:
 
     @property
     def dispatch(self) -> Dispatch:
-        """What tracks the calls and casts."""
+        """The dispatcher of calls and casts."""
         return self.roundrobin.dispatch
 
     @property
@@ -182,7 +182,7 @@ class Router:
 
     @property
     def actions(self) -> list[Action]:
-        """What is to be done when all is sent."""
+        """The actions to perform once everything is sent."""
         return self.effects.actions
 
     @property

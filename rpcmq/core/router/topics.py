@@ -130,7 +130,7 @@ class Destination:
 
     @property
     def last_seen(self) -> float:
-        """When the last consumer left (monotonic seconds)."""
+        """The time at which the last consumer left (monotonic seconds)."""
         return self.server.last_seen if self.server else self.topic.last_seen
 
     @property

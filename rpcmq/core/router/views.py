@@ -29,7 +29,7 @@ __all__ = ["overview", "view", "views_of"]
 
 
 class RouterState(Protocol):
-    """What the views show of a router."""
+    """The state of a router that views show."""
 
     settings: Settings
     boot: int

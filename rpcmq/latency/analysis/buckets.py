@@ -39,7 +39,7 @@ class Buckets:
 
     @classmethod
     def of(cls, histogram: Histogram) -> Buckets:
-        """Those of ``histogram``."""
+        """The buckets of ``histogram``."""
         indexes, counts = _arrays(histogram)
         lower = np.where(indexes == _ZERO, 0.0, np.exp2(indexes / (1 << SCALE)))
         upper = np.where(indexes == _ZERO, 0.0, lower * GROWTH)

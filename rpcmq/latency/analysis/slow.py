@@ -61,7 +61,7 @@ def findings(
 
 
 def _order(series: Series) -> tuple[float, list[str]]:
-    """Those that take the most time first."""
+    """A sort key: the series with the most total time first."""
     return -series.total.sum, [str(name) for name in series.key.values()]
 
 

@@ -129,7 +129,7 @@ class Engine(Protocol):
         """
 
     def cells(self, selection: Selection, *more: Path) -> AbstractContextManager[Cells]:
-        """Those of the stored cells in the directories that were selected.
+        """The stored cells of the selected directories.
 
         Raises:
             UsageError: there are none.

@@ -108,7 +108,7 @@ def cells(records: str, window_seconds: int, wanted: str) -> str:
 
 
 def records_of_windows(records: str, window_seconds: int) -> str:
-    """When each window of ``records``, a table of ``encoded``, begins, in order; and how many are in it."""
+    """The start of each window of ``records``, a table of ``encoded``, in order, and the number of records in it."""
     return f"SELECT {_window('second', window_seconds)} AS begin, count(*) FROM {records} GROUP BY ALL ORDER BY begin"
 
 

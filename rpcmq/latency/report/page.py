@@ -183,7 +183,7 @@ def _content(report: Report, line: Timeline) -> dict[str, Any]:
 
 
 def _most(series: Sequence[Series], limit: int) -> list[Series]:
-    """Those with the most total time."""
+    """The series with the most total time."""
     return sorted(series, key=lambda each: -each.total.sum)[:limit]
 
 

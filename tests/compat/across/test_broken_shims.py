@@ -53,7 +53,7 @@ def hosts(processes: list[Interpreter], topic: str) -> Iterator[list[Interpreter
 
 
 def seen(hosts: list[Interpreter]) -> list[list[Any]]:
-    """What each host noted."""
+    """The notes of each host."""
     return [host.run("manager.seen") for host in hosts]
 
 

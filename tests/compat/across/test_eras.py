@@ -1,4 +1,4 @@
-"""What every era could do, in the way in which its services and callers were written: two services, one caller."""
+"""The features of every era, used as its services and callers were written: two services, one caller."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Site(NamedTuple):
     caller: Interpreter
 
     def taken(self) -> dict[str, list[Any]]:
-        """What each host noted since the last time."""
+        """The notes of each host since the last time."""
         return {host: service.run("manager.take()") for host, service in self.hosts.items()}
 
     def since(self, era: str) -> bool:

@@ -50,7 +50,7 @@ def service(processes: list[Interpreter], topic: str) -> Iterator[Interpreter]:
 
 
 def error(caller: Interpreter, code: str, **names: Any) -> Raised:
-    """What ``code`` raises."""
+    """Run ``code``, which must raise; return the exception."""
     with pytest.raises(Raised) as raised:
         caller.run(code, **names)
     return raised.value

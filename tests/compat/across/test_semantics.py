@@ -1,4 +1,4 @@
-"""What a call, a cast and their replies mean: one service, one caller, in the eras that answer differently."""
+"""The semantics of calls, casts and replies: one service, one caller, in the eras that answer differently."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Site(NamedTuple):
         return self.caller.run(code, timeout, topic=self.topic, **names)
 
     def error(self, code: str, **names: Any) -> Raised:
-        """What ``code`` raises at the caller."""
+        """The exception that ``code`` raises at the caller."""
         with pytest.raises(Raised) as raised:
             self.run(code, **names)
         return raised.value

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from gevent import subprocess
 
-#: What has to be on the path for `import eventlet` to find ours.
+#: The directory that has to be on the path for `import eventlet` to find ours.
 EVENTLET = Path(__file__).parents[3] / "compat/nova/modules/eventlet"
 
 

@@ -17,7 +17,7 @@ CONF = object()
 
 
 class Refused(Exception):
-    """What handlers raise here."""
+    """The exception that handlers raise here."""
 
 
 class Receiver:

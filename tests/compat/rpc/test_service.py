@@ -41,7 +41,7 @@ class Manager:
 
 @pytest.fixture(params=BASES)
 def base(request, monkeypatch):
-    """What there is of nova.openstack.common.service: nothing, or the tree's."""
+    """The kinds of nova.openstack.common.service: none, or the tree's."""
     calls: list[str] = []
 
     class TreeService:

@@ -1,4 +1,4 @@
-"""What the router drops leaves a trace: totals, a table, a log line, and word to the sender."""
+"""Drops leave a trace: totals, a table, a log line, and word to the sender."""
 
 from __future__ import annotations
 

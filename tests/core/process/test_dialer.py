@@ -1,4 +1,4 @@
-"""When a process dials, gives up and pauses: with a clock, and with any sequence of events."""
+"""The dialer's times to dial, give up and pause: with a clock, and with any sequence of events."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Process:
         self.steps.append(self.dialer.refused(self.now, self.jitter, reason, text))
 
     def tick(self, seconds: float = 0.0) -> Step:
-        """What the dialer says, so much later."""
+        """Let time pass; return the dialer's next step."""
         self.now += seconds
         self.uplink.tick(self.now)
         step = self.dialer.tick(self.now, self.jitter)

@@ -30,7 +30,7 @@ class End:
         self.uplink.handle(Kind.REPLY, lambda now, message: self.received.append(message))
 
     def sent(self) -> list[bytes]:
-        """What the shell would send now."""
+        """Take the messages that the shell would send now."""
         uplink = self.uplink
         messages = uplink.first_messages[:]
         uplink.first_messages.clear()

@@ -1,4 +1,4 @@
-"""What a router makes for its peers, counted, so that none of it is forgotten."""
+"""Counts of the objects that a router makes for its peers, so that none is forgotten."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["alive", "left_behind"]
 
 
 def alive() -> Counter[str]:
-    """How many objects there are of what a router makes for its peers. Takes some 50 ms."""
+    """Count the objects that a router makes for its peers. Takes some 50 ms."""
     gc.collect()
     classes = (Link, Consumer, Request, Delivery, Topic, Server)
     return Counter(type(o).__name__ for o in gc.get_objects() if isinstance(o, classes))

@@ -39,7 +39,7 @@ def rekey(net: Network, *keys: Key) -> None:
 
 
 def denied(call: Call) -> dict[str, Any]:
-    """What the router says to a call that the key has no right to."""
+    """The details of the router's refusal of a call that the key has no right to."""
     (answer,) = call.answers
     assert answer.kind is Kind.ERROR and answer.outcome is Outcome.DENIED
     details = answer.body["details"]

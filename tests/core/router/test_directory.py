@@ -1,4 +1,4 @@
-"""Where addresses lead, and how topics and servers are forgotten."""
+"""Resolution of addresses, and removal of topics and servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who gets what: least in flight, round robin among equals, credit, the invariants."""
+"""Selection of consumers: least in flight, round robin among equals, credit, the invariants."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_everything_in_random_order_keeps_the_invariants(net: Network, api: Proc
 
 
 class FakeConsumer:
-    """What LeastBusy looks at; its own link."""
+    """A consumer as LeastBusy reads it, and its own link."""
 
     def __init__(self) -> None:
         self.in_flight: list[int] = []

@@ -130,7 +130,7 @@ def one(net: Network, sink: Memory) -> Record:
 def test_what_has_ended_is_written_within_a_quarter_of_a_second(
     net: Network, sink: Memory, api: Process, node: Process
 ):
-    """What is not, is lost if the router is killed."""
+    """Records not written yet are lost if the router is killed."""
     node.register("compute", server="node-7")
     net.advance(3.1)
     for number in range(1, 4):

@@ -1,4 +1,4 @@
-"""What must be durable is durable before anything is sent, also when the store fails."""
+"""Durable entries are stored before anything is sent, also when the store fails."""
 
 from __future__ import annotations
 

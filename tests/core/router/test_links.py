@@ -20,7 +20,7 @@ def hello(**body: Any) -> bytes:
 
 
 def deepest_json() -> int:
-    """How many lists within lists can be parsed; depends on the Python."""
+    """The deepest nesting of lists that can be parsed; depends on the Python."""
     works, fails = 1, 100_000
     while fails - works > 1:
         depth = (works + fails) // 2
@@ -168,7 +168,7 @@ def test_a_body_that_is_no_json_object_is_refused(net: Network):
 
 
 def test_nesting_that_json_just_allows_is_no_trap(net: Network):
-    """What can be parsed must be quotable in an error, however deep it is."""
+    """A value that can be parsed must be quotable in an error, however deep it is."""
     deepest = deepest_json()
     for depth in (1, 10, *range(deepest - 150, deepest + 10)):
         nested = b"[" * depth + b"]" * depth
@@ -295,7 +295,7 @@ def test_one_connection_does_not_fill_the_table_with_links_that_are_away():
 
 
 def test_links_that_are_away_make_room_for_new_ones_when_the_table_is_full():
-    """Those first that never sent anything: who has work here is more likely to come back."""
+    """Links that never sent anything go first: a process with work here is more likely to come back."""
     net = Network(Settings(max_links=10))
     api = net.process("api")
     api.cast("compute")

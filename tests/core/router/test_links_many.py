@@ -16,7 +16,7 @@ class Table:
     """A link table by itself, with what it told its owner."""
 
     def __init__(self, **settings: float) -> None:
-        #: What was told, in that order: of links that ended the reason, of others their state.
+        #: The reports in their order: of links that ended the reason, of others their state.
         self.told: list[tuple[str, str]] = []
         self.ended: list[tuple[str, str]] = []
         self.tokens = iter(range(1_000_000))

@@ -1,4 +1,4 @@
-"""What one peer can make the router send, keep or do is bounded, and the bound is its own, not its victim's."""
+"""Bounds of the sending, keeping and work that one peer can cause: its own, not its victim's."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def unread(net: Network, node: Process) -> None:
 
 
 def test_a_consumer_that_does_not_take_what_it_is_sent_gets_no_more_and_others_do(net: Network):
-    """What it would get waits in the queue, which is bounded, and where another consumer can take it."""
+    """Its messages wait in the queue, which is bounded, and where another consumer can take them."""
     api, slow = net.process("api"), net.process("slow")
     slow.register("compute", credit=1000)
     unread(net, slow)

@@ -1,4 +1,4 @@
-"""Who leaves leaves nothing: thousands of identities and topics come and go, and every table is empty."""
+"""Processes that leave leave nothing: thousands of identities and topics come and go, and every table is empty."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one peer sends is worked on for a turn; the rest waits, in its order, while others are heard."""
+"""A peer's messages are handled for a turn; the rest waits, in its order, while others are heard."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ _BODIES = {
     Kind.SUBSCRIBED, Kind.DECLARE, Kind.DROPPED, Kind.INTRODUCTION, Kind.QUERY, Kind.ANSWER, Kind.GOODBYE, Kind.DRAIN,
 }  # fmt: skip
 _COUNTS = {Kind.CONFIRM, Kind.EVENT_CREDIT, Kind.LOST, Kind.GRANT}
-#: What is told of bodies that mostly repeat the settings.
+#: The members shown of bodies that mostly repeat the settings.
 _TOLD_OF = {Kind.HELLO: {"received"}, Kind.WELCOME: {"resumed", "received"}}
 _FLAGS = {value: name for name, value in vars(Flag).items() if name.isupper()}
 
@@ -242,7 +242,7 @@ def _field(name: str, value: Any) -> str:
 
 
 def _value(name: str, word: str) -> Any:
-    """What ``word`` stands for in a call of Python."""
+    """The Python value that ``word`` stands for as the argument ``name``."""
     if word == "true":
         return True
     if name == "payload":

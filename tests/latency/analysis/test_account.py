@@ -1,4 +1,4 @@
-"""What an account comes to."""
+"""The figures of an account."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def bimodal(chance: np.random.Generator, count: int) -> np.ndarray:
 
 
 def cliff(timeouts: float) -> Draw:
-    """That share ends at the timeout: p99 is just below the cliff, on it, or leaps between."""
+    """Draw durations of which the share ``timeouts`` ends at the timeout: p99 is below the cliff, on it, or leaps."""
 
     def draw(chance: np.random.Generator, count: int) -> np.ndarray:
         values = narrow(chance, count)
@@ -97,7 +97,7 @@ class Traffic:
 
 
 def changes(windows: list[Series]) -> list[Finding]:
-    """What the report says of changes, of a log that has these windows of its methods."""
+    """The report's findings about changes, for a log that has these windows of its methods."""
     every = merged(windows, (), windows=True)
     [whole] = merged(windows, ())
     account = Account(shipped=whole.records, counted=whole.records, in_range=whole.records)

@@ -1,4 +1,4 @@
-"""How records failed, by what was raised."""
+"""Failures of records, by the exception raised."""
 
 from __future__ import annotations
 

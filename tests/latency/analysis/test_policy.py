@@ -1,4 +1,4 @@
-"""What goes into the policy, and what must not."""
+"""The contents of the policy, and records that must stay out of it."""
 
 from __future__ import annotations
 

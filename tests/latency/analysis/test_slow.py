@@ -1,4 +1,4 @@
-"""What is to be looked at first, in logs made with one trouble each."""
+"""The ranking of slow methods, in logs made with one trouble each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What called what, and where the time went."""
+"""The tree of calls, and the share of each in the time."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Group(Daemon):
 
     @property
     def members(self) -> list[int]:
-        """What lives of the group."""
+        """The processes of the group that live."""
         found = []
         for path in Path("/proc").glob("[0-9]*/stat"):
             try:

@@ -62,12 +62,12 @@ class Log:
         return self.directory / "ready" / path.with_suffix(".parquet").name
 
 
-#: What the records with one window and dimensions add up to: sums, and the three histograms.
+#: The totals of the records with one window and dimensions: sums, and the three histograms.
 Cells = dict[tuple[Any, ...], list[Any]]
 
 
 def counted(out: Path) -> Cells:
-    """What the stream's cells add up to, read without Spark."""
+    """The sums of the stream's cells, read without Spark."""
     found: Cells = {}
     for path in journal.read(out).live:
         for row in pq.read_table(out / path).to_pylist():
@@ -109,7 +109,7 @@ def of_the_batch_job(spark: SparkSession, log: Path) -> list[Row]:
 
 
 def of_the_stream(spark: SparkSession, out: Path) -> list[Row]:
-    """What readers see, those with the same key as one, in order."""
+    """The cells that readers see, those with the same key as one, in order."""
     return _in_order(rollup(read_stream_cells(spark, out), DIMENSIONS, WINDOW))
 
 

@@ -1,4 +1,4 @@
-"""Which segments a stream reads: each once, and none that is not what was written."""
+"""The segments that a stream reads: each once, and none that has changed since it was written."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def visible(out: Path) -> list[str]:
 
 
 def read_by_a_batch(journal: Journal, out: Path, batch: int = 0) -> list[str]:
-    """What Spark does with what it finds."""
+    """Record a batch that has read all waiting segments that are visible; return their names."""
     found = [name for name in visible(out) if name in journal.state.waiting]
     records = sum(journal.state.waiting[name] for name in found)
     journal.add_batch("a", batch, found, Dataset(f"cells/run=a/batch={batch}", (0,), records, NOW, True))

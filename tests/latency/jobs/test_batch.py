@@ -276,7 +276,7 @@ class Endpoint:
 
 
 def load(url: str) -> Counter[tuple[str, str]]:
-    """What clients do, and how often they saw it end how, by method."""
+    """Run the clients' load; return the number of each outcome that they saw, by method."""
     seen: Counter[tuple[str, str]] = Counter()
 
     def call(client: Client, number: int) -> None:

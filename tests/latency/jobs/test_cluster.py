@@ -90,7 +90,7 @@ def _submitted(directory: Path, master: str, out: str) -> str:
 
 
 def _cells(out: Path) -> list[dict[str, Any]]:
-    """What is stored, in an order of its own."""
+    """The stored cells, in an order of their own."""
     rows = [row for path in out.rglob("*.parquet") for row in pq.ParquetFile(path).read().to_pylist()]
     assert sum(row["records"] for row in rows) == 3000
     return sorted(rows, key=repr)

@@ -1,4 +1,4 @@
-"""What the commands ask of a log, with Spark, and two of them from end to end."""
+"""The inputs of the commands, with Spark, and two of them from end to end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Java is found, with programs that say they were one."""
+"""The Java that is found, with programs that pretend to be one."""
 
 from __future__ import annotations
 

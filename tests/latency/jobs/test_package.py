@@ -1,4 +1,4 @@
-"""What is sent to a cluster."""
+"""The package that is sent to a cluster."""
 
 from __future__ import annotations
 

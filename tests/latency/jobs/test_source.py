@@ -1,4 +1,4 @@
-"""What Spark is given of a log: each good record once; all else by name, with a reason and a count."""
+"""The records of a log for Spark: each good one once; all else by name, with a reason and a count."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def write_another(path: Path, how: str) -> None:
     manifest.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-#: How it is spoilt -> reason and text.
+#: Kind of damage -> reason and text.
 WRONG = {
     "truncated": ("truncated", r"has \d+ of \d+ bytes"),
     "zero bytes": ("truncated", r"has 0 of \d+ bytes"),

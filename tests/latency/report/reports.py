@@ -15,7 +15,7 @@ from rpcmq.latency.analysis.finding import Finding
 from rpcmq.latency.analysis.series import METHOD, Series
 from rpcmq.latency.report.model import Report
 
-#: When all of them begin: 2026-03-02 06:00 UTC, seconds since 1970.
+#: The beginning of all of them: 2026-03-02 06:00 UTC, seconds since 1970.
 BEGIN = 1_772_431_200
 OUTCOMES = ("ok", "remote_error", "timeout", "no_consumer", "overloaded", "link_lost", "cancelled", "unknown")
 _SHARES = (0.9851, 0.009, 0.0005, 0.0015, 0.0015, 0.001, 0.001, 0.0004)

@@ -1,4 +1,4 @@
-"""What plots say, and that it can be read."""
+"""The texts of plots, and their legibility."""
 
 from __future__ import annotations
 

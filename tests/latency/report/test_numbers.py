@@ -1,4 +1,4 @@
-"""What is said of a series."""
+"""The report's sentences about a series."""
 
 from __future__ import annotations
 

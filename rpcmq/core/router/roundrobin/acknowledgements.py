@@ -44,7 +44,7 @@ class DeliveryAcknowledgements:
             self._tell(origin, sequences)
 
     def next_deadline(self) -> float | None:
-        """When :meth:`tick` wants to be called."""
+        """The time of the next :meth:`tick` (monotonic seconds)."""
         return self._tell_at if self._due else None
 
     def tick(self, now: float) -> None:

@@ -70,7 +70,7 @@ class Deadlines:
         return min(seconds, settings.max_ttl_seconds)
 
     def next_deadline(self) -> float | None:
-        """When :meth:`expire` wants to be called."""
+        """The time of the next :meth:`expire` (monotonic seconds)."""
         self.slot_until = -1.0
         if self._more_at is not None:
             # More was due then: do not return a past deadline, or the shell would consider itself late.
@@ -78,7 +78,7 @@ class Deadlines:
         return self.wheel.next_deadline()
 
     def expire(self, now: float) -> list[Request]:
-        """What has expired, which is not in the wheel any more: at most :data:`ENDED_AT_ONCE`."""
+        """Remove and return expired requests: at most :data:`ENDED_AT_ONCE`."""
         self.slot_until = -1.0
         expired = self.wheel.expire(now, ENDED_AT_ONCE)
         self._more_at = now if len(expired) == ENDED_AT_ONCE else None

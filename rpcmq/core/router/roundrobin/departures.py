@@ -104,7 +104,7 @@ class Departures:
                 self.deserted.popleft()
 
     def next_deadline(self) -> float | None:
-        """When :meth:`end_deserted` wants to be called."""
+        """The time of the next :meth:`end_deserted` (monotonic seconds)."""
         return self._end_more_at if self.deserted else None
 
 

@@ -312,7 +312,7 @@ class Dispatch:
     # --- life --------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
-        """When :meth:`tick`, or ``recovery``, wants to be called."""
+        """The time of the next :meth:`tick`, or of ``recovery``'s next release (monotonic seconds)."""
         due = self.requests.next_deadline()
         for other in (self.departures.next_deadline(), self.recovery.next_deadline()):
             if other is not None and (due is None or other < due):

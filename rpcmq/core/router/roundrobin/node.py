@@ -26,7 +26,7 @@ _unpack_sent = Struct(">7xB20xQI").unpack
 class RoundRobin(NodeType):
     """Calls, casts, streams, consumers, and the log of what became of them."""
 
-    #: What tracks the calls and casts.
+    #: The dispatcher of calls and casts.
     dispatch_type: type[Dispatch] = Dispatch
 
     def __init__(self, context: NodeContext) -> None:
@@ -97,7 +97,7 @@ class RoundRobin(NodeType):
             self._context.act(LogEvent("dropped", drop_text(drop, count), "", fields))
 
     def next_deadline(self) -> float:
-        """When something expires, is released or is to be written."""
+        """The time at which something expires, is released or is to be written (monotonic seconds)."""
         due = self.directory.next_deadline()
         if self.log is not None:
             due = min(due, self.log.next_deadline())
@@ -116,7 +116,7 @@ class RoundRobin(NodeType):
             self.dispatch.deliveries.deliver_waiting(now, consumer)
 
     def link_lapsed(self, now: float, link: Link) -> None:
-        """What its consumers had goes elsewhere, until they come back."""
+        """Deliver elsewhere the messages that its consumers had, until they come back."""
         link.lapsed_consumers = [c for c in link.consumers.values() if not c.stopping]
         self.registrations.end_all(now, link, "connection lost")
 

@@ -22,7 +22,7 @@ _PURGED_AT_ONCE = 2000
 
 
 class Controls:
-    """What is asked of RoundRobin with arguments."""
+    """The controls of RoundRobin: QUERYs that take arguments."""
 
     def __init__(self, context: NodeContext, requests: RequestTable) -> None:
         self._context = context

@@ -60,7 +60,7 @@ class RequestTable:
         self.turns = Turns()
         #: Called in the handler of an exception that must cost one message only.
         self.on_fault: Callable[[float, str, bytes], None] = reraise
-        #: What became of requests that were not just delivered and answered.
+        #: Counts of the ends of requests that were not just delivered and answered.
         self.journal = Journal()
         self.drops = Drops()
         self._notices = DropNotices()
@@ -93,7 +93,7 @@ class RequestTable:
     # --- deadlines ---------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
-        """When :meth:`tick` wants to be called."""
+        """The time of the next :meth:`tick` (monotonic seconds)."""
         due = self.deadlines.next_deadline()
         # Asked at the end of each wake-up.
         for other in (self.receipts.next_deadline(), self.drops.next_deadline(), self._notices.next_deadline()):

@@ -50,7 +50,7 @@ class Recovery:
         self._held_by: list[Link] = []
         #: Mandatory calls that wait for consumers to come back.
         self._awaiting_consumer: list[Request] = []
-        #: What was held is being taken now. It was acknowledged to its sender, and is not refused any more.
+        #: Whether held messages are being handled. They were acknowledged to their senders and cannot be refused now.
         self.is_releasing = False
         #: Casts that consumers received from the router's previous incarnation, by topic and group.
         self._delivered_before: dict[tuple[Address, str], set[bytes]] = {}
@@ -116,7 +116,7 @@ class Recovery:
     # --- its end -----------------------------------------------------------------------------
 
     def release_held(self, now: float) -> list[tuple[Link, list[bytes]]]:
-        """What was held, if the time is over now: to be taken as if it had just come.
+        """Return the held messages if their time is over, to be handled as if they had just come.
 
         Say :meth:`released` when that is done.
         """
@@ -144,9 +144,9 @@ class Recovery:
                 self._requests.refuse(now, request, None, Outcome.NO_CONSUMER, why)
 
     def released(self) -> None:
-        """What :meth:`release_held` gave was taken."""
+        """Note that the messages from :meth:`release_held` have been handled."""
         self.is_releasing = False
 
     def next_deadline(self) -> float | None:
-        """When :meth:`release_held` wants to be called."""
+        """The time of the next :meth:`release_held` (monotonic seconds)."""
         return self._until if self._held_by or self._awaiting_consumer else None

@@ -168,7 +168,7 @@ def stuck(directory: Directory, links: LinkTable, now: float) -> View:
 
 
 def dropped(drops: Drops, now: float) -> View:
-    """What was dropped since the start, by topic, verb and reason."""
+    """Drops since the start, by topic, verb and reason."""
     yield
     rows = rows_of("dropped", drops.rows(now))
     rows["truncated"] += drops.rows_forgotten

@@ -1,4 +1,4 @@
-"""What the services of these tests do. ``context`` comes first, so that it is right by keyword and by position."""
+"""The manager that the services of these tests run. ``context`` comes first: right by keyword and by position."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Manager:
     # --- for the test ------------------------------------------------------------------------
 
     def take(self) -> list[Any]:
-        """What was noted since the last time."""
+        """Return and forget the notes so far."""
         seen, self.seen = self.seen, []
         return seen
 

@@ -1,4 +1,4 @@
-"""How a service of each era consumed: its topic, ``topic.host``, and what is fanned out to the topic.
+"""Services of each era: they consume their topic, ``topic.host``, and fanouts to the topic.
 
 Each function starts a service and returns what stops it. What they import is what a program of the time did,
 since that tells the shim which time it is.

@@ -29,7 +29,7 @@ class Pool:
         self.min_size = min_size
         self.max_size = max_size
         self.order_as_stack = order_as_stack
-        #: Those that exist, free or not.
+        #: The items that exist, free or not.
         self.current_size = 0
         #: Hands an object that is given back to one who waits for it.
         self.channel = queue.LightQueue(0)

@@ -26,7 +26,7 @@ class LightQueue:
 
     def __init__(self, maxsize: int | None = None) -> None:
         self.maxsize = None if maxsize is None or maxsize < 0 else maxsize
-        #: Those who wait in ``get``, and those who wait in ``put`` with their items; first come, first served.
+        #: The waiters in ``get``, and those in ``put`` with their items; first come, first served.
         self.getters: deque[Waiter[None]] = deque()
         self.putters: deque[tuple[Waiter[None], Any]] = deque()
         self._scheduled = False

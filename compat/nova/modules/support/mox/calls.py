@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 
 class Mock(Protocol):
-    """What a call is made on.
+    """The object that a call is made on.
 
     Attributes:
         _description: how it is shown.

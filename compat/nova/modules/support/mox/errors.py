@@ -1,4 +1,4 @@
-"""What goes wrong in a test with mocks."""
+"""Exceptions of mocks."""
 
 from __future__ import annotations
 

@@ -257,7 +257,7 @@ def get_admin_context(read_deleted: Any = None) -> RequestContext:
 
 
 def get_admin_context_no_warnings() -> RequestContext:
-    """As :func:`get_admin_context`."""
+    """Like :func:`get_admin_context`."""
     return get_admin_context()
 
 

@@ -125,7 +125,7 @@ class FlagValues(cfg.ConfigOpts):
         return self._state.args is not None
 
     def WasAlreadyParsed(self) -> bool:
-        """As :meth:`IsParsed`."""
+        """Like :meth:`IsParsed`."""
         return self.IsParsed()
 
     def Reset(self) -> None:

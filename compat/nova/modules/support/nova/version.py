@@ -25,7 +25,7 @@ def canonical_version_string() -> str:
 
 
 def version_string() -> str:
-    """As :func:`canonical_version_string`."""
+    """Like :func:`canonical_version_string`."""
     return canonical_version_string()
 
 

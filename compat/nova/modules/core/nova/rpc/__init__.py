@@ -119,12 +119,12 @@ def cleanup() -> None:
 
 
 def cast_to_server(context: Any, server_params: Any, topic: str, msg: dict[str, Any]) -> None:
-    """As :func:`cast`, in another cell: ``server_params`` names its ``hostname``."""
+    """Like :func:`cast`, in another cell: ``server_params`` names its ``hostname``."""
     _get_impl().cast_to_server(*_conf(), context, server_params, topic, msg)
 
 
 def fanout_cast_to_server(context: Any, server_params: Any, topic: str, msg: dict[str, Any]) -> None:
-    """As :func:`fanout_cast`, in another cell."""
+    """Like :func:`fanout_cast`, in another cell."""
     _get_impl().fanout_cast_to_server(*_conf(), context, server_params, topic, msg)
 
 

@@ -1,4 +1,4 @@
-"""Where Nova's topics are on rpcmq."""
+"""Addresses of Nova's topics on rpcmq."""
 
 from __future__ import annotations
 

@@ -251,7 +251,7 @@ def call(conf: Any, context: Any, topic: str, msg: dict[str, Any], timeout: Any 
 
 
 def call_elsewhere(url: str, context: Any, topic: str, msg: dict[str, Any], timeout: Any = None) -> Any:
-    """As :func:`call`, through the router at ``url``."""
+    """Like :func:`call`, through the router at ``url``."""
     return _call(None, {"hostname": url, "rpcmq_router": url}, context, topic, msg, timeout)
 
 
@@ -294,7 +294,7 @@ def fanout_cast(conf: Any, context: Any, topic: str, msg: dict[str, Any], *other
 def cast_to_server(
     conf: Any, context: Any, server_params: Any, topic: str, msg: dict[str, Any], connection_pool: Any = None
 ) -> None:
-    """As :func:`cast`, through the router of another cell."""
+    """Like :func:`cast`, through the router of another cell."""
     with ConnectionContext(conf, connection_pool, pooled=False, server_params=server_params) as conn:
         conn.topic_send(topic, _message(context, msg))
 
@@ -303,7 +303,7 @@ def cast_to_server(
 def fanout_cast_to_server(
     conf: Any, context: Any, server_params: Any, topic: str, msg: dict[str, Any], connection_pool: Any = None
 ) -> None:
-    """As :func:`fanout_cast`, through the router of another cell."""
+    """Like :func:`fanout_cast`, through the router of another cell."""
     with ConnectionContext(conf, connection_pool, pooled=False, server_params=server_params) as conn:
         conn.fanout_send(topic, _message(context, msg))
 

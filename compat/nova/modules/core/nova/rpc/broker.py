@@ -11,7 +11,7 @@ __all__ = ["parameters", "ssl_parameters"]
 
 
 def parameters(conf: Any, server_params: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Where a connection would go if this were a broker's."""
+    """The parameters of a connection to a broker, from the options and ``server_params``."""
     given = dict(server_params or {})
     params = {
         "hostname": given.get("hostname") or options.value("rabbit_host", conf),
@@ -24,7 +24,7 @@ def parameters(conf: Any, server_params: Mapping[str, Any] | None) -> dict[str, 
 
 
 def ssl_parameters(conf: Any) -> dict[str, Any] | bool:
-    """What the options say of TLS; False: it is off."""
+    """The options about TLS by their names in ``ssl``; False: it is off."""
     if not options.value("rabbit_use_ssl", conf):
         return False
     parts = {"ssl_version": "version", "keyfile": "keyfile", "certfile": "certfile", "ca_certs": "ca_certs"}

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, cast
 
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
-"""What ``sys.exc_info()`` gives while an exception is handled."""
+"""The result of ``sys.exc_info()`` while an exception is handled."""
 
 
 class ClientException(Exception):

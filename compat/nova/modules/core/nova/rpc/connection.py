@@ -76,7 +76,7 @@ class Connection(common.Connection):
 
     @property
     def connection(self) -> Any:
-        """As :attr:`params`, with ``ssl``: what the options say of it, or False."""
+        """Like :attr:`params`, with ``ssl``: what the options say of it, or False."""
         return SimpleNamespace(**self.params, ssl=broker.ssl_parameters(self.conf))
 
     # --- consumers ---------------------------------------------------------------------------
@@ -359,7 +359,7 @@ class Connection(common.Connection):
         self._send(topic, msg, fanout=True)
 
     def notify_send(self, topic: str, msg: Any, **kwargs: Any) -> None:
-        """As :meth:`topic_send`, but it waits for a consumer though there has never been one."""
+        """Like :meth:`topic_send`, but it waits for a consumer though there has never been one."""
         transport.declare(self._client, Address(topic, "", amqp.exchange(self.conf)))
         self._send(topic, msg)
 

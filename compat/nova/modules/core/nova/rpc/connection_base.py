@@ -1,4 +1,4 @@
-"""What every driver's connection can do."""
+"""The interface that the connections of all drivers have."""
 
 from __future__ import annotations
 

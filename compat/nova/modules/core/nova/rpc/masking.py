@@ -1,4 +1,4 @@
-"""What is logged of a message: all but its secrets."""
+"""Logging of messages without their secrets."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ _MERGED = {
     "urllib": ("urllib.response", "urllib.error", "urllib.parse", "urllib.request"),
     "urllib2": ("urllib.response", "urllib.error", "urllib.parse", "urllib.request"),
 }
-#: Those which only need what is above, and are imported anew if it is not patched.
+#: Modules that only need those above, and are imported anew if these are not patched.
 _BUILT_ON = (
     "asynchat",
     "asyncore",

@@ -114,7 +114,7 @@ class ContextAdapter(logging.LoggerAdapter[logging.Logger]):
         self.log(AUDIT, msg, *args, **kwargs)
 
     def setup_from_flags(self) -> None:
-        """As :func:`setup`: after the options changed (Diablo)."""
+        """Like :func:`setup`: after the options changed (Diablo)."""
         setup()
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
@@ -213,7 +213,7 @@ def setup(product_name: str = "nova") -> None:
 
 
 def reset() -> None:
-    """As :func:`setup`: after the options changed (Diablo)."""
+    """Like :func:`setup`: after the options changed (Diablo)."""
     setup()
 
 

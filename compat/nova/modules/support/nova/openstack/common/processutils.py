@@ -104,7 +104,7 @@ def execute(
 
 
 def trycmd(*args: Any, discard_warnings: bool = False, **kwargs: Any) -> tuple[str, str]:
-    """As :func:`execute`, with a failure told as the text of standard error.
+    """Like :func:`execute`, with a failure told as the text of standard error.
 
     Args:
         discard_warnings: what a program that succeeded wrote to standard error is dropped.

@@ -37,7 +37,7 @@ class RpcProxy(proxy.RpcProxy):
     """
 
     RPC_API_NAMESPACE: ClassVar[str | None] = None
-    """Which of a service's interfaces this is."""
+    """The name of this interface among those of a service."""
 
     def __init__(
         self,

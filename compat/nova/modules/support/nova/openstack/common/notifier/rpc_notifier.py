@@ -36,7 +36,7 @@ def send(args: tuple[Any, ...], topics: list[str] | None = None, **how: Any) -> 
 
 
 def _topics() -> list[str]:
-    """Those of ``notification_topics``; Diablo's single ``notification_topic``, if somebody changed it."""
+    """The topics of ``notification_topics``; Diablo's single ``notification_topic``, if somebody changed it."""
     single = options.value("notification_topic")
     if single != options.default("notification_topic"):
         return [single]
