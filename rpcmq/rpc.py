@@ -13,7 +13,8 @@ from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
 from rpcmq.client import Client
-from rpcmq.transport.thread_calls import allocate_lock
+from rpcmq.client.verbs import ClientVerbs
+from rpcmq.transport.originals import allocate_lock
 
 __all__ = ["call", "cast", "client", "configure", "fanout_cast", "multicall", "notify", "publish", "subscribe"]
 
@@ -55,7 +56,7 @@ def _after_fork_in_child() -> None:
 os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
-def _of_the_default(verb: Callable[Concatenate[Client, P], T]) -> Callable[P, T]:
+def _of_the_default(verb: Callable[Concatenate[ClientVerbs, P], T]) -> Callable[P, T]:
     """``verb`` of the default client, with its signature and docstring."""
 
     @wraps(verb)
@@ -68,10 +69,10 @@ def _of_the_default(verb: Callable[Concatenate[Client, P], T]) -> Callable[P, T]
     return of_the_default
 
 
-call = _of_the_default(Client.call)
-cast = _of_the_default(Client.cast)
-fanout_cast = _of_the_default(Client.fanout_cast)
-multicall = _of_the_default(Client.multicall)
-notify = _of_the_default(Client.notify)
-publish = _of_the_default(Client.publish)
-subscribe = _of_the_default(Client.subscribe)
+call = _of_the_default(ClientVerbs.call)
+cast = _of_the_default(ClientVerbs.cast)
+fanout_cast = _of_the_default(ClientVerbs.fanout_cast)
+multicall = _of_the_default(ClientVerbs.multicall)
+notify = _of_the_default(ClientVerbs.notify)
+publish = _of_the_default(ClientVerbs.publish)
+subscribe = _of_the_default(ClientVerbs.subscribe)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rpcmq.client.client import Client
 from rpcmq.client.consumer import ANSWERED, Consumer
 from rpcmq.client.request import Request
 from rpcmq.client.task_answers import is_done
+from rpcmq.client.verbs import ClientVerbs
 from rpcmq.core.process.task import Task
 from rpcmq.transport.home import Home, at_home
 from rpcmq.wire import Address
@@ -31,18 +31,18 @@ class IncomingMessage(Request):
     ``deadline``, ``remaining``, ``cancelled`` and ``progress()``.
     """
 
-    __slots__ = ("_consumer", "body", "hub", "items_sent")
+    __slots__ = ("_consumer", "body", "items_sent", "shell")
 
     def __init__(self, consumer: Consumer, task: Task, body: dict[str, Any]) -> None:
         super().__init__(task, consumer.progress)
         self._consumer = consumer
-        self.hub = consumer.hub
+        self.shell = consumer.shell
         self.body = body
         self.items_sent = 0
 
     @property
     def home(self) -> Home:
-        """The gevent hub that the client lives in."""
+        """Where the client lives."""
         return self._consumer.home
 
     @property
@@ -131,7 +131,7 @@ class MessageConsumer:
 
     def __init__(
         self,
-        client: Client,
+        client: ClientVerbs,
         address: Address,
         handle: Callable[[IncomingMessage], object],
         *,
@@ -143,11 +143,11 @@ class MessageConsumer:
         self._consumer = client.home.run(
             Consumer, client, address, self._invoke, concurrency=concurrency, group=group, direct=direct
         )
-        self.hub = self._consumer.hub
+        self.shell = self._consumer.shell
 
     @property
     def home(self) -> Home:
-        """The gevent hub that the client lives in."""
+        """Where the client lives."""
         return self._consumer.home
 
     @at_home
@@ -186,6 +186,6 @@ class MessageConsumer:
         return ANSWERED
 
 
-def is_serving(client: Client) -> bool:
+def is_serving(client: ClientVerbs) -> bool:
     """Whether a consumer or service of ``client`` takes messages, or runs some that it has taken."""
     return client.home.run(lambda: bool(client.process.tasks.registrations))

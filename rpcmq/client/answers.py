@@ -74,14 +74,14 @@ class Stream:
     """Iterates over the items of a multicall as they come.
 
     Args:
-        client: keeps its process open, and has a hub.
+        client: keeps its process open, and has a home.
         call: the request, sent already.
         again: starts the call again if it ended for a reason that another attempt mends.
     """
 
     def __init__(self, client: Housed, process: Process, call: Call, again: Callable[[Call], Call | None]) -> None:
         self._client = client
-        self.hub = client.hub
+        self.shell = client.shell
         self._process = process
         self._payloads = process.payloads
         self._again = again

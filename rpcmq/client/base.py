@@ -1,4 +1,4 @@
-"""A client but for its verbs: its connection, the hub that it lives in, forks, and its end."""
+"""A client but for its verbs: its connection, the loop that it lives in, forks, and its end."""
 
 from __future__ import annotations
 
@@ -8,22 +8,20 @@ from functools import partial
 from typing import Self
 from weakref import finalize
 
-import gevent
-
 from rpcmq.client.process import Process
 from rpcmq.client.sender import Sender
 from rpcmq.client.subscription import Subscriptions
 from rpcmq.config import ClientConfig
 from rpcmq.payload import Codec
-from rpcmq.transport.home import Home, at_home, home_for
+from rpcmq.transport.home import Home, at_home
 from rpcmq.transport.key_files import curve_for
-from rpcmq.transport.thread_calls import allocate_lock
+from rpcmq.transport.originals import allocate_lock
 
 __all__ = ["BaseClient"]
 
 
 class _Links:
-    """A client's links and their hub."""
+    """A client's links, and where they live."""
 
     def __init__(self, home: Home, process: Process) -> None:
         self.home = home
@@ -35,14 +33,13 @@ class _Links:
         """See :meth:`Client.close`; at home."""
         if self.subscriptions is None:
             self.process.close(linger_seconds)
-        elif gevent.getcurrent() is self.home.hub:
+        elif not self.home.shell.can_wait:
             self.subscriptions.close(linger_seconds)
             self.process.close(linger_seconds)
         else:
             # Both wait for the router, and at the same time.
-            other = gevent.spawn(self.subscriptions.close, linger_seconds)
-            self.process.close(linger_seconds)
-            other.join()
+            both = (partial(self.subscriptions.close, linger_seconds), partial(self.process.close, linger_seconds))
+            self.home.shell.run_together(both)
 
     def close_soon(self) -> None:
         """Close from the garbage collector, in any thread."""
@@ -65,11 +62,15 @@ class BaseClient:
         self._given_identity = config.identity
         self._opening = allocate_lock()
         self._links = self._open()
-        self.hub = self._links.home.hub
+        self.shell = self._links.home.shell
+
+    def _new_home(self) -> Home:
+        """Choose where the client is to live. Called when it is made, and in a child that a fork has left it to."""
+        raise NotImplementedError
 
     def _open(self) -> _Links:
-        home = home_for(self.config.shell)
-        links = _Links(home, home.run(Process, self.config, self._codec))
+        home = self._new_home()
+        links = _Links(home, home.run(Process, self.config, self._codec, home.shell))
         finalize(self, links.close_soon).atexit = False
         home.when_the_thread_ends(partial(links.close, 0.0))
         return links
@@ -83,20 +84,19 @@ class BaseClient:
         with self._opening:
             if self._links.process.connection.abandoned:
                 self._links = links
-                self.hub = links.home.hub
+                self.shell = links.home.shell
             return self._links
 
     @property
     def home(self) -> Home:
-        """The gevent hub that owns this client."""
+        """Where this client lives."""
         links = self._links
         return links.home if not links.process.connection.abandoned else self._reopened().home
 
     @property
     def usable(self) -> bool:
-        """Whether the thread of this client's hub is still alive."""
-        home = self.home
-        return home.background or home.here or home.alive
+        """Whether the thread of this client's loop is still alive."""
+        return self.home.usable
 
     @property
     def process(self) -> Process:

@@ -5,35 +5,36 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from time import monotonic
-from typing import Any, cast
-
-import gevent
-from gevent import get_hub, getcurrent
+from typing import Any
 
 from rpcmq.config import ClientConfig
 from rpcmq.core.process.casts import Casts
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.errors import Overloaded
 from rpcmq.transport.connection import Connection
+from rpcmq.transport.shell import ClientShell
 from rpcmq.wire import Address
 
 __all__ = ["CastWindow"]
 
 
 class CastWindow:
-    """The casts of a process that are on their way, and the greenlets that wait for room among them.
+    """The casts of a process that are on their way, and those who wait for room among them.
 
     Attributes:
-        waiting: those greenlets, by the address that they cast to.
+        waiting: how they are resumed, by the address that they cast to.
     """
 
-    __slots__ = ("_bytes", "_casts", "_config", "_connection", "_uplink", "waiting")
+    __slots__ = ("_bytes", "_casts", "_config", "_connection", "_shell", "_uplink", "waiting")
 
-    def __init__(self, config: ClientConfig, casts: Casts, uplink: Uplink, connection: Connection) -> None:
+    def __init__(
+        self, config: ClientConfig, casts: Casts, uplink: Uplink, connection: Connection, shell: ClientShell
+    ) -> None:
         self._config = config
         self._casts = casts
         self._uplink = uplink
         self._connection = connection
+        self._shell = shell
         self._bytes = min(config.cast_window_bytes, config.cast_window_total_bytes)
         self.waiting: dict[bytes, deque[Callable[[], object]]] = {}
 
@@ -52,29 +53,27 @@ class CastWindow:
             Overloaded: the window is still full after ``timeout`` seconds.
         """
         deadline = monotonic() + timeout
-        hub = get_hub()
         while not self.has_room(address):
-            current = getcurrent()
-            switch = cast("Callable[[], object]", current.switch)
+            left = deadline - monotonic()
+            if left <= 0.0:
+                raise _no_room(self._casts, self._config, address, name, timeout, self._connection.condition)
+            resume = self._shell.resumer()
             waiting = self.waiting.setdefault(address, deque())
-            waiting.append(switch)
+            waiting.append(resume)
             self._uplink.ask_acknowledgement()
             self._connection.schedule()
-            timer = gevent.Timeout.start_new(max(0.0, deadline - monotonic()))
+            timer = self._shell.call_later(left, resume)
             try:
-                hub.switch()
-            except gevent.Timeout as expired:
-                if expired is not timer:
-                    raise
-                raise _no_room(self._casts, self._config, address, name, timeout, self._connection.condition) from None
+                self._shell.park()
             finally:
+                timer.stop()
                 timer.close()
-                if switch in waiting:
-                    waiting.remove(switch)
+                if resume in waiting:
+                    waiting.remove(resume)
             self._connection.check_open()
 
     def wake(self, switch: Callable[[Callable[[], object]], None]) -> None:
-        """Resume those for whose casts there is room now, each by ``switch``; in the hub."""
+        """Resume those for whose casts there is room now, each by ``switch``; in the loop."""
         for address, waiting in list(self.waiting.items()):
             while waiting and (self._connection.closed or self.has_room(address)):
                 switch(waiting.popleft())

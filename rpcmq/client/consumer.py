@@ -8,23 +8,19 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
-from gevent import get_hub
-from gevent.event import Event
-
-from rpcmq.client.client import Client
-from rpcmq.client.handler_threads import HandlerThreads
 from rpcmq.client.interrupts import is_interrupt
 from rpcmq.client.methods import ASYNC
 from rpcmq.client.process import Process
 from rpcmq.client.request import set_current_request
 from rpcmq.client.task_answers import TaskAnswers, is_done, streams
-from rpcmq.client.workers import Workers
+from rpcmq.client.verbs import ClientVerbs
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.task import Registration, Task
 from rpcmq.errors import Outcome, PayloadRefused, UsageError
 from rpcmq.payload import Format
 from rpcmq.payload.remote_exception import not_run
 from rpcmq.transport.home import Home, at_home
+from rpcmq.transport.shell import Handle, Workers
 from rpcmq.wire import Address, Kind
 
 __all__ = ["ANSWERED", "Consumer"]
@@ -40,7 +36,7 @@ _UNREGISTER = 2.0
 
 
 class Consumer:
-    """Takes the calls and casts of an address, and runs each in a greenlet, or OS thread, of its own.
+    """Takes the calls and casts of an address, and runs each beside the others: in a greenlet or OS thread of its own.
 
     Args:
         client: the connection to serve over.
@@ -57,7 +53,7 @@ class Consumer:
 
     def __init__(
         self,
-        client: Client,
+        client: ClientVerbs,
         address: Address,
         invoke: Callable[[Task, dict[str, Any]], Any],
         *,
@@ -68,23 +64,22 @@ class Consumer:
         if not 1 <= concurrency <= 65535:
             raise UsageError(f"concurrency must be 1 to 65535, not {concurrency!r}")
         self.client = client
-        self.hub = client.hub
+        self.shell = shell = client.shell
         self.address = address
         address.encode()
         self._invoke = invoke
         self._concurrency = concurrency
         self._group = group
         self._direct = direct
-        self._workers: Workers[Task] = Workers(self._run)
-        # Handlers may block, and the hub of a background thread must not.
-        self._threads = HandlerThreads(concurrency) if client.home.background else None
+        self._workers: Workers[Task] = shell.workers(self._run, concurrency)
+        self._threads = shell.handler_threads(concurrency)
         self._registration: Registration | None = None
         self._stopping = False
         #: Whether the router has confirmed that it delivers no more.
         self._left = False
         #: Whether the router has been silent since it was asked to deliver no more.
         self.unanswered = False
-        self._idle = Event()
+        self._idle = shell.event()
         self.answers = TaskAnswers(client, address)
 
     # --- lifecycle --------------------------------------------------------------------------------
@@ -157,7 +152,7 @@ class Consumer:
         """Ask the router to deliver no more; one from which nothing comes is not waited for as long as a busy one."""
         asked = monotonic()
         call = process.tasks.unregister(asked, registration, patience)
-        answered = Event()
+        answered = self.shell.event()
         call.waiter = answered.set
         process.connection.schedule()
         try:
@@ -182,10 +177,10 @@ class Consumer:
     # --- tasks -------------------------------------------------------------------------------
 
     def _run(self, task: Task) -> None:
-        """Run ``task``, in a greenlet of its own started by the hub."""
+        """Run ``task``, beside the loop, which has started it."""
         process = self.client.process
         set_current_request(task, self.progress)
-        keepalive = None
+        keepalive: Handle | None = None
         try:
             body = self._body(task)
             if task.is_call and "keepalive" in body:
@@ -266,16 +261,14 @@ class Consumer:
         """See :meth:`TaskAnswers.progress`; from any thread."""
         self.answers.progress(task, value)
 
-    def _keep_alive(self, task: Task, seconds: float) -> Any:
+    def _keep_alive(self, task: Task, seconds: float) -> Handle:
         process = self.client.process
 
         def beat() -> None:
             process.tasks.send_item(task, Kind.ALIVE, Format.JSON, b"")
             process.schedule()
 
-        timer = get_hub().loop.timer(max(0.05, seconds), max(0.05, seconds))
-        timer.start(beat)
-        return timer
+        return self.shell.call_every(max(0.05, seconds), beat)
 
 
 #: Types that are never iterators: checking them first is four times as fast as looking for ``__next__``.

@@ -9,8 +9,6 @@ import logging
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import gevent
-
 from rpcmq.core.common.log_limit import LineLimit
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.direct_links import DirectLink
@@ -80,7 +78,7 @@ class FailureLog:
             call = Call("router", 0, _PATIENCE)
             process.calls.start(monotonic(), call, Kind.QUERY, CallerQuery(key=task.key).payload())
             process.connection.schedule()
-            gevent.spawn(_write_when_known, process, call, line)
+            process.shell.spawn(_write_when_known, process, call, line)
         else:
             _write("", line)
 

@@ -91,8 +91,9 @@ class Tracing(Middleware):
 class _Retries(Middleware):
     """Sends calls with ``retry`` again; see :class:`Retry`."""
 
-    def __init__(self, budget: RetryBudget) -> None:
+    def __init__(self, budget: RetryBudget, pause: Callable[[float], None]) -> None:
         self._budget = budget
+        self._pause = pause
 
     def __call__(self, request: OutgoingRequest, send: Send) -> Any:
         if request.verb != "call" or not request.options.retry:
@@ -106,7 +107,7 @@ class _Retries(Middleware):
             once = replace(options, timeout=left, idempotent=True, retry=None)
             return send(replace(request, options=once, on_progress=on_progress))
 
-        return Retry.of(options.retry).run(attempt, deadline, self._budget)
+        return Retry.of(options.retry).run(attempt, deadline, self._budget, self._pause)
 
 
 class Pipeline:
@@ -116,6 +117,7 @@ class Pipeline:
         middleware: of the application.
         defaults: of options.
         budget: of retries.
+        pause: waits for so many seconds before a retry.
 
     Attributes:
         used: whether there is anything but retries: if not, a call without ``retry`` need not pass through here.
@@ -124,7 +126,13 @@ class Pipeline:
         UsageError: something in ``middleware`` is none.
     """
 
-    def __init__(self, middleware: Iterable[Middleware], defaults: Defaults, budget: RetryBudget) -> None:
+    def __init__(
+        self,
+        middleware: Iterable[Middleware],
+        defaults: Defaults,
+        budget: RetryBudget,
+        pause: Callable[[float], None],
+    ) -> None:
         given = tuple(middleware)
         for each in given:
             if not isinstance(each, Middleware):
@@ -132,7 +140,7 @@ class Pipeline:
         self._defaults = defaults
         around = [each for each in given if not each.each_attempt]
         within = [each for each in given if each.each_attempt]
-        self._layers: tuple[Middleware, ...] = (*around, _Retries(budget), *within)
+        self._layers: tuple[Middleware, ...] = (*around, _Retries(budget, pause), *within)
         self.used = bool(given) or defaults.said
 
     def run(self, request: OutgoingRequest, seconds: Callable[[float | None], float], send: Send) -> Any:

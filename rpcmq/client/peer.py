@@ -9,10 +9,6 @@ from ipaddress import ip_address
 from time import monotonic
 from typing import TYPE_CHECKING
 
-import gevent
-from gevent.event import Event
-from gevent.lock import BoundedSemaphore
-
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.direct_links import DirectLink, DirectLinkTable
 from rpcmq.errors import CallError, CallTimeout, ProtocolError, RouterUnreachable
@@ -49,7 +45,7 @@ class DirectLinks:
         self._by_address: dict[bytes, DirectLink] = {}
         self._not_before: dict[bytes, tuple[float, str]] = {}
         self._accepts: dict[DirectLink, int] = {}
-        self._making = BoundedSemaphore()
+        self._making = process.shell.lock()
         self.fallbacks: Counter[str] = Counter()
         process.uplink.handle(Kind.INTRODUCTION, self._introduction)
 
@@ -63,7 +59,8 @@ class DirectLinks:
             host = local_host_towards(self._process.config.router)
             most, curve = self._process.uplink.max_message_bytes, curve_for(self._process.keys)
             lost_seconds = self._process.uplink.lost_seconds
-            self._socket = PeerSocket(self._peers, host, most, self._after_receive, curve, lost_seconds)
+            shell = self._process.shell
+            self._socket = PeerSocket(self._peers, host, most, self._after_receive, shell, curve, lost_seconds)
             if curve is None and not ip_address(host.partition("%")[0]).is_loopback:
                 text = "reachable from other hosts and unencrypted; give this process a key_file"
                 log.warning("direct calls: listening on %s without CURVE: %s", self._socket.url, text)
@@ -130,13 +127,18 @@ class DirectLinks:
         seconds = call.timeout or 60.0
         text = f"with {link.identity} (direct) for {seconds:.1f} s, no answer"
         expired = CallTimeout(text, {"topic": call.address, "server": link.identity, "state": "direct"})
-        with gevent.Timeout(seconds, expired):
-            try:
-                self._process.wait(call, on_progress=on_progress)
-            except BaseException:
-                self._peers.cancel(link, call)
-                self.schedule()
-                raise
+
+        def cancel() -> None:
+            self._peers.cancel(link, call)
+            self.schedule()
+
+        try:
+            in_time = self._process.wait_within(seconds, call, cancel, on_progress)
+        except BaseException:
+            cancel()
+            raise
+        if not in_time:
+            raise expired
 
     def close(self) -> None:
         """End all direct links."""
@@ -159,7 +161,7 @@ class DirectLinks:
         self.listen()
         assert self._socket is not None
         link = self._socket.connect(body.url, body.identity or "", body.ticket or "", body.key or "")
-        changed = Event()
+        changed = process.shell.event()
         link.on_change = changed.set
         if not link.welcomed and not link.closed:
             changed.wait(timeout)
@@ -183,10 +185,10 @@ class DirectLinks:
         self._peers.announce(now, body.ticket or "", body.identity or "", body.key or "", body.topic or "")
 
     def _after_receive(self) -> None:
-        hub = gevent.get_hub()
-        if gevent.getcurrent() is not hub:
-            # Woken greenlets run until they wait, and then return to the hub, not to this greenlet.
-            hub.loop.run_callback(self._after_receive)
+        shell = self._process.shell
+        if shell.can_wait:
+            # Those who are woken run until they wait, and then return to the loop, not to the caller of this.
+            shell.call_soon(self._after_receive)
             return
         changed, self._peers.changed = self._peers.changed, []
         for call in changed:

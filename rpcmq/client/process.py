@@ -12,9 +12,6 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-import gevent
-from gevent import get_hub, getcurrent
-
 from rpcmq import __version__
 from rpcmq.client.cast_window import CastWindow
 from rpcmq.client.limited_log import LimitedLog
@@ -27,19 +24,20 @@ from rpcmq.core.process.casts import Casts
 from rpcmq.core.process.task import Registration
 from rpcmq.core.process.tasks import Tasks
 from rpcmq.core.process.uplink import Uplink, Welcome
-from rpcmq.errors import AccessDenied, CallError, LinkLost, PayloadError, RpcError, UsageError
+from rpcmq.errors import AccessDenied, CallError, CallTimeout, LinkLost, PayloadError, RpcError, UsageError
 from rpcmq.payload import Codec, ExceptionRegistry, Format
 from rpcmq.payload.default_allow_list import DEFAULT_ALLOW_LIST
 from rpcmq.payload.format import accept_names
 from rpcmq.transport.connection import Connection
 from rpcmq.transport.key_files import KeyFile, curve_for, read_key_file
+from rpcmq.transport.shell import ClientShell
 from rpcmq.wire import NO_TTL, Flag, address_of, parse, with_payload
 
 __all__ = ["Process", "codec_for", "default_identity", "hello_of", "keys_for"]
 
 log = logging.getLogger("rpcmq.client")
 
-#: While greenlets run in one wake-up, what they send leaves when it is so many messages, or so old
+#: While those who are woken run in one wake-up, what they send leaves when it is so many messages, or so old
 #: (seconds), so that the other side can begin. Measured at W=64, with calls that take 25 us of CPU on
 #: either end and with some that take 55: 24 messages are best for both; a time alone is right for one
 #: of them only, and 0.5 ms makes batches too small for the slower.
@@ -99,19 +97,21 @@ def codec_for(config: ClientConfig, exceptions: ExceptionRegistry | None = None)
 
 
 class Process:
-    """The engines of a process on one connection, and the greenlets that wait for them.
+    """The engines of a process on one connection, and those who wait for them.
 
     Args:
         config: router, identity, limits and times.
         codec: encodes and decodes payloads.
+        shell: the loop that they live in.
     """
 
-    def __init__(self, config: ClientConfig, codec: Codec) -> None:
+    def __init__(self, config: ClientConfig, codec: Codec, shell: ClientShell) -> None:
         self.config = config
+        self.shell = shell
         self.codec = codec
         self.keys = keys_for(config)
         self.identity = config.identity or default_identity(self.keys.name if self.keys is not None else "")
-        self.payloads, self._audit = payloads_for(config, codec, self.identity)
+        self.payloads, self._audit = payloads_for(config, codec, self.identity, shell)
         self.pid = os.getpid()
         hello = hello_of(self.identity, "roundrobin", codec.accepted) | {"keeps": True, "wants_drops": True}
         self.uplink = Uplink(hello, self._welcomed, self._refused)
@@ -126,6 +126,7 @@ class Process:
             (self.calls,),
             self._after_receive,
             self._before_flush,
+            shell,
             config.reconnect_max_seconds,
             config.connect_timeout,
             curve_for(self.keys),
@@ -133,12 +134,11 @@ class Process:
         )
         self.connection.call_when_denied(self._denied)
         self.direct = DirectLinks(self)
-        self._hub = get_hub()
         self._closing = False
-        self.cast_window = CastWindow(config, self.casts, self.uplink, self.connection)
+        self.cast_window = CastWindow(config, self.casts, self.uplink, self.connection, shell)
         self.accepts_by_topic: dict[bytes, int] = {}
 
-    # --- in the hub --------------------------------------------------------------------------
+    # --- in the loop --------------------------------------------------------------------------
 
     def _welcomed(self, now: float, welcome: Welcome) -> None:
         self.calls.welcome(now, welcome)
@@ -162,7 +162,7 @@ class Process:
             return
         text = "%s is not consumed any more: the restarted router refuses the registration: %s; retrying in %g s"
         log.error(text, registration.address, error, _ASK_AGAIN)
-        gevent.spawn_later(_ASK_AGAIN, self._register_again, registration)
+        self.shell.call_later(_ASK_AGAIN, partial(self._register_again, registration))
 
     def _register_again(self, registration: Registration) -> None:
         if not self._closing:
@@ -196,18 +196,18 @@ class Process:
         for task in tasks:
             try:
                 task.registration.on_task(task)
-            except BaseException:
-                self._hub.handle_error(task, *sys.exc_info())
+            except BaseException as error:
+                self.shell.print_exception(task, error)
             if len(outbox) >= _FLUSH_MESSAGES or monotonic() > flush_at:
                 self.connection.flush()
                 flush_at = monotonic() + _FLUSH_AFTER
 
     def switch(self, switch: Callable[[], object]) -> None:
-        """Resume a waiting greenlet from the hub; an exception it raises does not affect later ones."""
+        """Resume somebody who waits, from the loop; an exception does not affect later ones."""
         try:
             switch()
-        except BaseException:
-            self._hub.handle_error(switch, *sys.exc_info())
+        except BaseException as error:
+            self.shell.print_exception(switch, error)
 
     def _cast_refused(self, message: bytes, error: CallError) -> bytes | None:
         """Handle the refusal of an unconfirmed cast: retry it in another format, or log it."""
@@ -235,18 +235,18 @@ class Process:
             header.kind, None, header.flags, form, payload, address_of(message), method, life
         )[1]
 
-    # --- in the caller's greenlet ------------------------------------------------------------
+    # --- in the caller's thread of control ------------------------------------------------------------
 
     def check_usable(self) -> None:
         """Raise where a verb cannot be used.
 
         Raises:
-            UsageError: another OS thread, a closed client, or the hub itself, which must never wait.
+            UsageError: another OS thread, a closed client, or the loop itself, which must never wait.
             IdentityTaken: another live process has our identity.
         """
-        if getcurrent() is self._hub or get_hub() is not self._hub:
+        if not self.shell.may_wait:
             self.connection.check_thread()
-            raise UsageError("the gevent hub cannot wait for a call; spawn a greenlet for it")
+            raise UsageError(self.shell.cannot_wait)
         self.connection.check_open()
 
     def wait(
@@ -254,15 +254,15 @@ class Process:
     ) -> None:
         """Wait until ``call`` is done, or has an item.
 
-        If the waiting greenlet is killed or times out, the call is cancelled.
+        If the wait is interrupted, the call is cancelled.
         """
-        hub_switch = self._hub.switch
-        resume = getcurrent().switch
+        resume = self.shell.resumer()
+        park = self.shell.park
         try:
             # `done`, written out.
             while call.answer is None and call.error is None and not (until_item and call.items):
                 call.waiter = resume
-                hub_switch()
+                park()
                 call.waiter = None  # the callback below may wait for something else
                 if call.progress:
                     messages, call.progress = call.progress, []
@@ -275,10 +275,35 @@ class Process:
         finally:
             call.waiter = None
 
+    def wait_within(
+        self,
+        seconds: float,
+        call: Call,
+        cancel: Callable[[], object],
+        on_progress: Callable[[Call, bytes], None] | None = None,
+    ) -> bool:
+        """Wait until ``call`` is done; if it is not within ``seconds``, call ``cancel``, and return False."""
+        expired = CallTimeout("")
+
+        def expire() -> None:
+            if not call.done:
+                cancel()
+                call.error = expired
+                if call.waiter is not None:
+                    self.switch(call.waiter)
+
+        timer = self.shell.call_later(max(0.0, seconds), expire)
+        try:
+            self.wait(call, on_progress=on_progress)
+        finally:
+            timer.stop()
+            timer.close()
+        return call.error is not expired
+
     def start_soon(self) -> None:
         """Start waiting direct calls at the end of this turn of the loop."""
         if self.tasks.delivered:
-            self._hub.loop.run_callback(self.start_tasks)
+            self.shell.call_soon(self.start_tasks)
 
     def schedule(self) -> None:
         """Flush messages queued for the router and for peers at the end of this turn of the loop."""
@@ -294,7 +319,7 @@ class Process:
     def cancel_soon(self, call: Call) -> None:
         """Like :meth:`cancel`, from any OS thread."""
         if not self._closing:
-            self._hub.loop.run_callback_threadsafe(self.cancel, call)
+            self.shell.call_from_any_thread(self.cancel, call)
 
     def encode(self, value: object, accepted: int) -> tuple[int, bytes]:
         """``value`` as format and payload, in a size that the router takes.
@@ -327,7 +352,7 @@ class Process:
             self._audit.close()
         self.direct.close()
         self.calls.fail_all(closed_error())
-        # The hub wakes waiting greenlets, so this greenlet must end.
+        # The loop wakes those who wait, so this must end.
         self.connection.schedule()
         self.connection.close(linger_seconds)
         self.calls.close(monotonic())

@@ -12,7 +12,6 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_ran
 
 from rpcmq.errors import LinkLost, Overloaded, UsageError
 from rpcmq.payload.bounded_text import short_repr
-from rpcmq.transport.home import pause
 
 __all__ = ["Retry", "RetryBudget", "guarded"]
 
@@ -101,11 +100,12 @@ class Retry:
             return cls(attempts=value)
         raise UsageError(f"retry must be True, a number of attempts or a Retry, not {short_repr(value)}")
 
-    def run(self, attempt: Callable[[], T], deadline: float, budget: RetryBudget) -> T:
+    def run(self, attempt: Callable[[], T], deadline: float, budget: RetryBudget, pause: Callable[[float], None]) -> T:
         """Run ``attempt`` and return its result; retry after LinkLost and Overloaded, honouring their ``retry_after``.
 
         Args:
             deadline: monotonic seconds; no pause goes beyond it.
+            pause: waits for so many seconds.
         """
         budget.earn()
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from time import monotonic
 from typing import Any
-
-import gevent
 
 from rpcmq.client.answers import Stream, result_of
 from rpcmq.client.arguments import check_seconds, request_body, trace_context
@@ -32,7 +31,7 @@ _ACCEPTS_DILL, _NESTED, _STREAM = int(Flag.ACCEPTS_DILL), int(Flag.NESTED), int(
 
 
 class Sender:
-    """Sends the calls and casts of a process. To be used in its hub.
+    """Sends the calls and casts of a process. To be used in its loop.
 
     Args:
         process: the engines and their connection.
@@ -146,13 +145,9 @@ class Sender:
                 process.check_usable()
                 process.cast_window.wait(address, max(0.001, deadline - monotonic()), name)
             call = self.start(_CAST, ctx, topic, msg, ttl, flags | Flag.CONFIRM, None, traceparent)
-            try:
-                with gevent.Timeout(max(0.001, deadline - monotonic())) as timer:
-                    process.wait(call)
-            except gevent.Timeout as expired:
-                if expired is not timer:
-                    raise
-                raise self._not_confirmed(call, seconds) from None
+            left = max(0.001, deadline - monotonic())
+            if not process.wait_within(left, call, partial(process.cancel, call)):
+                raise self._not_confirmed(call, seconds)
             if not self.learn_format(call):
                 break
         if call.error is not None:

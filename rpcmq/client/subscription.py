@@ -8,10 +8,6 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
-import gevent
-from gevent.event import Event
-
-from rpcmq.client.handler_threads import HandlerThreads
 from rpcmq.client.interrupts import is_interrupt
 from rpcmq.client.limited_log import LimitedLog
 from rpcmq.client.methods import check_handler
@@ -73,19 +69,19 @@ class Subscription:
         self._owner = owner
         #: Keeps the client from being garbage-collected, and so closed, while there are subscriptions.
         self._client = client
-        self.hub = client.hub
+        self.shell = shell = client.shell
         self._handler = handler
         # A handler may block, and the hub of a background thread must not.
-        self._thread = HandlerThreads(1) if client.home.background else None
+        self._thread = shell.handler_threads(1)
         self._queue: deque[_Event] = deque()
-        self._wakeup = Event()
+        self._wakeup = shell.event()
         self._limited_log = LimitedLog(log)
         self._closed = False
         self.pattern = pattern
         self.received = 0
         #: Events this process lost because it was too slow to take them.
         self.lost = 0
-        self._greenlet = gevent.spawn(self._run)
+        shell.spawn(self._run)
 
     @property
     def home(self) -> Home:
@@ -101,7 +97,7 @@ class Subscription:
             self._owner.remove(self)
 
     def offer(self, event: _Event) -> None:
-        """Called in the hub for each matching event."""
+        """Called in the loop for each matching event."""
         self._queue.append(event)
         self._wakeup.set()
 
@@ -152,7 +148,7 @@ class Subscriptions:
         self._taken = 0
         self._lost_in_all = 0
         self._recent: deque[bytes] = deque(maxlen=_RECENT_EVENTS)
-        self._room = Event()
+        self._room = process.shell.event()
         self._uplink = Uplink(hello, self._welcomed, self._refused)
         self._limited_log = LimitedLog(log)
         self._casts = Casts(self._uplink, self._publish_refused)
@@ -165,6 +161,7 @@ class Subscriptions:
             (self._calls,),
             self._after_receive,
             self._before_flush,
+            process.shell,
             config.reconnect_max_seconds,
             config.connect_timeout,
             curve,
@@ -266,7 +263,7 @@ class Subscriptions:
             self._uplink.mark()
             self.connection.schedule()
 
-    # --- in the hub --------------------------------------------------------------------------
+    # --- in the loop --------------------------------------------------------------------------
 
     def _event(self, now: float, message: bytes) -> None:
         parse(message)
@@ -362,7 +359,7 @@ class Subscriptions:
             self.connection.schedule()
             self._room.clear()
             left = deadline - monotonic()
-            if left <= 0 or gevent.getcurrent() is gevent.get_hub() or not self._room.wait(left):
+            if left <= 0 or not self._process.shell.can_wait or not self._room.wait(left):
                 open_events = self._casts.open
                 text = f"event {topic!r} not sent: {open_events} events wait for the router to take them; "
                 text += self.connection.condition
@@ -376,7 +373,7 @@ class Subscriptions:
         return call
 
     def _wait(self, call: Call) -> bytes:
-        done = Event()
+        done = self._process.shell.event()
         call.waiter = done.set
         self.connection.schedule()
         if not call.done:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from time import monotonic
 from typing import Any
 
-from gevent.event import Event
-
-from rpcmq.client.client import Client
 from rpcmq.client.failures import FailureLog
 from rpcmq.client.interrupts import is_interrupt
 from rpcmq.client.process import Process
+from rpcmq.client.verbs import ClientVerbs
 from rpcmq.core.process.task import Task
 from rpcmq.errors import Outcome
 from rpcmq.payload import Format
+from rpcmq.transport.shell import WaitableEvent
 from rpcmq.wire import Address, Flag, Kind, error_name
 
 __all__ = ["TaskAnswers", "is_done", "streams"]
@@ -35,11 +34,11 @@ class TaskAnswers:
         address: what is consumed, for logs.
     """
 
-    def __init__(self, client: Client, address: Address) -> None:
+    def __init__(self, client: ClientVerbs, address: Address) -> None:
         self.client = client
         self._failures = FailureLog(address)
         #: Tasks that somebody waits for, each with what is set when it is cancelled, may send more items, or is done.
-        self.waited_for: dict[Task, Event] = {}
+        self.waited_for: dict[Task, WaitableEvent] = {}
 
     def reply(self, task: Task, value: Any) -> None:
         """End a call with its result.
@@ -91,10 +90,10 @@ class TaskAnswers:
             changed.wait(1.0)
         return task.grants > 0
 
-    def _changed(self, task: Task) -> Event:
+    def _changed(self, task: Task) -> WaitableEvent:
         changed = self.waited_for.get(task)
         if changed is None:
-            changed = self.waited_for[task] = Event()
+            changed = self.waited_for[task] = self.client.process.shell.event()
             task.on_change = changed.set
         return changed
 

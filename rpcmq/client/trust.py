@@ -5,8 +5,6 @@ from __future__ import annotations
 import atexit
 import logging
 
-import gevent
-
 from rpcmq.client.payloads import Payloads
 from rpcmq.client.trusted_payloads import TrustedPayloads
 from rpcmq.config import ClientConfig
@@ -15,6 +13,7 @@ from rpcmq.payload import Codec
 from rpcmq.payload.audit import Audit
 from rpcmq.payload.trust import Policy, read_policy
 from rpcmq.transport.mac_files import read_mac_keys
+from rpcmq.transport.shell import Shell
 
 __all__ = ["AuditFile", "payloads_for"]
 
@@ -27,22 +26,18 @@ _WRITE_EVERY = 5.0
 class AuditFile:
     """Writes an audit every few seconds while there is something new, when it is closed, and at exit."""
 
-    def __init__(self, audit: Audit, path: str) -> None:
+    def __init__(self, audit: Audit, path: str, shell: Shell) -> None:
         self._audit = audit
         self._path = path
-        self._greenlet = gevent.spawn(self._run)
+        self._timer = shell.call_every(_WRITE_EVERY, self._write)
         atexit.register(self._write)
 
     def close(self) -> None:
         """Write pending changes, and stop."""
-        self._greenlet.kill(block=False)
+        self._timer.stop()
+        self._timer.close()
         atexit.unregister(self._write)
         self._write()
-
-    def _run(self) -> None:
-        while True:
-            gevent.sleep(_WRITE_EVERY)
-            self._write()
 
     def _write(self) -> None:
         try:
@@ -51,7 +46,7 @@ class AuditFile:
             log.error("audit not written to %s: %s", self._path, error)
 
 
-def payloads_for(config: ClientConfig, codec: Codec, identity: str) -> tuple[Payloads, AuditFile | None]:
+def payloads_for(config: ClientConfig, codec: Codec, identity: str, shell: Shell) -> tuple[Payloads, AuditFile | None]:
     """The door for payloads that ``config`` describes, and the file of its audit if there is one.
 
     Raises:
@@ -68,4 +63,4 @@ def payloads_for(config: ClientConfig, codec: Codec, identity: str) -> tuple[Pay
         )
     audit = Audit(config.trust_audit) if config.trust_audit else None
     payloads = TrustedPayloads(codec, policy, keys, identity, audit)
-    return payloads, AuditFile(audit, config.trust_audit) if audit is not None else None
+    return payloads, AuditFile(audit, config.trust_audit, shell) if audit is not None else None

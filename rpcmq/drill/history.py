@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from rpcmq.errors import RpcError
-from rpcmq.transport.thread_calls import allocate_lock
+from rpcmq.transport.originals import allocate_lock
 
 __all__ = ["ANSWERS", "SILENT", "Event", "HistoryError", "Recorder", "What", "line_of", "merged", "read"]
 

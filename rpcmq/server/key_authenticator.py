@@ -15,6 +15,7 @@ from rpcmq.core.router.router import Router
 from rpcmq.errors import ConfigError
 from rpcmq.server.authorized_keys import AUTHORIZED, ROUTER_KEY, AuthorizedKeys
 from rpcmq.transport.curve import Curve, check_libzmq
+from rpcmq.transport.gevent_shell import GeventShell
 from rpcmq.transport.key_files import check_folder, read_key_file
 from rpcmq.transport.zap import ZapHandler
 
@@ -58,7 +59,7 @@ class KeyAuthenticator:
         self._router = router
         self.keys.changed(time())
         router.set_authorized_keys(monotonic(), self.keys.valid.values(), self._secret)
-        self._zap = ZapHandler(context)
+        self._zap = ZapHandler(context, GeventShell())
         self._zap.register(_DOMAIN, self._decide)
 
     def start(self, wake: Callable[[], None]) -> None:

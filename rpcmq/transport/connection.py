@@ -19,7 +19,6 @@ from rpcmq.transport.curve import Curve
 from rpcmq.transport.dialed_socket import DialedSocket
 from rpcmq.transport.driven_engines import DrivenEngines, Engine
 from rpcmq.transport.forks import abandon_after_fork
-from rpcmq.transport.gevent_shell import GeventShell
 from rpcmq.transport.process_context import close_at_exit
 from rpcmq.transport.reconnect import Reconnector
 from rpcmq.transport.router_status import RouterStatus
@@ -35,7 +34,7 @@ log = logging.getLogger("rpcmq.client")
 _HAND_OVER_POLL = 0.002
 #: Least linger for the final messages (seconds).
 _LAST_WORD = 0.1
-#: Longest wait for another greenlet to close a connection at exit (seconds).
+#: Longest wait for somebody else to close a connection at exit (seconds).
 _CLOSED_WITHIN = 5.0
 
 
@@ -46,15 +45,14 @@ class Connection:
         url: the router's endpoint.
         uplink: the engine of the link.
         engines: ticked with it.
-        after_receive: called in the hub when something was received or has timed out; wakes
-            greenlets.
-        before_flush: called in the hub before what is queued is sent.
+        after_receive: called in the loop when something was received or has timed out; wakes those who wait.
+        before_flush: called in the loop before what is queued is sent.
+        shell: the loop that it lives in.
         reconnect_max_seconds: longest pause between attempts; jittered.
         connect_timeout: how long one attempt may take (seconds).
         curve: our keys and the router's; None: it has none.
         linger_seconds: how long :meth:`close` waits at most for the router to have what is queued.
         sends: singular noun for unawaited messages of ``engines``; for texts.
-        shell: the loop that it lives in; default: gevent's hub of this thread.
 
     Attributes:
         schedule, send_soon, flush: those of its :class:`~rpcmq.transport.wake_loop.WakeLoop`.
@@ -73,14 +71,14 @@ class Connection:
         engines: Sequence[Engine],
         after_receive: Callable[[], None],
         before_flush: Callable[[], None],
+        shell: Shell,
         reconnect_max_seconds: float = 2.0,
         connect_timeout: float = 5.0,
         curve: Curve | None = None,
         linger_seconds: float = 1.0,
         sends: str = "cast",
-        shell: Shell | None = None,
     ) -> None:
-        self.shell = shell = shell or GeventShell()
+        self.shell = shell
         self.url = url
         self.uplink = uplink
         self.abandoned = False
@@ -101,7 +99,7 @@ class Connection:
         self._gone = shell.event()
         uplink.on_error = failures.show
         close_at_exit(self)
-        abandon_after_fork(self)
+        abandon_after_fork(self, shell)
 
     def start(self) -> None:
         """Begin to connect; returns at once."""

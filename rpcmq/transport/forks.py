@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import Any, Protocol
+from typing import Protocol
 
-import gevent
-from gevent._hub_local import get_hub_if_exists
+from rpcmq.transport.shell import Shell
 
 __all__ = ["Inherited", "abandon_after_fork"]
 
@@ -29,26 +28,25 @@ class Inherited(Protocol):
         """
 
 
-_owners: weakref.WeakKeyDictionary[Inherited, Any] = weakref.WeakKeyDictionary()
-_left_behind: list[tuple[Inherited, Any]] = []
+_owners: weakref.WeakKeyDictionary[Inherited, Shell] = weakref.WeakKeyDictionary()
+_left_behind: list[tuple[Inherited, Shell]] = []
 
 
-def abandon_after_fork(owner: Inherited) -> None:
-    """Have ``owner`` abandon its socket in each child that is forked."""
-    _owners[owner] = get_hub_if_exists()
+def abandon_after_fork(owner: Inherited, shell: Shell) -> None:
+    """Have ``owner``, which lives in the loop of ``shell``, abandon its socket in each child that is forked."""
+    _owners[owner] = shell
 
 
 def _in_child() -> None:
     inherited = list(_owners.items())
     _owners.clear()
-    ours = get_hub_if_exists()
-    for owner, hub in inherited:
-        loop_runs = hub is ours
+    for owner, shell in inherited:
+        loop_runs = shell.survives_fork
         if not loop_runs:
-            _left_behind.append((owner, hub))
+            _left_behind.append((owner, shell))
         owner.abandon(loop_runs)
-    if inherited:
-        gevent.reinit()
+    for shell in {type(shell): shell for _, shell in inherited}.values():
+        shell.after_fork_in_child()
 
 
 os.register_at_fork(after_in_child=_in_child)

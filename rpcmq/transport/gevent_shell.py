@@ -3,37 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar, cast
 
 import gevent
-from gevent import get_hub, getcurrent
+from gevent import get_hub, getcurrent, monkey
 from gevent._hub_local import get_hub_if_exists
 from gevent.event import Event
+from gevent.lock import BoundedSemaphore
 
-from rpcmq.transport.home import is_background, program_is_patched
-from rpcmq.transport.names import NameCheck
-from rpcmq.transport.shell import Handle, Shell, WaitableEvent
+from rpcmq.transport.gevent_handler_threads import GeventHandlerThreads
+from rpcmq.transport.gevent_names import GeventNameCheck
+from rpcmq.transport.gevent_workers import GeventWorkers
+from rpcmq.transport.shell import ClientShell, Handle, HandlerThreads, WaitableEvent, Workers
 
-__all__ = ["GeventShell"]
+__all__ = ["GeventShell", "program_is_patched"]
+
+T = TypeVar("T")
 
 
-class GeventShell(Shell):
-    """The hub of the current OS thread, which is made if it has none.
+def program_is_patched() -> bool:
+    """Whether gevent has patched blocking calls, so that waiting lets the hub run."""
+    return monkey.is_module_patched("threading") or monkey.is_module_patched("socket")
+
+
+class GeventShell(ClientShell):
+    """The hub of the current OS thread, which is made if it has none. Those of one hub are equal.
+
+    Args:
+        run: runs a function in the hub from another thread, if the thread of the hub only runs that; None: it is one of
+            the program's.
 
     Attributes:
         hub: that hub.
     """
 
-    __slots__ = ("_loop", "hub")
+    __slots__ = ("_loop", "_run", "hub", "park")
+    cannot_wait = "the gevent hub cannot wait for a call; spawn a greenlet for it"
 
-    def __init__(self) -> None:
+    def __init__(self, run: Callable[..., object] | None = None) -> None:
         self.hub: Any = get_hub()
         self._loop = self.hub.loop
+        self._run = run
+        self.park: Callable[[], object] = self.hub.switch
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GeventShell) and other.hub is self.hub
+
+    def __hash__(self) -> int:
+        return hash(self.hub)
 
     def call_soon(self, function: Callable[..., object], *args: object) -> Handle:
         """See :meth:`Shell.call_soon`."""
         callback: Handle = self._loop.run_callback(function, *args)
         return callback
+
+    def call_from_any_thread(self, function: Callable[..., object], *args: object) -> None:
+        """See :meth:`ClientShell.call_from_any_thread`."""
+        self._loop.run_callback_threadsafe(function, *args)
 
     def call_later(self, seconds: float, function: Callable[[], object]) -> Handle:
         """See :meth:`Shell.call_later`."""
@@ -58,7 +85,7 @@ class GeventShell(Shell):
 
     def check_name(self, url: str, on_failure: Callable[[str], object]) -> Handle:
         """See :meth:`Shell.check_name`."""
-        return NameCheck(url, on_failure)
+        return GeventNameCheck(url, on_failure)
 
     @property
     def is_current(self) -> bool:
@@ -71,6 +98,11 @@ class GeventShell(Shell):
         return getcurrent() is not self.hub
 
     @property
+    def may_wait(self) -> bool:
+        """See :meth:`ClientShell.may_wait`."""
+        return getcurrent() is not self.hub and get_hub_if_exists() is self.hub
+
+    @property
     def may_starve(self) -> bool:
         """See :meth:`Shell.may_starve`."""
         # A hub goes on when one of its greenlets ends or waits. A program that gevent has not patched may compute, or
@@ -80,7 +112,7 @@ class GeventShell(Shell):
     @property
     def shares_interpreter(self) -> bool:
         """See :meth:`Shell.shares_interpreter`."""
-        return is_background(self.hub)
+        return self._run is not None
 
     def event(self) -> WaitableEvent:
         """See :meth:`Shell.event`."""
@@ -94,6 +126,46 @@ class GeventShell(Shell):
         """See :meth:`Shell.run_together`."""
         gevent.joinall([gevent.spawn(function) for function in functions])
 
+    def resumer(self) -> Callable[[], object]:
+        """See :meth:`ClientShell.resumer`."""
+        return getcurrent().switch
+
+    def lock(self) -> AbstractContextManager[Any]:
+        """See :meth:`ClientShell.lock`."""
+        return cast("AbstractContextManager[Any]", BoundedSemaphore())
+
+    def spawn(self, function: Callable[..., object], *args: object) -> None:
+        """See :meth:`ClientShell.spawn`."""
+        gevent.spawn(function, *args)
+
+    def workers(self, handle: Callable[[T], None], most: int) -> Workers[T]:
+        """See :meth:`ClientShell.workers`."""
+        return GeventWorkers(handle)
+
+    def handler_threads(self, most: int) -> HandlerThreads | None:
+        """See :meth:`ClientShell.handler_threads`."""
+        # Handlers may block, and the hub of a background thread must not.
+        return GeventHandlerThreads(most) if self._run is not None else None
+
     def print_exception(self, context: object, error: BaseException) -> None:
         """See :meth:`Shell.print_exception`."""
         self.hub.handle_error(context, type(error), error, error.__traceback__)
+
+    def run_at_exit(self, function: Callable[[], object]) -> bool:
+        """See :meth:`Shell.run_at_exit`."""
+        if self._run is not None:
+            self._run(function)
+        elif self.is_current:
+            function()
+        else:
+            return False
+        return True
+
+    def after_fork_in_child(self) -> None:
+        """See :meth:`Shell.after_fork_in_child`."""
+        gevent.reinit()
+
+    @property
+    def survives_fork(self) -> bool:
+        """See :meth:`Shell.survives_fork`."""
+        return self.is_current

@@ -19,7 +19,6 @@ from rpcmq.errors import RouterUnreachable
 from rpcmq.transport.batches import BatchSocket
 from rpcmq.transport.curve import Curve
 from rpcmq.transport.forks import abandon_after_fork
-from rpcmq.transport.gevent_shell import GeventShell
 from rpcmq.transport.owned_sockets import break_connection, socket_of
 from rpcmq.transport.process_context import process_context, process_zap, release_zap
 from rpcmq.transport.shell import Shell
@@ -62,14 +61,14 @@ def local_host_towards(url: str) -> str:
 
 
 class PeerSocket:
-    """Runs ``peers`` in the hub.
+    """Runs ``peers`` in the loop of ``shell``.
 
     Args:
         host: address to listen on; the system picks the port.
-        after_receive: called in the hub when something was received.
+        after_receive: called in the loop when something was received.
+        shell: the loop that it lives in.
         curve: our keys: then only those whom the router has announced, with their keys, can connect.
         lost_seconds: a peer's host that has been silent for so long is disconnected.
-        shell: the loop that it lives in; default: gevent's hub of this thread.
 
     Raises:
         RouterUnreachable: the address cannot be bound.
@@ -81,11 +80,11 @@ class PeerSocket:
         host: str,
         max_bytes: int,
         after_receive: Callable[[], None],
+        shell: Shell,
         curve: Curve | None = None,
         lost_seconds: float = 60.0,
-        shell: Shell | None = None,
     ) -> None:
-        self._shell = shell = shell or GeventShell()
+        self._shell = shell
         self._peers = peers
         peers.on_error = lambda error: self._failed()
         self._after_receive = after_receive
@@ -114,12 +113,12 @@ class PeerSocket:
         self._watchdog = Watchdog(lambda: self._socket, self._wake, shell)
         self._reader = shell.call_when_readable(self._socket.fd, self._wake)
         self._watchdog.start()
-        abandon_after_fork(self)
+        abandon_after_fork(self, shell)
 
     def _checking(self, curve: Curve) -> Curve:
         """``curve`` in a domain of its own, in which this object decides who may connect."""
         self._domain = f"peer-{next(_numbers)}"
-        process_zap().register(self._domain, self._decide, _PATIENCE)
+        process_zap(self._shell).register(self._domain, self._decide, _PATIENCE)
         return replace(curve, domain=self._domain)
 
     def _listen(self, host: str) -> str:

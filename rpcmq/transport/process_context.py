@@ -6,12 +6,12 @@ import atexit
 import os
 import weakref
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import zmq
 
 from rpcmq.transport.batches import new_context
-from rpcmq.transport.home import background_home
 from rpcmq.transport.shell import Shell
 from rpcmq.transport.zap import ZapHandler
 
@@ -49,11 +49,11 @@ def process_context() -> zmq.Context[Any]:
     return _context
 
 
-def process_zap() -> ZapHandler:
-    """Return the handshake handler for :func:`process_context`, in the hub of the thread that asks first."""
+def process_zap(shell: Shell) -> ZapHandler:
+    """Return the handshake handler for :func:`process_context`, in the loop that asks first."""
     global _zap
     if _zap is None:
-        _zap = ZapHandler(process_context())
+        _zap = ZapHandler(process_context(), shell)
     return _zap
 
 
@@ -76,14 +76,11 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 def _close_all() -> None:
     """Close all connections, so that messages sent just before the end of the program still leave."""
-    everybody = list(_connections)
-    background = [connection for connection in everybody if connection.shell.shares_interpreter]
-    ours = [connection for connection in everybody if connection.shell.is_current and connection not in background]
-    if background:
-        background_home().run(_close_together, background)
-    if ours:
-        _close_together(ours)
-    if len(ours) + len(background) < len(everybody):
+    loops: dict[Shell, list[_Closeable]] = {}
+    for connection in list(_connections):
+        loops.setdefault(connection.shell, []).append(connection)
+    closed = [shell.run_at_exit(partial(_close_together, connections)) for shell, connections in loops.items()]
+    if not all(closed):
         return  # another thread may be using its sockets, and so the context
     if _context is not None:
         _context.destroy(linger=_EXIT_LINGER_MS)

@@ -16,6 +16,7 @@ from rpcmq.core.router.router import Router
 from rpcmq.transport.batches import BatchSocket
 from rpcmq.transport.handshake_counts import HandshakeCounts
 from rpcmq.transport.owned_sockets import break_connection, received_bytes, socket_of
+from rpcmq.transport.shell import Shell
 from rpcmq.transport.unidentified import UnidentifiedConnections
 from rpcmq.transport.watch import ConnectionWatch
 from rpcmq.wire import Kind, pack
@@ -36,6 +37,7 @@ class RouterConnections:
         unidentified: connections without a link are entered here.
         on_unidentified: called when there is one, and was none before.
         on_lost: called with the route of a link whose connection has ended.
+        shell: the loop in which it is called.
 
     Attributes:
         sockets: file descriptor and inode of each link's connection, by route.
@@ -48,6 +50,7 @@ class RouterConnections:
         unidentified: UnidentifiedConnections,
         on_unidentified: Callable[[], None],
         on_lost: Callable[[bytes], None],
+        shell: Shell,
     ) -> None:
         self._router = router
         self._socket = socket
@@ -58,7 +61,7 @@ class RouterConnections:
         self._routes_by_fd: dict[int, bytes] = {}
         self._handshakes = HandshakeCounts(router.links.counters)
         self._closed = False
-        self._watch = ConnectionWatch(socket.socket, self._on_event)
+        self._watch = ConnectionWatch(socket.socket, self._on_event, shell)
 
     def __len__(self) -> int:
         return len(self._handshakes.greeted) + len(self._unidentified)

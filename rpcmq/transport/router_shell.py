@@ -21,6 +21,7 @@ from rpcmq.transport.backlog import BacklogWatch
 from rpcmq.transport.batches import BatchSocket
 from rpcmq.transport.curve import Curve
 from rpcmq.transport.forks import abandon_after_fork
+from rpcmq.transport.gevent_shell import GeventShell
 from rpcmq.transport.link_sender import LinkSender
 from rpcmq.transport.router_connections import RouterConnections
 from rpcmq.transport.tick_timer import TickTimer
@@ -99,6 +100,7 @@ class RouterShell:
             context, zmq.ROUTER, ipv6="[" in url, curve=curve, handshake_seconds=handshake_seconds, **options
         )
         self.url = _bound(socket, url)
+        shell = GeventShell()
         self._loop = loop = get_hub().loop
         self._io = loop.io(socket.fd, 1)
         #: Goes on with what has come. No callback of the hub, of which 50 run before its timers have their turn.
@@ -106,13 +108,13 @@ class RouterShell:
         self._timer = TickTimer(loop, self._tick, self._wake)
         self._views = ViewPacer(router, loop, self._wake)
         self.unidentified = UnidentifiedConnections(max_handshakes, handshake_seconds, self._count)
-        self._connections = RouterConnections(router, socket, self.unidentified, self._arm, self._lose)
+        self._connections = RouterConnections(router, socket, self.unidentified, self._arm, self._lose, shell)
         self._sender = LinkSender(router, socket, self._connections, self._lose_soon)
         self._backlog = BacklogWatch(router, self._connections.sockets, self.unidentified)
-        self._watchdog = Watchdog(lambda: None if self._is_deaf else socket, self._wake)
+        self._watchdog = Watchdog(lambda: None if self._is_deaf else socket, self._wake, shell)
         self._io.start(self._wake)
         self._watchdog.start()
-        abandon_after_fork(self)
+        abandon_after_fork(self, shell)
         self._wake()
 
     @property

@@ -1,8 +1,8 @@
-"""The contract between a process's sockets and the program around them: to wait, to be woken, to be called later.
+"""The contract between a process's sockets and verbs and the program around them: to wait, to be woken, to be called.
 
-The engines read no clock and never wait; the sockets around them do both through this contract only. gevent's hub is
-its first implementation (:mod:`rpcmq.transport.gevent_shell`). ``docs/contributing/shells.md`` says how to write
-another.
+The engines read no clock and never wait; the sockets and the client around them do both through this contract only.
+gevent's hub is its first implementation (:mod:`rpcmq.transport.gevent_shell`). ``docs/contributing/shells.md`` says how
+to write another.
 
 Everything that a shell calls is called in one thread, one call after the other, and must not wait. What such a call
 raises is the shell's to print: it must not end the loop.
@@ -11,9 +11,13 @@ raises is the shell's to print: it must not end the loop.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeVar
 
-__all__ = ["Handle", "Shell", "WaitableEvent"]
+__all__ = ["ClientShell", "Handle", "HandlerThreads", "Shell", "WaitableEvent", "Workers"]
+
+T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class Handle(Protocol):
@@ -38,12 +42,33 @@ class WaitableEvent(Protocol):
     def clear(self) -> object:
         """Take the flag back."""
 
-    def wait(self, timeout: float | None = None) -> object:
-        """Wait until the flag is set, or ``timeout`` (seconds) is over."""
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the flag is set, or ``timeout`` (seconds) is over; whether it is set."""
+
+
+class Workers(Protocol[T_contra]):
+    """Runs a handler for one item after the other, or beside one another."""
+
+    def start(self, item: T_contra) -> None:
+        """Run the handler for ``item`` beside the loop, in a context of its own; it may wait. From the loop."""
+
+
+class HandlerThreads(Protocol):
+    """Where functions of the application run that may block."""
+
+    def call(self, function: Callable[..., T], *args: object) -> T:
+        """Call ``function`` where it holds up nobody, with the current context variables; wait for it.
+
+        Raises:
+            BaseException: what ``function`` raises.
+        """
+
+    def close(self) -> None:
+        """Release the threads, each once its call has ended."""
 
 
 class Shell(Protocol):
-    """The loop of one thread."""
+    """The loop of one thread, as the sockets in it need it."""
 
     # --- to be called later ------------------------------------------------------------------
 
@@ -70,7 +95,7 @@ class Shell(Protocol):
 
     @property
     def is_current(self) -> bool:
-        """Whether the current OS thread is the loop's."""
+        """Whether the caller may use what lives in the loop: in most shells, whether this is the loop's thread."""
 
     @property
     def can_wait(self) -> bool:
@@ -97,3 +122,58 @@ class Shell(Protocol):
 
     def print_exception(self, context: object, error: BaseException) -> None:
         """Print ``error``, which ``context`` has survived."""
+
+    # --- the ends of a process ---------------------------------------------------------------
+
+    def run_at_exit(self, function: Callable[[], object]) -> bool:
+        """Run ``function``, which may wait, in the loop as the program ends.
+
+        Returns:
+            False: it cannot be, because the loop is another thread's.
+        """
+
+    def after_fork_in_child(self) -> None:
+        """Make the thread that has forked fit for the child. Called for one of all inherited shells of this class."""
+
+    @property
+    def survives_fork(self) -> bool:
+        """In the child of a fork: whether the loop's thread is the one that has forked."""
+
+
+class ClientShell(Shell, Protocol):
+    """A shell in which the verbs of a client wait, and the handlers of a service run.
+
+    Attributes:
+        cannot_wait: what to say to the loop itself where it calls what would have to wait.
+    """
+
+    cannot_wait: str
+
+    def call_from_any_thread(self, function: Callable[..., object], *args: object) -> None:
+        """Call ``function`` in the loop soon. From any thread, also by the garbage collector."""
+
+    @property
+    def may_wait(self) -> bool:
+        """:attr:`is_current` and :attr:`can_wait`: whether a verb can be used as it is."""
+
+    def resumer(self) -> Callable[[], object]:
+        """Return what resumes the caller from its next :meth:`park`; to be called in the loop, at most once."""
+
+    @property
+    def park(self) -> Callable[[], object]:
+        """Waits until the function that :meth:`resumer` returned is called; the loop runs meanwhile.
+
+        The one who has parked looks itself whether there is what it waits for.
+        """
+
+    def lock(self) -> AbstractContextManager[Any]:
+        """Return a lock that is held across waits."""
+
+    def spawn(self, function: Callable[..., object], *args: object) -> None:
+        """Call ``function``, which may wait, beside the caller; what it raises is printed."""
+
+    def workers(self, handle: Callable[[T], None], most: int) -> Workers[T]:
+        """Return what runs ``handle``, which may wait, for at most ``most`` items at once."""
+
+    def handler_threads(self, most: int) -> HandlerThreads | None:
+        """Return where handlers of the application may block, ``most`` at once; None: wherever they wait."""

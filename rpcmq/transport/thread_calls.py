@@ -7,17 +7,15 @@ from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any, Protocol
 
-from gevent import getcurrent, monkey
+from gevent import getcurrent
 from gevent._hub_local import get_hub_if_exists
 from gevent.event import Event
 from greenlet import GreenletExit, greenlet
 
 from rpcmq.errors import UsageError
+from rpcmq.transport.originals import allocate_lock
 
-__all__ = ["ThreadCall", "Waiter", "allocate_lock", "waiter"]
-
-# The original: it concerns OS threads even in a patched program.
-allocate_lock: Callable[[], Any] = monkey.get_original("_thread", "allocate_lock")
+__all__ = ["ThreadCall", "Waiter", "waiter"]
 
 
 class Waiter(Protocol):

@@ -8,7 +8,6 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from rpcmq.transport.batches import BatchSocket
-from rpcmq.transport.gevent_shell import GeventShell
 from rpcmq.transport.shell import Handle, Shell
 
 __all__ = ["ConnectionWatch", "Watchdog"]
@@ -29,18 +28,15 @@ _EVENTS = (
 
 
 class ConnectionWatch:
-    """Calls ``on_event(event, value)`` in the hub for each connection event of ``socket``.
+    """Calls ``on_event(event, value)`` in the loop of ``shell`` for each connection event of ``socket``.
 
     ``value`` is the connection's file descriptor, or an errno where libzmq says so.
     """
 
-    def __init__(
-        self, socket: zmq.Socket[bytes], on_event: Callable[[int, int], None], shell: Shell | None = None
-    ) -> None:
+    def __init__(self, socket: zmq.Socket[bytes], on_event: Callable[[int, int], None], shell: Shell) -> None:
         self._watched = socket
         self._on_event = on_event
         self._monitor = socket.get_monitor_socket(_EVENTS)
-        shell = shell or GeventShell()
         self._io = shell.call_when_readable(int(self._monitor.fd), self.read)
         # Events before the watcher started gave no edge.
         self._soon = shell.call_soon(self.read)
@@ -73,15 +69,14 @@ class Watchdog:
     Args:
         socket: gives the socket, None while there is none.
         wake: receives what waits.
+        shell: the loop that it checks in.
     """
 
-    def __init__(
-        self, socket: Callable[[], BatchSocket | None], wake: Callable[[], None], shell: Shell | None = None
-    ) -> None:
+    def __init__(self, socket: Callable[[], BatchSocket | None], wake: Callable[[], None], shell: Shell) -> None:
         self._socket = socket
         self._wake = wake
         self._seen = 0
-        self._shell = shell or GeventShell()
+        self._shell = shell
         self._timer: Handle | None = None
         #: To be counted up by each wake-up.
         self.wakes = 0

@@ -1,4 +1,4 @@
-"""Decide who may finish a CURVE handshake: libzmq's authentication requests (ZAP, RFC 27) in a gevent hub.
+"""Decide who may finish a CURVE handshake: libzmq's authentication requests (ZAP, RFC 27) in the loop of a shell.
 
 libzmq asks the socket ``inproc://zeromq.zap.01`` of its context about each handshake, and takes
 everybody where there is none. pyzmq's own handlers want a thread or asyncio.
@@ -13,10 +13,10 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 import zmq
-from gevent import get_hub
 from zmq.utils import z85
 
 from rpcmq.transport.forks import abandon_after_fork
+from rpcmq.transport.shell import Handle, Shell
 
 __all__ = ["Decide", "ZapHandler"]
 
@@ -49,9 +49,10 @@ class ZapHandler:
 
     Args:
         context: whose sockets it answers for. There can be one handler in each context.
+        shell: the loop that it lives in.
     """
 
-    def __init__(self, context: zmq.Context[Any]) -> None:
+    def __init__(self, context: zmq.Context[Any], shell: Shell) -> None:
         self._socket = context.socket(zmq.ROUTER)
         self._socket.linger = 0
         self._socket.bind(_ENDPOINT)
@@ -62,13 +63,11 @@ class ZapHandler:
         self.malformed = 0
         #: Requests refused because deciding about them raised an exception.
         self.failed = 0
-        loop = get_hub().loop
-        self._io = loop.io(int(self._socket.fd), 1)
-        self._io.start(self._read)
-        self._timer = loop.timer(_LOOK, _LOOK)
-        self._timer.start(self._read)
-        self._again = loop.timer(_AGAIN, _AGAIN)
-        abandon_after_fork(self)
+        self._shell = shell
+        self._io = shell.call_when_readable(int(self._socket.fd), self._read)
+        self._timer = shell.call_every(_LOOK, self._read)
+        self._again: Handle | None = None
+        abandon_after_fork(self, shell)
         self._read()
 
     def register(self, domain: str, decide: Decide, patience: float = 0.0) -> None:
@@ -91,7 +90,7 @@ class ZapHandler:
                 return
             self._handle(socket.recv_multipart(zmq.NOBLOCK))
         # A flood of unknown peers must not delay known ones.
-        get_hub().loop.run_callback(self._read)
+        self._shell.call_soon(self._read)
 
     def _handle(self, frames: list[bytes]) -> None:
         try:
@@ -120,7 +119,8 @@ class ZapHandler:
         request = _Request(route, number, domain.decode(errors="replace"), key, address.decode(errors="replace"), until)
         if not self._decided(request, bool(patience) and len(self._defer) < _MOST_PUT_OFF):
             self._defer.append(request)
-            self._again.start(self._try_again)
+            if self._again is None:
+                self._again = self._shell.call_every(_AGAIN, self._try_again)
 
     def _decided(self, request: _Request, may_wait: bool) -> bool:
         found = self._domains.get(request.domain)
@@ -144,8 +144,10 @@ class ZapHandler:
                 self.failed += 1
                 log.exception("cannot decide about a handshake; it is refused")
                 self._answer(request.route, request.number, "", "internal error")
-        if not self._defer:
+        if not self._defer and self._again is not None:
             self._again.stop()
+            self._again.close()
+            self._again = None
 
     def _answer(self, route: bytes, number: bytes, user: str, problem: str) -> None:
         status, text = (b"400", problem.encode()) if problem else (b"200", b"OK")
@@ -157,7 +159,7 @@ class ZapHandler:
             pass  # the handshake that asked is gone
         # Sending consumes the edge of requests that came meanwhile.
         if not self._closed and int(self._socket.get(zmq.EVENTS)) & zmq.POLLIN:
-            get_hub().loop.run_callback(self._read)
+            self._shell.call_soon(self._read)
 
     def close(self) -> None:
         """Stop answering. Sockets of this context then accept anybody: close them before."""
@@ -174,6 +176,7 @@ class ZapHandler:
 
     def _stop(self) -> None:
         self._closed = True
-        for watcher in (self._io, self._timer, self._again):
-            watcher.stop()
-            watcher.close()
+        for handle in (self._io, self._timer, self._again):
+            if handle is not None:
+                handle.stop()
+                handle.close()

@@ -88,7 +88,7 @@ def test_a_call_that_is_given_up_in_another_thread_is_cancelled(router, client, 
 def test_a_thread_is_told_when_the_hub_of_the_client_does_not_run(client, serve, monkeypatch):
     serve(Compute())
     client.connect()
-    monkeypatch.setattr("rpcmq.transport.home._PATIENCE", 0.05)
+    monkeypatch.setattr("rpcmq.transport.gevent_home._PATIENCE", 0.05)
     told: list[BaseException] = []
 
     def call() -> None:

@@ -18,8 +18,9 @@ from rpcmq.core.process import dialer
 from rpcmq.core.process.uplink import Uplink, Welcome
 from rpcmq.errors import IdentityTaken, RouterUnreachable, UsageError
 from rpcmq.testing import InProcessRouter, eventually
-from rpcmq.transport import names
+from rpcmq.transport import gevent_names
 from rpcmq.transport.connection import Connection
+from rpcmq.transport.gevent_shell import GeventShell
 from rpcmq.wire import Address, Kind, control, pack
 
 
@@ -33,7 +34,8 @@ class Process:
         self.deadline: float | None = None
         hello = {"identity": identity, "queue_type": "roundrobin", "role": "process", "accepts": ["json"]}
         self.uplink = Uplink(hello, self._welcomed, self._refused)
-        self.connection = Connection(url, self.uplink, (self,), self._after_receive, lambda: None, **times)
+        shell = GeventShell()
+        self.connection = Connection(url, self.uplink, (self,), self._after_receive, lambda: None, shell, **times)
 
     def _welcomed(self, now: float, welcome: Welcome) -> None:
         self.welcomes.append(welcome)
@@ -133,7 +135,7 @@ def test_a_host_name_that_does_not_resolve_is_said(make, monkeypatch):
     def getaddrinfo(host: str, *args: Any) -> Any:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    monkeypatch.setattr(names, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(gevent_names, "getaddrinfo", getaddrinfo)
     process = make("tcp://no-such-host.invalid:7700")
     text = (
         r"not reachable within 2 s: the host name 'no-such-host.invalid' does not resolve \(Name or service not known\)"
@@ -146,7 +148,7 @@ def test_a_host_name_that_does_not_resolve_is_said(make, monkeypatch):
 
 @pytest.mark.parametrize("url", ["tcp://127.0.0.1:1", "tcp://[::1]:1", "ipc:///tmp/x", "tcp://eth0:0;router:7700"])
 def test_addresses_are_not_looked_up(url):
-    assert names.NameCheck(url, pytest.fail)._greenlet is None
+    assert gevent_names.GeventNameCheck(url, pytest.fail)._greenlet is None
 
 
 def test_a_check_that_is_closed_says_nothing(monkeypatch):
@@ -157,8 +159,8 @@ def test_a_check_that_is_closed_says_nothing(monkeypatch):
         answer.wait(20)
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    monkeypatch.setattr(names, "getaddrinfo", getaddrinfo)
-    check = names.NameCheck("tcp://router:7700", pytest.fail)
+    monkeypatch.setattr(gevent_names, "getaddrinfo", getaddrinfo)
+    check = gevent_names.GeventNameCheck("tcp://router:7700", pytest.fail)
     assert asked.wait(20)
     greenlet: Any = check._greenlet
     check.close()

@@ -107,6 +107,14 @@ class PlainShell:
         for function in functions:
             function()
 
+    def run_at_exit(self, function: Callable[[], object]) -> bool:
+        return False
+
+    def after_fork_in_child(self) -> None:
+        raise AssertionError("nothing forks here")
+
+    survives_fork = False
+
     def print_exception(self, context: object, error: BaseException) -> None:
         self.errors.append(error)
 
@@ -154,7 +162,7 @@ def talk(url: str, shell: Shell) -> dict[str, Any]:
     connection.wait_ready(10.0)
     try:
         call = Call("router", 0, 10.0)
-        call.waiter = answered.set  # type: ignore[assignment]
+        call.waiter = answered.set
         calls.start(monotonic(), call, Kind.QUERY, json_bytes({"what": "overview"}))
         connection.send_soon()
         answered.wait(20)

@@ -8,6 +8,7 @@ import zmq
 
 from rpcmq.testing import eventually
 from rpcmq.transport.batches import BatchSocket, new_context
+from rpcmq.transport.gevent_shell import GeventShell
 from rpcmq.transport.watch import ConnectionWatch, Watchdog
 
 
@@ -39,7 +40,7 @@ def connect(router: BatchSocket, dealer: BatchSocket) -> bytes:
 def test_connections_that_come_and_go_are_told(context, pair):
     router, dealer = pair
     events: list[int] = []
-    watch = ConnectionWatch(router.socket, lambda event, value: events.append(event))
+    watch = ConnectionWatch(router.socket, lambda event, value: events.append(event), GeventShell())
     connect(router, dealer)
     eventually(lambda: events == [zmq.EVENT_ACCEPTED, zmq.EVENT_HANDSHAKE_SUCCEEDED])
     dealer.close()
@@ -51,7 +52,7 @@ def test_connections_that_come_and_go_are_told(context, pair):
 def test_a_refused_connection_is_told(context, free_port):
     dealer = BatchSocket(context, zmq.DEALER, max_bytes=1000)
     events: list[int] = []
-    watch = ConnectionWatch(dealer.socket, lambda event, value: events.append(event))
+    watch = ConnectionWatch(dealer.socket, lambda event, value: events.append(event), GeventShell())
     dealer.socket.connect(f"tcp://127.0.0.1:{free_port}")
     eventually(lambda: zmq.EVENT_CLOSED in events)
     watch.close()
@@ -62,7 +63,7 @@ def test_a_wake_up_that_nobody_had_is_found_and_counted(pair):
     router, dealer = pair
     route = connect(router, dealer)
     got: list[bytes] = []
-    watchdog = Watchdog(lambda: dealer, lambda: got.append(dealer.receive()[1]))
+    watchdog = Watchdog(lambda: dealer, lambda: got.append(dealer.receive()[1]), GeventShell())
     watchdog.start()
     router.send(route, [b"a"])
     # To look takes the sign away: whoever waited for it would wait for ever.
@@ -76,7 +77,7 @@ def test_a_wake_up_that_is_only_late_is_not_counted(pair):
     router, dealer = pair
     route = connect(router, dealer)
     got: list[bytes] = []
-    watchdog = Watchdog(lambda: dealer, lambda: got.append(dealer.receive()[1]))
+    watchdog = Watchdog(lambda: dealer, lambda: got.append(dealer.receive()[1]), GeventShell())
     watchdog.start()
     router.send(route, [b"a"])
     # Nobody listens to the file descriptor here, so the sign stays.
@@ -95,7 +96,7 @@ def test_a_socket_that_is_woken_all_the_time_is_not_suspected(pair):
         while dealer.readable():
             got.append(dealer.receive()[1])
 
-    watchdog = Watchdog(lambda: dealer, wake)
+    watchdog = Watchdog(lambda: dealer, wake, GeventShell())
     watchdog.start()
     io = gevent.get_hub().loop.io(dealer.fd, 1)
     io.start(wake)
@@ -111,7 +112,7 @@ def test_a_socket_that_is_woken_all_the_time_is_not_suspected(pair):
 
 
 def test_there_may_be_no_socket():
-    watchdog = Watchdog(lambda: None, lambda: None)
+    watchdog = Watchdog(lambda: None, lambda: None, GeventShell())
     watchdog._look()
     assert watchdog.lost == 0
     watchdog.stop()

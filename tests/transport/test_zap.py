@@ -13,6 +13,7 @@ from zmq.utils import z85
 from rpcmq.testing import eventually
 from rpcmq.transport.batches import BatchSocket, new_context
 from rpcmq.transport.curve import Curve, new_pair
+from rpcmq.transport.gevent_shell import GeventShell
 from rpcmq.transport.zap import ZapHandler
 
 PUBLIC, SECRET = new_pair()
@@ -27,7 +28,7 @@ def context() -> Iterator[zmq.Context[Any]]:
 
 @pytest.fixture
 def zap(context: zmq.Context[Any]) -> Iterator[ZapHandler]:
-    handler = ZapHandler(context)
+    handler = ZapHandler(context, GeventShell())
     yield handler
     handler.close()
 

@@ -45,7 +45,7 @@ class Call:
         self.silence: float | None = None
         self.sign_of_life = 0.0
         #: Owned by the shell: called when the call has ended, or has an item or progress.
-        self.waiter: Callable[[], None] | None = None
+        self.waiter: Callable[[], object] | None = None
         #: Cancelled before any router received it.
         self.withdrawn = False
 

@@ -82,7 +82,7 @@ class DirectLink:
         self.topic = ""
         self.calls: dict[bytes, Call] = {}
         #: Called when it is welcomed or closed.
-        self.on_change: Callable[[], None] = lambda: None
+        self.on_change: Callable[[], object] = lambda: None
 
     def send(self, message: bytes) -> None:
         """Queue ``message``."""

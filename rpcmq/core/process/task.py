@@ -79,7 +79,7 @@ class Task:
     #: Items that may be sent before the caller grants more.
     grants: int
     #: Called when it is cancelled or may send more.
-    on_change: Callable[[], None] | None
+    on_change: Callable[[], object] | None
 
 
 class Sender(Protocol):

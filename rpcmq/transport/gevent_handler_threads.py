@@ -8,12 +8,12 @@ from typing import TypeVar
 
 from gevent.threadpool import ThreadPool
 
-__all__ = ["HandlerThreads"]
+__all__ = ["GeventHandlerThreads"]
 
 T = TypeVar("T")
 
 
-class HandlerThreads:
+class GeventHandlerThreads:
     """At most ``most`` OS threads, started as they are needed.
 
     Args:

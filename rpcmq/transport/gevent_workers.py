@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 from gevent import get_hub
 from greenlet import greenlet
 
-__all__ = ["Workers"]
+__all__ = ["GeventWorkers"]
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 _IDLE = 256
 
 
-class Workers(Generic[T]):
+class GeventWorkers(Generic[T]):
     """Runs ``handle(item)`` in a greenlet of its own for each item."""
 
     def __init__(self, handle: Callable[[T], None]) -> None:

@@ -1,0 +1,162 @@
+"""The serving side: an endpoint's public methods, run for the calls and casts of a topic."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+from rpcmq.client.consumer import Consumer
+from rpcmq.client.methods import check_endpoint, find_method, public_methods
+from rpcmq.client.verbs import ClientVerbs
+from rpcmq.core.process.task import Task
+from rpcmq.errors import UnknownMethod, UsageError
+from rpcmq.payload.remote_exception import not_run
+from rpcmq.transport.home import Home, at_home
+from rpcmq.wire import Address
+
+__all__ = ["BaseService"]
+
+_BUILTIN = "rpcmq."
+
+
+class BaseService:
+    """A service over a client, wherever that lives.
+
+    Args:
+        client: the connection to serve over; None: one of its own, as ``_new_client`` makes it.
+        settings: for that.
+        topic, endpoint, host, exchange, concurrency, context, drain_seconds, direct, group: as for
+            :class:`rpcmq.Service`.
+
+    Raises:
+        UsageError: a wrong argument.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        endpoint: Any,
+        client: ClientVerbs | None,
+        settings: Mapping[str, Any],
+        *,
+        host: str | None,
+        exchange: str | None,
+        concurrency: int,
+        context: Any,
+        drain_seconds: float,
+        direct: bool,
+        group: str,
+    ) -> None:
+        if context is not None and not callable(getattr(context, "from_dict", None)):
+            raise UsageError(f"context {context!r} has no from_dict()")
+        check_endpoint(endpoint)
+        self._own_client = client is None
+        self.client = client or self._new_client(settings)
+        self.shell = self.client.shell
+        self.endpoint = endpoint
+        self.host = socket.gethostname() if host is None else host
+        exchange = self.client.config.exchange if exchange is None else exchange
+        self.address = Address(topic, "" if group else self.host, exchange)
+        self._consumer = self.home.run(
+            Consumer, self.client, self.address, self._invoke, concurrency=concurrency, group=group, direct=direct
+        )
+        self._context = context
+        self._drain_seconds = drain_seconds
+        self._methods: dict[str, Callable[..., Any]] = {}
+        self._stopping = False
+        self._stopped = self.shell.event()
+
+    def _new_client(self, settings: Mapping[str, Any]) -> ClientVerbs:
+        """Make the client of a service that was given none."""
+        raise NotImplementedError
+
+    # --- lifecycle --------------------------------------------------------------------------------
+
+    @property
+    def home(self) -> Home:
+        """Where the service lives."""
+        return self.client.home
+
+    @at_home
+    def start(self, timeout: float = 30.0) -> None:
+        """Register; returns when the router will deliver.
+
+        Args:
+            timeout: seconds to wait for the router.
+
+        Raises:
+            RouterUnreachable: there is no router.
+            IdentityTaken: another live process has this identity.
+            CallError: the router refuses the registration.
+        """
+        if self._consumer.started:
+            raise UsageError("this service was started already")
+        self._consumer.start(timeout)
+
+    @at_home
+    def stop(self, timeout: float | None = None) -> bool:
+        """Take no more, let what runs finish, and leave.
+
+        Args:
+            timeout: seconds to wait for what runs; default: ``drain_seconds``.
+
+        Returns:
+            Whether all that ran has finished.
+        """
+        if self._stopping:
+            return self._stopped.wait(timeout)
+        self._stopping = True
+        finished = self._consumer.stop(self._drain_seconds if timeout is None else timeout)
+        if self._own_client:
+            # Do not wait again for a router that has just been silent for as long as that.
+            self.client.close(0.0 if self._consumer.unanswered else None)
+        self._stopped.set()
+        return finished
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    # --- methods -----------------------------------------------------------------------------
+
+    def _invoke(self, task: Task, body: dict[str, Any]) -> Any:
+        name = task.method
+        ctx, args = body.get("context"), body.get("args") or {}
+        if self._context is not None and ctx is not None:
+            ctx = self._context.from_dict(ctx)
+        method = self._methods.get(name) or self._method(name)
+        return method(ctx, **args)
+
+    def _method(self, name: str) -> Callable[..., Any]:
+        builtin = {"rpcmq.describe": self._describe, "rpcmq.ping": self._ping}
+        method = builtin.get(name) if name.startswith(_BUILTIN) else None
+        if method is None:
+            method = find_method(self.endpoint, name)
+        if method is None:
+            raise not_run(UnknownMethod(f"{self.address.topic!r} has no public method {name!r} (on {self.address})"))
+        self._methods[name] = method
+        return method
+
+    def _ping(self, ctx: Any) -> dict[str, Any]:
+        return {"identity": self.client.identity, "pid": os.getpid(), "server": self.host}
+
+    def _describe(self, ctx: Any) -> dict[str, Any]:
+        methods = []
+        for name, found in public_methods(self.endpoint):
+            try:
+                signature = str(inspect.signature(found))
+            except (TypeError, ValueError):
+                signature = "(...)"
+            methods.append({"name": name, "signature": signature, "doc": inspect.getdoc(found) or ""})
+        return {
+            "topic": self.address.topic,
+            "server": self.host,
+            "endpoint": type(self.endpoint).__qualname__,
+            "methods": methods,
+        }

@@ -1,0 +1,334 @@
+"""The caller's side: call, cast, fanout, multicall, notify, publish and subscribe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from time import time
+from typing import Any
+from uuid import uuid4
+
+from rpcmq.client.arguments import context_dict
+from rpcmq.client.middleware import Middleware, OutgoingRequest, Pipeline
+from rpcmq.client.options import CallOptions, Defaults
+from rpcmq.client.retry import Retry, RetryBudget
+from rpcmq.client.router_verbs import RouterVerbs
+from rpcmq.client.sender import Target
+from rpcmq.client.subscription import Subscription
+from rpcmq.config import ClientConfig
+from rpcmq.errors import UsageError
+from rpcmq.payload import Codec
+from rpcmq.payload.bounded_text import short_repr
+from rpcmq.transport.home import at_home, run_at_home
+from rpcmq.wire import Flag
+
+__all__ = ["ClientVerbs", "Target"]
+
+_IDEMPOTENT, _MANDATORY, _FANOUT = int(Flag.IDEMPOTENT), int(Flag.MANDATORY), int(Flag.FANOUT)
+_PRIORITIES = ("DEBUG", "INFO", "WARN", "WARNING", "ERROR", "CRITICAL", "AUDIT", "SAMPLE")
+
+
+class ClientVerbs(RouterVerbs):
+    """The verbs of a client, wherever it lives.
+
+    Args:
+        config: router, identity, limits and times.
+        codec: encodes and decodes payloads.
+        options, topic_options, middleware: as for :class:`rpcmq.Client`.
+        pause: waits for so many seconds before a retry, where the verb was used.
+
+    Raises:
+        ConfigError: the ``key_file`` is missing, wrong, or readable by others.
+        UsageError: something else is of the wrong type.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        codec: Codec,
+        options: CallOptions | None,
+        topic_options: Mapping[Target, CallOptions] | None,
+        middleware: Sequence[Middleware],
+        pause: Callable[[float], None],
+    ) -> None:
+        super().__init__(config, codec)
+        defaults = Defaults(options, topic_options, config.exchange)
+        self._pipeline = Pipeline(middleware, defaults, RetryBudget(config.retry_budget_ratio), pause)
+        self._layered = self._pipeline.used
+
+    def call(
+        self,
+        ctx: Any,
+        topic: Target,
+        msg: Mapping[str, Any],
+        timeout: float | None = None,
+        *,
+        idempotent: bool | None = None,
+        mandatory: bool | None = None,
+        sign_of_life: float | None = None,
+        on_progress: Callable[[Any], None] | None = None,
+        retry: Retry | int | bool | None = None,
+        direct: bool | None = None,
+        traceparent: str | None = None,
+    ) -> Any:
+        """Ask one consumer of ``topic`` and wait for its answer.
+
+        An option that is None is as the client's ``topic_options`` and ``options`` say, and otherwise off.
+
+        Args:
+            ctx: request context: None, a mapping, or an object with ``to_dict()``.
+            topic: ``"compute"``, a server's own topic ``"compute.node-7"``, or an ``Address``.
+            msg: ``{"method": name, "args": {name: value}}``. ``namespace``, ``version`` and keys that begin with
+                ``_`` travel beside the args; a :class:`Service` ignores them. Any other key is a UsageError.
+            timeout: seconds; default: what the request being handled has left, else the setting ``timeout``. One of
+                ``topic_options`` or ``options`` comes before both, but is never longer than what that request has left.
+            idempotent: may be run twice: it goes to another consumer if the first is lost.
+            mandatory: fail at once with NoConsumer if nobody consumes the topic; of a router that has just
+                started, when its ``router.recovery_seconds`` (2.5) are over.
+            sign_of_life: give up when neither an answer nor a keep-alive has come for so many
+                seconds; the service sends keep-alives while the handler runs.
+            on_progress: called with each value that the handler reports.
+            retry: try again after LinkLost or Overloaded, within ``timeout`` and the client's retry
+                budget: True, a number of attempts, or a :class:`Retry`. Implies ``idempotent``.
+            direct: straight to the consumer where possible, with no router in between.
+            traceparent: W3C Trace Context of the caller; default: that of the request being handled.
+
+        Returns:
+            What the method returned. One that yields its result, or returns an iterator, is asked with
+            :meth:`multicall`: here it raises, and makes none of its items.
+
+        Raises:
+            CallError: one of CallTimeout, NoConsumer, Overloaded, LinkLost: why there is no answer.
+            RemoteError: the method raised; a registered exception class is raised as itself.
+            NestedCallError: a RemoteError: a call that the method made itself ended with a CallError.
+            PayloadError: ``ctx`` or ``msg`` cannot be encoded.
+            RouterUnreachable: there is no router.
+            UsageError: a wrong argument.
+        """
+        if retry or self._layered:
+            options = CallOptions(
+                timeout=timeout, idempotent=idempotent, mandatory=mandatory, retry=retry, sign_of_life=sign_of_life,
+                direct=direct,
+            )  # fmt: skip
+            return self._through_pipeline(OutgoingRequest("call", ctx, topic, msg, options, on_progress, traceparent))
+        if not self.shell.is_current:
+            return run_at_home(
+                ClientVerbs.call, self, ctx, topic, msg, timeout, idempotent=idempotent, mandatory=mandatory,
+                sign_of_life=sign_of_life, on_progress=on_progress, retry=retry, direct=direct, traceparent=traceparent,
+            )  # fmt: skip
+        flags = (_IDEMPOTENT if idempotent else 0) | (_MANDATORY if mandatory else 0)
+        links = self._links
+        sender = links.sender if not links.process.connection.abandoned else self.sender
+        if direct:
+            return sender.call_directly(ctx, topic, msg, timeout, flags, sign_of_life, on_progress, traceparent)
+        return sender.call(ctx, topic, msg, timeout, flags, sign_of_life, on_progress, traceparent)
+
+    def cast(
+        self,
+        ctx: Any,
+        topic: Target,
+        msg: Mapping[str, Any],
+        *,
+        confirm: bool | None = None,
+        idempotent: bool | None = None,
+        mandatory: bool | None = None,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        traceparent: str | None = None,
+    ) -> None:
+        """Tell one consumer of ``topic``; no answer.
+
+        The cast is on its way when this returns, and is kept until a consumer has it. When too many are on their way,
+        this waits.
+
+        Args:
+            ctx, topic, msg: as for :meth:`call`.
+            confirm: return only when the router has it, or raise why it does not take it.
+            idempotent: may be run twice: it goes to another consumer if the first is lost.
+            mandatory: refuse it if nobody consumes the topic (raised with ``confirm``, logged without).
+            ttl: seconds after which it is not worth delivering any more.
+            timeout: seconds to wait for room, and for the confirmation.
+            traceparent: as for :meth:`call`.
+
+        Raises:
+            Overloaded: no room within ``timeout``, or (``confirm``) the topic's queue is full.
+            NoConsumer: (``confirm`` and ``mandatory``) nobody consumes the topic.
+            PayloadError, RouterUnreachable, UsageError: as for :meth:`call`.
+        """
+        if self._layered:
+            options = CallOptions(confirm=confirm, idempotent=idempotent, mandatory=mandatory, ttl=ttl, timeout=timeout)
+            self._through_pipeline(OutgoingRequest("cast", ctx, topic, msg, options, None, traceparent))
+            return
+        if not self.shell.is_current:
+            run_at_home(
+                ClientVerbs.cast, self, ctx, topic, msg, confirm=confirm, idempotent=idempotent, mandatory=mandatory,
+                ttl=ttl, timeout=timeout, traceparent=traceparent,
+            )  # fmt: skip
+            return
+        flags = (_IDEMPOTENT if idempotent else 0) | (_MANDATORY if mandatory else 0)
+        links = self._links
+        sender = links.sender if not links.process.connection.abandoned else self.sender
+        sender.cast(ctx, topic, msg, flags, confirm, ttl, timeout, traceparent)
+
+    def fanout_cast(
+        self,
+        ctx: Any,
+        topic: Target,
+        msg: Mapping[str, Any],
+        *,
+        confirm: bool | None = None,
+        timeout: float | None = None,
+        traceparent: str | None = None,
+    ) -> int | None:
+        """Tell all consumers of ``topic``; no answer.
+
+        Args:
+            ctx, topic, msg, confirm, timeout, traceparent: as for :meth:`cast`.
+
+        Returns:
+            With ``confirm``: how many consumers the router sends it to.
+
+        Raises:
+            As :meth:`cast`.
+        """
+        if self._layered:
+            options = CallOptions(confirm=confirm, timeout=timeout)
+            request = OutgoingRequest("fanout_cast", ctx, topic, msg, options, None, traceparent)
+            return self._through_pipeline(request)  # type: ignore[no-any-return]
+        if not self.shell.is_current:
+            return run_at_home(
+                ClientVerbs.fanout_cast, self, ctx, topic, msg, confirm=confirm, timeout=timeout,
+                traceparent=traceparent,
+            )  # fmt: skip
+        return self.sender.cast(ctx, topic, msg, _FANOUT, confirm, None, timeout, traceparent)
+
+    def multicall(self, ctx: Any, topic: Target, msg: Mapping[str, Any], timeout: float | None = None) -> Iterator[Any]:
+        """Ask one consumer and iterate over what its generator yields, as it is yielded.
+
+        The request is sent when this is called. The service goes at most a few items ahead of the
+        iteration. Closing the iterator cancels the call.
+
+        Args:
+            timeout: longest wait for each item (seconds).
+
+        Raises:
+            As :meth:`call`, while iterating.
+        """
+        if self._layered:
+            request = OutgoingRequest("multicall", ctx, topic, msg, CallOptions(timeout=timeout))
+            return self._through_pipeline(request)  # type: ignore[no-any-return]
+        if not self.shell.is_current:
+            return run_at_home(ClientVerbs.multicall, self, ctx, topic, msg, timeout)
+        return self.sender.multicall(self, ctx, topic, msg, timeout)
+
+    @at_home
+    def notify(
+        self,
+        ctx: Any,
+        event_type: str,
+        payload: Any,
+        priority: str = "INFO",
+        *,
+        publisher_id: str | None = None,
+        confirm: bool = False,
+    ) -> int | None:
+        """Publish an event, to topic ``notifications.<priority>.<event type>``.
+
+        So ``notify(ctx, "compute.x", ...)`` goes to ``notifications.info.compute.x``: the patterns ``notifications.#``,
+        ``notifications.info.#`` and ``notifications.*.compute.#`` match it, ``compute.#`` does not.
+
+        Subscribers receive a mapping with message_id, event_type, publisher_id, priority,
+        timestamp (seconds since the epoch) and payload.
+
+        Returns:
+            With ``confirm``: how many subscribers there are.
+
+        Raises:
+            UsageError: the priority is unknown or the event type is no topic.
+            PayloadError: the payload cannot be encoded.
+        """
+        if not isinstance(priority, str) or priority.upper() not in _PRIORITIES:
+            raise UsageError(f"priority {short_repr(priority)} is unknown; known: {', '.join(_PRIORITIES)}")
+        event = {
+            "message_id": str(uuid4()),
+            "event_type": event_type,
+            "publisher_id": publisher_id or self.identity,
+            "priority": priority.upper(),
+            "timestamp": time(),
+            "payload": payload,
+        }
+        return self.publish(ctx, f"notifications.{priority.lower()}.{event_type}", event, confirm=confirm)
+
+    @at_home
+    def publish(self, ctx: Any, topic: str, payload: Any, *, confirm: bool = False) -> int | None:
+        """Send ``payload`` to all who subscribe to a pattern that matches ``topic``.
+
+        Returns:
+            With ``confirm``: how many subscribers there are.
+
+        Raises:
+            PayloadError: the payload cannot be encoded.
+            UsageError: the topic is malformed.
+        """
+        return self.subscriptions().publish(context_dict(ctx), topic, payload, confirm)
+
+    @at_home
+    def subscribe(self, pattern: str, handler: Callable[[Any, str, Any], None], *, window: int = 1000) -> Subscription:
+        """Have ``handler(ctx, topic, payload)`` called for each event whose topic matches ``pattern``.
+
+        Args:
+            pattern: words between dots; ``*`` is one word, ``#`` any number of words. It is matched with the whole
+                topic; that of what :meth:`notify` sends begins with ``notifications.<priority>.``.
+            handler: runs in one greenlet for all events of this subscription, in order; in one OS thread, where the
+                client lives in a background thread. It is not ``async``.
+            window: events that may be on their way to here at once.
+
+        Returns:
+            The subscription; ``close()`` ends it, ``lost`` counts events lost because this
+            subscriber was too slow.
+
+        Raises:
+            UsageError: a wrong argument.
+            RouterUnreachable: there is no router.
+        """
+        return self.subscriptions().subscribe(self, pattern, handler, window)
+
+    def describe(self, topic: Target, timeout: float | None = None) -> dict[str, Any]:
+        """Describe the service on ``topic``: its methods with signatures and docstrings.
+
+        Raises:
+            As :meth:`call`; NoConsumer at once where nobody consumes it, rather than when the time is over.
+        """
+        message = {"method": "rpcmq.describe", "args": {}}
+        answer: dict[str, Any] = self.call(None, topic, message, timeout, mandatory=True)
+        return answer
+
+    # --- through the pipeline ----------------------------------------------------------------
+
+    def _through_pipeline(self, request: OutgoingRequest) -> Any:
+        """Send ``request`` with default options, middleware and retries; these run where the verb was used."""
+        return self._pipeline.run(
+            request, self.sender.seconds, lambda sent: self._send(sent, on_progress=sent.on_progress)
+        )
+
+    @at_home
+    def _send(self, request: OutgoingRequest, *, on_progress: Callable[[Any], None] | None) -> Any:
+        """Send ``request``, which has passed the pipeline; return its result."""
+        sender, options = self.sender, request.options
+        message = request.ctx, request.topic, request.message
+        trace = request.traceparent
+        flags = _flags(options.idempotent, options.mandatory)
+        match request.verb:
+            case "call" if options.direct:
+                return sender.call_directly(*message, options.timeout, flags, options.sign_of_life, on_progress, trace)
+            case "call":
+                return sender.call(*message, options.timeout, flags, options.sign_of_life, on_progress, trace)
+            case "multicall":
+                return sender.multicall(self, *message, options.timeout)
+            case "cast":
+                return sender.cast(*message, flags, bool(options.confirm), options.ttl, options.timeout, trace)
+            case "fanout_cast":
+                return sender.cast(*message, _FANOUT, bool(options.confirm), None, options.timeout, trace)
+
+
+def _flags(idempotent: bool | None, mandatory: bool | None) -> int:
+    return (_IDEMPOTENT if idempotent else 0) | (_MANDATORY if mandatory else 0)
