@@ -206,6 +206,6 @@ class RegisteredOptions:
         try:
             return self._entries(group)[name]
         except KeyError:
-            pass
+            pass  # refused below, with the group's name
         known = group if isinstance(group, OptGroup) else self._state.group_objects.get(group or "")
         raise NoSuchOptError(name, known)

@@ -72,7 +72,7 @@ class NovaCodec(Codec):
             try:
                 return primitives.loads(bytes(data), self.max_depth)
             except ValueError:
-                pass
+                pass  # perhaps in rpcmq's own form
         # Says what is wrong with it, if it is not in the other form.
         return super().decode(format, data)
 

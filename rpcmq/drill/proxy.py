@@ -42,7 +42,7 @@ class _Way:
             while data := self._source.recv(_PIECE):
                 self._pieces.put((monotonic() + self._proxy.delay_seconds, data))
         except OSError:
-            pass
+            pass  # the connection is broken, which the other side is told by its end
         self._pieces.put((0.0, b""))
 
     def _write(self) -> None:

@@ -112,5 +112,5 @@ def readable_rows(data: bytes) -> int:
         for block in blocks(data, read_head(data)):
             rows += block.entries if block.kind is BlockKind.RECORDS else 0
     except SpoolError:
-        pass
+        pass  # the rows before the damage count
     return rows

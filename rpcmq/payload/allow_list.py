@@ -263,7 +263,7 @@ class AllowList:
         try:
             return self._ready[module, qualname]
         except KeyError:
-            pass
+            pass  # not asked for before
         found = self.find_or_none(module, qualname)
         if found is None:
             raise PayloadRefused(not_allowed(module, qualname))
@@ -309,7 +309,7 @@ class AllowList:
             try:
                 cls = real_class(self.find_or_none(module, qualname))
             except PayloadRefused:
-                continue
+                continue  # listed, and not installed here: there is no class to register
             if cls is not None and issubclass(cls, Exception):
                 yield cls
         if self._open:

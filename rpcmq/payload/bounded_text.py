@@ -45,7 +45,7 @@ def short_repr(value: object, limit: int = 80) -> str:
     try:
         _write(value, pieces, [limit + 1], 0)
     except TooMuch:
-        pass
+        pass  # it is cut below
     except Exception as error:
         return f"<{type(value).__qualname__[:100]}: repr() raised {type(error).__qualname__[:100]}>"
     text = "".join(pieces)

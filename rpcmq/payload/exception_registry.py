@@ -78,7 +78,7 @@ def exception_state(exc: BaseException) -> dict[str, Any]:
         try:
             state[slot.__name__] = slot.__get__(exc)
         except AttributeError:
-            continue
+            continue  # a slot that was never set
     return state
 
 

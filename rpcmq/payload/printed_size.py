@@ -157,7 +157,7 @@ def _parts(value: Any) -> Iterator[Any]:
     if type(held) is dict:
         yield from held.values()
     for slot in slots_of(type(value)):
-        with suppress(AttributeError):
+        with suppress(AttributeError):  # a slot that was never set
             yield slot.__get__(value)
 
 

@@ -172,7 +172,7 @@ class TypedJson:
             try:
                 return self._lower(value, self._max_depth, [limit])
             except _TooManyParts:
-                pass
+                pass  # refused below
         raise Unencodable("parts of it are shared so often that JSON, which writes them out each time, is too large")
 
     # Encoding: values that JSON has are returned as they are, others replaced by tagged values.

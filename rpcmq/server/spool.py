@@ -174,7 +174,7 @@ class Spool:
             if not file.is_gone:
                 file.seal(self.dropped, False)
         except OSError:
-            pass
+            pass  # its records are written: the shipper reads a file without an end, too
         if file.is_gone:
             self._written -= file.records
         file.close()

@@ -290,7 +290,7 @@ class Network:
             try:
                 router.effects.perform(self.store, self._send_to_process, self._perform)
             except StoreError:
-                break
+                break  # nothing may be sent before it is durable: everything waits, as in the router's shell
         for session in stopped:
             session.mark()
 

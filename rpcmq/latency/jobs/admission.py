@@ -260,7 +260,7 @@ class Admission:
                     continue
                 found = problem_of(path, None)
             except FileNotFoundError:
-                continue
+                continue  # the shipper has moved it since it was listed
             text = "not in the manifest" + (f": {found.text}" if found else "")
             yield SetAside(name, "foreign" if found else UNLISTED, text, None)
 

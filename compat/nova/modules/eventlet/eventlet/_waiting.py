@@ -34,6 +34,6 @@ def wait_while(condition: Callable[[], bool], waiters: MutableSequence[Waiter[No
         return False
     finally:
         limit.close()
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError):  # whoever woke it has taken it out
             waiters.remove(waiter)
     return True

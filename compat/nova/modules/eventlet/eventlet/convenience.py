@@ -67,7 +67,7 @@ def _stop_checker(thread: greenthread.GreenThread, server: Any, conn: Any) -> No
         finally:
             conn.close()
     except GreenletExit:
-        pass
+        pass  # killed, as a service that stops does with its connections
     except Exception as error:
         greenthread.kill(server, error)
 

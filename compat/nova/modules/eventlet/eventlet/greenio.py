@@ -44,4 +44,4 @@ def shutdown_safe(sock: Any) -> None:
     try:
         sock.shutdown(socket.SHUT_RDWR)
     except OSError:
-        pass
+        pass  # not connected, or not any more

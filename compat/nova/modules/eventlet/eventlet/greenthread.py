@@ -136,7 +136,7 @@ def _guarded(function: Callable[..., Any], *args: Any) -> None:
     try:
         function(*args)
     except GreenletExit:
-        pass
+        pass  # an exit is no error
     except BaseException:
         hub = get_hub()
         kind, value, tb = sys.exc_info()

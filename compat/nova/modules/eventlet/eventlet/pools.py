@@ -68,7 +68,7 @@ class Pool:
             try:
                 self.channel.put(item, block=False)
             except queue.Full:
-                pass
+                pass  # the waiter has just given up: it becomes a free item
             else:
                 return
         if self.order_as_stack:

@@ -101,7 +101,7 @@ class LightQueue:
                 raise
         finally:
             limit.close()
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(ValueError):  # its item was taken
                 self.putters.remove(place)
 
     def put_nowait(self, item: Any) -> None:
@@ -135,7 +135,7 @@ class LightQueue:
             return self._get()
         finally:
             limit.close()
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(ValueError):  # whoever woke it has taken it out
                 self.getters.remove(waiter)
 
     def get_nowait(self) -> Any:

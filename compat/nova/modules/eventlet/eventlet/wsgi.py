@@ -215,6 +215,6 @@ def _handle(protocol: type[HttpProtocol], client: Any, address: Any, serv: Serve
     try:
         protocol(client, address, serv).handle()
     except (GreenletExit, ssl.SSLError):
-        pass
+        pass  # the server ends, or the client has broken its encryption off
     finally:
         client.close()

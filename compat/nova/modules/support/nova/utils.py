@@ -196,7 +196,7 @@ def _runs(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass
+        pass  # it runs, as somebody else
     return True
 
 
@@ -286,7 +286,7 @@ def novadir() -> str:
 
 def delete_if_exists(pathname: str) -> None:
     """Remove a file that may be gone already."""
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(FileNotFoundError):  # gone already
         os.unlink(pathname)
 
 

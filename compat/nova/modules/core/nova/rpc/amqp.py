@@ -115,6 +115,7 @@ def context_class() -> Any:
 @functools.lru_cache(maxsize=8)
 def _context_class(era: str) -> Any:
     if not common.since("folsom"):
+        # A tree's own may need libraries that are not installed; programs of RPC alone do without it.
         with contextlib.suppress(ImportError):
             return _request_context(importlib.import_module("nova.context").RequestContext)
     return RpcContext

@@ -289,7 +289,7 @@ class Connection(common.Connection):
                 try:
                     return self._handed.get(timeout=0.5)
                 except Empty:
-                    continue
+                    continue  # look whether it was closed meanwhile
         except gevent.Timeout as expired:
             if expired is not deadline:
                 raise

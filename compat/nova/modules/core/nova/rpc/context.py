@@ -68,7 +68,7 @@ def clear_store() -> None:
         try:
             del store.context
         except AttributeError:
-            pass
+            pass  # it has none
 
 
 def _stores() -> list[Any]:

@@ -83,6 +83,7 @@ class ConnectionContext(common.Connection):
         if connection is None:
             return
         if not self.pooled:
+            # Its consumers have stopped all the same; a router that cannot be reached has forgotten them.
             with contextlib.suppress(RpcError):
                 connection.close()
             return

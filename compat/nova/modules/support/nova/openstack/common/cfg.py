@@ -105,7 +105,7 @@ class ConfigOpts(RegisteredOptions, Mapping[str, Any]):
         try:
             return self._state.cache[key]
         except KeyError:
-            pass
+            pass  # read for the first time since something was set
         if group is None and name not in self._state.groups[None]:
             if name in self._state.groups:
                 return GroupAttr(self, name)
