@@ -116,9 +116,9 @@ def _open(directory: Path, out: Path, trigger: float, max_files: int, note: LogE
 
 
 def _run(stream: Stream, stop: Event, once: bool, master: str | None) -> None:
-    from rpcmq.latency.jobs.session import session
+    from rpcmq.latency.jobs.session import session_until
 
-    with session("rpcmq latency stream", master) as spark:
+    with session_until(stop, "rpcmq latency stream", master) as spark:
         if once:
             stream.run_once(spark, stop)
         else:

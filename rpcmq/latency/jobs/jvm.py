@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Event, Thread
 from typing import IO, TYPE_CHECKING
 
 from gevent.subprocess import TimeoutExpired
@@ -22,6 +23,7 @@ from rpcmq.errors import RpcError
 from rpcmq.latency.jobs.java import Java
 
 if TYPE_CHECKING:
+    from gevent.subprocess import Popen
     from py4j.clientserver import ClientServer
 
 __all__ = ["Jvm", "SparkFailed"]
@@ -33,6 +35,10 @@ _FOREIGN = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS")
 _PATIENCE = 10.0
 #: Time for it to end after an error that its end may have caused (seconds).
 _LAST_GASP = 2.0
+#: Time for a session to end after it was told to (seconds): a minute for a batch, and less than the 90 of systemd.
+_LONGEST_STOP = 80.0
+#: Interval between checks for whether it is to end (seconds).
+_LOOK = 0.5
 #: Lines of its log that an error carries.
 _LAST_LINES = 5
 
@@ -65,19 +71,21 @@ class SparkFailed(RpcError):
 class Jvm:
     """A Java process, started by Spark's own launcher.
 
-    It ends with its ``with`` block, and by itself when this process is no more.
+    It ends with its ``with`` block, and by itself when this process is no more. pyspark waits for its answers without
+    end; so it is killed when it is aborted, or the block is to end, and that takes too long: requests fail then.
 
     Args:
         java: what to run.
         directory: for all its files; an empty one.
         conf: Spark's settings.
         alone: whether it talks to no other machine, and then has nothing to do with another Spark of this one.
+        stop: set when the block is to end.
 
     Raises:
         SparkFailed: it did not start.
     """
 
-    def __init__(self, java: Java, directory: Path, conf: Mapping[str, str], alone: bool) -> None:
+    def __init__(self, java: Java, directory: Path, conf: Mapping[str, str], alone: bool, stop: Event) -> None:
         self._log = directory / "spark.log"
         environ = {"JAVA_HOME": str(_home(java, directory))}
         if alone:
@@ -91,7 +99,10 @@ class Jvm:
             raise SparkFailed(f"Spark did not start on Java {java.version} ({java.home}): {self.said}")
         self._gateway = gateway
         self._process = self._gateway.proc
-        self._aborted = False
+        self._aborted = self._killed = False
+        self._stop = stop
+        self._over = Event()
+        _never_reconnect(self._gateway, self._process)
         SparkContext._gateway = self._gateway
         SparkContext._jvm = self._gateway.jvm
 
@@ -103,6 +114,7 @@ class Jvm:
         return " / ".join(said[-_LAST_LINES:]) or "it said nothing"
 
     def __enter__(self) -> Jvm:
+        Thread(target=self._kill_when_late, name="rpcmq-spark-end", daemon=True).start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
@@ -114,9 +126,10 @@ class Jvm:
         text = ""
         try:
             if not self._aborted:
-                text = self._failure(error) or self._stop()
+                text = self._failure(error) or self._stop_spark()
         finally:
             self._end()
+            self._over.set()
             _forget()
         if text:
             raise SparkFailed(text) from error
@@ -126,12 +139,14 @@ class Jvm:
         if isinstance(error, CapturedException):
             return str(error).partition("\n")[0]
         if self._ends(_time_to_end(error)):
+            if self._killed:
+                return "Spark's Java process did not end in time, and was killed"
             return f"Spark's Java process has ended with exit code {self._process.returncode}: {self.said}"
         if isinstance(error, Py4JNetworkError | ConnectionError):
             return f"Spark's Java process does not answer: {self.said}"
         return ""
 
-    def _stop(self) -> str:
+    def _stop_spark(self) -> str:
         """Stop Spark; return what went wrong."""
         try:
             with warnings.catch_warnings():
@@ -149,6 +164,16 @@ class Jvm:
         with suppress(OSError):
             # It reads from there, and ends in good order when that ends.
             self._process.stdin.close()
+
+    def _kill_when_late(self) -> None:
+        """Kill the process if it was to end and did not; in a thread of its own."""
+        # An abort comes from a signal handler, which must not wait for the lock of an event.
+        while not (self._aborted or self._stop.is_set()):
+            if self._over.wait(_LOOK):
+                return
+        if not self._over.wait(_PATIENCE if self._aborted else _LONGEST_STOP):
+            self._killed = True
+            self._process.kill()
 
     def _ends(self, seconds: float) -> bool:
         """Whether the process has ended, or does so within ``seconds``."""
@@ -170,6 +195,19 @@ class Jvm:
         client.finalizer_deque.append(SHUTDOWN_FINALIZER_WORKER)
         self._gateway.close()
         self._gateway.shutdown_callback_server()
+
+
+def _never_reconnect(gateway: ClientServer, process: Popen[bytes]) -> None:
+    """Have requests fail when ``process`` has ended: somebody else may listen on its port by then."""
+    client = gateway._gateway_client
+    connect = client._create_new_connection
+
+    def connect_if_it_lives() -> object:
+        if process.poll() is not None:
+            raise Py4JNetworkError("Java has ended")
+        return connect()
+
+    client._create_new_connection = connect_if_it_lives
 
 
 def _time_to_end(error: BaseException | None) -> float:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Event
 from typing import TYPE_CHECKING
 
 from rpcmq.errors import NotInstalled
@@ -15,7 +16,7 @@ from rpcmq.latency.jobs.memory import engine_memory
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["QUICK", "session"]
+__all__ = ["QUICK", "session", "session_until"]
 
 #: Settings for up to half a million records, or so: Java spends no time on becoming faster in the long run.
 QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
@@ -39,8 +40,7 @@ _OURS = {
 }
 
 
-@contextmanager
-def session(name: str, master: str | None = None, **conf: str) -> Iterator[SparkSession]:
+def session(name: str, master: str | None = None, **conf: str) -> AbstractContextManager[SparkSession]:
     """A Spark session, ended at the end of the block with all that belongs to it.
 
     Where there is one already it is that one, with its own settings: under ``spark-submit``, and within another
@@ -56,6 +56,19 @@ def session(name: str, master: str | None = None, **conf: str) -> Iterator[Spark
         SparkFailed: it did not start, or its Java has ended; or it could not do what it was asked to, and a session of
             our own ends with that.
     """
+    return _session(name, master, conf, Event())
+
+
+def session_until(stop: Event, name: str, master: str | None = None) -> AbstractContextManager[SparkSession]:
+    """A ``session`` whose block is to end when ``stop`` is set.
+
+    If it does not end within 80 s, the Java of a session of our own is killed, and what waits for Spark fails.
+    """
+    return _session(name, master, {}, stop)
+
+
+@contextmanager
+def _session(name: str, master: str | None, conf: Mapping[str, str], stop: Event) -> Iterator[SparkSession]:
     try:
         from pyspark import SparkContext
     except ImportError as error:
@@ -72,7 +85,7 @@ def session(name: str, master: str | None = None, **conf: str) -> Iterator[Spark
             finally:
                 spark.stop()
         else:
-            with _started(name, master or "local[*]", conf) as spark:
+            with _started(name, master or "local[*]", conf, stop) as spark:
                 yield spark
 
 
@@ -88,7 +101,7 @@ def _get(name: str, conf: Mapping[str, str]) -> SparkSession:
 
 
 @contextmanager
-def _started(name: str, master: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
+def _started(name: str, master: str, conf: Mapping[str, str], stop: Event) -> Iterator[SparkSession]:
     # Not needed under spark-submit, where there may be no gevent either.
     from rpcmq.latency.jobs import java
     from rpcmq.latency.jobs.interrupts import Interrupts
@@ -97,7 +110,7 @@ def _started(name: str, master: str, conf: Mapping[str, str]) -> Iterator[SparkS
     runs_on = java.find()
     with TemporaryDirectory(prefix="rpcmq-spark-", ignore_cleanup_errors=True) as directory, Interrupts() as interrupts:
         settings = {**_settings(name, master, directory), **conf, **_ALWAYS}
-        with Jvm(runs_on, Path(directory), settings, alone=master.startswith("local")) as jvm:
+        with Jvm(runs_on, Path(directory), settings, alone=master.startswith("local"), stop=stop) as jvm:
             interrupts.first = jvm.abort
             with interrupts.kept():
                 spark = _get(name, settings)

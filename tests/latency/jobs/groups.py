@@ -13,7 +13,7 @@ from typing import Any
 import gevent
 from gevent import subprocess
 
-from tests.server.daemons import COMMAND, Daemon, environment
+from tests.server.daemons import COMMAND, SECONDS, Daemon, environment
 
 #: Seconds for what takes ten on a machine that has nothing else to do.
 PATIENCE = 150.0
@@ -80,12 +80,28 @@ class Group(Daemon):
                 yield
         except gevent.Timeout as error:
             assert error is timeout
-            raise AssertionError(f"{text}: {self.members}, {self.records}") from None
+            left = [f"{pid} {name_of(pid)}" for pid in self.members]
+            self._show_stacks()
+            raise AssertionError(f"{text}: the driver is {self.process.pid}; {left}, {self.records}") from None
+
+    def _show_stacks(self) -> None:
+        """Have the driver, if it lives, write the stacks of its threads into its log, and die."""
+        if self.process.poll() is None:
+            self.signal(signal.SIGABRT)
+            self._reader.join(SECONDS)
 
     def close(self) -> None:
         """End it, whatever it does."""
         self.kill()
         super().close()
+
+
+def name_of(pid: int) -> str:
+    """The program that a process runs."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return "has ended"
 
 
 @contextmanager
@@ -116,7 +132,7 @@ def _started(command: list[str], out: Path) -> Iterator[Group]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        env=environment(TMPDIR=str(scratch), JAVA_TOOL_OPTIONS=_QUICK),
+        env=environment(TMPDIR=str(scratch), JAVA_TOOL_OPTIONS=_QUICK, PYTHONFAULTHANDLER="1"),
         start_new_session=True,
     )
     group = Group(process)

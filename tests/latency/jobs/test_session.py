@@ -7,7 +7,9 @@ import select
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from threading import Event
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,7 +26,7 @@ from rpcmq.latency.jobs.progress import progress
 from rpcmq.latency.jobs.session import session
 
 #: Seconds that a session in a process of its own may take for one step, on a machine that is busy.
-PATIENCE = 100
+PATIENCE = 150
 
 START = """
 import os, sys
@@ -118,7 +120,7 @@ def test_java_that_does_not_start_is_quoted(tmp_path: Path) -> None:
     before = dict(os.environ)
 
     with pytest.raises(SparkFailed) as caught:
-        Jvm(Java(home, 21, "PATH"), tmp_path / "files", {"spark.master": "local[1]"}, alone=True)
+        Jvm(Java(home, 21, "PATH"), tmp_path / "files", {"spark.master": "local[1]"}, alone=True, stop=Event())
 
     assert "Spark did not start on Java 21" in str(caught.value)
     assert "Could not reserve enough space for the heap" in str(caught.value)
@@ -151,9 +153,11 @@ class Run:
         assert self.process.stdout is not None
         return self.process.stdout.readline().decode().strip()
 
-    def java(self) -> None:
-        """The next that it prints is its Java."""
-        self._javas.append(os.pidfd_open(int(self.line())))
+    def java(self) -> int:
+        """The next that it prints is its Java; its process id."""
+        pid = int(self.line())
+        self._javas.append(os.pidfd_open(pid))
+        return pid
 
     def end(self) -> tuple[int, str, str]:
         """Exit code, and what else it printed."""
@@ -173,6 +177,8 @@ class Run:
             self.process.kill()
             self.process.communicate(timeout=PATIENCE)
         for java in self._javas:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(java, signal.SIGKILL)
             os.close(java)
 
 
@@ -276,6 +282,49 @@ def test_a_signal_ends_a_query_and_leaves_nothing(run: Callable[[str], Run], num
     exit_code, _, errors = child.end()
     assert exit_code == code
     assert ("KeyboardInterrupt" in errors) if number == signal.SIGINT else errors == ""
+    assert child.java_ends()
+    assert child.left() == []
+
+
+@pytest.mark.fault
+@pytest.mark.long
+@pytest.mark.timeout(3 * PATIENCE)
+def test_sigterm_ends_a_query_of_a_java_that_hangs(run: Callable[[str], Run]) -> None:
+    child = run(ENDLESS)
+    java = child.java()
+    assert child.line() == "runs"
+
+    os.kill(java, signal.SIGSTOP)
+    child.process.terminate()
+
+    assert child.end()[::2] == (143, "")
+    assert child.java_ends()
+    assert child.left() == []
+
+
+@pytest.mark.fault
+@pytest.mark.timeout(3 * PATIENCE)
+def test_java_that_hangs_is_killed_when_the_session_is_to_end(run: Callable[[str], Run]) -> None:
+    child = run("""
+import signal
+from threading import Event
+from rpcmq.latency.jobs import jvm
+from rpcmq.latency.jobs.session import session_until
+
+jvm._LONGEST_STOP = 0.5
+stop = Event()
+try:
+    with session_until(stop, "hangs", "local[1]") as spark:
+        pid = java(spark)
+        print(pid, flush=True)
+        os.kill(pid, signal.SIGSTOP)
+        stop.set()
+        spark.range(5).count()
+except jvm.SparkFailed as error:
+    print(error, flush=True)
+""")
+    child.java()
+    assert child.end() == (0, "Spark's Java process did not end in time, and was killed\n", "")
     assert child.java_ends()
     assert child.left() == []
 
