@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from time import monotonic, perf_counter
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 import gevent
@@ -27,7 +27,7 @@ from rpcmq.histogram import Histogram
 if TYPE_CHECKING:
     from rpcmq.client import Client
 
-__all__ = ["BenchEndpoint", "bench_command"]
+__all__ = ["BenchEndpoint", "bench_command", "end_on_signals"]
 
 _START_SECONDS = 15.0
 _STOP_SECONDS = 10.0
@@ -64,9 +64,20 @@ def _widths(ctx: click.Context, parameter: click.Parameter, value: str) -> list[
     return widths
 
 
-def _terminate(number: int, frame: object) -> NoReturn:
-    # Raise, so that started processes are ended on the way out.
-    sys.exit(ExitCode.TERMINATED)
+def end_on_signals() -> None:
+    """Let SIGINT and SIGTERM end this greenlet where it waits, so that it cleans up on the way out.
+
+    A handler that raises would do so in whatever code is running, also between two steps of the client, which then has
+    to find out what is on its way.
+    """
+    loop, end = gevent.get_hub().loop, gevent.getcurrent().throw
+    errors = {signal.SIGINT: KeyboardInterrupt(), signal.SIGTERM: SystemExit(ExitCode.TERMINATED)}
+
+    def handle(number: int, frame: object) -> None:
+        loop.run_callback_threadsafe(end, errors[signal.Signals(number)])
+
+    for number in errors:
+        signal.signal(number, handle)
 
 
 @click.command("bench")
@@ -92,7 +103,7 @@ def bench_command(state: State, seconds: float, concurrency: list[int], payload:
     Without --router and RPCMQ_ROUTER a router process of its own is started. The service is always a
     process of its own. A cast counts when its method has run.
     """
-    signal.signal(signal.SIGTERM, _terminate)
+    end_on_signals()
     topic = f"rpcmq-bench-{secrets.token_hex(4)}"
     with ExitStack() as stack:
         if state.router is None and "RPCMQ_ROUTER" not in os.environ:

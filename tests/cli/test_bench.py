@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 from pathlib import Path
+from textwrap import dedent
 from types import SimpleNamespace
 from typing import Any
 
@@ -67,35 +69,46 @@ def bench_rows(client: Client, view: str) -> list[dict[str, Any]]:
     return [row for row in rows if row["topic"].startswith("rpcmq-bench")]
 
 
-def stopped_bench(system: SimpleNamespace, client: Client, number: signal.Signals, code: int) -> str:
-    """Stop a bench while it casts; return what it says of that, which is nothing if it could clean up."""
-    command = [*COMMAND, "bench", "--seconds", "3", "--concurrency", "1"]
-    before = sum(row["casts"] for row in bench_rows(client, "methods"))
-    with subprocess.Popen(
-        command, env=environment(**system.env), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as bench:
-        eventually(lambda: sum(row["casts"] for row in bench_rows(client, "methods")) > before + 2000)
-        bench.send_signal(number)
-        _, errors = bench.communicate(timeout=SECONDS)
-        assert bench.returncode == code
-    return str(errors.strip().decode())
-
-
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_bench_that_is_stopped_leaves_nothing_in_the_router(
     system: SimpleNamespace, number: signal.Signals, code: int
 ) -> None:
+    command = [*COMMAND, "bench", "--seconds", "3", "--concurrency", "1"]
     with Client(system.url) as client:
-        for _ in range(3):
-            if not (said := stopped_bench(system, client, number, code)):
-                break
-            # It gives up after ten seconds, and says so: a machine may be too busy for it.
-            assert "may remain; they expire within" in said or "could not be purged" in said
-            for row in bench_rows(client, "topics"):
-                client.purge(row["topic"], forget=True)
-        else:
-            pytest.fail(said)
+        before = sum(row["casts"] for row in bench_rows(client, "methods"))
+        with subprocess.Popen(
+            command, env=environment(**system.env), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as bench:
+            eventually(lambda: sum(row["casts"] for row in bench_rows(client, "methods")) > before + 2000)
+            bench.send_signal(number)
+            _, errors = bench.communicate(timeout=SECONDS)
+        assert (bench.returncode, errors.strip().decode()) == (code, "")
         assert bench_rows(client, "topics") == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_bench_where_it_waits_and_never_within_a_cast(number: signal.Signals) -> None:
+    """The signal comes while another greenlet computes; that one goes on."""
+    program = dedent(f"""
+        import os, gevent
+        from rpcmq.cli.bench import end_on_signals
+
+        def compute():
+            os.kill(os.getpid(), {number})
+            for _ in range(1000):
+                pass
+            print("computed", flush=True)
+
+        end_on_signals()
+        gevent.spawn(compute)
+        try:
+            gevent.sleep(60)
+        except BaseException as error:
+            print("ended by", type(error).__name__)
+    """)
+    ended = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+    error = "KeyboardInterrupt" if number == signal.SIGINT else "SystemExit"
+    assert (ended.stdout.decode(), ended.stderr) == (f"computed\nended by {error}\n", b"")
 
 
 def test_bench_to_its_end_leaves_nothing_in_the_router(system: SimpleNamespace) -> None:
