@@ -11,7 +11,7 @@ from rpcmq.core.process.retained_casts import RetainedCasts
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Network, Process
 from rpcmq.wire import Flag, Kind, body_of, control
-from tests.core.process.test_calls import Process as Sender
+from tests.core.process.calling import Process as Sender
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from rpcmq.wire import (
     size_of,
     with_payload,
 )
-from tests.core.process.test_calls import COMPUTE, OTHER, Process
+from tests.core.process.calling import COMPUTE, OTHER, Process
 
 
 class PlayedRouter:

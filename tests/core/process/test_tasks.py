@@ -10,20 +10,21 @@ from rpcmq.core.process.calls import STREAM_WINDOW, Calls
 from rpcmq.core.process.casts import Casts
 from rpcmq.core.process.task import Registration, Task
 from rpcmq.core.process.tasks import Tasks, wire_microseconds
-from rpcmq.core.process.uplink import Uplink, Welcome
+from rpcmq.core.process.uplink import Welcome
 from rpcmq.errors import CallError, Outcome, UsageError
 from rpcmq.wire import NO_TTL, SETTLEMENT, Address, Flag, Kind, body_of, control, pack, parse, payload_of
+from tests.core.process.linked import Linked
 
 COMPUTE = Address("compute", "node-7")
 
 
-class Process:
+class Process(Linked):
     """A serving engine on an uplink whose router is played by the test."""
 
     def __init__(self) -> None:
+        super().__init__("node-7")
         self.refused: list[tuple[Registration, CallError]] = []
         self.tasks: list[Task] = []
-        self.uplink = Uplink({"identity": "node-7"}, self._welcomed, lambda *why: None)
         self.calls = Calls(self.uplink, Casts(self.uplink, lambda message, error: None))
         self.serving = Tasks(self.uplink, self.calls, lambda *what: self.refused.append(what))
         self._sequence = 0
@@ -33,25 +34,9 @@ class Process:
         self.calls.welcome(now, welcome)
         self.serving.welcome(now, welcome)
 
-    def connect(self, now: float = 0.0, **welcome: Any) -> list[bytes]:
-        self.uplink.lost(now)
-        self.uplink.connected(now)
-        self.uplink.first_messages.clear()
-        body = {"router_id": 1, "boot": 5, "handle": 7, "token": "t", "received": 0, "resumed": False} | welcome
-        self.router(control(Kind.WELCOME, body), now)
-        return self.sent()
-
     def sent(self, now: float = 0.0) -> list[bytes]:
         self.serving.flush(now)
-        messages: list[bytes] = []
-        while self.uplink.outbox:
-            messages += self.uplink.batch()
-            self.uplink.sent_batch()
-        self.uplink.last_messages.clear()
-        return messages
-
-    def router(self, message: bytes, now: float = 0.0) -> None:
-        self.uplink.receive(now, message)
+        return super().sent()
 
     def register(self, tag: int = 0, address: Address = COMPUTE, credit: int = 2, group: str = "") -> Registration:
         registration = Registration(tag, address, credit, "", self.tasks.append, group)

@@ -1,0 +1,40 @@
+"""A process on an uplink whose router is played by the test."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rpcmq.core.process.uplink import Uplink, Welcome
+from rpcmq.wire import Kind, control
+
+
+class Linked:
+    """The uplink of a process without a socket."""
+
+    def __init__(self, identity: str) -> None:
+        self.uplink = Uplink({"identity": identity}, self._welcomed, lambda *why: None)
+
+    def _welcomed(self, now: float, welcome: Welcome) -> None:
+        raise NotImplementedError
+
+    def connect(self, now: float = 0.0, **welcome: Any) -> list[bytes]:
+        """(Re)connect; return the messages sent once the router has said WELCOME."""
+        self.uplink.lost(now)
+        self.uplink.connected(now)
+        self.uplink.first_messages.clear()
+        body = {"router_id": 1, "boot": 5, "handle": 7, "token": "t", "received": 0, "resumed": False} | welcome
+        self.router(control(Kind.WELCOME, body), now)
+        return self.sent()
+
+    def sent(self) -> list[bytes]:
+        """Take the messages that the shell would send now."""
+        messages: list[bytes] = []
+        while self.uplink.outbox:
+            messages += self.uplink.batch()
+            self.uplink.sent_batch()
+        self.uplink.last_messages.clear()
+        return messages
+
+    def router(self, message: bytes, now: float = 0.0) -> None:
+        """Receive ``message`` from the router."""
+        self.uplink.receive(now, message)
