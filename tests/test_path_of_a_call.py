@@ -136,7 +136,7 @@ def diagram(steps: list[Step]) -> Iterator[str]:
     side, before, way = "caller", PROGRAM, iter(("router", "consumer", "router", "caller"))
     module = ""
     for step in steps:
-        if step.name in ("Router.receive", "Uplink.receive"):
+        if step.name in ("Intake.receive", "Uplink.receive"):
             other = next(way)
             yield f"    {identifier(side, 'transport')}-->>{identifier(other, 'transport')}: a batch over ZeroMQ"
             side, before = other, "transport"

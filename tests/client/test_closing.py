@@ -141,7 +141,7 @@ def test_close_can_be_told_how_long_to_wait(daemon, said):
 
 def test_a_router_that_is_busy_is_waited_for_longer_than_one_that_says_nothing(said):
     with rpcmq.testing.router(link_heartbeat_seconds=0.05) as router:
-        handlers, shell = router._embedded.engine._handlers, router._embedded.shell
+        handlers, shell = router._embedded.engine.kinds.handlers, router._embedded.shell
         unregister = handlers[Kind.UNREGISTER]
 
         def later(now: float, link: Link, message: bytes) -> None:

@@ -63,7 +63,7 @@ def test_what_is_sent_together_is_one_batch(net: Network):
         batches.append(batch)
         receive(now, route, batch, payloads, user)
 
-    net.router.receive = spy  # type: ignore[method-assign, assignment]
+    net.router.receive = spy  # type: ignore[assignment]
     with net.together():
         for _ in range(3):
             api.cast("compute")
@@ -171,7 +171,7 @@ def test_an_engine_that_never_rests_is_told(net: Network):
 def test_engines_that_talk_for_ever_are_told(net: Network):
     api = net.process("api")
     api.uplink.handle(Kind.ERROR, lambda now, message: api.uplink.send(message))
-    net.router._handlers[Kind.ERROR] = lambda now, link, message: link.send(message)
+    net.router.kinds.handlers[Kind.ERROR] = lambda now, link, message: link.send(message)
     net._is_holding = True
     api.send(Kind.ERROR)
     net._is_holding = False

@@ -11,10 +11,13 @@ not help, because it does not take what it is sent, its links end, the one that 
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections import Counter
+from collections.abc import Callable, Hashable
 
+from rpcmq.core.router.actions import Action
 from rpcmq.core.router.link import Link, outgoing_bytes
 from rpcmq.core.router.link_table import LinkTable
+from rpcmq.core.router.protocol_errors import refuse_connection
 from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.usage import Usage
 
@@ -32,11 +35,20 @@ _HIGH = 1.25
 
 
 class Memory:
-    """Accounts for memory, and decides whose messages are refused and whose links must end."""
+    """Accounts for memory, and decides whose messages are refused and whose links must end.
 
-    def __init__(self, settings: Settings, links: LinkTable, now: float) -> None:
+    Args:
+        refused: where links that had to end are counted.
+        act: tells their processes.
+    """
+
+    def __init__(
+        self, settings: Settings, links: LinkTable, refused: Counter[str], act: Callable[[Action], None], now: float
+    ) -> None:
         self._settings = settings
         self._links = links
+        self._refused = refused
+        self._act = act
         self._fresh = 0
         self._room = _LEAST_BYTES
         self._count_at = now + _PERIOD
@@ -57,7 +69,7 @@ class Memory:
         return len(self._overdrawn)
 
     def received(self, size_bytes: int) -> bool:
-        """Add received bytes; return whether :meth:`count` must be called before they are used."""
+        """Add received bytes; return whether :meth:`enforce` must be called before they are used."""
         self._fresh += size_bytes
         return self._fresh >= self._room
 
@@ -68,14 +80,23 @@ class Memory:
             self._left[link.usage] = _owner(link)
 
     def next_deadline(self) -> float | None:
-        """The time of the next :meth:`count` (monotonic seconds); None while nothing changes."""
+        """The time of the next :meth:`enforce` (monotonic seconds); None while nothing changes."""
         return self._count_at if self._fresh or self._overdrawn else None
 
     def is_due(self, now: float) -> bool:
         """Whether :meth:`next_deadline` has come."""
         return now >= self._count_at and bool(self._fresh or self._overdrawn)
 
-    def count(self, now: float) -> list[tuple[Link, str]]:
+    def enforce(self, now: float) -> None:
+        """Compute all sums, and end the links that must give way."""
+        for link, why in self._count(now):
+            route = link.route
+            self._refused["out of memory"] += 1
+            self._links.end_safely(now, link, why)
+            if route is not None:
+                refuse_connection(self._act, route, "overloaded", why)
+
+    def _count(self, now: float) -> list[tuple[Link, str]]:
         """Compute all sums; return the links that must end, with reasons."""
         settings = self._settings
         self._fresh = 0

@@ -7,7 +7,7 @@ and list the class in :data:`rpcmq.core.router.router.NODE_TYPES`. ``docs/contri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -76,6 +76,8 @@ class NodeType:
 
     #: The messages that it takes.
     kinds: Mapping[Kind, Handler] = {}
+    #: Those of ``kinds`` for which the sender waits: a ProtocolError is answered with an ERROR for that very message.
+    answered: Set[Kind] = frozenset()
     #: Handlers that refuse messages of a link for which the router holds too much already.
     refusals: Mapping[Kind, Handler] = {}
     #: The views for ``rpcmq ls`` and QUERY: name -> the steps that make it.

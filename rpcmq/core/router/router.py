@@ -1,9 +1,9 @@
 """The router engine: frames in, frames and rare actions out; no sockets, no clock.
 
-The shell calls :meth:`Router.receive` with what came on a connection, :meth:`Router.lost` when a
+The shell calls ``receive`` with what came on a connection, :meth:`Router.lost` when a
 connection is gone and :meth:`Router.tick` at :meth:`Router.next_deadline`. After each wake-up it performs
 ``effects``: what must be durable, what ``dirty`` links have in their outboxes, one batch a link, and actions. While
-``turns.is_anybody_waiting`` it calls :meth:`Router.run_next_turn` in each further wake-up, and while
+``turns.is_anybody_waiting`` it calls ``run_next_turn`` in each further wake-up, and while
 ``queries.is_anybody_waiting`` it calls :meth:`Router.make_views` now and then, for a small part of its time.
 ``now`` is monotonic seconds, never decreasing.
 """
@@ -11,29 +11,30 @@ connection is gone and :meth:`Router.tick` at :meth:`Router.next_deadline`. Afte
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
-from operator import length_hint
 from typing import Any, TypeVar
 
 from rpcmq.core.common.drops import Drops
 from rpcmq.core.common.session import Session
-from rpcmq.core.common.text import shorten
-from rpcmq.core.router.actions import Action, Answer, Disconnect, LinkDetached, LogEvent
+from rpcmq.core.router.actions import Action, LinkDetached, LogEvent
 from rpcmq.core.router.controls import kick
 from rpcmq.core.router.directory import Directory
 from rpcmq.core.router.dispatch_log import Sink
 from rpcmq.core.router.effects import Effects
 from rpcmq.core.router.faults import FaultReporter
 from rpcmq.core.router.handshake import Handshake
+from rpcmq.core.router.intake import Intake
 from rpcmq.core.router.key_access import KeyAccessControl
-from rpcmq.core.router.link import Handler, Link
+from rpcmq.core.router.kind_table import KindTable
+from rpcmq.core.router.link import Link
 from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.liveness import Liveness
 from rpcmq.core.router.memory import Memory
-from rpcmq.core.router.node_type import Control, NodeContext, NodeType
+from rpcmq.core.router.node_type import NodeContext, NodeType
 from rpcmq.core.router.peer2peer.node import Peer2Peer
+from rpcmq.core.router.protocol_errors import ProtocolErrors
 from rpcmq.core.router.pubsub.node import PubSub
 from rpcmq.core.router.queries import Queries
 from rpcmq.core.router.right_checks import RightChecks
@@ -41,40 +42,15 @@ from rpcmq.core.router.rights import Key
 from rpcmq.core.router.roundrobin.dispatch import Dispatch
 from rpcmq.core.router.roundrobin.node import RoundRobin
 from rpcmq.core.router.settings import Settings
-from rpcmq.core.router.turns import ERROR_STEPS, TURN_STEPS, Turns
+from rpcmq.core.router.turns import TURN_STEPS, Turns
 from rpcmq.core.router.view_rows import View
 from rpcmq.core.router.views import view, views_of
-from rpcmq.errors import Outcome, ProtocolError
-from rpcmq.wire import (
-    KEY,
-    KIND_AT,
-    LOW_FLAGS_AT,
-    SESSION_KINDS,
-    Flag,
-    Kind,
-    parse,
-    payload_of,
-    size_of,
-    split,
-)
-from rpcmq.wire.bodies import ErrorBody, QueryBody, RefusedBody
+from rpcmq.wire import KEY, Kind
+from rpcmq.wire.bodies import QueryBody
 
 __all__ = ["NODE_TYPES", "Router"]
 
 N = TypeVar("N", bound=NodeType)
-
-_DETACHED = Flag.DETACHED
-#: Most bytes that ZMTP and CURVE add to a frame.
-_FRAME_BYTES = 42
-#: Kinds whose ProtocolError is answered with an ERROR for that very message.
-_ANSWERED = (
-    Kind.REQUEST, Kind.CAST, Kind.REGISTER, Kind.DECLARE, Kind.SUBSCRIBE, Kind.PUBLISH, Kind.INTRODUCE, Kind.QUERY,
-)  # fmt: skip
-
-
-def _not_for_a_router(now: float, link: Link, message: bytes) -> None:
-    raise ProtocolError(f"kind {message[KIND_AT]:#04x} is unknown or not for a router", "kind")
-
 
 #: The capabilities of a router. Their order is that in which they are told of links.
 NODE_TYPES: tuple[Callable[[NodeContext], NodeType], ...] = (RoundRobin, PubSub, Peer2Peer)
@@ -93,6 +69,10 @@ class Router:
         now: monotonic seconds.
         new_token: makes an unguessable string.
         sink: where the dispatch log goes; None: there is none.
+
+    Attributes:
+        receive: handles what came on a connection; see :meth:`rpcmq.core.router.intake.Intake.receive`.
+        run_next_turn: goes on with what waits; see :meth:`rpcmq.core.router.intake.Intake.run_next_turn`.
     """
 
     #: The node types that it has.
@@ -118,12 +98,20 @@ class Router:
         self.directory = Directory(settings)
         self.turns = Turns()
         self.drops = Drops()
-        self.memory = Memory(settings, self.links, now)
+        self.memory = Memory(settings, self.links, self.refused, self._act, now)
         self.faults = FaultReporter(self.refused, self._act, now)
         self.queries = Queries(self._view, self.turns)
+        self.kinds = KindTable()
+        errors = ProtocolErrors(self.refused, self.turns, self.kinds.answered, self._act)
+        intake = Intake(
+            settings, self.links, self.handshake, self.kinds, self.turns, self.memory, errors, self.faults, self._act
+        )
+        # Not methods of this class: each ZeroMQ message would cost one call more.
+        self.receive = intake.receive
+        self.run_next_turn = intake.run_next_turn
         context = NodeContext(
             settings, self.links, self.directory, self.drops, self.turns, self.faults, now, self._act,
-            self._protocol_error_of, self._handle_held, new_token, sink, self.effects.durable.append,
+            errors.of_message, intake.handle_held, new_token, sink, self.effects.durable.append,
         )  # fmt: skip
         self.nodes = [make(context) for make in self.node_types]
         self._register_kinds()
@@ -131,20 +119,16 @@ class Router:
         self._wire_links()
 
     def _register_kinds(self) -> None:
-        self._handlers: list[Handler] = [_not_for_a_router] * 256
-        self._refusals: dict[Kind, Handler] = {}
-        self._controls: dict[str, Control] = {"control.kick": partial(kick, self.links, self._act)}
-        self._handlers[Kind.QUERY] = self._query
+        kinds = self.kinds
+        kinds.handlers[Kind.QUERY] = self._query
+        kinds.answered.add(Kind.QUERY)
+        kinds.controls["control.kick"] = partial(kick, self.links, self._act)
         for node in self.nodes:
-            for kind, handler in node.kinds.items():
-                assert self._handlers[kind] is _not_for_a_router, f"two node types take {kind!r}"
-                self._handlers[kind] = handler
-            self._refusals |= node.refusals
-            self._controls |= node.controls
+            kinds.register(node)
 
     def _wire_links(self) -> None:
         links = self.links
-        links.handlers = self._handlers
+        links.handlers = self.kinds.handlers
         links.on_taken = self._told("link_taken")
         links.on_room = self._told("link_has_room")
         links.on_fault = self.faults.report
@@ -199,92 +183,10 @@ class Router:
             secret: used at the first call: known to all incarnations of this router, and to nobody else.
         """
         if self._keys is None:
-            checks = RightChecks(self.refused, self._act, self.turns, self._handlers)
+            checks = RightChecks(self.refused, self._act, self.turns, self.kinds.handlers)
             self._keys = KeyAccessControl(self.settings, self.links, self.refused, self._act, checks, secret)
             self.links.access = self._keys
         self._keys.set_authorized_keys(now, keys)
-
-    def receive(
-        self, now: float, route: bytes, batch: bytes, payloads: Sequence[bytes | memoryview] = (), user: str = ""
-    ) -> None:
-        """Handle one ZeroMQ message from the connection ``route``. Never raises on bad input.
-
-        Args:
-            user: the public key that the connection was authenticated with; looked at for HELLO only.
-        """
-        link = self.links.routes.get(route)
-        if link is not None:
-            link.read_bytes += len(batch) + _FRAME_BYTES
-            if payloads:
-                link.read_bytes += sum(map(len, payloads)) + _FRAME_BYTES * len(payloads)
-        try:
-            messages = split(batch, payloads)
-            if link is None or messages[0][KIND_AT] < SESSION_KINDS:
-                self._about_link(now, route, link, messages, user)
-                return
-            link.heard = now
-            if not link.is_responsive:
-                self.links.heard_again(now, link)
-            if payloads and max(map(len, payloads)) > self.settings.message_max_bytes:
-                messages = self._without_too_large(now, link, messages)
-            if link.inbox:
-                self._defer(now, link, messages)
-                return
-            size_bytes = len(batch)
-            if payloads:
-                size_bytes += sum(map(len, payloads))
-            if self.memory.received(size_bytes):
-                self._count_memory(now)
-                if link.route is None:
-                    return
-            handled = self._handle(now, link, messages, self._handlers_of(link))
-            if handled < len(messages):
-                self.turns.defer(link, messages[handled:])
-                size_bytes = sum(map(size_of, messages[:handled]))
-            self.turns.spent += handled
-            link.note_received(handled, size_bytes)
-        except ProtocolError as error:
-            self._protocol_error(now, route, link, None, error)
-        except Exception:
-            self._disconnect_after_fault(now, route)
-
-    def _handle(self, now: float, link: Link, messages: Sequence[bytes], handlers: list[Handler]) -> int:
-        """Handle ``messages`` until the turn is over; return how many were handled, at least one."""
-        turns, steps = self.turns, TURN_STEPS
-        rest = iter(messages)
-        for message in rest:
-            try:
-                handlers[message[KIND_AT]](now, link, message)
-            except ProtocolError as error:
-                self._protocol_error(now, link.route or b"", link, message, error)
-            except Exception:
-                # An internal error discards this message only: the batch and its counts go on.
-                self.faults.report(now, link.identity, message[KEY])
-            if turns.spent > steps:
-                # Counted here because counting in the loop would cost each message.
-                return len(messages) - length_hint(rest)
-        return len(messages)
-
-    def _handlers_of(self, link: Link) -> list[Handler]:
-        """Return the handlers for ``link``: refusing ones while too much is held for it."""
-        if not link.overdrawn and link.usage.size_bytes <= self.settings.link_max_bytes:
-            return link.handlers
-        handlers = link.handlers[:]
-        for kind, refuse in self._refusals.items():
-            handlers[kind] = refuse
-        return handlers
-
-    def _handle_held(self, now: float, link: Link, messages: Sequence[bytes]) -> int:
-        return self._handle(now, link, messages, self._handlers)
-
-    def _count_memory(self, now: float) -> None:
-        for link, why in self.memory.count(now):
-            route = link.route
-            self.refused["out of memory"] += 1
-            self.links.end_safely(now, link, why)
-            if route is not None:
-                refusal = RefusedBody(reason="overloaded", text=shorten(why)).message()
-                self.actions.extend((Answer(route, refusal), Disconnect(route)))
 
     def make_views(self, now: float) -> int:
         """Take a step of some 0.1 ms towards the views that were asked for. Never raises.
@@ -297,64 +199,6 @@ class Router:
         except Exception:
             self.faults.report(now)
             return 0
-
-    def run_next_turn(self, now: float) -> None:
-        """Run the next turn of the link that has waited longest, then start a turn for new input. Never raises."""
-        turns = self.turns
-        if turns.waiting and (link := turns.next_link()) is not None:
-            self._guarded(now, self._take_turn, link)
-        turns.spent = 0
-
-    def _take_turn(self, now: float, link: Link) -> None:
-        turns = self.turns
-        handled: list[bytes] = []
-        try:
-            while link.inbox and not turns.is_over:
-                message = turns.take(link)
-                handled.append(message)
-                self._handle(now, link, (message,), self._handlers_of(link))
-        finally:
-            turns.end(link, handled)
-        if link.leaves and not link.inbox:
-            self.links.end(now, link, "said goodbye")
-
-    def _defer(self, now: float, link: Link, messages: list[bytes]) -> None:
-        """Queue ``messages`` behind messages that still wait for their turn."""
-        self.turns.defer(link, messages)
-        self.turns.spent += len(messages)
-        most = self.settings.inbox_max_bytes
-        if link.inbox_bytes > most and (route := link.route) is not None:
-            text = f"{link.inbox_bytes} received bytes wait for their turn; link.inbox_max_bytes = {most}"
-            self.links.end(now, link, text)
-            self.actions.append(Answer(route, RefusedBody(reason="protocol", text=text).message()))
-            self.actions.append(Disconnect(route))
-
-    def _without_too_large(self, now: float, link: Link, messages: list[bytes]) -> list[bytes]:
-        """Refuse messages whose payload exceeds the limit; return the others."""
-        most = self.settings.message_max_bytes
-        fitting: list[bytes] = []
-        for message in messages:
-            if message[LOW_FLAGS_AT] & _DETACHED and (size := len(payload_of(message))) > most:
-                text = f"payload of {size} bytes exceeds message.max_bytes = {most}"
-                self._protocol_error(now, link.route or b"", link, message, ProtocolError(text, "size"))
-            else:
-                fitting.append(message)
-        link.note_received(len(messages) - len(fitting), 0)
-        return fitting
-
-    def _disconnect_after_fault(self, now: float, route: bytes) -> None:
-        """End the link and connection ``route``: handling its input raised an exception."""
-        link = self.links.routes.get(route)
-        self.faults.report(now, link.identity if link is not None else "")
-        text = "internal error while handling this connection's messages; see the router's log"
-        self.actions.append(Answer(route, RefusedBody(reason="protocol", text=text).message()))
-        self.actions.append(Disconnect(route))
-        if link is None:
-            return
-        try:
-            self.links.end(now, link, "internal error")
-        except Exception:
-            self.faults.report(now, link.identity)
 
     def lost(self, now: float, route: bytes) -> None:
         """The connection ``route`` is gone. Never raises."""
@@ -370,7 +214,7 @@ class Router:
             self.turns.spent = 0
             self._guarded(now, node.release)
         if self.memory.is_due(now):
-            self._guarded(now, self._count_memory)
+            self._guarded(now, self.memory.enforce)
 
     def _guarded(self, now: float, step: Callable[..., None], *args: Any) -> None:
         try:
@@ -428,54 +272,6 @@ class Router:
 
     # --- links -------------------------------------------------------------------------------
 
-    def _about_link(self, now: float, route: bytes, link: Link | None, messages: list[bytes], user: str) -> None:
-        message = messages[0]
-        if len(messages) > 1 and link is not None:
-            self._protocol_error(
-                now, route, link, None, ProtocolError("control messages must be alone in a batch", "batch")
-            )
-            return
-        try:
-            parse(message)
-            if message[KIND_AT] == Kind.HELLO:
-                refusal = self.handshake.hello(now, route, message, user)
-                if refusal is not None:
-                    self.actions.append(Answer(route, refusal))
-            elif link is None:
-                self.actions.append(Answer(route, self.handshake.refuse_without_hello()))
-            else:
-                link.heard = now
-                if not link.is_responsive:
-                    self.links.heard_again(now, link)
-                if link.inbox and message[KIND_AT] == Kind.GOODBYE:
-                    link.leaves = True
-                else:
-                    self.links.control_message(now, link, message)
-        except ProtocolError as error:
-            self._protocol_error(now, route, link, None, error)
-
-    def _protocol_error(
-        self, now: float, route: bytes, link: Link | None, message: bytes | None, error: ProtocolError
-    ) -> None:
-        """Count and attribute a peer's protocol error, and report it to the peer."""
-        self.refused[error.reason] += 1
-        self.turns.spent += ERROR_STEPS
-        text = shorten(str(error))
-        refusal = RefusedBody(reason="protocol", text=text).message()
-        if link is None:
-            self.actions.append(Answer(route, refusal))
-            return
-        link.counters[f"refused {error.reason}"] += 1
-        self.actions.append(LogEvent("offence", f"{link.identity}: {text}", link.identity))
-        if message is None:
-            link.send_last(refusal)
-        elif message[KIND_AT] in _ANSWERED:
-            body = ErrorBody(outcome=Outcome.PROTOCOL, text=text, details={"reason": error.reason})
-            link.send(body.message(key=message[KEY]))
-
-    def _protocol_error_of(self, now: float, link: Link, message: bytes, error: ProtocolError) -> None:
-        self._protocol_error(now, link.route or b"", link, message, error)
-
     def _link_ended(self, now: float, link: Link, reason: str) -> None:
         for node in self.nodes:
             self._guarded(now, node.link_ended, link, reason)
@@ -497,7 +293,7 @@ class Router:
 
     def _query(self, now: float, link: Link, message: bytes) -> None:
         what = QueryBody.of(message).what
-        change = self._controls.get(what)
+        change = self.kinds.controls.get(what)
         if change is None:
             self.queries.ask(now, link, message[KEY], what)
             return

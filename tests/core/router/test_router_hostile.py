@@ -265,7 +265,7 @@ def test_a_fault_of_the_router_costs_one_message_and_is_told_to_the_operator(net
     def broken(now: float, link: object, message: bytes) -> None:
         raise ZeroDivisionError("a bug")
 
-    net.router._handlers[Kind.PUBLISH] = broken
+    net.router.kinds.handlers[Kind.PUBLISH] = broken
     with net.together():
         mallory.cast("compute", payload=b"before")
         mallory.publish("a")

@@ -216,7 +216,7 @@ def test_one_link_that_raises_when_it_is_looked_at(faulty: tuple[Network, Bystan
 def test_a_bug_that_comes_with_each_message_does_not_fill_the_log():
     net = Network()
     mallory = net.process("mallory")
-    net.router._handlers[Kind.PUBLISH] = broken
+    net.router.kinds.handlers[Kind.PUBLISH] = broken
     for _ in range(1000):
         mallory.publish("a")
     assert net.router.refused["internal error"] == 1000

@@ -20,6 +20,7 @@ class Peer2Peer(NodeType):
     def __init__(self, context: NodeContext) -> None:
         self._context = context
         self.kinds = {Kind.INTRODUCE: self._introduce}
+        self.answered = {Kind.INTRODUCE}
 
     def _introduce(self, now: float, link: Link, message: bytes) -> None:
         destination = self._context.directory.resolve(now, message)

@@ -56,6 +56,7 @@ class PubSub(NodeType):
             Kind.PUBLISH: self.publish,
             Kind.EVENT_CREDIT: self.taken,
         }
+        self.answered = {Kind.SUBSCRIBE, Kind.PUBLISH}
         #: After a restart, events are held until then for subscribers to return.
         self._hold_until = context.now + settings.recovery_seconds
         self._held: deque[tuple[Link, bytes]] = deque()

@@ -59,6 +59,7 @@ class RoundRobin(NodeType):
             Kind.UNREGISTER: registrations.unregister,
             Kind.DECLARE: registrations.declare,
         }
+        self.answered = {Kind.REQUEST, Kind.CAST, Kind.REGISTER, Kind.DECLARE}
         self.refusals = {Kind.REQUEST: dispatch.refuse, Kind.CAST: dispatch.refuse}
         self.views = {
             "topics": lambda now: views.topics(directory, now),

@@ -1,0 +1,41 @@
+"""Who handles which kind of message: the tables that a router's node types are entered into."""
+
+from __future__ import annotations
+
+from rpcmq.core.router.link import Handler, Link
+from rpcmq.core.router.node_type import Control, NodeType
+from rpcmq.errors import ProtocolError
+from rpcmq.wire import KIND_AT, Kind
+
+__all__ = ["KindTable"]
+
+
+def _not_for_a_router(now: float, link: Link, message: bytes) -> None:
+    raise ProtocolError(f"kind {message[KIND_AT]:#04x} is unknown or not for a router", "kind")
+
+
+class KindTable:
+    """Handlers by kind, and what an operator can ask for.
+
+    Attributes:
+        handlers: of each kind; it raises ProtocolError for kinds that nobody takes.
+        refusals: handlers that refuse messages of a link for which the router holds too much already.
+        answered: kinds of which a message that breaks the protocol is answered with an ERROR.
+        controls: changes that an operator can ask for.
+    """
+
+    def __init__(self) -> None:
+        self.handlers: list[Handler] = [_not_for_a_router] * 256
+        self.refusals: dict[Kind, Handler] = {}
+        self.answered: set[Kind] = set()
+        self.controls: dict[str, Control] = {}
+
+    def register(self, node: NodeType) -> None:
+        """Enter what ``node`` takes."""
+        for kind, handler in node.kinds.items():
+            assert self.handlers[kind] is _not_for_a_router, f"two node types take {kind!r}"
+            self.handlers[kind] = handler
+        assert node.kinds.keys() >= node.answered, "a node type answers for its own kinds only"
+        self.answered |= node.answered
+        self.refusals |= node.refusals
+        self.controls |= node.controls
