@@ -14,16 +14,6 @@ from tests.core.router.tables import left_behind
 
 
 @pytest.fixture
-def api(net: Network) -> Process:
-    return net.process("api")
-
-
-@pytest.fixture
-def node(net: Network) -> Process:
-    return net.process("node")
-
-
-@pytest.fixture
 def operator(net: Network) -> Process:
     return net.process("operator")
 

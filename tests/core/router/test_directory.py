@@ -11,11 +11,6 @@ from rpcmq.wire import Address, Flag, Kind
 from tests.core.router.tables import left_behind
 
 
-@pytest.fixture
-def api(net: Network) -> Process:
-    return net.process("api")
-
-
 def servers(net: Network, *names: str, credit: int = 10) -> list[Process]:
     made = [net.process(name) for name in names]
     for process in made:

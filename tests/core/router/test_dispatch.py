@@ -13,11 +13,6 @@ from rpcmq.testing.network import Message, Network, Process
 from rpcmq.wire import Flag, Kind
 
 
-@pytest.fixture
-def api(net: Network) -> Process:
-    return net.process("api")
-
-
 def nodes(net: Network, number: int, topic: str = "compute", server: str = "", credit: int = 100) -> list[Process]:
     made = [net.process(f"node-{i}") for i in range(number)]
     for node in made:

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from rpcmq.core.router.settings import Settings
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Network, Process
 from rpcmq.wire import Flag, Kind
 
 DEFAULTS = Settings()
-
-
-@pytest.fixture
-def api(net: Network) -> Process:
-    return net.process("api")
 
 
 def attempts_until(net: Network, kind: Kind, consumers: int) -> list[int]:

@@ -13,16 +13,6 @@ from rpcmq.wire import DETACH_BYTES, NO_TTL, Flag, Kind
 from tests.core.router.tables import left_behind
 
 
-@pytest.fixture
-def api(net: Network) -> Process:
-    return net.process("api")
-
-
-@pytest.fixture
-def node(net: Network) -> Process:
-    return net.process("node")
-
-
 def error_of(call: Call) -> tuple[Outcome, str, dict[str, object]]:
     body = call.end.body
     assert call.end.kind is Kind.ERROR

@@ -10,16 +10,6 @@ from rpcmq.wire import NO_TTL, Flag, Kind, pack
 from tests.core.router.tables import left_behind
 
 
-@pytest.fixture
-def api(net: Network) -> Process:
-    return net.process("api")
-
-
-@pytest.fixture
-def node(net: Network) -> Process:
-    return net.process("node")
-
-
 def dropped(process: Process, topic: str) -> dict[str, int]:
     rows = {row["topic"]: row for row in process.query("topics")["topics"]}
     counts: dict[str, int] = rows[topic]["dropped"]

@@ -10,16 +10,6 @@ from rpcmq.testing.network import Call, Network, Process
 from rpcmq.wire import Flag, Kind, control, pack
 
 
-@pytest.fixture
-def api(net: Network) -> Process:
-    return net.process("api")
-
-
-@pytest.fixture
-def node(net: Network) -> Process:
-    return net.process("node")
-
-
 def error_of(call: Call) -> tuple[Outcome, str, dict[str, object]]:
     body = call.end.body
     assert call.end.kind is Kind.ERROR

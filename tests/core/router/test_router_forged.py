@@ -12,11 +12,6 @@ from rpcmq.wire import MAX_SETTLEMENTS, SETTLEMENT, Flag, Kind, pack, payload_of
 
 
 @pytest.fixture
-def api(net: Network) -> Process:
-    return net.process("api")
-
-
-@pytest.fixture
 def node(net: Network) -> Process:
     process = net.process("node")
     process.register("compute", credit=100)

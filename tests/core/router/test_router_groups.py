@@ -12,11 +12,6 @@ from rpcmq.wire import Address, Flag, Kind, json_bytes, pack
 from tests.core.router.tables import left_behind
 
 
-@pytest.fixture
-def api(net: Network) -> Process:
-    return net.process("api")
-
-
 def declare(process: Process, topic: str, group: str = "", server: str = ""):
     return process.send(Kind.DECLARE, json_bytes({"group": group}), format=1, address=Address(topic, server).encode())
 
