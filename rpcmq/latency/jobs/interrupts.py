@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM while Spark works: interrupt whoever waits for it."""
+"""SIGINT and SIGTERM while an engine works: interrupt whoever waits for it."""
 
 from __future__ import annotations
 

@@ -30,6 +30,7 @@ from rpcmq.latency.jobs.collect import in_order, series_of
 from rpcmq.latency.jobs.counting import counted
 from rpcmq.latency.jobs.engine import TRIES, Changed, Level, Only, Outline
 from rpcmq.latency.jobs.gate import inspect
+from rpcmq.latency.jobs.interrupts import Interrupts
 from rpcmq.latency.jobs.local_cells import Storing
 from rpcmq.latency.jobs.memory import engine_memory
 from rpcmq.latency.schema import COLUMNS, UNKNOWN
@@ -97,7 +98,8 @@ class Local:
 def _connected() -> Iterator[DuckDBPyConnection]:
     import duckdb
 
-    with TemporaryDirectory(prefix="rpcmq-latency-", ignore_cleanup_errors=True) as directory:
+    # By default SIGTERM would leave the directory behind, and cells half written.
+    with Interrupts(), TemporaryDirectory(prefix="rpcmq-latency-", ignore_cleanup_errors=True) as directory:
         config = {
             "memory_limit": f"{engine_memory()}MiB",
             "temp_directory": directory,

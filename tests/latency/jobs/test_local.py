@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from gevent import subprocess
+from gevent.subprocess import PIPE
 
 from rpcmq.cli import latency_engine
 from rpcmq.cli.latency_engine import Choice, Waiting, engine
@@ -215,3 +216,47 @@ def test_an_error_while_cells_are_stored_gives_them_up(
         assert begun.wait(30)
         raise KeyboardInterrupt
     assert os.listdir(tmp_path / "out") == []
+
+
+#: Makes cells, or asks, without end in the engine that it tells of.
+_ENDLESS = """
+import sys
+from pathlib import Path
+from threading import Event
+from rpcmq.latency.jobs import local_sql
+from rpcmq.latency.jobs.local import Local
+from rpcmq.latency.selection import Selection
+
+def endless(*_):
+    print("begun", flush=True)
+    return "SELECT count(*) FROM range(1000000000000) AS a, range(1000000) AS b"
+
+log, out, where = sys.argv[1:]
+with Local().log(Selection(Path(log))) as records:
+    if where == "storing":
+        local_sql.cells = endless
+        records.make_cells(1, Path(out, "cells"))
+        Event().wait()
+    records._connection.execute(endless()).fetchall()
+"""
+
+
+@pytest.mark.fault
+@pytest.mark.integration
+@pytest.mark.parametrize("where", ["storing", "asking"])
+def test_sigterm_leaves_neither_files_nor_half_of_the_cells(log: Path, tmp_path: Path, where: str) -> None:
+    files, out = tmp_path / "files", tmp_path / "out"
+    files.mkdir()
+    out.mkdir()
+    command = [sys.executable, "-c", _ENDLESS, str(log), str(out), where]
+    with subprocess.Popen(command, env=environment(TMPDIR=str(files)), stdout=PIPE, stderr=PIPE) as child:
+        try:
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"begun\n"
+            assert [path.name.startswith("rpcmq-latency-") for path in files.iterdir()] == [True]
+            child.terminate()
+            _, errors = child.communicate(timeout=SECONDS)
+        finally:
+            child.kill()
+    assert (child.returncode, errors) == (143, b"")
+    assert os.listdir(files) == os.listdir(out) == []
