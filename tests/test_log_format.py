@@ -39,7 +39,6 @@ from rpcmq.log_format import (
     read_spool,
 )
 from rpcmq.wire import HEADER, NO_TTL, Address, Kind, pack
-from tests.latency.spools import VERSION_1, VERSION_2
 
 HEAD = Head(VERSION, 58, 7, 1, 1_700_000_000_000, 0, 1000.0, 1_700_000_060_000_000, "r1")
 TRACE_ID = bytes.fromhex("4bf92f3577b34da6a3ce929d0e0e4736")
@@ -145,26 +144,6 @@ def test_the_examples_record_is_annotated_field_by_field():
     notes = [note for _, note in example()]
     begin = notes.index("length = 113")
     assert [note.partition(" ")[0] for note in notes[begin : begin + len(LAYOUT)]] == [f.name for f in LAYOUT]
-
-
-def test_a_file_of_version_1_is_read_as_well():
-    spool = Spool(VERSION_1)
-    assert list(spool) == [RESOLVED._replace(outcome=Outcome.OK, error_class=None, sent_us=None)]
-    assert spool.seal == Seal(1, 0, 3, 0, True)
-
-
-def test_a_file_of_version_2_is_read_as_well():
-    spool = Spool(VERSION_2)
-    assert list(spool) == [RESOLVED._replace(sent_us=None)]
-    assert spool.seal == Seal(1, 0, 4, 0, True)
-
-
-def test_a_record_of_another_version_does_not_fit():
-    old, new = read_head(VERSION_2), read_head(WHOLE)
-    with pytest.raises(SpoolError, match="block of kind 2 with 1 entries in 112 bytes"):
-        list(blocks(VERSION_2, new))
-    with pytest.raises(SpoolError, match="block of kind 2 with 1 entries in 120 bytes"):
-        list(blocks(WHOLE, old))
 
 
 def test_a_file_is_read_by_its_path(tmp_path: Path):

@@ -18,7 +18,6 @@ from rpcmq.log_format import Head, Record
 from rpcmq.payload.format import format_name
 
 __all__ = [
-    "ADDED",
     "COLUMNS",
     "UNKNOWN",
     "VERSION",
@@ -96,9 +95,6 @@ COLUMNS = (
         coding="plain",
     ),
 )
-
-#: Columns that the first files of this version do not have: null there.
-ADDED = ("error_class", "reply_us")
 
 _DURATIONS = ("queue_us", "service_us", "handler_us", "total_us", "reply_us")
 _OUTCOMES = {int(outcome): outcome.name.lower() for outcome in Outcome}

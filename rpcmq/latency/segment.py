@@ -177,19 +177,10 @@ def _groups(content: bytes, path: str) -> Iterator[pa.Table]:
         version = (metadata.metadata or {}).get(_SCHEMA)
         if version != str(schema.VERSION).encode():
             raise Damaged(f"{path}: schema version {version!r}")
-        texts = [name for name in _TEXTS if name in metadata.schema.names]
         file = pq.ParquetFile(
-            pa.BufferReader(content), metadata=metadata, page_checksum_verification=True, read_dictionary=texts
+            pa.BufferReader(content), metadata=metadata, page_checksum_verification=True, read_dictionary=_TEXTS
         )
         for number in range(file.num_row_groups):
-            yield _completed(file.read_row_group(number).replace_schema_metadata(None)).cast(ARROW)
+            yield file.read_row_group(number).replace_schema_metadata(None).cast(ARROW)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise Damaged(f"{path}: {error}") from None
-
-
-def _completed(table: pa.Table) -> pa.Table:
-    """``table`` with the columns that came later."""
-    for name in schema.ADDED:
-        if name not in table.column_names:
-            table = table.append_column(name, pa.nulls(table.num_rows, ARROW.field(name).type))
-    return table

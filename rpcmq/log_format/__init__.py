@@ -40,9 +40,7 @@ segment with at least 8 digits): ``.part`` while the router writes, ``.spool`` o
 holds a lock (``flock``, exclusive) on a ``.part``; one that can be locked has no writer any more, and what
 stands in it up to its last good block is all that there is of it.
 
-A reader refuses a file of a later version; a new kind of block or name or another ``RECORD`` raises the version.
-Versions 1 and 2 are read as well. Their records are 8 bytes shorter and have no ``sent_us``, and those of version 1
-no errors: both are 0 there.
+A reader refuses a file of another version; a new kind of block or name or another ``RECORD`` raises the version.
 
 A file with one record in it:
 

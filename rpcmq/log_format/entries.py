@@ -16,7 +16,7 @@ class Problem(StrEnum):
 
     #: Not a spool file.
     FOREIGN = "foreign"
-    #: It is of a version later than this reader.
+    #: It is of another version than this reader.
     VERSION = "version"
     #: It ends inside its head or a block.
     TRUNCATED = "truncated"

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 __all__ = [
     "CRC",
-    "FIRST_VERSION",
     "FRAME",
     "FRAME_BYTES",
     "HEAD",
@@ -26,7 +25,6 @@ __all__ = [
     "SEAL",
     "SEALED",
     "SHORT_RECORD",
-    "SINCE_VERSION_3",
     "START",
     "TEXTS",
     "VERSION",
@@ -38,7 +36,6 @@ __all__ = [
 
 MAGIC = b"rpcmqlog"
 VERSION = 3
-FIRST_VERSION = 1
 #: Extensions of a file being written and of a sealed one.
 PART, SEALED = ".part", ".spool"
 #: Mode of the files of a dispatch log, in the spool and where they are shipped to, whatever the umask is: they say who
@@ -62,8 +59,6 @@ SEAL = Struct(">QQQQ?")
 RECORD = Struct(">36sQdddIIIIIIBBH16sQ")
 #: The same without ``request_bytes``, ``error`` and ``trace_id``: zero.
 SHORT_RECORD = Struct(">36sQdddIII4xIIBB18xQ")
-#: Bytes that records of earlier versions lack at their end.
-SINCE_VERSION_3 = 8
 
 #: The header of a request, by docs/protocol.md, without the lengths of what follows it.
 MESSAGE = Struct(">IBBHBBBBIIQQ")

@@ -11,7 +11,6 @@ from rpcmq.histogram import microseconds
 from rpcmq.log_format.entries import Block, Head, Mark, Name, Problem, Record, Seal, SpoolError
 from rpcmq.log_format.layout import (
     CRC,
-    FIRST_VERSION,
     FRAME,
     FRAME_BYTES,
     HEAD,
@@ -23,7 +22,6 @@ from rpcmq.log_format.layout import (
     NOT_REPORTED,
     RECORD,
     SEAL,
-    SINCE_VERSION_3,
     START,
     TEXTS,
     VERSION,
@@ -43,7 +41,7 @@ def read_head(data: bytes) -> Head:
     """The head of a file.
 
     Raises:
-        SpoolError: it is none, of a later version, cut off or damaged.
+        SpoolError: it is none, of another version, cut off or damaged.
     """
     if not data.startswith(MAGIC):
         whole = len(data) >= len(MAGIC) or not MAGIC.startswith(data)
@@ -52,8 +50,8 @@ def read_head(data: bytes) -> Head:
     if len(data) < START.size:
         raise SpoolError(Problem.TRUNCATED, f"head of {len(data)} bytes", 0)
     _, version, length = START.unpack_from(data)
-    if not FIRST_VERSION <= version <= VERSION:
-        raise SpoolError(Problem.VERSION, f"version {version} is not known, only {FIRST_VERSION} to {VERSION}", 0)
+    if version != VERSION:
+        raise SpoolError(Problem.VERSION, f"version {version} is not known, only {VERSION}", 0)
     if length < HEAD.size + CRC.size:
         raise SpoolError(Problem.CORRUPT, f"head of {length} bytes", 0)
     if len(data) < length:
@@ -73,14 +71,13 @@ _SINGLE = {BlockKind.MARK: MARK.size, BlockKind.SEAL: SEAL.size}
 
 
 def blocks(data: bytes, head: Head) -> Iterator[Block]:
-    """The blocks of the file ``data``, whose head is ``head``. Records of an earlier version are given as ``RECORD``.
+    """The blocks of the file ``data``, whose head is ``head``.
 
     Raises:
         SpoolError: the next one is cut off or damaged; those before were given.
     """
     view = memoryview(data)
     start = head.length
-    record_bytes = RECORD.size if head.version >= 3 else RECORD.size - SINCE_VERSION_3
     sealed = False
     while start < len(data):
         left = len(data) - start
@@ -96,29 +93,19 @@ def blocks(data: bytes, head: Head) -> Iterator[Block]:
             raise SpoolError(Problem.TRUNCATED, f"{len(body)} bytes of a block of {length}", start)
         if checksum != crc32(body):
             raise SpoolError(Problem.CORRUPT, "checksum of a block", start)
-        if not _fits(kind, count, length, record_bytes):
+        if not _fits(kind, count, length):
             raise SpoolError(Problem.CORRUPT, f"block of kind {kind} with {count} entries in {length} bytes", start)
-        if kind in _OF_RECORDS and record_bytes != RECORD.size:
-            body = _lengthened(body, record_bytes)
         yield Block(BlockKind(kind), count, body, start)
         sealed = kind == BlockKind.SEAL
         start += FRAME_BYTES + length
 
 
-def _fits(kind: int, count: int, length: int, record_bytes: int) -> bool:
+def _fits(kind: int, count: int, length: int) -> bool:
     if kind in _OF_RECORDS:
-        return length == count * record_bytes
+        return length == count * RECORD.size
     if kind in _SINGLE:
         return count == 1 and length == _SINGLE[BlockKind(kind)]
     return kind == BlockKind.NAMES and length >= count * NAME.size
-
-
-def _lengthened(body: memoryview, record_bytes: int) -> memoryview:
-    """Records of ``record_bytes`` each, as long as ``RECORD``."""
-    rest = bytes(RECORD.size - record_bytes)
-    return memoryview(
-        b"".join(body[at : at + record_bytes].tobytes() + rest for at in range(0, len(body), record_bytes))
-    )
 
 
 def names_in(block: Block) -> dict[int, Name]:

@@ -13,7 +13,7 @@ from rpcmq.latency import schema
 from rpcmq.latency.columns import ARROW, from_rows, table_of, to_rows
 from rpcmq.latency.harvest import harvest
 from rpcmq.log_format import LAYOUT, RECORD, Spool, SpoolError
-from tests.latency.spools import VERSION_1, Sent, blocks, head, many, packed, seal
+from tests.latency.spools import Sent, blocks, head, many, packed, seal
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "dispatch-log.md"
 
@@ -39,13 +39,6 @@ def both(sent: list[Sent]) -> tuple[list[dict[str, object]], list[dict[str, obje
 def test_many_at_once_are_the_same_as_one_by_one() -> None:
     columns, rows = both(many(1, 3000))
     assert columns == rows
-
-
-def test_a_file_of_version_1() -> None:
-    found = harvest(VERSION_1, cut_off=False)
-    columns = to_rows(table_of(found.head, found.names, found.records))
-    assert columns == schema.rows_of(found.head, list(Spool(VERSION_1)))
-    assert [(row["seq"], row["total_us"], row["error_class"]) for row in columns] == [(42, 250_000, None)]
 
 
 @given(st.lists(records, min_size=1, max_size=5))

@@ -8,9 +8,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from rpcmq.latency import compact, schema
+from rpcmq.latency import compact
 from rpcmq.latency import segment as segments
-from rpcmq.latency.columns import from_rows, to_rows
 from rpcmq.latency.compact import FEW
 from rpcmq.latency.manifest import NAME, read
 from rpcmq.latency.retention import Limits
@@ -81,27 +80,6 @@ def test_more_than_is_rewritten_at_a_time_becomes_several_files(
 
     assert sorted(file.rows for file in read(tmp_path).live.values()) == [100, 200, 200]
     assert len(times_seen(tmp_path)) == 500
-
-
-def test_files_of_before_a_column_was_added_are_read_and_rewritten(tmp_path: Path) -> None:
-    spooled(tmp_path, many(1, 100))
-    ship(tmp_path)
-    (file,) = read(tmp_path).live.values()
-    path = tmp_path / file.path
-    table = segments.read(tmp_path, file).drop_columns(list(schema.ADDED))
-    metadata = segments.metadata_of(path)
-    with pq.ParquetWriter(path, table.schema, store_schema=False) as writer:
-        writer.write_table(table)
-        writer.add_key_value_metadata({name: metadata[name] for name in (b"rpcmq:schema", segments.SOURCE)})
-    old = segments.entry(tmp_path, file.path, NOW)
-
-    assert to_rows(segments.read(tmp_path, old)) == to_rows(from_rows(to_rows(table)))
-    assert all(row[name] is None for row in to_rows(segments.read(tmp_path, old)) for name in schema.ADDED)
-    (tmp_path / "manifest.jsonl").unlink()
-    ship(tmp_path, NOW)
-    ship(tmp_path, NOW + REST)
-    (compacted,) = read(tmp_path).live
-    assert compacted.startswith("log/") and pq.read_schema(tmp_path / compacted).names[-1] in schema.ADDED
 
 
 def test_metadata_that_is_damaged_is_no_error_of_the_disk(tmp_path: Path) -> None:

@@ -23,7 +23,6 @@ from rpcmq.latency.jobs import journal
 from rpcmq.latency.presence import elsewhere
 
 __all__ = [
-    "ADDED",
     "DISTRIBUTIONS",
     "SUMS",
     "VERSION",
@@ -41,9 +40,6 @@ SUMS = ("records", "handler_us", "handlers", "network_us", "reply_us", "request_
 DISTRIBUTIONS = MEASURES
 #: Of the format. A new column keeps it, any other change raises it.
 VERSION = 2
-#: Versions that are read. Cells of the first have no ``network_us`` and no ``reply_us``: zero there, nothing was known.
-_READABLE = (1, 2)
-ADDED = ("network_us", "reply_us")
 _ABOUT = "_cells.json"
 
 
@@ -149,13 +145,12 @@ def about(dataset: Path) -> About:
     try:
         content: dict[str, Any] = json.loads((dataset / _ABOUT).read_bytes())
         version = content.pop("version")
-        if version not in _READABLE:
-            expected = " and ".join(map(str, _READABLE))
-            raise CellsDamaged(f"{dataset}: cells of version {version}; this rpcmq reads {expected}")
+        if version != VERSION:
+            raise CellsDamaged(f"{dataset}: cells of version {version}; this rpcmq reads {VERSION}")
         account = content.pop("account")
         if account is not None:
             aside: Sequence[dict[str, Any]] = account.pop("set_aside")
-            lives: Sequence[dict[str, Any]] = account.pop("unsealed", [])
+            lives: Sequence[dict[str, Any]] = account.pop("unsealed")
             account = Account(
                 **account,
                 set_aside=[SetAside(**each) for each in aside],

@@ -201,9 +201,9 @@ def _problem_of_columns(found: pa.Schema) -> Problem | None:
     for field in ARROW:
         kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
         place = found.get_field_index(field.name)
-        if place < 0 and field.name not in schema.ADDED:
+        if place < 0:
             return Problem("columns", f"column {field.name} is missing")
-        if place >= 0 and found.field(place).type != kind:
+        if found.field(place).type != kind:
             return Problem("columns", f"column {field.name} is {found.field(place).type}, not {kind}")
     return None
 

@@ -144,12 +144,7 @@ class State(JournalState):
             del self.superseded[path]
 
     def _log(
-        self,
-        holes: int,
-        dropped: int,
-        missing_segments: int,
-        open: int = 0,
-        unsealed: Sequence[dict[str, Any]] = (),
+        self, holes: int, dropped: int, missing_segments: int, open: int, unsealed: Sequence[dict[str, Any]]
     ) -> None:
         self.holes, self.dropped, self.missing_segments, self.open = holes, dropped, missing_segments, open
         self.unsealed = [Life(**each) for each in unsealed]
@@ -161,7 +156,7 @@ class State(JournalState):
         for each in state.pop("live"):
             self._add(each)
         self.aside = {name: SetAside(**why) for name, why in state.pop("aside").items()}
-        self.unsealed = [Life(**each) for each in state.pop("unsealed", [])]
+        self.unsealed = [Life(**each) for each in state.pop("unsealed")]
         self.settled = set(state.pop("settled"))
         del state["lines"]
         for name, value in state.items():

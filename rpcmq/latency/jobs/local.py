@@ -25,7 +25,7 @@ from rpcmq.latency.analysis.account import Account
 from rpcmq.latency.analysis.errors import ErrorCount
 from rpcmq.latency.analysis.series import DIMENSIONS, METHOD, Series
 from rpcmq.latency.jobs import local_sql as sql
-from rpcmq.latency.jobs.cells import ADDED, About, files_of
+from rpcmq.latency.jobs.cells import About, files_of
 from rpcmq.latency.jobs.collect import in_order, series_of
 from rpcmq.latency.jobs.counting import counted
 from rpcmq.latency.jobs.engine import TRIES, Changed, Level, Only, Outline
@@ -151,9 +151,7 @@ class _Log:
     @property
     def table(self) -> str:
         """All columns of all records in the files."""
-        if not self.files:
-            return f"({sql.EMPTY_LOG})"
-        return _together(sql.EMPTY_LOG, [self._selection.path.resolve() / path for path in self.files])
+        return _rows_of([self._selection.path.resolve() / path for path in self.files], sql.EMPTY_LOG)
 
     @property
     def wanted(self) -> str:
@@ -230,12 +228,13 @@ def _problem(path: Path) -> str:
     return ""
 
 
-def _together(nothing: str, files: list[Path]) -> str:
-    """The rows of Parquet files as a table that has all columns of ``nothing``."""
+def _rows_of(files: list[Path], nothing: str) -> str:
+    """The rows of Parquet files as a table; of no files those of ``nothing``."""
+    if not files:
+        return f"({nothing})"
     # It takes paths for patterns.
     paths = ", ".join(sql.literal(re.sub(r"([*?\[])", r"[\1]", str(path))) for path in files)
-    read = f"read_parquet([{paths}], union_by_name = true, hive_partitioning = false)"
-    return f"({nothing} UNION ALL BY NAME SELECT * FROM {read})"
+    return f"read_parquet([{paths}], union_by_name = true, hive_partitioning = false)"
 
 
 class _Cells(ABC):
@@ -311,9 +310,7 @@ class _Stored(_Cells):
             terms.append(f'"window" >= {selection.since!r}')
         if selection.until is not None:
             terms.append(f'"window" < {selection.until!r}')
-        every = _together(sql.EMPTY_CELLS, files) if files else f"({sql.EMPTY_CELLS})"
-        added = ", ".join(f"coalesce({name}, 0) AS {name}" for name in ADDED)
-        self.table = f"(SELECT * REPLACE ({added}) FROM {every} WHERE {sql.condition(terms)})"
+        self.table = f"(SELECT * FROM {_rows_of(files, sql.EMPTY_CELLS)} WHERE {sql.condition(terms)})"
 
     def _rolled(self, level: Level) -> pa.Table:
         return self._table(sql.of_cells(self.table, level))

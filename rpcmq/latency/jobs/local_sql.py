@@ -45,7 +45,7 @@ def _nothing(columns: Mapping[str, str]) -> str:
     return f"SELECT {', '.join(f'NULL::{kind} AS {name(each)}' for each, kind in columns.items())} WHERE false"
 
 
-#: No rows, with all columns: together with it older files have those that they lack.
+#: No rows, with all columns.
 EMPTY_LOG = _nothing({each.name: _TYPES[each.type] for each in COLUMNS})
 EMPTY_CELLS = _nothing(
     {"window": "BIGINT"}

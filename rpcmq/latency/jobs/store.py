@@ -7,7 +7,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from rpcmq.latency.analysis.series import DIMENSIONS
-from rpcmq.latency.jobs.cells import ADDED, DISTRIBUTIONS, SUMS, About, files_of, replaced
+from rpcmq.latency.jobs.cells import DISTRIBUTIONS, SUMS, About, files_of, replaced
 from rpcmq.latency.jobs.paths import as_spark
 
 __all__ = ["CELLS", "read_cells", "write_cells"]
@@ -43,13 +43,9 @@ def write_cells(cells: DataFrame, directory: Path, made_from: About | None = Non
 
 
 def read_cells(spark: SparkSession, *directories: Path) -> DataFrame:
-    """The cells of all ``directories``; several may have the same key.
-
-    Of older versions, too: what these do not tell apart is zero. Arguments and errors are those of ``files_of``.
-    """
+    """The cells of all ``directories``; several may have the same key. Arguments and errors: those of ``files_of``."""
     # Files one by one: a directory may lie in another that Spark takes for a partition of a table.
     files = [as_spark(file) for file in files_of(*directories)]
     if not files:
         return spark.createDataFrame([], CELLS)
-    # Spark makes nulls of columns that a file does not have; a sum is never null.
-    return spark.read.schema(CELLS).parquet(*files).fillna(0, [*ADDED])
+    return spark.read.schema(CELLS).parquet(*files)

@@ -28,7 +28,6 @@ from rpcmq.latency.jobs.local_sql import bucket
 from rpcmq.latency.manifest import read
 from rpcmq.latency.report.model import Report
 from rpcmq.latency.selection import Selection
-from tests.latency.jobs.older import as_version_1
 from tests.latency.logs import ship
 from tests.latency.spools import BOOT, Sent, many, spooled
 
@@ -168,16 +167,6 @@ def test_both_engines_answer_the_same_questions(engines: tuple[Engine, Engine], 
     one, other = (engine.trace(Selection(log), trace, 10) for engine in engines)
     assert one == other
     assert [row["trace_id"] for row in one[0]] == [trace] * 2, "both routers have one"
-
-
-def test_cells_of_version_1_are_the_same_in_both_engines(
-    engines: tuple[Engine, Engine], log: Path, tmp_path: Path
-) -> None:
-    report(engines[1], Selection(log), tmp_path)
-    as_version_1(tmp_path / CELLS)
-    one, other = (report_of_cells(engine, Selection(tmp_path)) for engine in engines)
-    assert everything(one) == everything(other)
-    assert (one.whole.network_us, one.whole.reply_us) == (0, 0) and one.whole.handlers
 
 
 def test_the_local_engine_finds_the_bucket_of_every_bound() -> None:

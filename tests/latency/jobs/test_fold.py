@@ -6,28 +6,18 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
-from rpcmq.latency.analysis.series import Series
-from rpcmq.latency.columns import table_of
 from rpcmq.latency.jobs import journal
-from rpcmq.latency.jobs.cells import SUMS
-from rpcmq.latency.jobs.collect import series
 from rpcmq.latency.jobs.fold import GRACE, FoldFailed, due, fold, read_stream_cells, sweep
-from rpcmq.latency.jobs.store import read_cells
 from rpcmq.latency.jobs.stream import Stream
-from rpcmq.latency.jobs.transforms import rollup
-from rpcmq.latency.report.numbers import stages
-from tests.latency.jobs.older import as_version_1
-from tests.latency.jobs.streams import Cells, Log, counted, expected, of, once
+from tests.latency.jobs.streams import Log, counted, expected, of, once
 from tests.latency.logs import NOW, Killed, struck_after
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 HOUR = 3600.0
 
@@ -103,55 +93,6 @@ def test_late_records_get_into_their_hour(spark: SparkSession, log: Log, out: Pa
 
     assert sorted(live(out)) == ["hour=2023-11-14T22", "hour=2023-11-15T01"]
     assert counted(out) == expected(log.directory)
-
-
-def told_apart(content: Cells) -> tuple[int, int]:
-    """Sums of the ways there and of the ways back."""
-    there, back = (SUMS.index(name) for name in ("network_us", "reply_us"))
-    return sum(sums[there] for sums, *_ in content.values()), sum(sums[back] for sums, *_ in content.values())
-
-
-def test_batches_of_version_1_are_merged_with_those_of_this_one(
-    spark: SparkSession, log: Log, out: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def timed(*args: Any) -> pa.Table:
-        table = table_of(*args)
-        place = table.schema.get_field_index("reply_us")
-        return table.set_column(place, table.schema.field(place), pc.divide(table["service_us"], 20))
-
-    monkeypatch.setattr("rpcmq.latency.parquet.table_of", timed)
-    log.grow(100)
-    log.grow(100)
-    run(spark, log, out, NOW)
-    right = expected(log.directory)
-    assert counted(out) == right
-    first, second = (out / path for path in journal.read(out).live)
-    as_version_1(first)
-
-    def of(cells: DataFrame) -> list[Series]:
-        return series(rollup(cells, ()), ())
-
-    [of_second] = of(read_cells(spark, second))
-    [before] = of(read_stream_cells(spark, out))
-    run(spark, log, out, NOW + HOUR)
-    [after] = of(read_stream_cells(spark, out))
-
-    assert [name.partition("=")[0] for name in live(out)] == ["hour"]
-    assert min(of_second.network_us, of_second.reply_us) > 0
-    for each in (before, after):
-        assert (each.network_us, each.reply_us) == (of_second.network_us, of_second.reply_us)
-        assert (each.records, each.handlers) == (200, sum(sums[SUMS.index("handlers")] for sums, *_ in right.values()))
-        assert sum(stages(each).values()) == each.total.sum
-    # What was merged is of this version, and has lost nothing but what version 1 did not have.
-    found = counted(out)
-    assert told_apart(found) == (of_second.network_us, of_second.reply_us)
-    assert all(a < b for a, b in zip(told_apart(found), told_apart(right), strict=True))
-    assert without_ways(found) == without_ways(right)
-
-
-def without_ways(content: Cells) -> Cells:
-    kept = [place for place, name in enumerate(SUMS) if name not in ("network_us", "reply_us")]
-    return {key: [[sums[place] for place in kept], *rest] for key, (sums, *rest) in content.items()}
 
 
 def test_what_was_merged_stays_for_who_reads_it(spark: SparkSession, log: Log, out: Path) -> None:

@@ -33,7 +33,6 @@ from rpcmq.latency.jobs.transforms import (
     unknown,
 )
 from rpcmq.latency.report.numbers import stages
-from tests.latency.jobs.older import as_version_1
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -338,37 +337,6 @@ def test_cells_are_selected_by_the_begin_of_their_windows_and_by_values(spark: S
 
 
 # --- on disk ------------------------------------------------------------------------------------
-
-
-def test_cells_of_version_1_are_read_and_merged(spark: SparkSession, tmp_path: Path) -> None:
-    records = some_records()
-    whole = cells(frame(spark, records), 60)
-    old, new = tmp_path / "old", tmp_path / "new"
-    write_cells(cells(frame(spark, records[:200]), 60), old)
-    write_cells(cells(frame(spark, records[200:]), 60), new)
-    as_version_1(old)
-
-    [of_old] = series(rollup(read_cells(spark, old), ()), ())
-    [of_new] = series(rollup(read_cells(spark, new), ()), ())
-    [of_both] = series(rollup(read_cells(spark, old, new), ()), ())
-    [all_known] = series(rollup(whole, ()), ())
-
-    # Nothing was known of the ways, and all else is as it was.
-    assert (of_old.network_us, of_old.reply_us) == (0, 0)
-    assert min(of_new.network_us, of_new.reply_us) > 0
-    assert (of_both.network_us, of_both.reply_us) == (of_new.network_us, of_new.reply_us)
-    of_both.network_us, of_both.reply_us = all_known.network_us, all_known.reply_us
-    assert plain([of_both]) == plain([all_known])
-    # So what was at a server, but not in the method, is not told apart.
-    found = stages(of_old)
-    assert (found["network"], found["reply"], found["handler"]) == (0, 0, of_old.handler_us)
-    assert found["rest"] == of_old.service.sum - of_old.handler_us > 0
-    assert sum(found.values()) == of_old.total.sum
-    # Merged cells are of this version, with nothing that is null.
-    write_cells(rollup(read_cells(spark, old, new), DIMENSIONS, 60), tmp_path / "merged")
-    [again] = series(rollup(read_cells(spark, tmp_path / "merged"), ()), ())
-    assert (again.network_us, again.reply_us) == (of_new.network_us, of_new.reply_us)
-    assert [row for row in read_cells(spark, old).collect() if None in (row["network_us"], row["reply_us"])] == []
 
 
 def test_cells_of_a_version_to_come_are_refused(spark: SparkSession, tmp_path: Path) -> None:
