@@ -29,7 +29,7 @@ from rpcmq.drill.names import traceparent_of
 from rpcmq.drill.topology import Topology
 from rpcmq.errors import RpcError
 
-__all__ = ["main"]
+__all__ = ["ROLES", "main", "on_sigterm"]
 
 #: Interval of a caller's progress lines (messages).
 _REPORT_EACH = 500
@@ -214,7 +214,7 @@ def _call(options: Options, recorder: Recorder) -> None:
         write_links(client, recorder)
         client.connect(30.0)
         caller = _Caller(options, recorder, client)
-        _on_sigterm(caller.stopping.set)
+        on_sigterm(caller.stopping.set)
         say("ready")
         caller.run()
         caller.close()
@@ -249,12 +249,9 @@ def _serve(options: Options, recorder: Recorder) -> None:
 
 def _subscribe(options: Options, recorder: Recorder) -> None:
     stopping = Flag()
-    _on_sigterm(stopping.set)
-    latency: list[float] = []
+    on_sigterm(stopping.set)
 
     def handle(ctx: Any, topic: str, payload: Any) -> None:
-        if isinstance(payload, float):
-            latency.append(time.monotonic() - payload)
         if options.slow_seconds:
             gevent.sleep(options.slow_seconds)
 
@@ -262,56 +259,11 @@ def _subscribe(options: Options, recorder: Recorder) -> None:
         subscription = client.subscribe(f"{TOPIC}.#", handle)
         say("ready")
         stopping.wait()
-        latency.sort()
-        recorder.write(
-            What.COUNTED,
-            **{
-                "events": subscription.received,
-                "events lost": subscription.lost,
-                "p99": round(latency[int(len(latency) * 0.99)], 6) if latency else None,
-            },
-        )
+        recorder.write(What.COUNTED, **{"events": subscription.received, "events lost": subscription.lost})
 
 
-def _publish(options: Options, recorder: Recorder) -> None:
-    """Events at an even rate, each with the time at which it was sent."""
-    stopping = Flag()
-    _on_sigterm(stopping.set)
-    rate = Topology(**options.topology).rate
-    with rpcmq.Client(options.router, options.place, shell="gevent") as client:
-        client.connect(30.0)
-        say("ready")
-        began = time.monotonic()
-        sent = 0
-        while not stopping.is_set():
-            for _ in range(max(0, int((time.monotonic() - began) * rate) - sent)):
-                client.publish(None, f"{TOPIC}.event", time.monotonic())
-                sent += 1
-            gevent.sleep(0.005)
-        recorder.write(What.COUNTED, published=sent, seconds=round(time.monotonic() - began, 3))
-
-
-def _come_and_go(options: Options, recorder: Recorder) -> None:
-    """Run clients one after the other: each calls, subscribes and leaves, every third without GOODBYE."""
-    for number in range(options.count):
-        with rpcmq.Client(options.router, f"{options.place}-{number}", shell="gevent") as client:
-            id = f"{options.name}-{number}"
-            args = {"id": id, "topic": TOPIC, "seconds": 0.0, "fails": False, "hogs": False, "text": ""}
-            recorder.write(What.SUBMIT, id, verb="call", topic=TOPIC, timeout=30.0)
-            of = client.call(None, TOPIC, {"method": "work", "args": args}, 30.0, traceparent=traceparent_of(id))
-            recorder.write(What.END, id, outcome="ok", of=of)
-            if number % 4 == 0:
-                client.subscribe(f"{TOPIC}.{number}.#", lambda ctx, topic, payload: None)
-            if number % 3 == 0:
-                # As if the process had died: the connection is gone, and nothing more is said.
-                client.process.connection._dialed.close()
-                client.close(0.0)
-        if number % _REPORT_EACH == 0:
-            say(f"sent {number}")
-    recorder.write(What.DONE, left=0)
-
-
-def _on_sigterm(action: Callable[[], None]) -> None:
+def on_sigterm(action: Callable[[], None]) -> None:
+    """Run ``action`` when this process is told to end."""
     gevent.signal_handler(signal.SIGTERM, action)
 
 
@@ -319,8 +271,6 @@ ROLES = {
     "caller": _call,
     "service": _serve,
     "subscriber": _subscribe,
-    "publisher": _publish,
-    "churn": _come_and_go,
 }
 
 

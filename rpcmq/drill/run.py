@@ -57,9 +57,13 @@ class Drill:
     Args:
         seed: where all choices come from.
         folder: where the histories go, and stay; default: a temporary folder.
+        program: module that is run for a role and its options.
     """
 
-    def __init__(self, topology: Topology, seed: int, folder: Path | None = None) -> None:
+    def __init__(
+        self, topology: Topology, seed: int, folder: Path | None = None, program: str = "rpcmq.drill.load"
+    ) -> None:
+        self._program = program
         self.topology = topology
         self.seed = seed
         self.rng = Random(seed)
@@ -163,7 +167,7 @@ class Drill:
         if role == "plain":
             return Program([sys.executable, "-m", "rpcmq.drill.plain", told.to_json()], env, life)
         patching = ("gevent.monkey", "--module") if self.topology.patched else ()
-        return Program([sys.executable, "-m", *patching, "rpcmq.drill.load", role, told.to_json()], env, life)
+        return Program([sys.executable, "-m", *patching, self._program, role, told.to_json()], env, life)
 
     def next_number(self) -> int:
         """A number that was not used before."""
@@ -363,7 +367,7 @@ class Drill:
 
     def end_load(self) -> None:
         """Stop the load; return when all answers have arrived."""
-        self._end([p for p in self.places.values() if p.role in ("caller", "plain", "publisher", "churn")])
+        self._end([p for p in self.places.values() if p.role not in ("service", "subscriber")])
 
     def events(self) -> Iterator[Event]:
         """Iterate over the events of all processes, by time."""

@@ -13,13 +13,13 @@ from typing import Any
 
 import gevent
 
-from rpcmq.drill.faults import FAULTS
+from rpcmq.drill.faults import FAULTS, open_files
 from rpcmq.drill.history import What
-from rpcmq.drill.process_usage import cpu_seconds, open_files, rss_bytes
 from rpcmq.drill.result import Result
 from rpcmq.drill.run import Drill
 from rpcmq.drill.topology import Topology
 from rpcmq.testing import eventually
+from tests.faults.process_usage import cpu_seconds, rss_bytes
 
 __all__ = [
     "churn",
@@ -37,6 +37,8 @@ __all__ = [
     "stopped",
 ]
 
+#: Has roles of its own beside those of a drill.
+_PROGRAM = "tests.faults.roles"
 #: Longest duration of a load (seconds).
 _PATIENCE = 7200.0
 
@@ -182,10 +184,10 @@ def slow_subscriber(seed: int, seconds: float, rate: float) -> Result:
     """A subscriber handles one event a second of ``rate`` that are published; what does another one notice?"""
     topology = Topology(services=0, callers=0, rate=rate)
     figures: dict[str, Any] = {"published_a_second": rate}
-    with Drill(topology, seed) as drill:
+    with Drill(topology, seed, program=_PROGRAM) as drill:
         drill.expect_ready([drill.add("publisher", "publisher")])
         for phase in ("alone", "beside a slow one"):
-            quick = drill.add(f"quick {phase}", "subscriber")
+            quick = drill.add(f"quick {phase}", "listener")
             drill.expect_ready([quick])
             if phase != "alone":
                 before = rss_bytes(drill.router.pid)
@@ -223,7 +225,7 @@ def churn(seed: int, connects: int, processes: int = 2) -> Result:
         callers=0,
         router={"link_resume_seconds": 2, "mailbox_max_seconds": 2, "mailbox_unclaimed_seconds": 2},
     )
-    with Drill(topology, seed) as drill:
+    with Drill(topology, seed, program=_PROGRAM) as drill:
         router = drill.router
         # The tables and pools of a router that has worked before.
         for phase, count in (("warm", min(1000, max(50, connects // 10))), ("churn", connects)):

@@ -1,6 +1,6 @@
 """The scenarios of docs/guarantees.md with real processes: short here, with the figures of the table where marked long.
 
-Each prints a line ``result {...}``; ``python -m rpcmq.drill.table`` makes the table of them.
+Each prints a line ``result {...}``; ``python -m tests.faults.table`` makes the table of them.
 """
 
 from __future__ import annotations

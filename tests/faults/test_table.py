@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rpcmq.drill.table import main, results, table
+from tests.faults.table import main, results, table
 
 ROW = {
     "scenario": "router killed", "seed": 1, "seconds": 12.5, "submitted": {"call": 1500, "cast": 500},

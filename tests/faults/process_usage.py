@@ -5,18 +5,13 @@ from __future__ import annotations
 import os
 import resource
 
-__all__ = ["cpu_seconds", "open_files", "rss_bytes"]
+__all__ = ["cpu_seconds", "rss_bytes"]
 
 
 def rss_bytes(pid: int) -> int:
     """Memory of a process that is resident."""
     with open(f"/proc/{pid}/statm") as file:
         return int(file.read().split()[1]) * resource.getpagesize()
-
-
-def open_files(pid: int) -> int:
-    """Return the number of files and sockets a process has open."""
-    return len(os.listdir(f"/proc/{pid}/fd"))
 
 
 def cpu_seconds(pid: int) -> float:

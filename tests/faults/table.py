@@ -1,4 +1,4 @@
-"""``python -m rpcmq.drill.table [FILE...]``: the ``result`` lines in the output of tests, as the table of the guide."""
+"""``python -m tests.faults.table [FILE...]``: the ``result`` lines in the output of tests, as the guide's table."""
 
 from __future__ import annotations
 
