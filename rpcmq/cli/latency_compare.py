@@ -139,7 +139,8 @@ def _compared(
     with Waiting() as waiting, engine("compare", choice, waiting, *sides) as chosen:
         from rpcmq.latency.analysis.compare import compare
         from rpcmq.latency.analysis.series import METHOD
-        from rpcmq.latency.jobs.inputs import Figures, opened
+        from rpcmq.latency.jobs.engine import Level, of_methods
+        from rpcmq.latency.jobs.inputs import opened
 
         busiest: list[Key] = []
         for side, name in zip(sides, names, strict=True):
@@ -148,8 +149,8 @@ def _compared(
                     raise RpcError(f"{name}: no records in that range, with those filters")
                 # Of both sides the same methods.
                 busiest = busiest or found.methods[:_IN_WINDOWS]
-                wanted = {"all": Figures(METHOD), "windows": Figures(METHOD, found.coarse_window, busiest)}
-                answered = found.series(wanted)
+                windows_of = Level(METHOD, found.coarse_window, of_methods(busiest))
+                answered = found.cells.series({"all": Level(METHOD), "windows": windows_of})
                 whole.append(answered["all"])
                 windows.append(answered["windows"])
                 accounts.append(found.account)

@@ -126,14 +126,15 @@ def _answer(selection: Selection, objectives: Sequence[Objective], top: int, cho
         from rpcmq.latency.analysis.series import METHOD, Series, merged
         from rpcmq.latency.analysis.slo import evaluate
         from rpcmq.latency.analysis.slow import findings
-        from rpcmq.latency.jobs.inputs import Figures, opened
+        from rpcmq.latency.jobs.engine import Level, of_methods
+        from rpcmq.latency.jobs.inputs import opened
 
         with opened(chosen, selection) as found:
             waiting.say("adding up")
             promised = [key for key in found.methods if any(matches(each.pattern, key) for each in objectives)]
             minute = found.window_seconds * max(1, _MINUTE // found.window_seconds)
-            asked = {"promised": Figures((*METHOD, "outcome"), minute, promised)}
-            answered = found.series(found.for_findings() | asked)
+            asked = {"promised": Level((*METHOD, "outcome"), minute, of_methods(promised))}
+            answered = found.cells.series(found.for_findings() | asked)
             raised = found.raised()
             methods, servers = answered["methods"], answered["servers"]
             lost = [each for each in methods if UNKNOWN in each.outcomes]

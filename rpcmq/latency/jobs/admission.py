@@ -23,13 +23,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rpcmq.latency.analysis.account import Account, SetAside
 from rpcmq.latency.files import Unsuitable, open_regular, remove, sync
 from rpcmq.latency.jobs.follower import Follower, Named
-from rpcmq.latency.jobs.gate import Problem, hear_of_routers, problem_of
+from rpcmq.latency.jobs.gate import Problem, hear_of_routers, problem_of, unreadable
 from rpcmq.latency.jobs.journal import Journal
 from rpcmq.latency.log_state import File
 
@@ -114,7 +113,7 @@ class Admission:
         bad = []
         for name in list(self._journal.state.waiting):
             path = self.directory / name
-            found = problem_of(path, None) or _unreadable(path)
+            found = problem_of(path, None) or unreadable(path)
             if found:
                 rows = self._journal.state.waiting[name]
                 bad.append(SetAside(f"ready/{name}", *found, rows))
@@ -169,7 +168,7 @@ class Admission:
             _link(self._log / named.path, hidden)
             found = problem_of(hidden, named.file)
             if found is None and named.file is None:
-                found = _unreadable(hidden)
+                found = unreadable(hidden)
         except FileNotFoundError:
             return SetAside(named.path, MISSING, self._why_gone(named.path), rows)
         except Unsuitable as error:
@@ -278,14 +277,3 @@ def _link(source: Path, target: Path) -> None:
         with open_regular(source) as file, target.open("wb") as copy:
             shutil.copyfileobj(file, copy)
         sync(target)
-
-
-def _unreadable(path: Path) -> Problem | None:
-    """Return the problem of a file with unreadable pages, which the gate does not check; None if there is none."""
-    try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as parquet:
-            for number in range(parquet.num_row_groups):
-                parquet.read_row_group(number)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        return Problem("corrupt", str(error).splitlines()[0])
-    return None

@@ -5,7 +5,7 @@ Both give the same figures, to the last bucket. Reports and answers are made of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -13,10 +13,10 @@ from typing import Any, NamedTuple, Protocol
 from rpcmq.errors import RpcError
 from rpcmq.latency.analysis.account import Account
 from rpcmq.latency.analysis.errors import ErrorCount
-from rpcmq.latency.analysis.series import MEASURES, Series
+from rpcmq.latency.analysis.series import MEASURES, METHOD, Key, Series
 from rpcmq.latency.selection import Selection
 
-__all__ = ["TRIES", "Cells", "Changed", "Engine", "Level", "Only", "Outline", "Records"]
+__all__ = ["TRIES", "Cells", "Changed", "Engine", "Level", "Only", "Outline", "Records", "of_methods"]
 
 #: Times that a log is read from the beginning because files changed under it.
 TRIES = 5
@@ -31,6 +31,11 @@ class Only(NamedTuple):
 
     columns: Sequence[str]
     values: Sequence[tuple[str | None, ...]]
+
+
+def of_methods(methods: Iterable[Key]) -> Only:
+    """Those of these methods."""
+    return Only(METHOD, [tuple(key[name] for name in METHOD) for key in methods])
 
 
 class Level(NamedTuple):

@@ -45,7 +45,7 @@ from rpcmq.latency.log_state import File, State
 from rpcmq.latency.presence import complete_files
 from rpcmq.latency.segment import Damaged
 
-__all__ = ["Passed", "Problem", "hear_of_routers", "inspect", "problem_of"]
+__all__ = ["Passed", "Problem", "hear_of_routers", "inspect", "problem_of", "unreadable"]
 
 _SCHEMA = b"rpcmq:schema"
 _PIECE = 1 << 20
@@ -205,6 +205,17 @@ def _problem_of_columns(found: pa.Schema) -> Problem | None:
             return Problem("columns", f"column {field.name} is missing")
         if found.field(place).type != kind:
             return Problem("columns", f"column {field.name} is {found.field(place).type}, not {kind}")
+    return None
+
+
+def unreadable(path: Path) -> Problem | None:
+    """Return the problem of a file with unreadable pages, which ``problem_of`` passes; None if it has none."""
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as parquet:
+            for number in range(parquet.num_row_groups):
+                parquet.read_row_group(number)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        return Problem("corrupt", str(error).splitlines()[0])
     return None
 
 

@@ -2,40 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from rpcmq.latency.analysis.account import Account
 from rpcmq.latency.analysis.errors import ErrorCount
-from rpcmq.latency.analysis.series import MEASURES, METHOD, Key, Series
+from rpcmq.latency.analysis.series import METHOD, Key, Series
 from rpcmq.latency.jobs.batch import ERROR_CLASSES, METHODS, coarser, in_detail, window_for
-from rpcmq.latency.jobs.engine import Cells, Engine, Level, Only, Records
+from rpcmq.latency.jobs.engine import Cells, Engine, Level, Records, of_methods
 from rpcmq.latency.jobs.runs import joined
 from rpcmq.latency.selection import Selection
 
-__all__ = ["Figures", "Input", "opened"]
+__all__ = ["Input", "opened"]
 
 #: Windows of a method that are collected, about: longer ranges of time have longer windows.
 _WINDOWS = 60
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """A request for figures.
-
-    Attributes:
-        by: the dimensions to keep.
-        window_seconds: length of the windows; None: no windows.
-        methods: of these only; None: of all.
-        measures: the durations whose histograms are wanted, the total at least.
-    """
-
-    by: Sequence[str]
-    window_seconds: int | None = None
-    methods: Iterable[Key] | None = None
-    measures: Sequence[str] = MEASURES
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,27 +50,19 @@ class Input:
         """Length of windows (seconds) of which there are about 60, a multiple of ``window_seconds``."""
         return self.window_seconds * max(1, -(-(self.end - self.begin) // (self.window_seconds * _WINDOWS)))
 
-    def for_findings(self) -> dict[str, Figures]:
-        """Return the requests for a report's findings: the same windows and methods, so that the same is found."""
+    def for_findings(self) -> dict[str, Level]:
+        """Return what a report's findings are made of: the same windows and methods, so that the same is found."""
         length = max(1, self.end - self.begin)
         window = coarser(self.window_seconds, length)
-        served = self.methods[:METHODS] if len(self.methods) > METHODS else None
+        detailed = of_methods(self.methods[:METHODS][: in_detail(window, length)])
         return {
-            "methods": Figures(METHOD),
-            "windows": Figures((), window),
-            "method windows": Figures(METHOD, window, self.methods[:METHODS][: in_detail(window, length)], ("total",)),
-            "servers": Figures((*METHOD, "server"), methods=served),
+            "methods": Level(METHOD),
+            "windows": Level((), window),
+            "method windows": Level(METHOD, window, detailed, ("total",)),
+            "servers": Level(
+                (*METHOD, "server"), None, of_methods(self.methods[:METHODS]) if len(self.methods) > METHODS else None
+            ),
         }
-
-    def series(self, wanted: Mapping[str, Figures]) -> dict[str, list[Series]]:
-        """All that is wanted, by its name, at once; windows in the order of time."""
-        levels = {
-            name: Level(
-                each.by, each.window_seconds, None if each.methods is None else _one_of(each.methods), each.measures
-            )
-            for name, each in wanted.items()
-        }
-        return self.cells.series(levels)
 
     def raised(self) -> list[ErrorCount]:
         """Return the most frequent errors that methods raised."""
@@ -128,7 +103,3 @@ def _outlined(cells: Cells, records: Records | None, account: Account, window: i
     methods: list[Key] = [dict(zip(METHOD, names, strict=True)) for names in found.methods]
     end = 0 if found.last is None else found.last + window
     return Input(cells, records, account, window, methods, found.first or 0, end)
-
-
-def _one_of(methods: Iterable[Key]) -> Only:
-    return Only(METHOD, [tuple(key[name] for name in METHOD) for key in methods])

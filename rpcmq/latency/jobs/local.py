@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from math import ceil
@@ -17,8 +17,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from rpcmq.errors import NotInstalled, RpcError
 from rpcmq.latency.analysis.account import Account
@@ -28,11 +26,12 @@ from rpcmq.latency.jobs import local_sql as sql
 from rpcmq.latency.jobs.cells import About, files_of
 from rpcmq.latency.jobs.collect import in_order, series_of
 from rpcmq.latency.jobs.counting import counted
-from rpcmq.latency.jobs.engine import TRIES, Changed, Level, Only, Outline
-from rpcmq.latency.jobs.gate import inspect
+from rpcmq.latency.jobs.engine import Level, Only, Outline
+from rpcmq.latency.jobs.gate import unreadable
 from rpcmq.latency.jobs.interrupts import Interrupts
 from rpcmq.latency.jobs.local_cells import Storing
 from rpcmq.latency.jobs.memory import engine_memory
+from rpcmq.latency.jobs.open_log import OpenLog
 from rpcmq.latency.schema import COLUMNS, UNKNOWN
 from rpcmq.latency.selection import Selection, check_dimensions, columns_of_trace
 
@@ -123,40 +122,34 @@ def _connected() -> Iterator[DuckDBPyConnection]:
             raise LocalFailed(f"DuckDB could not do it: {str(error).splitlines()[0]}") from error
 
 
-class _Log:
-    """The files of a log as a table.
-
-    Attributes:
-        account: of it.
-        files: those that passed the gate.
-    """
+class _Log(OpenLog):
+    """The files of a log as a table."""
 
     def __init__(self, connection: DuckDBPyConnection, selection: Selection) -> None:
-        check_dimensions(selection.where)
-        self._connection = connection
-        self._selection = selection
-        self._unreadable: dict[str, str] = {}
-        self.account = Account()
-        self.files: list[str] = []
-        self.look()
+        import duckdb
 
-    def look(self) -> None:
-        """Find out which files there are now."""
-        chosen = self._selection
-        passed = inspect(chosen.path, chosen.since, chosen.until, self._unreadable)
-        self.account, self.files = passed.account, [file.path for file in passed.files]
-        # The file check has verified their number.
-        self.account.counted = sum(file.rows for file in passed.files)
+        super().__init__(selection)
+        self._connection = connection
+        self.errors = (duckdb.Error,)
+
+    def blamed(self, error: Exception) -> dict[str, str]:
+        """See ``OpenLog``."""
+        import duckdb
+
+        if isinstance(error, duckdb.InterruptException):
+            return {}
+        problems = ((path, unreadable(self.selection.path / path)) for path in self.files)
+        return {path: f"could not be read: {problem.text}" for path, problem in problems if problem}
 
     @property
     def table(self) -> str:
         """All columns of all records in the files."""
-        return _rows_of([self._selection.path.resolve() / path for path in self.files], sql.EMPTY_LOG)
+        return _rows_of([self.selection.path.resolve() / path for path in self.files], sql.EMPTY_LOG)
 
     @property
     def wanted(self) -> str:
         """The SQL condition for the selected records."""
-        chosen = self._selection
+        chosen = self.selection
         terms = [f"{sql.name(name)} = {sql.literal(value)}" for name, value in chosen.where.items()]
         if chosen.since is not None:
             terms.append(f"epoch_us(recv_at) >= {ceil(chosen.since * 1e6)}")
@@ -183,49 +176,6 @@ class _Log:
         )
         found = self._connection.execute(f"SELECT {', '.join(columns)} FROM ({inner}) ORDER BY {order}").fetchall()
         return [dict(zip((each.name for each in COLUMNS), row, strict=True)) for row in found]
-
-    def persistently(self, ask: Callable[[], Result]) -> Result:
-        """Return the result of ``ask``, retried if files change meanwhile.
-
-        Raises:
-            Changed: they go faster than they can be read.
-        """
-        for attempt in Retrying(retry=retry_if_exception_type(Changed), stop=stop_after_attempt(TRIES), reraise=True):
-            with attempt:
-                if attempt.retry_state.attempt_number > 1:
-                    self.look()
-                with self._watched():
-                    return ask()
-        raise AssertionError("tenacity raises what was raised")
-
-    @contextmanager
-    def _watched(self) -> Iterator[None]:
-        import duckdb
-
-        try:
-            yield
-        except duckdb.InterruptException:
-            raise
-        except duckdb.Error as error:
-            bad = {path: why for path in self.files if (why := _problem(self._selection.path / path))}
-            if not bad:
-                raise
-            for path, why in bad.items():
-                # What is gone the manifest does not name any more.
-                if (self._selection.path / path).exists():
-                    self._unreadable[path] = why
-            raise Changed(f"{', '.join(bad)}: removed or damaged while it was read") from error
-
-
-def _problem(path: Path) -> str:
-    """Return why a file that passed the gate cannot be read; empty if it can."""
-    try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as parquet:
-            for number in range(parquet.num_row_groups):
-                parquet.read_row_group(number)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        return f"could not be read: {str(error).splitlines()[0]}"
-    return ""
 
 
 def _rows_of(files: list[Path], nothing: str) -> str:

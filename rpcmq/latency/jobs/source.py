@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from math import ceil
-from pathlib import Path
-from typing import NamedTuple
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -22,16 +18,13 @@ from pyspark.sql.types import (
     StructType,
     TimestampType,
 )
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
-from rpcmq.latency.analysis.account import Account
-from rpcmq.latency.jobs.engine import TRIES, Changed
-from rpcmq.latency.jobs.gate import inspect
+from rpcmq.latency.jobs.open_log import OpenLog
 from rpcmq.latency.jobs.paths import as_spark
 from rpcmq.latency.schema import COLUMNS, UNKNOWN
-from rpcmq.latency.selection import check_dimensions
+from rpcmq.latency.selection import Selection
 
-__all__ = ["SCHEMA", "Log", "Reader", "read_log"]
+__all__ = ["SCHEMA", "SparkLog"]
 
 _TYPES: dict[str, DataType] = {
     "string": StringType(),
@@ -49,118 +42,62 @@ _FAILED = re.compile(
 )
 
 
-class Log(NamedTuple):
-    """A range of a dispatch log.
+class SparkLog(OpenLog):
+    """A log that Spark reads; it counts the records first.
 
     Attributes:
-        records: with the columns of ``SCHEMA``.
-        account: of it.
+        records: those that were selected, with the columns of ``SCHEMA``.
         first_us, last_us: least and greatest receive time, microseconds since 1970; None: there are no records.
-    """
-
-    records: DataFrame
-    account: Account
-    first_us: int | None
-    last_us: int | None
-
-
-def read_log(
-    spark: SparkSession,
-    directory: Path,
-    since: float | None,
-    until: float | None,
-    where: Mapping[str, str] | None = None,
-) -> tuple[DataFrame, Account]:
-    """The records of a range of time, and what became of all others. Spark counts them first.
 
     Args:
         spark: a session of ``session``, which has the checksums of pages looked at.
-        directory: the log's.
-        since, until: receive times, seconds since 1970, the latter not in the range; None: no limit.
-        where: dimension -> value of the records wanted.
-
-    Raises:
-        UsageError: there is no such directory, or no such dimension.
-        ManifestDamaged: the manifest is not one.
-        Changed: files go faster than they can be read.
-        OSError: the directory cannot be read.
-    """
-    log = Reader(spark, directory, since, until, where).open()
-    return log.records, log.account
-
-
-class Reader:
-    """Opens a log, again and again while it changes: it knows which files Spark could not read.
-
-    Args: as those of ``read_log``.
     """
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        directory: Path,
-        since: float | None,
-        until: float | None,
-        where: Mapping[str, str] | None = None,
-    ) -> None:
-        check_dimensions(where or ())
+    errors = (PySparkException, Py4JJavaError)
+    records: DataFrame
+    first_us: int | None = None
+    last_us: int | None = None
+
+    def __init__(self, spark: SparkSession, selection: Selection) -> None:
+        super().__init__(selection)
         self._spark = spark
-        self._directory = directory
-        self._range = since, until
-        self._where = dict(where or {})
-        self._files: list[str] = []
-        self._unreadable: dict[str, str] = {}
+        self.persistently(lambda: None)
 
-    def open(self) -> Log:
-        """The log as it is now; arguments and errors as those of ``read_log``."""
-        patiently = Retrying(retry=retry_if_exception_type(Changed), stop=stop_after_attempt(TRIES), reraise=True)
-        return patiently(self._open)
+    def look(self) -> None:
+        """See ``OpenLog``."""
+        super().look()
+        if not self.files:
+            self.records, self.first_us, self.last_us = self._spark.createDataFrame([], SCHEMA), None, None
+            return
+        paths = (as_spark(self.selection.path / path) for path in self.files)
+        every, wanted = self._spark.read.schema(SCHEMA).parquet(*paths), self._is_wanted()
+        [counts] = every.agg(
+            F.count("*"),
+            F.count_if(wanted),
+            F.count_if(wanted & (F.col("outcome") == UNKNOWN)),
+            F.unix_micros(F.min(F.when(wanted, F.col("recv_at")))),
+            F.unix_micros(F.max(F.when(wanted, F.col("recv_at")))),
+        ).collect()
+        account = self.account
+        account.counted, account.in_range, account.unknown, self.first_us, self.last_us = counts
+        self.records = every.where(wanted)
 
-    @contextmanager
-    def watch(self) -> Iterator[None]:
-        """Around whatever has Spark read the records.
-
-        Raises:
-            Changed: a file was removed or damaged since the log was opened: open it again.
-        """
-        try:
-            yield
-        except (PySparkException, Py4JJavaError) as error:
-            found = _FAILED.search(str(error))
-            if found is None:
-                raise
-            # What is gone the manifest does not name any more. What is still there, and passed the gate, Spark will
-            # not read next time either.
-            for path in self._files:
-                if found["path"].endswith(f"/{path}") and (self._directory / path).exists():
-                    self._unreadable[path] = f"Spark could not read it: {found[0]}"
-            raise Changed(f"{found['path']}: removed or damaged while it was read") from error
-
-    def _open(self) -> Log:
-        passed = inspect(self._directory, *self._range, self._unreadable)
-        account, self._files = passed.account, [file.path for file in passed.files]
-        if not passed.files:
-            return Log(self._spark.createDataFrame([], SCHEMA), account, None, None)
-        with self.watch():
-            every = self._spark.read.schema(SCHEMA).parquet(*(as_spark(self._directory / path) for path in self._files))
-            wanted = self._is_wanted()
-            [counts] = every.agg(
-                F.count("*"),
-                F.count_if(wanted),
-                F.count_if(wanted & (F.col("outcome") == UNKNOWN)),
-                F.unix_micros(F.min(F.when(wanted, F.col("recv_at")))),
-                F.unix_micros(F.max(F.when(wanted, F.col("recv_at")))),
-            ).collect()
-        account.counted, account.in_range, account.unknown, first_us, last_us = counts
-        return Log(every.where(wanted), account, first_us, last_us)
+    def blamed(self, error: Exception) -> dict[str, str]:
+        """See ``OpenLog``."""
+        found = _FAILED.search(str(error))
+        if found is None:
+            return {}
+        # One that is none of ours, such as what Spark writes meanwhile, is no reason to ask again.
+        paths = [path for path in self.files if found["path"].endswith(f"/{path}")]
+        return dict.fromkeys(paths, f"Spark could not read it: {found[0]}")
 
     def _is_wanted(self) -> Column:
-        since, until = self._range
+        chosen = self.selection
         wanted = F.lit(True)
-        if since is not None:
-            wanted &= F.col("recv_at") >= F.timestamp_micros(F.lit(ceil(since * 1e6)))
-        if until is not None:
-            wanted &= F.col("recv_at") < F.timestamp_micros(F.lit(ceil(until * 1e6)))
-        for name, value in self._where.items():
+        if chosen.since is not None:
+            wanted &= F.col("recv_at") >= F.timestamp_micros(F.lit(ceil(chosen.since * 1e6)))
+        if chosen.until is not None:
+            wanted &= F.col("recv_at") < F.timestamp_micros(F.lit(ceil(chosen.until * 1e6)))
+        for name, value in chosen.where.items():
             wanted &= F.col(name) == value
         return wanted

@@ -13,16 +13,15 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from rpcmq.latency.analysis.account import Account
 from rpcmq.latency.analysis.errors import ErrorCount
 from rpcmq.latency.analysis.series import METHOD, Series
 from rpcmq.latency.jobs.cells import About
 from rpcmq.latency.jobs.collect import by_level
-from rpcmq.latency.jobs.engine import TRIES, Changed, Level, Only, Outline
+from rpcmq.latency.jobs.engine import Level, Only, Outline
 from rpcmq.latency.jobs.runs import joined
-from rpcmq.latency.jobs.source import Log, Reader
+from rpcmq.latency.jobs.source import SparkLog
 from rpcmq.latency.jobs.store import read_cells, write_cells
 from rpcmq.latency.jobs.tasks import tasks
 from rpcmq.latency.jobs.transforms import (
@@ -122,12 +121,9 @@ class _Records(_Cells):
 
     def __init__(self, spark: SparkSession, selection: Selection) -> None:
         self._spark = spark
-        self._selection = selection
-        self._reader = Reader(spark, selection.path, selection.since, selection.until, selection.where)
-        self._log = self._reader.open()
+        self._log = SparkLog(spark, selection)
         self._window = 1
-        self.account = self._log.account
-        self.first_us, self.last_us = self._log.first_us, self._log.last_us
+        self.account, self.first_us, self.last_us = self._log.account, self._log.first_us, self._log.last_us
         super().__init__(self._log.records)
 
     @property
@@ -140,9 +136,9 @@ class _Records(_Cells):
             return
 
         def store() -> None:
-            chosen = self._selection
+            chosen = self._log.selection
             made_from = About(
-                window_seconds, str(chosen.path.resolve()), chosen.since, chosen.until, chosen.where, self.account
+                window_seconds, str(chosen.path.resolve()), chosen.since, chosen.until, chosen.where, self._log.account
             )
             with _sorted_at_once(self._spark):
                 write_cells(cells(self._log.records, window_seconds), directory, made_from)
@@ -159,14 +155,9 @@ class _Records(_Cells):
         return self._persistently(lambda: _rows(of_trace(self._log.records, id).limit(count)))
 
     def _persistently(self, ask: Callable[[], Result]) -> Result:
-        for attempt in Retrying(retry=retry_if_exception_type(Changed), stop=stop_after_attempt(TRIES), reraise=True):
-            with attempt:
-                if attempt.retry_state.attempt_number > 1:
-                    self._log = self._reader.open()
-                    self.account = self._log.account
-                with self._reader.watch():
-                    return ask()
-        raise AssertionError("tenacity raises what was raised")
+        answer = self._log.persistently(ask)
+        self.account = self._log.account
+        return answer
 
 
 @contextmanager
@@ -219,7 +210,7 @@ def _named(ordered: DataFrame, names: tuple[str, ...], most: int | None) -> Data
     return limited.select(F.array(*names).alias("names"), "weight")
 
 
-def _slowest(log: Log, count: int, most: int) -> DataFrame:
+def _slowest(log: SparkLog, count: int, most: int) -> DataFrame:
     # First by few columns: all of them would have to be read of each record.
     few = slowest(log.records.select(*_IDENTITY, "trace_id", "total_us"), count).collect()
     traces = [row["trace_id"] for row in few if row["trace_id"] is not None]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 import numpy as np
@@ -26,6 +26,7 @@ from rpcmq.errors import NotInstalled, RpcError, UsageError
 from rpcmq.latency.analysis.account import Account
 from rpcmq.latency.analysis.errors import ErrorCount
 from rpcmq.latency.analysis.series import METHOD, Series, merged
+from rpcmq.latency.jobs.engine import Level, Only
 from rpcmq.latency.policy import read_policy
 from rpcmq.latency.selection import Selection
 from tests.latency.analysis.samples import lognormal, series
@@ -37,18 +38,13 @@ Run = Callable[..., tuple[int, str]]
 BEGIN = 1_700_000_040
 
 
-class Figures(NamedTuple):
-    by: Sequence[str]
-    window_seconds: int | None = None
-    methods: list[Any] | None = None
-
-
 class FakeInput:
     """Cells of which each window, method, server and outcome is a series."""
 
     coarse_window = window_seconds = 60
 
     def __init__(self, cells: list[Series], unknown: list[dict[str, Any]]) -> None:
+        self.cells = self
         self._cells = cells
         self._unknown = unknown
         records = sum(each.records for each in cells)
@@ -56,18 +52,18 @@ class FakeInput:
         self.methods = [each.key for each in sorted(merged(cells, METHOD), key=lambda each: -each.total.sum)]
 
     def series(self, wanted: Mapping[str, Any]) -> dict[str, list[Series]]:
-        return {name: self._of(each.by, each.window_seconds, each.methods) for name, each in wanted.items()}
+        return {name: self._of(each.by, each.window_seconds, each.only) for name, each in wanted.items()}
 
-    def for_findings(self) -> dict[str, Figures]:
+    def for_findings(self) -> dict[str, Level]:
         return {
-            "methods": Figures(METHOD),
-            "windows": Figures((), 60),
-            "method windows": Figures(METHOD, 60),
-            "servers": Figures((*METHOD, "server")),
+            "methods": Level(METHOD),
+            "windows": Level((), 60),
+            "method windows": Level(METHOD, 60),
+            "servers": Level((*METHOD, "server")),
         }
 
-    def _of(self, by: Sequence[str], window_seconds: int | None, methods: list[Any] | None) -> list[Series]:
-        cells = [e for e in self._cells if methods is None or {name: e.key[name] for name in METHOD} in methods]
+    def _of(self, by: Sequence[str], window_seconds: int | None, only: Only | None) -> list[Series]:
+        cells = [e for e in self._cells if only is None or tuple(e.key[name] for name in METHOD) in only.values]
         return merged(cells, by, windows=window_seconds is not None)
 
     def raised(self) -> list[ErrorCount]:
@@ -98,7 +94,7 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             return logs["rows"][:count], Account(shipped=5, counted=5)
 
     inputs, local = ModuleType("inputs"), ModuleType("local")
-    vars(inputs).update(opened=opened, Figures=Figures)
+    vars(inputs).update(opened=opened)
     vars(local).update(Local=FakeEngine)
     for name, module in (("inputs", inputs), ("local", local)):
         monkeypatch.setitem(sys.modules, f"rpcmq.latency.jobs.{name}", module)

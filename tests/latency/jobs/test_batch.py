@@ -178,7 +178,7 @@ def test_stored_cells_make_the_same_report(engine: Engine, made_of_log: Made) ->
 def test_why_and_the_report_find_the_same_in_one_log(engine: Engine, log: Path, made_of_log: Made) -> None:
     for selection in (Selection(log), Selection(made_of_log.out / CELLS)):
         with opened(engine, selection) as found:
-            answered = found.series(found.for_findings())
+            answered = found.cells.series(found.for_findings())
             report = made_of_log.report
             assert by_name(answered["windows"]) == by_name(report.windows)
             assert by_name(answered["method windows"]) == by_name(report.method_windows)

@@ -21,8 +21,8 @@ from rpcmq.latency.analysis.series import MEASURES, METHOD, Series
 from rpcmq.latency.jobs.batch import CELLS, report, report_of_cells
 from rpcmq.latency.jobs.bounds import LAST_OF_BUCKET
 from rpcmq.latency.jobs.cells import files_of
-from rpcmq.latency.jobs.engine import Engine
-from rpcmq.latency.jobs.inputs import Figures, opened
+from rpcmq.latency.jobs.engine import Engine, Level, of_methods
+from rpcmq.latency.jobs.inputs import opened
 from rpcmq.latency.jobs.local import Local
 from rpcmq.latency.jobs.local_sql import bucket
 from rpcmq.latency.manifest import read
@@ -153,11 +153,11 @@ def test_both_engines_answer_the_same_questions(engines: tuple[Engine, Engine], 
     for engine in engines:
         with opened(engine, Selection(log)) as found:
             wanted = {
-                "some": Figures((*METHOD, "outcome"), 60, found.methods[:3]),
-                "none": Figures(METHOD, methods=[]),
-                "windows": Figures(("router", "error_class"), found.coarse_window),
+                "some": Level((*METHOD, "outcome"), 60, of_methods(found.methods[:3])),
+                "none": Level(METHOD, only=of_methods([])),
+                "windows": Level(("router", "error_class"), found.coarse_window),
             }
-            series = {name: plain(each) for name, each in found.series(found.for_findings() | wanted).items()}
+            series = {name: plain(each) for name, each in found.cells.series(found.for_findings() | wanted).items()}
             calls, newest = found.answered_calls()
             span = (found.methods, found.begin, found.end, found.coarse_window)
             answers.append((series, plain(calls), newest, span, found.raised(), found.unknown(3), found.account))

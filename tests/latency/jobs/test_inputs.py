@@ -15,8 +15,8 @@ from rpcmq.cli.latency_compare import compare_command
 from rpcmq.cli.latency_trace import trace_command
 from rpcmq.cli.options import State
 from rpcmq.latency.analysis.series import METHOD
-from rpcmq.latency.jobs.engine import Engine
-from rpcmq.latency.jobs.inputs import Figures, opened
+from rpcmq.latency.jobs.engine import Engine, Level, of_methods
+from rpcmq.latency.jobs.inputs import opened
 from rpcmq.latency.selection import Selection
 from tests.latency.logs import rows, ship
 from tests.latency.spools import BOOT, Sent, many, spooled
@@ -53,12 +53,12 @@ def test_cells_of_a_log_answer_as_its_records_do(engine: Engine, log: Path) -> N
         seen = [int(r["recv_at"] // 1e6) for r in expected]
         assert (found.begin, found.end) == (min(seen), max(seen) + 1)
         wanted = {
-            "methods": Figures(METHOD),
-            "windows": Figures((), 60),
-            "some": Figures((*METHOD, "server"), 60, found.methods[:2]),
-            "none": Figures(METHOD, methods=[]),
+            "methods": Level(METHOD),
+            "windows": Level((), 60),
+            "some": Level((*METHOD, "server"), 60, of_methods(found.methods[:2])),
+            "none": Level(METHOD, only=of_methods([])),
         }
-        answered = found.series(wanted)
+        answered = found.cells.series(wanted)
         assert counted(answered["methods"], METHOD) == Counter(tuple(r[name] for name in METHOD) for r in expected)
         assert {each.window for each in answered["windows"]} == {second // 60 * 60 for second in seen}
         assert sum(each.records for each in answered["windows"]) == COUNT
@@ -79,7 +79,7 @@ def test_cells_of_a_log_answer_as_its_records_do(engine: Engine, log: Path) -> N
 def test_a_selection_is_of_time_and_values(engine: Engine, log: Path) -> None:
     with opened(engine, Selection(log, until=START + 30, where={"topic": "topic-1"})) as found:
         expected = [r for r in rows(log) if r["recv_at"] < (START + 30) * 1e6 and r["topic"] == "topic-1"]
-        assert counted(found.series({"": Figures(METHOD)})[""], METHOD) == Counter(
+        assert counted(found.cells.series({"": Level(METHOD)})[""], METHOD) == Counter(
             tuple(r[name] for name in METHOD) for r in expected
         )
     with opened(engine, Selection(log, since=START + 3600)) as found:
@@ -93,7 +93,7 @@ def test_stored_cells_answer_as_the_log_does(engine: Engine, log: Path, tmp_path
         assert (found.account.counted, found.records, found.window_seconds) == (COUNT, None, 1)
         assert found.unknown(5) == []
         expected = [r for r in rows(log) if r["topic"] == "topic-2"]
-        assert counted(found.series({"": Figures(METHOD)})[""], METHOD) == Counter(
+        assert counted(found.cells.series({"": Level(METHOD)})[""], METHOD) == Counter(
             tuple(r[name] for name in METHOD) for r in expected
         )
 

@@ -18,12 +18,12 @@ import pytest
 from rpcmq.errors import UsageError
 from rpcmq.latency import schema
 from rpcmq.latency.analysis.account import Life, Verdict
-from rpcmq.latency.jobs.engine import Changed
 from rpcmq.latency.jobs.gate import inspect
-from rpcmq.latency.jobs.source import SCHEMA, Reader, read_log
+from rpcmq.latency.jobs.source import SCHEMA, SparkLog
 from rpcmq.latency.manifest import ManifestDamaged, read
 from rpcmq.latency.parquet import Parquet
 from rpcmq.latency.retention import Limits
+from rpcmq.latency.selection import Selection
 from rpcmq.latency.ship import Shipper
 from rpcmq.latency.sinks import JsonLines
 from tests.latency.logs import NOW, rows, ship
@@ -139,7 +139,8 @@ def test_whatever_is_wrong_with_a_file_it_is_set_aside_and_the_rest_is_counted(
     for how, path in bad.items():
         spoil(path, how)
 
-    records, account = read_log(spark, tmp_path, None, None)
+    log = SparkLog(spark, Selection(tmp_path))
+    records, account = log.records, log.account
 
     assert seqs(records) == seqs_of(first, last)
     aside = {each.path: each for each in account.set_aside}
@@ -220,7 +221,8 @@ def test_what_the_shipper_set_aside_is_in_the_account(spark: SparkSession, tmp_p
     (tmp_path / "quarantine" / "unheard-of").write_text("?")
     (tmp_path / "quarantine" / "what.json").write_text("{}")
 
-    records, account = read_log(spark, tmp_path, None, None)
+    log = SparkLog(spark, Selection(tmp_path))
+    records, account = log.records, log.account
 
     assert seqs(records) == expected
     aside = {each.path: (each.reason, each.rows) for each in account.set_aside}
@@ -260,7 +262,8 @@ def test_what_is_compacted_and_still_in_ready_counts_once(spark: SparkSession, t
     shutil.copy(tmp_path / compacted, (tmp_path / compacted).with_name("again.parquet"))
     assert all(path.exists() for path in old)
 
-    records, account = read_log(spark, tmp_path, None, None)
+    log = SparkLog(spark, Selection(tmp_path))
+    records, account = log.records, log.account
 
     assert seqs(records) == Counter(row["seq"] for row in rows(tmp_path))
     assert (account.files, account.shipped, account.counted, account.set_aside) == (2, 35, 35, [])
@@ -269,26 +272,24 @@ def test_what_is_compacted_and_still_in_ready_counts_once(spark: SparkSession, t
 def test_files_that_change_while_they_are_read_are_noticed(spark: SparkSession, tmp_path: Path) -> None:
     paths = [grown(tmp_path, 1, 20), grown(tmp_path, 2, 300)]
     expected = seqs_of(*paths)
-    reader = Reader(spark, tmp_path, None, None)
-    log = reader.open()
+    log = SparkLog(spark, Selection(tmp_path))
     # The shipper compacts, and removes what it was made of.
     ship(tmp_path, NOW + HOUR, Limits(ready=0))
     ship(tmp_path, NOW + 2 * HOUR, Limits(ready=0))
     assert not any(path.exists() for path in paths)
+    asked: list[Counter[int]] = []
 
-    with pytest.raises(Changed, match="removed or damaged"), reader.watch():
-        log.records.collect()
-    log = reader.open()
-    assert seqs(log.records) == expected
+    def ask() -> Counter[int]:
+        asked.append(Counter())
+        return seqs(log.records)
+
+    assert log.persistently(ask) == expected and len(asked) == 2
 
     (file,) = read(tmp_path).live.values()
     content = bytearray((tmp_path / file.path).read_bytes())
     content[len(content) // 3] ^= 1
     (tmp_path / file.path).write_bytes(content)
-    with pytest.raises(Changed, match="removed or damaged"), reader.watch():
-        log.records.collect()
-    log = reader.open()
-    assert seqs(log.records) == Counter()
+    assert log.persistently(ask) == Counter() and len(asked) == 4
     assert [(each.path, each.reason, each.rows) for each in log.account.set_aside] == [(file.path, "unreadable", 320)]
     assert log.account.balances
 
@@ -301,7 +302,7 @@ def test_a_range_is_of_receive_times_to_the_microsecond(spark: SparkSession, tmp
     spooled(tmp_path, [Sent(6, 30.0), Sent(7, 31.0)], segment=2)
     ship(tmp_path)
 
-    log = Reader(spark, tmp_path, START + 10, START + 20).open()
+    log = SparkLog(spark, Selection(tmp_path, START + 10, START + 20))
 
     assert seqs(log.records) == Counter([2, 3, 4])
     # The other file has nothing of it, and is not opened.
@@ -318,7 +319,8 @@ def test_filters_and_the_account_of_what_nobody_knows(spark: SparkSession, tmp_p
     topic = "topic-1"
     expected = [row for row in rows(tmp_path) if row["topic"] == topic]
 
-    records, account = read_log(spark, tmp_path, None, None, {"topic": topic})
+    log = SparkLog(spark, Selection(tmp_path, where={"topic": topic}))
+    records, account = log.records, log.account
 
     assert seqs(records) == Counter(row["seq"] for row in expected)
     assert records.schema.names == SCHEMA.names
@@ -328,16 +330,16 @@ def test_filters_and_the_account_of_what_nobody_knows(spark: SparkSession, tmp_p
 
 
 def test_an_empty_log_has_the_columns_and_no_records(spark: SparkSession, tmp_path: Path) -> None:
-    log = Reader(spark, tmp_path, None, None).open()
+    log = SparkLog(spark, Selection(tmp_path))
     assert log.records.schema.names == SCHEMA.names and log.records.isEmpty()
     assert (log.account.shipped, log.account.balances, log.first_us, log.last_us) == (0, True, None, None)
 
 
 def test_what_cannot_be_asked_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="colour: expected one of router, exchange"):
-        read_log(spark, tmp_path, None, None, {"colour": "red"})
+        SparkLog(spark, Selection(tmp_path, where={"colour": "red"}))
     with pytest.raises(UsageError, match="no such directory"):
-        read_log(spark, tmp_path / "none", None, None)
+        SparkLog(spark, Selection(tmp_path / "none"))
     (tmp_path / "manifest.jsonl").write_text("what\n")
     with pytest.raises(ManifestDamaged):
-        read_log(spark, tmp_path, None, None)
+        SparkLog(spark, Selection(tmp_path))
