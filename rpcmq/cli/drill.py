@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rpcmq.cli.exit_codes import ExitCode
-from rpcmq.cli.options import State, json_option
+from rpcmq.cli.options import ParamOf, State, json_option
 from rpcmq.cli.output import Output, add_row, print_json, table
+from rpcmq.config.values import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,24 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["drill_command"]
 
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-
-
-class _Seconds(click.ParamType):  # type: ignore[type-arg]  # click 8.1 knows no argument
-    name = "seconds"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        text = str(value)
-        unit = next((unit for unit in _UNITS if text.endswith(unit)), "")
-        try:
-            seconds = float(text.removesuffix(unit)) * _UNITS.get(unit, 1.0)
-        except ValueError:
-            seconds = 0.0
-        if not 0.0 < seconds < 1e6:
-            self.fail(f"{value!r}: expected seconds, as a number or text like '60s', '5m'", param, ctx)
-        return seconds
-
-
+_SECONDS = ParamOf(seconds(0.001, 1e6))
 #: From 0 to 1.
 _SHARE = click.FloatRange(0.0, 1.0)
 
@@ -45,9 +29,9 @@ _SHARE = click.FloatRange(0.0, 1.0)
 @click.command("drill")
 @click.option("--topology", metavar="FILE", type=click.Path(exists=True, dir_okay=False), help="TOML file.")
 @click.option("--faults", metavar="FAULT,...", default="kill,stop,router", show_default=True, help="Which; see below.")
-@click.option("--for", "seconds", type=_Seconds(), default="60s", show_default=True, help="Time to inject faults.")
-@click.option("--every", type=_Seconds(), default="2s", show_default=True, help="Interval between faults.")
-@click.option("--lasts", type=_Seconds(), default="3s", show_default=True, help="Longest duration of a fault.")
+@click.option("--for", "seconds", type=_SECONDS, default="60s", show_default=True, help="Time to inject faults.")
+@click.option("--every", type=_SECONDS, default="2s", show_default=True, help="Interval between faults.")
+@click.option("--lasts", type=_SECONDS, default="3s", show_default=True, help="Longest duration of a fault.")
 @click.option("--plain", metavar="N", type=click.IntRange(0), help="Number of threaded programs without gevent.")
 @click.option("--patched", is_flag=True, default=None, help="Callers and services call gevent.monkey.patch_all().")
 @click.option("--nested", metavar="SHARE", type=_SHARE, help="Share of calls whose handler makes a nested call.")

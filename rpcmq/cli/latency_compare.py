@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,16 +12,15 @@ import click
 from rpcmq.cli.exit_codes import ExitCode
 from rpcmq.cli.latency_engine import Choice, Waiting, engine, engine_options
 from rpcmq.cli.latency_input import (
-    account_as_json,
     account_line,
     installed,
-    key_as_json,
     listed,
 )
 from rpcmq.cli.options import State, json_option
 from rpcmq.cli.output import Output, add_row, print_fitting, print_json, table
 from rpcmq.cli.text import microseconds, plain
 from rpcmq.errors import RpcError
+from rpcmq.latency.analysis.names import method_name
 from rpcmq.latency.selection import Selection, parse_selection
 
 if TYPE_CHECKING:
@@ -41,6 +41,9 @@ _DRIFT = (
     "Durations drift within A or B (marked drift): a change between them that this explains is not called one. Compare"
     " like with like, such as the same hours of two days."
 )
+
+#: Names of the sides in JSON.
+_SIDES = {"before": "a", "after": "b"}
 
 
 @click.command("compare")
@@ -166,8 +169,6 @@ def _show(
     verdicts: Sequence[Verdict],
     top: int,
 ) -> None:
-    from rpcmq.latency.analysis.names import method_name
-
     output = Output()
     for letter, name, account in zip("AB", names, accounts, strict=True):
         click.echo(plain(f"{letter}: {name}: {account_line(account)}"))
@@ -230,7 +231,6 @@ def _style(shift: Shift) -> str:
 
 
 def _sentence(verdict: Verdict) -> str:
-    from rpcmq.latency.analysis.names import method_name
     from rpcmq.latency.analysis.wording import count
 
     text = f"{verdict.limit.text}: "
@@ -250,7 +250,6 @@ def _sentence(verdict: Verdict) -> str:
 
 def _seen(verdict: Verdict) -> str:
     """Say how large a rise would have been detected."""
-    from rpcmq.latency.analysis.names import method_name
     from rpcmq.latency.analysis.wording import share
 
     def size(value: float) -> str:
@@ -277,26 +276,26 @@ def _as_json(
     verdicts: Sequence[Verdict],
 ) -> dict[str, Any]:
     sides = {
-        letter: {"selection": name, "account": account_as_json(account)}
+        letter: {"selection": name, "account": account.as_json()}
         for letter, name, account in zip("ab", names, accounts, strict=True)
     }
     return sides | {
         "measure": comparison.measure,
         "smallest": comparison.smallest,
         "methods": [_method_as_json(each) for each in comparison.methods],
-        "only_in_a": [key_as_json(each.key) for each in comparison.gone],
-        "only_in_b": [key_as_json(each.key) for each in comparison.new],
+        "only_in_a": [dict(each.key) for each in comparison.gone],
+        "only_in_b": [dict(each.key) for each in comparison.new],
         "limits": [
             {
                 "limit": verdict.limit.text,
                 "checked": verdict.checked,
-                "n_too_small": [key_as_json(key) for key in verdict.unchecked],
+                "n_too_small": [dict(key) for key in verdict.unchecked],
                 "exceeded": [
-                    key_as_json(each.key) | {"value": each.value, "interval": [each.low, each.high]}
+                    dict(each.key) | {"value": each.value, "interval": [each.low, each.high]}
                     for each in verdict.exceeded
                 ],
-                "detectable": [key_as_json(key) | {"value": value} for key, value in verdict.detectable],
-                "drifting": [key_as_json(key) for key in verdict.drifting],
+                "detectable": [dict(key) | {"value": value} for key, value in verdict.detectable],
+                "drifting": [dict(key) for key in verdict.drifting],
             }
             for verdict in verdicts
         ],
@@ -305,23 +304,8 @@ def _as_json(
 
 
 def _method_as_json(method: MethodShift) -> dict[str, Any]:
-    return key_as_json(method.key) | {
+    return dict(method.key) | {
         "records": [method.before.records, method.after.records],
         "matters": method.matters,
-        "shifts": [
-            {
-                "what": shift.what,
-                "a": shift.before,
-                "b": shift.after,
-                "change": shift.change,
-                "interval": None if shift.interval is None else list(shift.interval),
-                "p_value": shift.p_value,
-                "drawn": shift.drawn,
-                "drift": shift.drift,
-                "detectable": shift.detectable,
-                "confirmed": shift.confirmed,
-                "matters": shift.matters,
-            }
-            for shift in method.shifts
-        ],
+        "shifts": [{_SIDES.get(name, name): value for name, value in asdict(shift).items()} for shift in method.shifts],
     }

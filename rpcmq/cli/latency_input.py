@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,14 +20,11 @@ from rpcmq.latency.selection import Selection, parse_filters, parse_time
 
 if TYPE_CHECKING:
     from rpcmq.latency.analysis.account import Account
-    from rpcmq.latency.analysis.series import Key
 
 __all__ = [
-    "account_as_json",
     "account_line",
     "check_writable",
     "installed",
-    "key_as_json",
     "listed",
     "master_option",
     "selected",
@@ -146,35 +142,7 @@ def account_line(account: Account) -> str:
     return plain(text)
 
 
-def account_as_json(account: Account) -> dict[str, Any]:
-    """The account for programs."""
-    return {
-        "files": account.files,
-        "shipped": account.shipped,
-        "counted": account.counted,
-        "in_range": account.in_range,
-        "balances": account.balances,
-        "verdict": account.verdict,
-        "set_aside": [
-            {"path": each.path, "reason": each.reason, "text": each.text, "records": each.rows}
-            for each in account.set_aside
-        ],
-        "holes": account.holes,
-        "dropped": account.dropped,
-        "missing_segments": account.missing_segments,
-        "unknown": account.unknown,
-        "open": account.open,
-        "unsealed": [asdict(each) for each in account.unsealed],
-        "waiting": account.waiting,
-    }
-
-
 def listed(names: Iterable[str], most: int = 5) -> str:
     """The first names of many."""
     every = list(names)
     return ", ".join(every[:most]) + (f" and {len(every) - most} more" if len(every) > most else "")
-
-
-def key_as_json(key: Key) -> dict[str, str | None]:
-    """Return the name of a series, as data for programs."""
-    return dict(key)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from threading import Event
@@ -17,6 +16,7 @@ from rpcmq.cli.options import State, json_option, positive
 from rpcmq.cli.output import print_json
 from rpcmq.cli.stopping import stopped_by_signals
 from rpcmq.errors import RpcError, UsageError
+from rpcmq.latency.change_log import LogEvent
 from rpcmq.latency.presence import elsewhere, is_log
 from rpcmq.server.log import log_event, start_logging
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from rpcmq.latency.jobs.stream import Stream
 
 __all__ = ["stream_command"]
-
-LogEvent = Callable[[int, str, str, dict[str, Any]], object]
 
 log = logging.getLogger("rpcmq.latency.stream")
 

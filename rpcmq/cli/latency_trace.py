@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rpcmq.cli.latency_engine import Choice, Waiting, engine, engine_options
-from rpcmq.cli.latency_input import account_as_json, account_line, installed, selected, selects
+from rpcmq.cli.latency_input import account_line, installed, selected, selects
 from rpcmq.cli.options import State, json_option
 from rpcmq.cli.output import Output, add_row, print_fitting, print_json, table
 from rpcmq.cli.text import microseconds
@@ -63,7 +63,7 @@ def trace_command(
     if not spans:
         raise RpcError(f"{id}: no record of it; {account_line(account)}")
     if state.json:
-        what = {"id": id, "account": account_as_json(account), "is_cut": is_cut}
+        what = {"id": id, "account": account.as_json(), "is_cut": is_cut}
         print_json(what | {"spans": [span.as_json() for span in spans]})
         return
     _show(spans, width)

@@ -12,16 +12,15 @@ from rich.table import Table
 
 from rpcmq.cli.latency_engine import Choice, Waiting, engine, engine_options
 from rpcmq.cli.latency_input import (
-    account_as_json,
     account_line,
     installed,
-    key_as_json,
     selected,
     selects,
 )
 from rpcmq.cli.options import State, json_option
 from rpcmq.cli.output import Output, add_row, print_fitting, print_json, table
 from rpcmq.cli.text import microseconds, plain
+from rpcmq.latency.analysis.names import method_name
 from rpcmq.latency.schema import UNKNOWN
 from rpcmq.latency.schema import as_json as row_as_json
 from rpcmq.latency.selection import Selection
@@ -199,8 +198,6 @@ def _show(answer: Answer, top: int) -> None:
 
 
 def _ranking(title: str, rows: Sequence[Ranked]) -> Table:
-    from rpcmq.latency.analysis.names import method_name
-
     columns = ("method", ">time", ">of all", ">records", ">errors", ">p50", ">p95", ">p99", ">max", ">queue p99")
     made = table(title, *columns, ">server p99")
     for row in rows:
@@ -213,8 +210,6 @@ def _ranking(title: str, rows: Sequence[Ranked]) -> Table:
 
 
 def _outliers(rows: Sequence[Outlier]) -> Table:
-    from rpcmq.latency.analysis.names import method_name
-
     columns = ("server", ">records", ">slow", ">expected", ">times", ">by chance", "worst method", ">p95 there")
     made = table("Servers slower than others with the same methods", *columns, ">p95 elsewhere")
     for row in rows:
@@ -225,8 +220,6 @@ def _outliers(rows: Sequence[Outlier]) -> Table:
 
 
 def _standings(rows: Sequence[Standing]) -> Table:
-    from rpcmq.latency.analysis.names import method_name
-
     columns = ("objective", "method", ">good", ">of", ">share", ">burn rate")
     made = table("Objectives", *columns, *(f">{burn.pair.text}" for burn in rows[0].burns), "mark")
     for row in rows:
@@ -243,8 +236,6 @@ def _standings(rows: Sequence[Standing]) -> Table:
 
 
 def _failures(answer: Answer, top: int) -> Table:
-    from rpcmq.latency.analysis.names import method_name
-
     made = table("What did not end well", "method", "outcome", "error", ">records", ">of all errors")
     every = sum(number for *_, number in answer.failures)
     for key, outcome, error, number in answer.failures[:top]:
@@ -253,8 +244,6 @@ def _failures(answer: Answer, top: int) -> Table:
 
 
 def _unknown(answer: Answer) -> Table:
-    from rpcmq.latency.analysis.names import method_name
-
     if not answer.unknown:
         made = table("Calls of which nobody knows the end", "method", ">records")
         for series in answer.unknown_methods:
@@ -271,10 +260,10 @@ def _unknown(answer: Answer) -> Table:
 
 def _as_json(answer: Answer, top: int) -> dict[str, Any]:
     return {
-        "account": account_as_json(answer.account),
+        "account": answer.account.as_json(),
         "records": answer.records,
         "findings": [
-            {"what": each.what, "why": each.why, "weight": each.weight, "key": key_as_json(each.key)}
+            {"what": each.what, "why": each.why, "weight": each.weight, "key": dict(each.key)}
             for each in answer.findings
         ],
         "by_total_time": [_ranked_as_json(each) for each in answer.by_time[:top]],
@@ -287,18 +276,17 @@ def _as_json(answer: Answer, top: int) -> dict[str, Any]:
                 "above": each.above,
                 "expected": each.expected,
                 "p_value": each.p_value,
-                "worst": key_as_json(each.worst.key)
-                | {"p95_us": each.worst.p95, "others_p95_us": each.worst.others_p95},
+                "worst": dict(each.worst.key) | {"p95_us": each.worst.p95, "others_p95_us": each.worst.others_p95},
             }
             for each in answer.outliers
         ],
         "objectives": [_standing_as_json(each) for each in answer.standings],
         "errors": [
-            key_as_json(key) | {"outcome": outcome, "error_class": error, "records": number}
+            dict(key) | {"outcome": outcome, "error_class": error, "records": number}
             for key, outcome, error, number in answer.failures
         ],
         "unknown": {
-            "methods": [key_as_json(e.key) | {"records": e.outcomes[UNKNOWN]} for e in answer.unknown_methods],
+            "methods": [dict(e.key) | {"records": e.outcomes[UNKNOWN]} for e in answer.unknown_methods],
             "newest": [row_as_json(row) for row in answer.unknown],
         },
     }
@@ -306,7 +294,7 @@ def _as_json(answer: Answer, top: int) -> dict[str, Any]:
 
 def _ranked_as_json(ranked: Ranked) -> dict[str, Any]:
     series = ranked.series
-    return key_as_json(series.key) | {
+    return dict(series.key) | {
         "us": ranked.us,
         "share": ranked.share,
         "records": series.records,
@@ -319,7 +307,7 @@ def _ranked_as_json(ranked: Ranked) -> dict[str, Any]:
 
 
 def _standing_as_json(standing: Standing) -> dict[str, Any]:
-    return key_as_json(standing.key) | {
+    return dict(standing.key) | {
         "objective": standing.objective.text,
         "threshold_us": standing.objective.threshold_us,
         "surely_below_us": standing.objective.edge_us,

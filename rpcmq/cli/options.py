@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from rpcmq.config import FieldInfo, describe_fields
+from rpcmq.config import describe_fields
+from rpcmq.config.values import ValueType
 
 if TYPE_CHECKING:
     from rpcmq.client import Client
 
-__all__ = ["State", "connects", "json_option", "make_client", "positive", "setting"]
+__all__ = ["ParamOf", "State", "connects", "json_option", "make_client", "positive", "setting"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -75,14 +76,15 @@ def json_option(command: Command) -> Command:
     )(command)
 
 
-class _Kind(click.ParamType):  # type: ignore[type-arg]  # click 8.1 knows no argument
-    """The parameter type of a router setting."""
+class ParamOf(click.ParamType):  # type: ignore[type-arg]  # click 8.1 knows no argument
+    """The parameter type of what a setting takes."""
 
-    def __init__(self, info: FieldInfo) -> None:
-        self._kind = info.kind
-        self.name = info.kind.name
+    def __init__(self, kind: ValueType) -> None:
+        self._kind = kind
+        self.name = kind.name
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """As :class:`click.ParamType` has it."""
         try:
             return self._kind.check(self._kind.read(value) if isinstance(value, str) else value)
         except ValueError:
@@ -95,7 +97,7 @@ def setting(flag: str, key: str, help: str) -> Callable[[Command], Command]:
     return click.option(
         flag,
         key.rpartition(".")[2],
-        type=_Kind(info),
+        type=ParamOf(info.kind),
         default=info.default,
         envvar=info.env,
         show_default=True,

@@ -37,23 +37,6 @@ _ENDS = (
     "LinkLost", "NoConsumer", "Overloaded", "RemoteError", "AccessDenied", "RouterUnreachable",
 )  # fmt: skip
 _NEVER = inf
-#: The method of :class:`Checker` for each event.
-_HANDLERS = {
-    What.SUBMIT: "_submit",
-    What.ACCEPT: "_accept",
-    What.CONFIRM: "_confirm",
-    What.RETURN: "_return",
-    What.DISPATCH: "_dispatch",
-    What.START: "_start",
-    What.FINISH: "_finish",
-    What.END: "_end",
-    What.SETTLE: "_settle",
-    What.LINKED: "_linked",
-    What.FAULT: "_fault",
-    What.HEALED: "_healed",
-    What.DONE: "_is_done",
-    What.EXITED: "_exited",
-}
 
 
 class Checker:
@@ -105,10 +88,10 @@ class Checker:
         )
 
     def see(self, event: Event) -> None:
-        """The next event."""
-        handler = _HANDLERS.get(What(event.what))
+        """The next event: there is a method for each kind that matters here, named as the kind is."""
+        handler = getattr(self, f"_on_{What(event.what)}", None)
         if handler is not None:
-            getattr(self, handler)(event)
+            handler(event)
         for judge in self._judges:
             judge.see(event)
 
@@ -126,7 +109,7 @@ class Checker:
 
     # --- a call or cast ----------------------------------------------------------------------
 
-    def _submit(self, event: Event) -> None:
+    def _on_submit(self, event: Event) -> None:
         if event.id in self._works:
             self._violated("history", f"{event.id} was submitted twice", event.id)
             return
@@ -136,17 +119,17 @@ class Checker:
             self._callers[event.process] = None
         self.verdict.submitted[work.verb] += 1
 
-    def _confirm(self, event: Event) -> None:
+    def _on_confirm(self, event: Event) -> None:
         work = self._work(event)
         if work is not None:
             work.confirmed_at = event.at
 
-    def _return(self, event: Event) -> None:
+    def _on_return(self, event: Event) -> None:
         work = self._work(event)
         if work is not None:
             work.returned_at = event.at
 
-    def _accept(self, event: Event) -> None:
+    def _on_accept(self, event: Event) -> None:
         self._is_watched = True
         work = self._work(event)
         # An idempotent one is offered again by a process that has lost its session.
@@ -158,7 +141,7 @@ class Checker:
         self._accepted.add(event.id)
         self._ever_accepted.add(event.id)
 
-    def _dispatch(self, event: Event) -> None:
+    def _on_dispatch(self, event: Event) -> None:
         to = event.fields["to"]
         self._is_watched = True
         work = self._works.get(event.id)
@@ -175,7 +158,7 @@ class Checker:
         if sent := self._dispatched.get(id):
             self._given[sent[-1][0]].discard(id)
 
-    def _start(self, event: Event) -> None:
+    def _on_start(self, event: Event) -> None:
         work = self._work(event)
         if work is None:
             return
@@ -217,13 +200,13 @@ class Checker:
             text = f"{event.id} was started by {event.process}; the router has sent it to {others}"
             self._violated("not dispatched", text, event.id, event.process)
 
-    def _finish(self, event: Event) -> None:
+    def _on_finish(self, event: Event) -> None:
         work = self._work(event)
         if work is not None:
             work.finished += 1
             self._running[event.process].discard(event.id)
 
-    def _end(self, event: Event) -> None:
+    def _on_end(self, event: Event) -> None:
         work = self._work(event)
         if work is None:
             return
@@ -264,7 +247,7 @@ class Checker:
                 "overdue", f"{event.id} ended {late:.3f} s after its timeout of {work.timeout:g} s", event.id
             )
 
-    def _settle(self, event: Event) -> None:
+    def _on_settle(self, event: Event) -> None:
         work = self._works.get(event.id)
         outcome = event.fields["outcome"]
         # A full queue gives a cast back to its sender, who offers it again, unless it waits to be told.
@@ -273,10 +256,10 @@ class Checker:
 
     # --- processes and faults ----------------------------------------------------------------
 
-    def _linked(self, event: Event) -> None:
+    def _on_linked(self, event: Event) -> None:
         self.verdict.violations += self._sessions.linked(event)
 
-    def _fault(self, event: Event) -> None:
+    def _on_fault(self, event: Event) -> None:
         kind, target = event.id, event.fields.get("target", "")
         self._disturbances.begin(event.at, kind, target)
         if kind == "leave":
@@ -293,16 +276,16 @@ class Checker:
         self._lives.router_ends.append(at)
         self._accepted.clear()
 
-    def _exited(self, event: Event) -> None:
+    def _on_exited(self, event: Event) -> None:
         self._router_is_gone(event.at)
 
-    def _healed(self, event: Event) -> None:
+    def _on_healed(self, event: Event) -> None:
         kind, target = event.id, event.fields.get("target", "")
         self._disturbances.end(event.at, kind, target)
         if target == "router" and kind in ("kill", RESTART):
             self._lives.router_starts.append(event.at)
 
-    def _is_done(self, event: Event) -> None:
+    def _on_done(self, event: Event) -> None:
         self._lives.done[event.process] = event.at
         if left := event.fields.get("left", 0):
             self._violated(

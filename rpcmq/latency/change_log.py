@@ -9,6 +9,7 @@ import errno
 import fcntl
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
@@ -17,7 +18,10 @@ from rpcmq.errors import RpcError
 from rpcmq.latency.files import open_log_file, sync, write_whole
 from rpcmq.log_format import LOG_MODE
 
-__all__ = ["ChangeLog", "JournalState", "replayed", "silent"]
+__all__ = ["ChangeLog", "JournalState", "LogEvent", "replayed", "silent"]
+
+#: Told what is worth a line in a log: level, event, text, fields.
+LogEvent = Callable[[int, str, str, dict[str, Any]], object]
 
 
 @dataclass(slots=True)

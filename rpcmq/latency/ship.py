@@ -23,7 +23,7 @@ from pathlib import Path
 from time import time
 from typing import Any
 
-from rpcmq.latency.change_log import silent
+from rpcmq.latency.change_log import LogEvent, silent
 from rpcmq.latency.files import move, remove, size_of, write_whole
 from rpcmq.latency.harvest import Harvest, harvest, readable_rows
 from rpcmq.latency.log_state import Source, State
@@ -37,8 +37,6 @@ from rpcmq.log_format import LOG_MODE, PART, Problem, SpoolError
 __all__ = ["Shipper", "account"]
 
 NO_LIMITS = Limits()
-
-LogEvent = Callable[[int, str, str, dict[str, Any]], object]
 
 
 def account(state: State) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from typing import Any
 
 __all__ = ["Account", "Life", "SetAside", "Verdict"]
 
@@ -117,3 +118,10 @@ class Account:
         """The share of all records that are known to be missing from what was counted, 0 to 1."""
         missing = self.rows_aside + max(self.dropped, self.holes - self.open)
         return missing / (self.counted + missing) if missing > 0 else 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the account for programs: see docs/latency-json.md."""
+        made = asdict(self) | {"balances": self.balances, "verdict": self.verdict}
+        for each in made["set_aside"]:
+            each["records"] = each.pop("rows")
+        return made

@@ -6,13 +6,14 @@ import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from rpcmq.errors import RpcError
 from rpcmq.latency.analysis.account import SetAside
+from rpcmq.latency.change_log import LogEvent
 from rpcmq.latency.jobs.admission import Admission
 from rpcmq.latency.jobs.fold import GRACE, due, fold, sweep
 from rpcmq.latency.jobs.journal import Journal
@@ -21,9 +22,7 @@ from rpcmq.latency.manifest import ManifestDamaged
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Housekeeping", "LogEvent", "first_line"]
-
-LogEvent = Callable[[int, str, str, dict[str, Any]], object]
+__all__ = ["Housekeeping", "first_line"]
 
 #: Most segments admitted between two checks of the query: a second's work.
 _AT_A_TIME = 500

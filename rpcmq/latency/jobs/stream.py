@@ -35,11 +35,11 @@ from pyspark.sql import functions as F
 
 from rpcmq.errors import RpcError
 from rpcmq.latency.analysis.series import DIMENSIONS, MEASURES
-from rpcmq.latency.change_log import silent
+from rpcmq.latency.change_log import LogEvent, silent
 from rpcmq.latency.jobs import datasets
 from rpcmq.latency.jobs.admission import Admission
 from rpcmq.latency.jobs.datasets import WINDOW
-from rpcmq.latency.jobs.housekeeping import Housekeeping, LogEvent, first_line
+from rpcmq.latency.jobs.housekeeping import Housekeeping, first_line
 from rpcmq.latency.jobs.journal import Dataset, Journal, State
 from rpcmq.latency.jobs.paths import as_spark
 from rpcmq.latency.jobs.source import SCHEMA

@@ -7,7 +7,6 @@ from typing import Any
 
 from rpcmq import __version__
 from rpcmq.histogram import Histogram
-from rpcmq.latency.analysis.account import Account
 from rpcmq.latency.analysis.errors import failures
 from rpcmq.latency.analysis.quantities import percentile_name
 from rpcmq.latency.analysis.series import MEASURES, Series
@@ -29,7 +28,7 @@ def document_of(report: Report) -> dict[str, Any]:
         "since": report.since,
         "until": report.until,
         "window_seconds": report.window_seconds,
-        "account": _account(report.account),
+        "account": report.account.as_json(),
         "findings": [asdict(each) for each in report.findings],
         "whole": _series(report.whole),
         "windows": [_series(each) for each in report.windows],
@@ -41,13 +40,6 @@ def document_of(report: Report) -> dict[str, Any]:
         "unknown": [dict(row) for row in report.unknown],
         "seconds": dict(report.seconds),
     }
-
-
-def _account(account: Account) -> dict[str, Any]:
-    made = asdict(account) | {"balances": account.balances, "verdict": account.verdict}
-    for each in made["set_aside"]:
-        each["records"] = each.pop("rows")
-    return made
 
 
 def _series(each: Series) -> dict[str, Any]:
