@@ -13,23 +13,6 @@ Start = tuple[float, str, int]
 class Work:
     """A call or cast, as far as the history has come."""
 
-    __slots__ = (
-        "caller",
-        "confirm",
-        "confirmed_at",
-        "ended_at",
-        "finished",
-        "idempotent",
-        "outcome",
-        "returned_at",
-        "settled",
-        "starts",
-        "submitted_at",
-        "timeout",
-        "topic",
-        "verb",
-    )  # fmt: skip
-
     def __init__(self, event: Event) -> None:
         fields = event.fields
         self.caller = event.process

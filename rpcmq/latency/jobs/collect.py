@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,24 +14,16 @@ from rpcmq.latency.analysis.series import Series
 from rpcmq.latency.jobs.cells import DISTRIBUTIONS, SUMS
 from rpcmq.latency.jobs.engine import Level
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-__all__ = ["by_level", "in_order", "series", "series_of"]
-
-
-def series(rolled: DataFrame, by: Sequence[str]) -> list[Series]:
-    """The series of ``rolled``: one for each value of ``by``, and for each window if it has windows.
-
-    Args:
-        rolled: cells, of ``transforms.rollup``.
-        by: dimensions; outcomes become part of the series, unless they are among these.
-    """
-    return series_of(rolled.toArrow(), by)
+__all__ = ["by_level", "in_order", "series_of"]
 
 
 def series_of(rolled: pa.Table, by: Sequence[str]) -> list[Series]:
-    """The same of cells that are here already."""
+    """The series of ``rolled``: one for each value of ``by``, and for each window if it has windows.
+
+    Args:
+        rolled: cells, of a rollup.
+        by: dimensions; outcomes become part of the series, unless they are among these.
+    """
     found: dict[tuple[object, ...], Series] = {}
     for each in _each(rolled, by):
         # They differ in the outcome. The first takes in the others: it is nobody else's.

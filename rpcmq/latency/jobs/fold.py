@@ -25,10 +25,9 @@ from pyspark.sql import functions as F
 
 from rpcmq.errors import RpcError
 from rpcmq.latency.analysis.series import DIMENSIONS
-from rpcmq.latency.jobs import datasets, journal
-from rpcmq.latency.jobs.datasets import HOUR, WINDOW
+from rpcmq.latency.jobs import journal
 from rpcmq.latency.jobs.journal import Dataset, Journal, State
-from rpcmq.latency.jobs.store import read_cells
+from rpcmq.latency.jobs.store import HOUR, WINDOW, read_cells, write_dataset
 from rpcmq.latency.jobs.transforms import rollup
 
 __all__ = ["GRACE", "FoldFailed", "due", "fold", "read_stream_cells", "sweep"]
@@ -96,7 +95,7 @@ def _fold_hour(spark: SparkSession, out: Path, hour: int, inputs: Sequence[Datas
     path = f"cells/hour={datetime.fromtimestamp(hour, UTC):%Y-%m-%dT%H}/fold={uuid4().hex}"
     of_hour = F.col("window").between(hour, hour + HOUR - 1)
     cells = _read(spark, out, [each for each in inputs if hour in each.hours]).where(of_hour)
-    return datasets.write(out, path, rollup(cells, DIMENSIONS, WINDOW), now, is_batch=False)
+    return write_dataset(out, path, rollup(cells, DIMENSIONS, WINDOW), now, is_batch=False)
 
 
 def _read(spark: SparkSession, out: Path, some: Sequence[Dataset]) -> DataFrame:

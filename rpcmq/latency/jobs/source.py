@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 )
 
 from rpcmq.latency.jobs.open_log import OpenLog
-from rpcmq.latency.jobs.paths import as_spark
+from rpcmq.latency.jobs.store import as_spark
 from rpcmq.latency.schema import COLUMNS, UNKNOWN
 from rpcmq.latency.selection import Selection
 

@@ -23,7 +23,6 @@ from rpcmq.latency.jobs.engine import Level, Only, Outline
 from rpcmq.latency.jobs.runs import joined
 from rpcmq.latency.jobs.source import SparkLog
 from rpcmq.latency.jobs.store import read_cells, write_cells
-from rpcmq.latency.jobs.tasks import tasks
 from rpcmq.latency.jobs.transforms import (
     cells,
     error_counts,
@@ -41,6 +40,9 @@ __all__ = ["Spark"]
 Result = TypeVar("Result")
 
 _IDENTITY = ("router_id", "boot", "seq")
+_PARTITIONS = "spark.sql.shuffle.partitions"
+#: A few megabytes are best done at once; what a task sorts should stay within some tens of megabytes.
+_RECORDS_OF_TASK = 250_000
 
 
 class Spark:
@@ -56,7 +58,7 @@ class Spark:
     @contextmanager
     def log(self, selection: Selection) -> Iterator[_Records]:
         """See ``Engine``."""
-        with tasks(self._spark) as fit:
+        with _tasks(self._spark) as fit:
             records = _Records(self._spark, selection)
             fit(records.account.in_range)
             yield records
@@ -64,7 +66,7 @@ class Spark:
     @contextmanager
     def cells(self, selection: Selection, *more: Path) -> Iterator[_Cells]:
         """See ``Engine``."""
-        with tasks(self._spark) as fit:
+        with _tasks(self._spark) as fit:
             fit(joined((selection.path, *more)).account.counted)
             stored = read_cells(self._spark, selection.path, *more)
             yield _Cells(selected(stored, selection.since, selection.until, selection.where))
@@ -158,6 +160,25 @@ class _Records(_Cells):
         answer = self._log.persistently(ask)
         self.account = self._log.account
         return answer
+
+
+@contextmanager
+def _tasks(spark: SparkSession) -> Iterator[Callable[[int], None]]:
+    """Within, the function given makes as many tasks as suit so many records; never more than there were before.
+
+    Each costs hundredths of a second, and Spark makes 200: small logs are what people ask while they wait.
+    """
+    before = int(spark.conf.get(_PARTITIONS) or 200)
+    fewest = min(before, spark.sparkContext.defaultParallelism)
+
+    def fit(records: int) -> None:
+        spark.conf.set(_PARTITIONS, str(min(before, max(fewest, records // _RECORDS_OF_TASK))))
+
+    fit(0)
+    try:
+        yield fit
+    finally:
+        spark.conf.set(_PARTITIONS, str(before))
 
 
 @contextmanager

@@ -1,17 +1,24 @@
-"""Cells on disk, by Spark."""
+"""Cells on disk, by Spark: those of a report, and the directories that a stream and its fold write."""
 
 from __future__ import annotations
 
+import re
+import shutil
+from collections.abc import Collection
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
 
 from rpcmq.latency.analysis.series import DIMENSIONS
 from rpcmq.latency.jobs.cells import DISTRIBUTIONS, SUMS, About, files_of, replaced
-from rpcmq.latency.jobs.paths import as_spark
+from rpcmq.latency.jobs.journal import Dataset
 
-__all__ = ["CELLS", "read_cells", "write_cells"]
+__all__ = ["CELLS", "HOUR", "WINDOW", "as_spark", "read_cells", "remove_strays", "write_cells", "write_dataset"]
 
+HOUR = 3600
+#: Length of the cells' windows (seconds).
+WINDOW = 60
 _DISTRIBUTION = (
     "struct<zeros: bigint, sum: bigint, min: bigint, max: bigint, buckets: array<struct<b: smallint, c: bigint>>>"
 )
@@ -49,3 +56,40 @@ def read_cells(spark: SparkSession, *directories: Path) -> DataFrame:
     if not files:
         return spark.createDataFrame([], CELLS)
     return spark.read.schema(CELLS).parquet(*files)
+
+
+def as_spark(path: Path) -> str:
+    """``path``, of a file of this machine, as Spark takes it: for one thing, not as a pattern."""
+    return "file:" + re.sub(r"([\\*?{}\[\]])", r"\\\1", str(path.resolve()))
+
+
+def write_dataset(out: Path, path: str, cells: DataFrame, at: float, *, is_batch: bool, files: int = 1) -> Dataset:
+    """Make the directory ``path`` below ``out``, or replace it; if there are no cells, there is none.
+
+    It is written by Spark under a name of its own, and renamed when all of it is on the disk. Another Spark whose
+    driver was killed, and which has not noticed, may still write: but nobody renames for it.
+
+    Args:
+        files: how many at most, each made by one core. Whoever reads many directories pays for each file.
+
+    Raises:
+        OSError: it was not written.
+    """
+    made = Observation()
+    hour = F.floor(F.col("window") / HOUR) * HOUR
+    observed = cells.observe(made, F.sum("records").alias("records"), F.collect_set(hour).alias("hours"))
+    write_cells(observed.coalesce(files), out / path, About(WINDOW))
+    found = made.get
+    if not found["records"]:
+        shutil.rmtree(out / path)
+    return Dataset(path, tuple(sorted(map(int, found["hours"]))), found["records"] or 0, at, is_batch)
+
+
+def remove_strays(out: Path, known: Collection[str]) -> None:
+    """Remove the directories of cells that are none of ``known``: what a crash left.
+
+    To be used by the one who writes, and before it does.
+    """
+    for path in [*(out / "cells").glob("*/*"), *(out / "cells").glob("*/.*")]:
+        if path.relative_to(out).as_posix() not in known:
+            shutil.rmtree(path, ignore_errors=True)

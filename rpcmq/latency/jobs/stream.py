@@ -36,13 +36,11 @@ from pyspark.sql import functions as F
 from rpcmq.errors import RpcError
 from rpcmq.latency.analysis.series import DIMENSIONS, MEASURES
 from rpcmq.latency.change_log import LogEvent, silent
-from rpcmq.latency.jobs import datasets
 from rpcmq.latency.jobs.admission import Admission
-from rpcmq.latency.jobs.datasets import WINDOW
 from rpcmq.latency.jobs.housekeeping import Housekeeping, first_line
 from rpcmq.latency.jobs.journal import Dataset, Journal, State
-from rpcmq.latency.jobs.paths import as_spark
 from rpcmq.latency.jobs.source import SCHEMA
+from rpcmq.latency.jobs.store import WINDOW, as_spark, remove_strays, write_dataset
 from rpcmq.latency.jobs.transforms import cells
 
 if TYPE_CHECKING:
@@ -128,7 +126,7 @@ class Stream:
         self._journal = Journal(self._out, clock)
         try:
             state = self.state
-            datasets.remove_strays(self._out, state.live.keys() | state.superseded.keys())
+            remove_strays(self._out, state.live.keys() | state.superseded.keys())
             self._admission = Admission(log.resolve(), self._out, self._journal, clock)
         except BaseException:
             self._journal.close()
@@ -349,7 +347,7 @@ class Stream:
             observed = records.observe(seen, F.collect_set(_SEGMENT).alias("segments"), newest)
             path = f"cells/run={run}/batch={batch}"
             is_large = sum(self.state.waiting.copy().values()) >= _LARGE
-            made = datasets.write(
+            made = write_dataset(
                 self._out,
                 path,
                 cells(observed, WINDOW),

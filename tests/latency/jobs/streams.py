@@ -22,10 +22,10 @@ from rpcmq.latency.analysis.series import DIMENSIONS, MEASURES
 from rpcmq.latency.columns import to_rows
 from rpcmq.latency.jobs import journal
 from rpcmq.latency.jobs.cells import SUMS
-from rpcmq.latency.jobs.datasets import WINDOW
 from rpcmq.latency.jobs.fold import read_stream_cells
 from rpcmq.latency.jobs.journal import Dataset
 from rpcmq.latency.jobs.session import session
+from rpcmq.latency.jobs.store import WINDOW
 from rpcmq.latency.jobs.stream import Stream
 from rpcmq.latency.jobs.transforms import cells, rollup
 from rpcmq.latency.manifest import read

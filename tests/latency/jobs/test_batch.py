@@ -30,7 +30,7 @@ from rpcmq.latency.analysis.slow import findings
 from rpcmq.latency.jobs import batch
 from rpcmq.latency.jobs.batch import CELLS, report, report_of_cells, window_for
 from rpcmq.latency.jobs.cells import VERSION, CellsDamaged
-from rpcmq.latency.jobs.collect import series
+from rpcmq.latency.jobs.collect import series_of
 from rpcmq.latency.jobs.engine import Engine
 from rpcmq.latency.jobs.inputs import opened
 from rpcmq.latency.jobs.store import read_cells
@@ -343,7 +343,7 @@ def test_from_a_router_under_load_to_the_report(
     arguments = ["--log", str(log), "--out", str(out), "--json", "--engine", "spark"]
     assert (report_command.main(arguments, obj=State(None), standalone_mode=False) or 0) == ExitCode.OK
     said = json.loads(capsys.readouterr().out)
-    found = series(rollup(read_cells(spark, out), METHOD), METHOD)
+    found = series_of(rollup(read_cells(spark, out), METHOD).toArrow(), METHOD)
 
     account = said["account"]
     assert account["shipped"] == account["counted"] == account["in_range"] == messages == CALLS + CASTS + HANGING

@@ -18,7 +18,7 @@ from gevent.subprocess import PIPE
 from rpcmq.cli import latency_engine
 from rpcmq.cli.latency_engine import Choice, Waiting, engine
 from rpcmq.errors import NotInstalled, UsageError
-from rpcmq.latency.jobs import gate, local, local_cells, local_sql
+from rpcmq.latency.jobs import gate, local_cells, local_sql, open_log
 from rpcmq.latency.jobs.batch import CELLS, report
 from rpcmq.latency.jobs.cells import files_of
 from rpcmq.latency.jobs.local import Local, LocalFailed
@@ -137,7 +137,7 @@ def test_files_that_go_while_they_are_read_are_looked_for_again(
             assert not any((log / file.path).exists() for file in found.files)
         return found
 
-    monkeypatch.setattr(local, "inspect", inspect)
+    monkeypatch.setattr(open_log, "inspect", inspect)
     made = report(Local(), Selection(log), tmp_path / "out")
     assert looks == 2
     assert (made.whole.records, made.account.counted, made.account.balances) == (800, 800, True)
@@ -160,7 +160,7 @@ def test_a_file_that_was_damaged_after_it_was_looked_at_is_set_aside(
         (log / second).write_bytes(content)
         return found
 
-    monkeypatch.setattr(local, "inspect", inspect)
+    monkeypatch.setattr(open_log, "inspect", inspect)
     made = report(Local(), Selection(log), tmp_path / "out")
     assert (made.whole.records, made.account.counted, made.account.balances) == (500, 500, True)
     assert [(each.path, each.reason, each.rows) for each in made.account.set_aside] == [(second, "unreadable", 300)]

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rpcmq.latency.analysis.account import SetAside
-from rpcmq.latency.jobs import datasets, journal
+from rpcmq.latency.jobs import journal
 from rpcmq.latency.jobs.fold import read_stream_cells
 from rpcmq.latency.jobs.journal import Journal, StreamInUse
+from rpcmq.latency.jobs.store import write_dataset
 from rpcmq.latency.jobs.stream import Stream, StreamFailed
 from rpcmq.latency.retention import Limits
 from tests.latency.jobs.streams import Log, counted, expected, of, of_the_batch_job, of_the_stream, once
@@ -233,13 +234,13 @@ def test_what_spark_counts_must_be_what_the_segments_have(
     spark: SparkSession, log: Log, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log.grow(40)
-    real = datasets.write
+    real = write_dataset
 
     def less(*arguments: Any, **keywords: Any) -> journal.Dataset:
         arguments = (*arguments[:2], arguments[2].where("method != 'method_0'"), *arguments[3:])
         return real(*arguments, **keywords)
 
-    monkeypatch.setattr(datasets, "write", less)
+    monkeypatch.setattr("rpcmq.latency.jobs.stream.write_dataset", less)
     with pytest.raises(StreamFailed, match="its segments have 40"):
         once(spark, log.directory, out)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from itertools import permutations
 from math import ceil, isqrt
 from pathlib import Path
@@ -19,7 +20,7 @@ from rpcmq.histogram import Histogram
 from rpcmq.latency.analysis.series import DIMENSIONS, MEASURES, METHOD, Series
 from rpcmq.latency.columns import ARROW
 from rpcmq.latency.jobs.cells import DISTRIBUTIONS, SUMS, CellsDamaged
-from rpcmq.latency.jobs.collect import by_level, series
+from rpcmq.latency.jobs.collect import by_level, series_of
 from rpcmq.latency.jobs.engine import Level, Only
 from rpcmq.latency.jobs.store import CELLS, read_cells, write_cells
 from rpcmq.latency.jobs.transforms import (
@@ -42,6 +43,10 @@ QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 #: The log's columns, texts as texts.
 PLAIN = pa.schema([(each.name, pa.string() if pa.types.is_dictionary(each.type) else each.type) for each in ARROW])
 NOTHING: dict[str, Any] = {"zeros": 0, "sum": 0, "min": None, "max": None, "buckets": []}
+
+
+def made_of(rolled: DataFrame, by: Sequence[str]) -> list[Series]:
+    return series_of(rolled.toArrow(), by)
 
 
 def record(seq: int, at: float = 0.0, **changed: Any) -> dict[str, Any]:
@@ -186,7 +191,7 @@ def test_cells_of_a_few_records(spark: SparkSession) -> None:
 def test_records_of_unknown_outcome_count_as_outcomes_only(spark: SparkSession) -> None:
     # Should a writer give them durations, these are no durations.
     records = [record(1), lost(2), record(3, outcome="unknown")]
-    (found,) = series(rollup(cells(frame(spark, records)), METHOD), METHOD)
+    (found,) = made_of(rollup(cells(frame(spark, records)), METHOD), METHOD)
     assert found.outcomes == {"ok": 1, "unknown": 2}
     assert (found.records, found.handlers, found.handler_us) == (3, 1, 20)
     assert (found.network_us, found.reply_us) == (7, 5)
@@ -211,7 +216,7 @@ def test_the_way_there_and_the_way_back_are_of_records_that_tell_both(spark: Spa
     }
     rows = [record(n, method=name, **changes) for n, (name, (changes, *_)) in enumerate(records.items())]
 
-    found = {each.key["method"]: each for each in series(rollup(cells(frame(spark, rows)), METHOD), METHOD)}
+    found = {each.key["method"]: each for each in made_of(rollup(cells(frame(spark, rows)), METHOD), METHOD)}
 
     assert {name: (each.network_us, each.reply_us) for name, each in found.items()} == {
         name: (there, back) for name, (_, there, back) in records.items()
@@ -220,7 +225,7 @@ def test_the_way_there_and_the_way_back_are_of_records_that_tell_both(spark: Spa
 
 def test_stages_of_cells_add_up_to_the_whole(spark: SparkSession) -> None:
     records = some_records()
-    made = series(rollup(cells(frame(spark, records)), METHOD), METHOD)
+    made = made_of(rollup(cells(frame(spark, records)), METHOD), METHOD)
     for each in made:
         found = stages(each)
         assert sum(found.values()) == each.total.sum
@@ -237,7 +242,7 @@ def test_stages_of_cells_add_up_to_the_whole(spark: SparkSession) -> None:
 def test_of_no_records_there_are_no_cells(spark: SparkSession) -> None:
     found = cells(frame(spark, []))
     assert found.columns == ["window", *DIMENSIONS, *SUMS, *DISTRIBUTIONS]
-    assert series(rollup(found, METHOD, 60), METHOD) == []
+    assert made_of(rollup(found, METHOD, 60), METHOD) == []
 
 
 # --- percentiles --------------------------------------------------------------------------------
@@ -263,7 +268,7 @@ def test_percentiles_are_within_1_1_percent_of_the_nearest_rank(spark: SparkSess
         parts.append(some)
     records = spark.createDataFrame(pa.concat_tables(parts))
 
-    found = {each.key["method"]: each for each in series(rollup(cells(records, 60), METHOD), METHOD)}
+    found = {each.key["method"]: each for each in made_of(rollup(cells(records, 60), METHOD), METHOD)}
 
     assert set(found) == set(values)
     for name, each in values.items():
@@ -293,11 +298,11 @@ def test_parts_rolled_up_in_any_order_are_the_cells_of_all(spark: SparkSession) 
 
 def test_a_coarser_grouping_is_a_rollup_of_a_finer_one(spark: SparkSession) -> None:
     made = cells(frame(spark, some_records()), 60)
-    by_method = plain(series(rollup(made, METHOD), METHOD))
+    by_method = plain(made_of(rollup(made, METHOD), METHOD))
     # By way of something finer; and here, from what was finer in Spark.
     again = rollup(rollup(made, (*METHOD, "server"), 60), METHOD)
-    assert plain(series(again, METHOD)) == by_method
-    assert plain(series(rollup(made, (*METHOD, "client")), METHOD)) == by_method
+    assert plain(made_of(again, METHOD)) == by_method
+    assert plain(made_of(rollup(made, (*METHOD, "client")), METHOD)) == by_method
     assert sum(sum(outcomes.values()) for outcomes, *_ in by_method.values()) == 400
 
 
@@ -318,7 +323,7 @@ def test_several_rollups_at_once_are_those_one_by_one(spark: SparkSession) -> No
         chosen = made
         for column, value in zip(level.only.columns, level.only.values[0], strict=True) if level.only else ():
             chosen = chosen.where(F.col(column) == value)
-        assert plain(found[name]) == plain(series(rollup(chosen, level.by, level.window_seconds), level.by)), name
+        assert plain(found[name]) == plain(made_of(rollup(chosen, level.by, level.window_seconds), level.by)), name
     assert {name: len(each) for name, each in found.items()} == {
         "windows": 3,
         "methods": 3,
@@ -343,7 +348,7 @@ def test_cells_of_a_version_to_come_are_refused(spark: SparkSession, tmp_path: P
     write_cells(cells(frame(spark, [record(1)]), 60), tmp_path / "cells")
     about = tmp_path / "cells" / "_cells.json"
     about.write_text(about.read_text().replace('"version": 2', '"version": 3'))
-    with pytest.raises(CellsDamaged, match="cells of version 3; this rpcmq reads 1 and 2"):
+    with pytest.raises(CellsDamaged, match="cells of version 3; this rpcmq reads 2"):
         read_cells(spark, tmp_path / "cells")
 
 
