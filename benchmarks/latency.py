@@ -57,13 +57,13 @@ def _command(log: str, out: str, engine: str) -> None:
 def spark(log: str, out: str) -> None:
     """Store the cells as the command does, and nothing else."""
     from rpcmq.latency.jobs.session import session
-    from rpcmq.latency.jobs.source import read_log
+    from rpcmq.latency.jobs.source import SparkLog
     from rpcmq.latency.jobs.store import write_cells
     from rpcmq.latency.jobs.transforms import cells
+    from rpcmq.latency.selection import Selection
 
     with session("rpcmq benchmark") as started:
-        records, _ = read_log(started, Path(log), None, None)
-        write_cells(cells(records), Path(out))
+        write_cells(cells(SparkLog(started, Selection(Path(log))).records), Path(out))
     say(_cost())
 
 
