@@ -19,6 +19,7 @@ import pytest
 from rpcmq.core.common import illegal_events
 from rpcmq.core.router.settings import Settings
 from rpcmq.testing import InProcessRouter
+from rpcmq.testing.checked_states import check_states
 from rpcmq.testing.network import Network
 
 #: The home of these tests' clients: ``CLIENT_SHELL=threads`` runs those of tests/client over the background thread.
@@ -35,6 +36,7 @@ hypothesis.settings.load_profile("rpcmq")
 
 
 illegal_events.raise_illegal_events()
+check_states()
 
 
 @pytest.fixture(autouse=True)

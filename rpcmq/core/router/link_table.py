@@ -62,8 +62,8 @@ class LinkTable:
         self.on_taken: Callable[[float, Link, list[bytes]], None] = lambda now, link, messages: None
         #: Called with a link whose window was full and that may be given work again.
         self.on_room: Callable[[float, Link], None] = lambda now, link: None
-        #: Called in the handler of an exception that must cost one link only.
-        self.on_fault: Callable[[float, str], None] = reraise
+        #: Called in the handler of an exception that must cost one link, or message, only.
+        self.on_fault: Callable[[float, str, bytes], None] = reraise
 
     def __len__(self) -> int:
         return len(self._identities)
@@ -139,7 +139,7 @@ class LinkTable:
         try:
             self.end(now, link, reason)
         except Exception:
-            self.on_fault(now, link.identity)
+            self.on_fault(now, link.identity, b"")
 
     def connected(self, now: float, link: Link) -> None:
         """Handle the WELCOME of a link: it may be given work."""
@@ -168,7 +168,7 @@ class LinkTable:
         before = link.state
         state = TRANSITIONS.get((before, event))
         if state is None:
-            self._report_illegal(now, f"link: {event} while it is {before.value}", link.identity)
+            self.report_illegal(now, f"link: {event} while it is {before.value}", link.identity)
             return False
         link.state = state
         link.is_responsive = state is LinkState.ANSWERING
@@ -181,13 +181,22 @@ class LinkTable:
             self.in_grace.pop(link, None)
         return True
 
-    def _report_illegal(self, now: float, text: str, identity: str) -> None:
+    def report_illegal(self, now: float, text: str, identity: str = "", key: bytes = b"") -> None:
+        """Count the illegal event ``text``, and report it the first time.
+
+        Args:
+            identity: whose link it was about; empty if nobody's.
+            key: of the message that it was about; empty if it was about none.
+
+        Raises:
+            IllegalEvent: in tests.
+        """
         error = self.illegal.add(text)
         if error is not None:
             try:
                 raise error
             except IllegalEvent:
-                self.on_fault(now, identity)
+                self.on_fault(now, identity, key)
 
     def _detach_route(self, route: bytes) -> None:
         self.routes.pop(route, None)

@@ -72,7 +72,7 @@ class Liveness:
                 if problem := self._outbox_overflow(link):
                     overflowing.append((link, problem))
             except Exception:
-                self._links.on_fault(now, link.identity)
+                self._links.on_fault(now, link.identity, b"")
         # Only once all silent links are known: their work goes to the others.
         for link, problem in overflowing:
             self._links.end_safely(now, link, problem)

@@ -1,10 +1,14 @@
-"""A request, and each delivery of it to a consumer."""
+"""A request, and each delivery of it to a consumer.
+
+Their states and events are those of :mod:`rpcmq.core.router.request_states`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from rpcmq.core.router.request_states import DeliveryState, RequestState
 from rpcmq.core.router.usage import Usage
 from rpcmq.wire import flags_of, size_of, without_payload
 
@@ -33,6 +37,7 @@ class Request:
         "key",
         "message",
         "number",
+        "outcome",
         "queue",
         "received_at",
         "reply_to",
@@ -52,6 +57,8 @@ class Request:
     queue: Queue | None
     #: The latest, which is with its consumer; None while there is none. See :meth:`deliveries`.
     delivery: Delivery | None
+    #: How it has ended; None: it has not. It may be one that a consumer made up.
+    outcome: int | None
     #: The deadline wheel's slot that holds it; None without a deadline. A call has one until it ends.
     slot: dict[Request, Request] | None
     #: Number of consumers that had it before and may have run it, modulo 256.
@@ -79,8 +86,17 @@ class Request:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the call has ended for its caller, although a consumer may not have settled it."""
-        return self.slot is None and self.is_call
+        """Whether it has ended for its sender, although a consumer may still have it."""
+        return self.outcome is not None
+
+    @property
+    def state(self) -> RequestState:
+        """Where it is."""
+        if self.outcome is not None:
+            return RequestState.ENDED
+        if self.queue is not None:
+            return RequestState.WAITING
+        return RequestState.DELIVERED if self.delivery is not None else RequestState.ROUTING
 
     @property
     def consumer(self) -> Consumer | None:
@@ -119,7 +135,7 @@ class Request:
         copy.is_call, copy.reply_to, copy.destination = self.is_call, self.reply_to, self.destination
         copy.attempts, copy.ttl, copy.kept = self.attempts, self.ttl, False
         copy.received_at = self.received_at
-        copy.queue = copy.delivery = copy.slot = None
+        copy.queue = copy.delivery = copy.slot = copy.outcome = None
         copy.usage, copy.charge = self.usage, 0
         return copy
 
@@ -142,3 +158,10 @@ class Delivery:
     earlier: Delivery | None
     #: Items of a stream that may still be sent; not set before the first was, or was granted.
     item_credit: int
+
+    @property
+    def state(self) -> DeliveryState:
+        """Whether its consumer has it, and anybody waits for what that does."""
+        if self.consumer.in_flight.get(self.request.key) is not self:
+            return DeliveryState.CLOSED
+        return DeliveryState.OPEN if self.request.outcome is None else DeliveryState.ABANDONED

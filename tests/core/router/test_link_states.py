@@ -230,7 +230,7 @@ def test_a_link_ends_once(net: Network, monkeypatch: pytest.MonkeyPatch) -> None
     net.router.links.end(net.now, link, "kicked")
     net.run()
     monkeypatch.setattr(illegal_events, "_strict", False)
-    net.router.links.on_fault = lambda now, identity: None
+    net.router.links.on_fault = lambda now, identity, key: None
     net.router.links.end(net.now, link, "broke a limit")
     net.run()
     assert [note.text for note in net.notes if note.event == "link ended"] == ["node (roundrobin): kicked"]

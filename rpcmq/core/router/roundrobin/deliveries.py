@@ -208,8 +208,8 @@ class Deliveries:
         """End ``request``, which has the key of ``first`` in the same place."""
         self._requests.journal.note(now, request.key, "came twice")
         if request.reply_to is not None:
-            self._requests.finish(now, request, Outcome.PROTOCOL)
-            self.note_repeated(now, request.reply_to, request)
+            if self._requests.finish(now, request, Outcome.PROTOCOL):
+                self.note_repeated(now, request.reply_to, request)
             return
         if request.kept and not first.kept and first.delivery is not None:
             self._requests.receipts.note(now, request)

@@ -70,9 +70,9 @@ class Departures:
         requests, request = self._requests, delivery.request
         if request.reply_to is not None:
             text, details = explain.consumer_lost(now, delivery, reason)
-            requests.count_drop(now, request, "consumer lost")
-            requests.finish(now, request, Outcome.LINK_LOST)
-            requests.tell(request.reply_to, request.key, Outcome.LINK_LOST, text, details)
+            if requests.finish(now, request, Outcome.LINK_LOST):
+                requests.count_drop(now, request, "consumer lost")
+                requests.tell(request.reply_to, request.key, Outcome.LINK_LOST, text, details)
         else:
             requests.drop(now, request, request.destination.queue, "consumer lost")
             requests.record(now, request, Outcome.LINK_LOST)

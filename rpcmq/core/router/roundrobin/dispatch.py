@@ -57,6 +57,7 @@ __all__ = ["Dispatch"]
 # Looking up and comparing a member of an enum costs more than a step of the hot path.
 _CAST, _FAULT = int(Kind.CAST), int(Kind.FAULT)
 _FANOUT, _IDEMPOTENT = Flag.FANOUT, Flag.IDEMPOTENT
+_SEND_AGAIN: explain.Explanation = ("the router has shut down; send it again", {})
 _OK, _REMOTE_ERROR, _PROTOCOL = int(Outcome.OK), int(Outcome.REMOTE_ERROR), int(Outcome.PROTOCOL)
 
 
@@ -121,7 +122,7 @@ class Dispatch:
         request.message = message
         request.destination = destination
         request.is_call = is_call = kind != _CAST
-        request.reply_to = request.queue = request.delivery = request.slot = None
+        request.reply_to = request.queue = request.delivery = request.slot = request.outcome = None
         request.ttl = ttl
         request.attempts = 0
         request.kept = False
@@ -221,14 +222,14 @@ class Dispatch:
         requests = self.requests
         try:
             consumer = link.consumers[tag]
-            delivery = consumer.in_flight.pop(key)
+            delivery = consumer.in_flight[key]
         except KeyError:
             requests.count_unknown(link, "reply for an unknown call")
             return
         if attempt != delivery.attempt:
-            consumer.in_flight[key] = delivery
             requests.count_unknown(link, "reply of an earlier attempt")
             return
+        del consumer.in_flight[key]
         request = delivery.request
         outcome = _OK if kind != _FAULT else _REMOTE_ERROR
         error = ""
@@ -250,6 +251,7 @@ class Dispatch:
             if not caller.marked:
                 caller.mark()
             # As `finish` does for all other ends.
+            request.outcome = outcome
             request.usage.size_bytes -= request.charge
             del caller.calls[key]
             del slot[request]
@@ -331,10 +333,10 @@ class Dispatch:
         requests.draining = True
         for link in list(self._links):
             for request in [each for each in link.calls.values() if each.queue is not None]:
-                requests.finish(now, request, Outcome.DRAINING)
-                requests.withdraw(request)
-                text = "the router is shutting down; it did not run"
-                requests.tell(link, request.key, Outcome.DRAINING, text, {})
+                if requests.finish(now, request, Outcome.DRAINING):
+                    requests.withdraw(request)
+                    text = "the router is shutting down; it did not run"
+                    requests.tell(link, request.key, Outcome.DRAINING, text, {})
 
     def _goes_on(self, flags: int) -> bool:
         """Whether work begun before the drain may need this message to end: its handler waits for it.
@@ -351,13 +353,11 @@ class Dispatch:
         for link in list(self._links):
             for request in list(link.calls.values()):
                 delivery = request.delivery
-                if delivery is None or request.flags & Flag.IDEMPOTENT:
-                    requests.finish(now, request, Outcome.DRAINING)
-                    requests.tell(link, request.key, Outcome.DRAINING, "the router has shut down; send it again", {})
-                else:
-                    text, details = explain.drain_timed_out(now, delivery)
-                    requests.finish(now, request, Outcome.LINK_LOST)
-                    requests.tell(link, request.key, Outcome.LINK_LOST, text, details)
+                outcome, (text, details) = Outcome.DRAINING, _SEND_AGAIN
+                if delivery is not None and not request.flags & Flag.IDEMPOTENT:
+                    outcome, (text, details) = Outcome.LINK_LOST, explain.drain_timed_out(now, delivery)
+                if requests.finish(now, request, outcome):
+                    requests.tell(link, request.key, outcome, text, details)
 
     def unsettled(self) -> Iterator[Request]:
         """Iterate over all unfinished messages: calls of all callers, then casts, in flight and waiting."""

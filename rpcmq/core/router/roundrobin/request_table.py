@@ -1,4 +1,9 @@
-"""The requests in a router's hands: how each of them ends, which happens once."""
+"""The requests in a router's hands: how each of them ends, which happens once.
+
+States and events are those of :mod:`rpcmq.core.router.request_states`. All ends but an answer go through
+:meth:`RequestTable.record`, those of calls through :meth:`RequestTable.finish` before: there an illegal one is noticed
+in production, too.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +20,7 @@ from rpcmq.core.router.journal import Journal
 from rpcmq.core.router.link import Link
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.request import Request
+from rpcmq.core.router.request_states import TRANSITIONS, end_event
 from rpcmq.core.router.roundrobin import explain
 from rpcmq.core.router.roundrobin.acknowledgements import DeliveryAcknowledgements
 from rpcmq.core.router.roundrobin.deadlines import Deadlines
@@ -118,9 +124,11 @@ class RequestTable:
 
     def _time_out(self, now: float, request: Request, link: Link) -> None:
         text, details = explain.timed_out(now, request)
-        if request.delivery is None:
+        is_dropped = request.delivery is None
+        if not self.finish(now, request, Outcome.TIMEOUT):
+            return
+        if is_dropped:
             self.count_drop(now, request, "expired")
-        self.finish(now, request, Outcome.TIMEOUT)
         self.withdraw(request)
         self.tell(link, request.key, Outcome.TIMEOUT, text, details)
 
@@ -178,8 +186,9 @@ class RequestTable:
         queue, link = request.queue, request.reply_to
         assert queue is not None
         if link is not None:
+            if not self.finish(now, request, Outcome.CANCELLED):
+                return
             self.count_drop(now, request, "purged")
-            self.finish(now, request, Outcome.CANCELLED)
             self.withdraw(request)
             text = f"{by} purged {queue.name!r}; the call did not run"
             details = {"topic": request.destination.name, "method": request.destination.method, "started": "no"}
@@ -192,32 +201,52 @@ class RequestTable:
 
     # --- ends --------------------------------------------------------------------------------
 
-    def finish(self, now: float, request: Request, outcome: Outcome) -> None:
-        """End the call for its caller."""
+    def finish(self, now: float, request: Request, outcome: Outcome) -> bool:
+        """End the call for its caller.
+
+        Returns:
+            False if that was illegal: nothing has changed, and nobody is to be told.
+
+        Raises:
+            IllegalEvent: it was illegal, in tests.
+        """
         link = request.reply_to
         assert link is not None
+        if (request.state, end_event(outcome)) not in TRANSITIONS:
+            self._report_illegal(now, request, outcome)
+            return False
         self.journal.note(now, request.key, _ENDED[outcome])
         del link.calls[request.key]
         self.calls_in_flight -= 1
         self.deadlines.disarm(request)
         self.record(now, request, outcome)
+        return True
 
     def cancel(self, now: float, request: Request) -> None:
         """The caller wants no answer, or has gone: a call that waits never runs, whoever runs it is told."""
-        self.finish(now, request, Outcome.CANCELLED)
-        self.withdraw(request)
+        if self.finish(now, request, Outcome.CANCELLED):
+            self.withdraw(request)
 
     def break_off(self, now: float, request: Request, outcome: Outcome, text: str) -> None:
         """End a call for both sides because one of them broke the protocol."""
         caller = request.reply_to
         assert caller is not None
+        if not self.finish(now, request, outcome):
+            return
         self.counters["calls aborted"] += 1
-        self.finish(now, request, outcome)
         self.tell(caller, request.key, outcome, text, {"topic": request.destination.name, "started": "yes"})
         self.withdraw(request)
 
     def record(self, now: float, request: Request, outcome: int, handler_us: int = NO_TTL) -> None:
-        """Count and log how ``request`` ended."""
+        """End ``request``: count and log how.
+
+        Raises:
+            IllegalEvent: it has ended before, in tests.
+        """
+        if request.outcome is not None:
+            self._report_illegal(now, request, outcome)
+            return
+        request.outcome = outcome
         if request.kept:
             self.receipts.note(now, request)
         request.usage.size_bytes -= request.charge
@@ -231,6 +260,10 @@ class RequestTable:
             statistics.answered(seconds)
         if self.log is not None:
             self.log.ended(now, request, request.delivery, outcome, handler_us=handler_us)
+
+    def _report_illegal(self, now: float, request: Request, outcome: int) -> None:
+        text = f"request: {end_event(outcome)} while it is {request.state.value}"
+        self._links.report_illegal(now, text, key=request.key)
 
     def withdraw(self, request: Request) -> None:
         """Nobody waits for it any more: out of the queue, or tell the consumers that have it."""
@@ -262,8 +295,8 @@ class RequestTable:
         if not (waits or (told and outcome is Outcome.PROTOCOL)):
             self.count_drop(now, request, _REFUSED[outcome], told)
         if request.reply_to is not None:
-            self.finish(now, request, outcome)
-            self.tell(request.reply_to, request.key, outcome, text, details)
+            if self.finish(now, request, outcome):
+                self.tell(request.reply_to, request.key, outcome, text, details)
             return
         # The ERROR below tells its sender what to do with it.
         request.kept = request.kept and caster is None

@@ -59,12 +59,11 @@ class Settlements:
             return
         in_flight = consumer.in_flight
         for key, attempt, outcome, handler_us in SETTLEMENT.iter_unpack(payload):
-            delivery = in_flight.pop(key, None)
+            delivery = in_flight.get(key)
             if delivery is None or delivery.attempt != attempt or delivery.request.is_call:
-                if delivery is not None:
-                    in_flight[key] = delivery
                 requests.count_unknown(link, "settlement of an unknown cast")
                 continue
+            del in_flight[key]
             request = delivery.request
             requests.record(now, request, outcome, handler_us)
             if request.delivery is delivery:
