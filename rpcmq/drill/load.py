@@ -96,6 +96,8 @@ class _Caller:
         self._client = client
         self._rng = Random(options.seed)
         self._sent = 0
+        #: Casts to topics that nobody has.
+        self._misspelt = 0
         self.stopping = Flag()
         self._verbs, self._weights = zip(*topology.verbs.items(), strict=True)
         share = topology.rate / topology.callers
@@ -151,6 +153,7 @@ class _Caller:
         except RpcError as error:
             self._recorder.write(What.END, id, outcome=outcome_of(error), text=str(error)[:200])
             return
+        self._misspelt += "misspelt" in fields
         if confirm:
             self._recorder.write(What.CONFIRM, id)
         if verb == "call" or confirm:
@@ -187,11 +190,19 @@ class _Caller:
             self._client.process.schedule()
             gevent.sleep(0.01)
         if self._topology.misspelt:
-            gevent.sleep(DropNotices.GATHER + 0.5)
+            gevent.sleep(DropNotices.GATHER + 0.5)  # long enough to be told too often
+            while self._told_of_drops() < self._misspelt and time.monotonic() < deadline:
+                gevent.sleep(0.1)
         self._recorder.write(What.DONE, left=casts.open)
-        for row in self._client.statistics()["dropped_topics"] if self._topology.misspelt else ():
+        for row in self._drops():
             self._recorder.write(What.DROPPED, row["topic"], **{n: row[n] for n in ("verb", "reason", "count")})
         _count(self._recorder, self._client)
+
+    def _drops(self) -> list[dict[str, Any]]:
+        return list(self._client.statistics()["dropped_topics"]) if self._topology.misspelt else []
+
+    def _told_of_drops(self) -> int:
+        return sum(row["count"] for row in self._drops() if row["topic"] in MISSPELT)
 
 
 def _count(recorder: Recorder, client: rpcmq.Client) -> None:

@@ -111,7 +111,8 @@ def test_what_a_dead_router_may_not_have_is_waited_for_once_and_said_once(daemon
 
 
 def test_a_silent_router_is_waited_for_once(daemon, said):
-    service = Service("compute", Compute(), router=daemon.url, linger_seconds=LINGER)
+    # The router has the second that it is given anyhow to confirm the end of deliveries, and the connection as much.
+    service = Service("compute", Compute(), router=daemon.url)
     service.start()
     with Client(daemon.url, linger_seconds=LINGER) as client:
         assert client.call(None, "compute", message("add", a=1, b=2)) == 3
