@@ -19,7 +19,7 @@ from rpcmq.transport.curve import Curve
 from rpcmq.transport.dialed_socket import DialedSocket
 from rpcmq.transport.driven_engines import DrivenEngines, Engine
 from rpcmq.transport.forks import abandon_after_fork
-from rpcmq.transport.process_context import close_at_exit
+from rpcmq.transport.process_context import close_at_exit, forget_at_exit
 from rpcmq.transport.reconnect import Reconnector
 from rpcmq.transport.router_status import RouterStatus
 from rpcmq.transport.shell import Shell
@@ -214,6 +214,7 @@ class Connection:
         self._dialed.close(max(_LAST_WORD, deadline - monotonic()))
         self._dialer.stop()
         self._status.ready.set()
+        forget_at_exit(self)
         self._gone.set()
 
     def close_and_wait(self) -> None:

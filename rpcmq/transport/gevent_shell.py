@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import gevent
@@ -16,10 +17,16 @@ from rpcmq.transport.gevent_handler_threads import GeventHandlerThreads
 from rpcmq.transport.gevent_names import GeventNameCheck
 from rpcmq.transport.gevent_workers import GeventWorkers
 from rpcmq.transport.shell import ClientShell, Handle, HandlerThreads, WaitableEvent, Workers
+from rpcmq.transport.thread_calls import run_within
 
 __all__ = ["GeventShell", "program_is_patched"]
 
 T = TypeVar("T")
+
+#: Longest wait at the end of the program for the hub of another thread, which may be blocked (seconds).
+_AT_EXIT = 3.0
+#: Watchers that are there until the program has ended.
+_kept: list[object] = []
 
 
 def program_is_patched() -> bool:
@@ -158,8 +165,17 @@ class GeventShell(ClientShell):
         elif self.is_current:
             function()
         else:
-            return False
+            # A thread that is still there when the program ends is a daemon. If its hub wakes up while the interpreter
+            # is finalized, it is ended inside a greenlet, which can crash the process: nothing of ours may wake it.
+            return run_within(_AT_EXIT, self.hub, partial(self._run_last, function))
         return True
+
+    def _run_last(self, function: Callable[[], object]) -> None:
+        # A hub that has nothing left to wait for raises LoopExit in whoever waits in it.
+        idle = self._loop.async_()
+        idle.start(lambda: None)
+        _kept.append(idle)
+        function()
 
     def after_fork_in_child(self) -> None:
         """See :meth:`Shell.after_fork_in_child`."""

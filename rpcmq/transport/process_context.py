@@ -15,7 +15,7 @@ from rpcmq.transport.batches import new_context
 from rpcmq.transport.shell import Shell
 from rpcmq.transport.zap import ZapHandler
 
-__all__ = ["close_at_exit", "process_context", "process_zap", "release_zap"]
+__all__ = ["close_at_exit", "forget_at_exit", "process_context", "process_zap", "release_zap"]
 
 _EXIT_LINGER_MS = 500
 
@@ -36,6 +36,11 @@ _connections: weakref.WeakSet[_Closeable] = weakref.WeakSet()
 def close_at_exit(connection: _Closeable) -> None:
     """Have ``connection`` closed when the program ends: messages sent just before that still leave."""
     _connections.add(connection)
+
+
+def forget_at_exit(connection: _Closeable) -> None:
+    """Undo :func:`close_at_exit`: ``connection`` is closed, and its loop may have ended."""
+    _connections.discard(connection)
 
 
 def process_context() -> zmq.Context[Any]:

@@ -129,7 +129,7 @@ class Shell(Protocol):
         """Run ``function``, which may wait, in the loop as the program ends.
 
         Returns:
-            False: it cannot be, because the loop is another thread's.
+            False: it could not be, because the loop is another thread's, or did not run it in time.
         """
 
     def after_fork_in_child(self) -> None:

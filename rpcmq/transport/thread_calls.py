@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
+from time import monotonic
 from typing import Any, Protocol
 
 from gevent import getcurrent
@@ -15,7 +16,7 @@ from greenlet import GreenletExit, greenlet
 from rpcmq.errors import UsageError
 from rpcmq.transport.originals import allocate_lock
 
-__all__ = ["ThreadCall", "Waiter", "waiter"]
+__all__ = ["ThreadCall", "Waiter", "run_within", "waiter"]
 
 
 class Waiter(Protocol):
@@ -159,3 +160,18 @@ class ThreadCall:
             raise error
         finally:
             del error
+
+
+def run_within(seconds: float, hub: Any, function: Callable[[], object]) -> bool:
+    """Run ``function`` in a greenlet of ``hub``, another thread's; return whether it has ended within ``seconds``."""
+    waiting = waiter()
+    call = ThreadCall(hub, lambda tell: function(), waiting.wake)
+    deadline = monotonic() + seconds
+    hub.loop.run_callback_threadsafe(call.begin)
+    try:
+        while not call.done and (left := deadline - monotonic()) > 0:
+            waiting.wait(left)
+    finally:
+        call.withdraw()
+        waiting.close()
+    return call.done

@@ -233,6 +233,7 @@ SAID = {
     "forks": ["1", "0 2", "0 2", "0 2"],
     "forks_after_a_service": ["1", "4", "3", "0 2"],
     "forks_beside_a_service": ["1", "0 2 3", "0"],
+    "ends_slowly_beside_a_service": ["1", "3"],
 }
 
 

@@ -281,4 +281,28 @@ def forks_beside_a_service() -> None:
     print(rpc.client().process.connection.lost_wakeups)
 
 
+_kept: list[object] = []
+
+
+class _SlowToGo:
+    def __del__(self, sleep: Callable[[float], None] = time.sleep) -> None:
+        sleep(1.5)
+
+
+def ends_slowly_beside_a_service() -> None:
+    """The hub of the service's thread would wake up several times while the interpreter is finalized."""
+    started = threading.Event()
+
+    def serve() -> None:
+        with rpcmq.Service("here", Here(), host="one") as service:
+            print(add(1))
+            started.set()
+            service.wait()
+
+    threading.Thread(target=serve, daemon=True).start()
+    started.wait(20)
+    print(rpc.call(None, "here", {"method": "here"}))
+    _kept.append(_SlowToGo())
+
+
 globals()[sys.argv[2]]()
