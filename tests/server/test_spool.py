@@ -548,7 +548,10 @@ def test_after_a_kill_the_accounting_says_what_is_lost(tmp_path: Path):
     with router("--dispatch-log", str(tmp_path)) as daemon, ends(daemon.url) as client:
         slow = gevent.spawn(call, client, "sleep")
         done = 0
-        until = monotonic() + 2.5
+        while not any((tmp_path / "spool").iterdir()):
+            call(client)
+            done += 1
+        until = monotonic() + 1.5
         while monotonic() < until:
             call(client)
             done += 1
