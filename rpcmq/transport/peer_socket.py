@@ -205,10 +205,10 @@ class PeerSocket:
     def _wake(self) -> None:
         if self._closed or self._waking:
             return
-        self._waking = True
-        self._watchdog.wakes += 1
         rounds = _ROUNDS
         try:
+            self._waking = True
+            self._watchdog.wakes += 1
             rounds = self._turn()
         finally:
             # Also after an exception: there may be more to receive, without another edge of the descriptor.

@@ -103,8 +103,9 @@ class WakeLoop:
     def schedule(self) -> None:
         """Flush queued messages at the end of this turn of the loop."""
         if not (self._waking or self._scheduled):
-            self._scheduled = True
+            # In this order, as elsewhere here: a signal's handler can raise between any two steps.
             self._shell.call_soon(self._run_scheduled)
+            self._scheduled = True
 
     def send_soon(self) -> None:
         """Flush a cast or event at the end of this turn of the loop, or now if the loop may not run soon.
@@ -152,10 +153,10 @@ class WakeLoop:
         """Receive what there is, and send what is queued."""
         if self._waking:
             return
-        self._waking = True
-        self._watchdog.wakes += 1
         more = True
         try:
+            self._waking = True
+            self._watchdog.wakes += 1
             more = self._turn()
         finally:
             self._waking = False
@@ -194,6 +195,9 @@ class WakeLoop:
                 rounds += 1
         except Exception as error:
             self._broken(error)
+        except BaseException:  # Ctrl-C: what was received may have been handled or not
+            self._reconnector.end("receiving was interrupted")
+            raise
         return rounds
 
     def receive_rest(self) -> None:
@@ -203,12 +207,14 @@ class WakeLoop:
                 break
 
     def _tick(self) -> None:
-        # Read what came while this process was busy before declaring anybody silent.
-        self._receive()
-        now = monotonic()
-        self._engines.tick(now)
-        self._reconnector.tick(now)
-        self.wake()
+        try:
+            # Read what came while this process was busy before declaring anybody silent.
+            self._receive()
+            now = monotonic()
+            self._engines.tick(now)
+            self._reconnector.tick(now)
+        finally:
+            self.wake()
 
     def _broken(self, error: Exception) -> None:
         """Replace the socket, which has raised: only a new connection is in a known state."""

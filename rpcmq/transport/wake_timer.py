@@ -29,8 +29,9 @@ class WakeTimer:
         if self.due and self.due <= due:
             return
         self.stop()
-        self.due = due
+        # In this order: a signal's handler can raise in between, and one that is due must fire.
         self._handle = self._shell.call_later(max(_LEAST, due - now), self._fire)
+        self.due = due
 
     def _fire(self) -> None:
         self.due = 0.0

@@ -144,3 +144,36 @@ def test_an_interrupt_while_a_cast_is_sent_loses_and_doubles_nothing(client, ser
     assert client.call(None, "compute", message("add", a=1)) == 1
     assert compute.seen == [0, 1, 2]
     assert router.query("summary")["refused"] == {}
+
+
+def test_ctrl_c_while_an_acknowledgement_is_handled_leaves_the_cast_window_right(
+    router: InProcessRouter, serve: Callable[..., Service]
+) -> None:
+    compute = Compute()
+    serve(compute)
+    sent = 0
+    with Client(router.url) as client:
+        client.call(None, "compute", message("add", a=1))
+        uplink, reconnects = client.process.uplink, client.process.connection.reconnects
+        acknowledged = uplink.on_acknowledged
+
+        def interrupted(messages: list[bytes]) -> None:
+            uplink.on_acknowledged = acknowledged
+            raise KeyboardInterrupt
+
+        uplink.on_acknowledged = interrupted
+
+        def send() -> None:
+            nonlocal sent
+            for sent in range(1, 2001):
+                client.cast(None, "compute", message("note", value=sent))
+                gevent.sleep(0)
+
+        with pytest.raises(KeyboardInterrupt):
+            send()
+        eventually(lambda: client.process.casts.open == 0 and client.process.connection.connected)
+        assert client.process.connection.reconnects == reconnects + 1
+        client.cast(None, "compute", message("note", value=0))
+        eventually(lambda: {0, *range(1, sent)} <= set(compute.seen) and client.process.casts.open == 0)
+        assert len(compute.seen) == len(set(compute.seen))
+        assert client.call(None, "compute", message("add", a=2)) == 2

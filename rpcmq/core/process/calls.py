@@ -105,8 +105,9 @@ class Calls:
         if call.silence is not None:
             self._watched[key] = call
         if kind in RETAINED_KINDS:
-            self.casts.track(message)
-        self._uplink.send(message)
+            self.casts.send_confirmed(message)
+        else:
+            self._uplink.send(message)
         return call
 
     def cancel(self, call: Call) -> None:

@@ -13,7 +13,7 @@ the router is killed, its next incarnation gets them again (:meth:`Casts.take_re
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container
+from collections.abc import Callable, Collection, Container
 from math import inf
 
 from rpcmq.core.process.losses import Losses
@@ -95,6 +95,7 @@ class Casts:
         self._retry_at: float | None = None
         self._ask_at = 0.0
         uplink.on_acknowledged = self._on_acknowledged
+        uplink.on_interrupted = self.recount
         uplink.handle(Kind.DELIVERED, self._on_delivered)
         uplink.handle(Kind.DROPPED, self.losses.on_dropped)
 
@@ -102,20 +103,31 @@ class Casts:
 
     def send(self, message: bytes, address: bytes) -> None:
         """Send an unconfirmed cast or event."""
-        # `track`, written out: this is the hot path.
-        self.open += 1
-        self.open_bytes += size_of(message)
-        if self._retains:
-            self.retained.retain(message)
-        if not self.refused.queues or not self.refused.wait_behind(message, address):
-            self._uplink.send(message)
+        try:
+            self.open += 1
+            self.open_bytes += size_of(message)
+            if self._retains:
+                self.retained.retain(message)
+            if not self.refused.queues or not self.refused.wait_behind(message, address):
+                self._uplink.send(message)
+        except BaseException:
+            self._sending_was_interrupted(message)
+            raise
 
-    def track(self, message: bytes) -> None:
-        """Count the cast or event ``message``, which the caller sends, and retain it where that has a purpose."""
-        self.open += 1
-        self.open_bytes += size_of(message)
-        if self._retains:
-            self.retained.retain(message)
+    def send_confirmed(self, message: bytes) -> None:
+        """Send a cast or event whose confirmation is waited for."""
+        try:
+            self._count(message)
+            self.retain(message)
+            self._uplink.send(message)
+        except BaseException:
+            self._sending_was_interrupted(message)
+            raise
+
+    def _sending_was_interrupted(self, message: bytes) -> None:
+        """Find out whether ``message`` is on its way: a signal's handler can raise between any two steps."""
+        if message[KEY] not in self.recount():
+            self.forget(message[KEY])
 
     def retain(self, message: bytes) -> None:
         """Retain the cast ``message``, which is counted already."""
@@ -254,9 +266,14 @@ class Casts:
         self.losses.report(now, self.retained.discarded)
 
     def _reoffer(self) -> None:
-        self._retry_at = None
-        for message in self.refused.take_waiting():
-            self._uplink.send(self._uplink.with_current_origin(with_flag(message, _RESENT)))
+        try:
+            for message in self.refused.in_order():
+                self._uplink.send(self._uplink.with_current_origin(with_flag(message, _RESENT)))
+                self.refused.offer(message)
+            self._retry_at = None
+        except BaseException:
+            self.recount()
+            raise
 
     def deadlines(self) -> tuple[float | None, ...]:
         """The times at which :meth:`tick` has something to do (monotonic seconds)."""
@@ -309,13 +326,21 @@ class Casts:
         self.retained.replace_all([*first, *again.values()] if self._retains else [])
         return again
 
-    def recount(self) -> None:
-        """Count the casts and events in the outbox as the open ones: all others have ended or were put into it."""
-        self.open = self.open_bytes = 0
-        self._superseded.clear()
-        for message in self._uplink.outbox:
-            if message[KIND_AT] in RETAINED_KINDS:
-                self._count(message)
+    def recount(self) -> Collection[bytes]:
+        """Count anew the casts and events there are, and return their keys.
+
+        To be called when a session has begun anew, and when a signal has interrupted what changes the counts.
+        """
+        uplink = self._uplink
+        queued = [message for message in (*uplink.outbox, *uplink.held) if message[KIND_AT] in RETAINED_KINDS]
+        sent = [message for message in uplink.sent if message[KIND_AT] in RETAINED_KINDS]
+        self.refused.recount({message[KEY] for message in sent}, {message[KEY] for message in queued})
+        self.retained.recount()
+        copies = [*sent, *queued, *self.refused.in_order(), *self.returned.values()]
+        self._superseded = {key: n - 1 for key, n in Counter(copy[KEY] for copy in copies).items() if n > 1}
+        latest = {copy[KEY]: copy for copy in copies}
+        self.open, self.open_bytes = len(latest), sum(map(size_of, latest.values()))
+        return latest
 
 
 def _without_unneeded_confirm(message: bytes, awaited: Container[bytes]) -> bytes:

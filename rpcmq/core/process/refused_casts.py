@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 from rpcmq.core.process.retained_casts import by_sequence
@@ -86,15 +87,19 @@ class RefusedCasts:
         self.casts += casts
         self.size_bytes += size_bytes
 
-    def take_waiting(self) -> list[bytes]:
-        """Take all waiting casts, in order for each destination, to offer them again."""
-        taken: list[bytes] = []
+    def in_order(self) -> list[bytes]:
+        """Return all waiting casts, in order for each destination."""
+        waiting: list[bytes] = []
         for queue in self.queues.values():
             # One in flight when an earlier one was refused may have been queued after later ones.
-            taken += sorted(queue.waiting.values(), key=by_sequence)
-            queue.offered |= queue.waiting
-            queue.waiting.clear()
-        return taken
+            waiting += sorted(queue.waiting.values(), key=by_sequence)
+        return waiting
+
+    def offer(self, message: bytes) -> None:
+        """Let ``message``, which is sent again, wait no longer."""
+        queue = self.queues[address_of(message)]
+        queue.offered[message[KEY]] = message
+        queue.waiting.pop(message[KEY], None)
 
     def forget(self, message: bytes) -> None:
         """Forget ``message`` if it was offered again: its queue has taken it, or it is not offered any more."""
@@ -106,6 +111,24 @@ class RefusedCasts:
         self._count(queue, -1, -size_of(offered))
         if not queue.casts:
             del self.queues[address]
+
+    def recount(self, sent: Container[bytes], queued: Container[bytes]) -> None:
+        """Count all anew, after a change that may be incomplete.
+
+        Args:
+            sent: keys of the casts that were sent and not acknowledged.
+            queued: keys of the casts that are to be sent.
+        """
+        self.casts = self.size_bytes = 0
+        for address, queue in list(self.queues.items()):
+            known = queue.offered | queue.waiting
+            queue.waiting = {key: known[key] for key in queue.waiting if key not in queued}
+            offered = (key for key in known if key in queued or key in sent)
+            queue.offered = {key: known[key] for key in offered if key not in queue.waiting}
+            queue.size_bytes = 0
+            self._count(queue, queue.casts, sum(size_of(known[key]) for key in (*queue.waiting, *queue.offered)))
+            if not queue.casts:
+                del self.queues[address]
 
     def clear(self) -> list[bytes]:
         """Clear all; return the waiting casts."""

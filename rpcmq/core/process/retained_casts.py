@@ -91,6 +91,10 @@ class RetainedCasts:
             if message is not None:
                 self.size_bytes -= len(message) if type(message) is bytes else size_of(message)
 
+    def recount(self) -> None:
+        """Count the bytes of all retained casts anew."""
+        self.size_bytes = sum(map(size_of, self))
+
     def replace_all(self, messages: Iterable[bytes]) -> None:
         """Retain only ``messages`` from now on, in the order of their sequences."""
         self._parts.clear()

@@ -8,7 +8,8 @@ incarnation; answers, and what a handler asks for that the router still waits fo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from operator import length_hint
 from typing import Any
 
 from rpcmq.core.common.illegal_events import IllegalEvents
@@ -37,6 +38,7 @@ __all__ = ["Uplink", "Welcome"]
 
 Handler = Callable[[float, bytes], None]
 _REQUEST, _CAST, _PUBLISH = int(Kind.REQUEST), int(Kind.CAST), int(Kind.PUBLISH)
+_ERROR = int(Kind.ERROR)
 _NESTED, _CONFIRM = Flag.NESTED, Flag.CONFIRM
 #: Lateness of a heartbeat that shows that this process was stopped or busy (seconds).
 _LATE = 0.5
@@ -92,6 +94,8 @@ class Uplink(Session):
         self._next_heartbeat = 0.0
         self._heartbeat_seconds = 5.0
         self.on_acknowledged: Callable[[list[bytes]], None] = lambda messages: None
+        #: Called when a signal has interrupted what handles a message.
+        self.on_interrupted: Callable[[], object] = lambda: None
         #: Called with an exception that a message has led to; it was not used.
         self.on_error: Callable[[Exception], None] = lambda error: None
         self.state = UplinkState.DOWN
@@ -211,7 +215,11 @@ class Uplink(Session):
             self.send_last(pack(Kind.GOODBYE))
 
     def receive(self, now: float, batch: bytes, payloads: Sequence[bytes | memoryview] = ()) -> None:
-        """Handle one ZeroMQ message. Never raises, whatever came."""
+        """Handle one ZeroMQ message. Never raises, whatever came.
+
+        But for a signal's handler, such as that of Ctrl-C, which can raise between any two steps. The connection must
+        end then: resumed, it brings the messages that were not handled.
+        """
         try:
             messages = split(batch, payloads)
             self.heard = now
@@ -227,6 +235,22 @@ class Uplink(Session):
             self.refused["internal error"] += 1
             self.on_error(error)
             return
+        except BaseException:
+            self.on_interrupted()
+            raise
+        received, rest = self.received, iter(messages)
+        try:
+            self._handle(now, rest)
+            self.note_received(len(messages), len(batch) + sum(map(len, payloads)))
+        except BaseException:
+            handled = len(messages) - length_hint(rest)
+            if handled and messages[handled - 1][KIND_AT] == _ERROR:
+                handled -= 1  # comes again: a refused cast must be put back
+            self.received = received + handled
+            self.on_interrupted()
+            raise
+
+    def _handle(self, now: float, messages: Iterator[bytes]) -> None:
         handlers = self._handlers
         for message in messages:
             handler = handlers[message[KIND_AT]]
@@ -240,7 +264,6 @@ class Uplink(Session):
                 # Only this message is lost: the rest of the batch, and both sides' counts, stay valid.
                 self.refused["internal error"] += 1
                 self.on_error(error)
-        self.note_received(len(messages), len(batch) + sum(map(len, payloads)))
 
     def tick(self, now: float) -> None:
         """Send a heartbeat when one is due."""
