@@ -1,4 +1,4 @@
-"""Who handles which kind of message: the tables that a router's node types are entered into."""
+"""The tables that a router's node types are entered into: handlers by kind, and what an operator can ask for."""
 
 from __future__ import annotations
 

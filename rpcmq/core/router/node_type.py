@@ -76,7 +76,7 @@ class NodeType:
 
     #: The messages that it takes.
     kinds: Mapping[Kind, Handler] = {}
-    #: Those of ``kinds`` for which the sender waits: a ProtocolError is answered with an ERROR for that very message.
+    #: Kinds for whose answer the sender waits, of ``kinds``: a ProtocolError is answered with an ERROR for that very message.
     answered: Set[Kind] = frozenset()
     #: Handlers that refuse messages of a link for which the router holds too much already.
     refusals: Mapping[Kind, Handler] = {}
