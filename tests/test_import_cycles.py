@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-#: One data model in five files, whose rows refer to each other: a link has requests, consumers and queues.
-DATA_MODEL = [f"rpcmq.core.router.{name}" for name in ("bounded_queue", "consumer", "link", "request", "topics")]
+#: One data model in four files, whose rows refer to each other: a link has requests and consumers, these have links.
+DATA_MODEL = [f"rpcmq.core.router.{name}" for name in ("consumer", "link", "request", "topics")]
 
 
 def modules(top: Path) -> dict[str, Path]:

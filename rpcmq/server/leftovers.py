@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from rpcmq.core.router.bounded_queue import Queue
+from rpcmq.core.router.request import Request
 from rpcmq.core.router.router import Router
 from rpcmq.core.router.topics import Topic
 from rpcmq.wire import ORIGIN_OF_KEY, size_of
@@ -68,7 +69,7 @@ def leftovers(router: Router) -> Leftovers:
     return left
 
 
-def _queues(topic: Topic) -> Iterator[tuple[Queue, bool]]:
+def _queues(topic: Topic) -> Iterator[tuple[Queue[Request], bool]]:
     """Yield each queue of ``topic``, and whether it has consumers."""
     yield topic.queue, any(not consumer.stopping for consumer in topic.consumers)
     for server in topic.servers.values():

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rpcmq.core.router.bounded_queue import Queue
 from rpcmq.core.router.least_busy import NOWHERE
-from rpcmq.core.router.request import Delivery
+from rpcmq.core.router.request import Delivery, Request
 
 if TYPE_CHECKING:
     from rpcmq.core.router.link import Link
@@ -32,7 +32,7 @@ class Consumer:
         self.granted = credit
         self.credit = 0 if link.is_full else credit
         self.accepts = link.accepts
-        self.backlog = Queue(f"{topic.server(server).queue.name} (fanout)")
+        self.backlog: Queue[Request] = Queue(f"{topic.server(server).queue.name} (fanout)")
         #: The queues it takes messages from.
         self.queues = (topic.queue, topic.server(server).queue, self.backlog)
         self.in_flight: dict[bytes, Delivery] = {}

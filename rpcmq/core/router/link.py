@@ -127,7 +127,7 @@ class Link(Session):
     #: Casts that wait for the end of the recovery window after a restart of the router.
     held: list[bytes]
     #: Queues that refused a cast of this link -> sequence of the cast that must come next.
-    stalled: dict[Queue, int]
+    stalled: dict[Queue[Request], int]
     #: PubSub: (exchange, pattern) subscribed to.
     patterns: dict[tuple[bytes, bytes], None]
     #: PubSub: deliveries that may still be sent.

@@ -76,7 +76,7 @@ class NodeType:
 
     #: The messages that it takes.
     kinds: Mapping[Kind, Handler] = {}
-    #: Kinds for whose answer the sender waits, of ``kinds``: a ProtocolError is answered with an ERROR for that very message.
+    #: Kinds, of ``kinds``, for whose answer the sender waits: one that breaks the protocol is answered with an ERROR.
     answered: Set[Kind] = frozenset()
     #: Handlers that refuse messages of a link for which the router holds too much already.
     refusals: Mapping[Kind, Handler] = {}

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from rpcmq.core.router.bounded_queue import Queue
 from rpcmq.core.router.request_states import DeliveryState, RequestState
 from rpcmq.core.router.usage import Usage
 from rpcmq.wire import flags_of, size_of, without_payload
 
 if TYPE_CHECKING:
-    from rpcmq.core.router.bounded_queue import Queue
     from rpcmq.core.router.consumer import Consumer
     from rpcmq.core.router.link import Link
     from rpcmq.core.router.topics import Destination
@@ -54,7 +54,7 @@ class Request:
     reply_to: Link | None
     destination: Destination
     #: The queue in which it waits; None while it is delivered.
-    queue: Queue | None
+    queue: Queue[Request] | None
     #: The latest, which is with its consumer; None while there is none. See :meth:`deliveries`.
     delivery: Delivery | None
     #: How it has ended; None: it has not. It may be one that a consumer made up.

@@ -13,16 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
-from typing import TYPE_CHECKING
 
 from rpcmq.core.router.bounded_queue import Queue
 from rpcmq.core.router.consumer import Consumer
 from rpcmq.core.router.least_busy import LeastBusy
 from rpcmq.core.router.method_statistics import Statistics
+from rpcmq.core.router.request import Request
 from rpcmq.wire import Address
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["Destination", "Server", "Topic"]
 
@@ -43,7 +40,7 @@ class Topic:
         self.groups: dict[str, Topic] = {}
         #: Of a group: where the copies of the messages that call a method go, by the method.
         self.copies: dict[str, Destination] = {}
-        self.queue = Queue(f"{address} (group {group})" if group else str(address))
+        self.queue: Queue[Request] = Queue(f"{address} (group {group})" if group else str(address))
         self.consumers: dict[Consumer, None] = {}
         #: Unregistered consumers with deliveries in flight, which come back if they are lost.
         self.leaving: set[Consumer] = set()
@@ -78,7 +75,7 @@ class Server:
     def __init__(self, topic: Topic, name: str) -> None:
         self.topic = topic
         self.name = name
-        self.queue = Queue(str(topic.address._replace(server=name)) if name else topic.queue.name)
+        self.queue: Queue[Request] = Queue(str(topic.address._replace(server=name)) if name else topic.queue.name)
         self.consumers: dict[Consumer, None] = {}
         self.registered = False
         self.last_seen = 0.0

@@ -58,7 +58,7 @@ def pending(number: int) -> Request:
 
 
 def test_messages_of_one_key_are_kept_apart_in_a_queue():
-    queue = Queue("compute")
+    queue: Queue[Request] = Queue("compute")
     first, second, third = pending(1), pending(2), pending(3)
     for one in (first, second, third):
         queue.append(one)
@@ -69,7 +69,7 @@ def test_messages_of_one_key_are_kept_apart_in_a_queue():
 
 
 def test_what_could_not_be_delivered_goes_back_to_the_front():
-    queue = Queue("compute")
+    queue: Queue[Request] = Queue("compute")
     first, second = pending(1), pending(2)
     queue.append(second)
     queue.requeue(first)

@@ -140,7 +140,7 @@ class Deliveries:
         requests = self._requests
         fed_bytes = 0
         while consumer.ready:
-            oldest: Queue | None = None
+            oldest: Queue[Request] | None = None
             least: float = inf
             for queue in consumer.queues:
                 number = queue.head_number()
@@ -162,7 +162,7 @@ class Deliveries:
             else:
                 self._not_accepted(now, request, consumer, oldest)
 
-    def _not_accepted(self, now: float, request: Request, consumer: Consumer, queue: Queue) -> None:
+    def _not_accepted(self, now: float, request: Request, consumer: Consumer, queue: Queue[Request]) -> None:
         text = f"{consumer.link.identity} does not accept {format_name(request.message[FORMAT_AT])} payloads"
         caster = self._links.by_origin(request.key[ORIGIN_OF_KEY])
         if not request.is_call:

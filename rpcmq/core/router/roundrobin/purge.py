@@ -10,6 +10,7 @@ from rpcmq.core.router.actions import LogEvent
 from rpcmq.core.router.bounded_queue import Queue
 from rpcmq.core.router.link import Link
 from rpcmq.core.router.node_type import NodeContext
+from rpcmq.core.router.request import Request
 from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.core.router.topics import Server, Topic
 from rpcmq.wire import ORIGIN_OF_KEY
@@ -61,7 +62,7 @@ class Controls:
         return CallerAnswer(identity=sender.identity if sender is not None else "")
 
 
-def _queues(topic: Topic, server: Server | None) -> Iterator[Queue]:
+def _queues(topic: Topic, server: Server | None) -> Iterator[Queue[Request]]:
     """Iterate over the queues of ``server``, or of ``topic`` and all its servers."""
     if server is None:
         yield topic.queue

@@ -146,7 +146,7 @@ class RequestTable:
 
     # --- drops -------------------------------------------------------------------------------
 
-    def drop(self, now: float, request: Request, queue: Queue, reason: str) -> None:
+    def drop(self, now: float, request: Request, queue: Queue[Request], reason: str) -> None:
         """``request``, a cast, is dropped from ``queue``: count it, and have its sender told."""
         queue.count_dropped(reason)
         self.count_drop(now, request, reason, told=False)

@@ -102,7 +102,7 @@ def _waiting(topic: Topic, limit: float, found: _Found) -> Steps[None]:
     """Yield messages that a ready consumer could take. There must be none: any is a fault of the router."""
     if not any(consumer.ready for consumer in topic.consumers):
         return
-    queues: list[tuple[Queue, Iterable[Consumer]]] = [(topic.queue, list(topic.consumers))]
+    queues: list[tuple[Queue[Request], Iterable[Consumer]]] = [(topic.queue, list(topic.consumers))]
     queues += [(server.queue, list(server.consumers)) for server in topic.servers.values()]
     queues += [(consumer.backlog, [consumer]) for consumer in topic.consumers]
     for number, (queue, consumers) in enumerate(queues, 1):

@@ -76,7 +76,7 @@ def _topic(topic: Topic, now: float) -> View:
     }
 
 
-def _queue(queue: Queue) -> dict[str, Any]:
+def _queue(queue: Queue[Request]) -> dict[str, Any]:
     return {"name": queue.name, "queued": len(queue), "bytes": queue.size_bytes, "dropped": dict(queue.dropped)}
 
 
