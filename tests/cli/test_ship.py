@@ -23,7 +23,7 @@ from rpcmq.latency.ship import Shipper
 from rpcmq.server.sidecar import HOPELESS
 from tests.latency.logs import names
 from tests.latency.spools import BOOT, many, spooled
-from tests.server.daemons import COMMAND, environment, eventually, started
+from tests.server.daemons import COMMAND, SECONDS, environment, eventually, started
 
 Invoke = Callable[..., SimpleNamespace]
 
@@ -56,12 +56,12 @@ def test_json_lines_need_no_package(tmp_path: Path) -> None:
     code = "import sys; sys.modules.update(numpy=None, pyarrow=None); from rpcmq.cli import main; main()"
 
     command = [sys.executable, "-c", code, "ship", "--log", str(tmp_path), "--once"]
-    ended = subprocess.run([*command, "--sink", "jsonl"], capture_output=True, text=True, timeout=30, check=False)
+    ended = subprocess.run([*command, "--sink", "jsonl"], capture_output=True, text=True, timeout=SECONDS, check=False)
     assert ended.returncode == 0, ended.stderr
     assert names(tmp_path, "ready") == [f"7-{BOOT}-00000001.jsonl"]
 
     spooled(tmp_path, many(11, 10), segment=2)
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert ended.returncode == ExitCode.NOT_INSTALLED
     assert ended.stderr == "rpcmq: pyarrow is not installed: pip install 'rpcmq[ship]'\n"
 
@@ -142,7 +142,7 @@ def test_the_router_knows_which_ends_are_for_good() -> None:
 def ship_once(directory: Path, *flags: str) -> subprocess.CompletedProcess[str]:
     command = [*COMMAND, "ship", "--log", str(directory), "--once", *flags]
     # A process of its own: a shipper that waits for a pipe, or reads a device, could not be stopped here.
-    return subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=20, check=False)
+    return subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=SECONDS, check=False)
 
 
 @pytest.mark.integration
@@ -270,7 +270,7 @@ def test_what_is_shipped_has_the_mode_of_the_spool_whatever_the_umask_is(tmp_pat
     (tmp_path / "junk.spool").write_bytes(b"no records")
     command = [*COMMAND, "ship", "--log", str(tmp_path), "--once"]
     ended = subprocess.run(
-        command, capture_output=True, text=True, timeout=30, check=False, umask=umask, env=environment()
+        command, capture_output=True, text=True, timeout=SECONDS, check=False, umask=umask, env=environment()
     )
     assert "1 in 1 files" in ended.stdout or "100 in 1 files" in ended.stdout, ended.stdout + ended.stderr
     made = [p for p in tmp_path.rglob("*") if p.is_file() and not p.name.endswith(".spool")]

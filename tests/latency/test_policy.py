@@ -14,6 +14,7 @@ import pytest
 from gevent import subprocess
 
 from rpcmq.latency.policy import LONGEST_US, Entry, Policy, PolicyRefused, read_policy, write_policy
+from tests.server.daemons import SECONDS
 
 NOW = 1_700_000_000.0
 DAY = 86_400.0
@@ -165,5 +166,5 @@ def test_a_router_can_read_it_with_the_standard_library_alone() -> None:
         "import sys; sys.modules.update(dict.fromkeys(('numpy', 'scipy', 'pyarrow', 'pyspark', 'gevent', 'zmq')));"
         "import rpcmq.latency.policy"
     )
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS, check=False)
     assert ended.returncode == 0, ended.stderr

@@ -27,7 +27,7 @@ from rpcmq.latency.sinks import JsonLines, Sink
 from rpcmq.log_format import read_spool
 from tests.latency.logs import NOW, Killed, names, rows, ship, struck_after, times_seen
 from tests.latency.spools import BOOT, Sent, blocks, head, held, many, seqs, spooled
-from tests.server.daemons import COMMAND, environment, eventually
+from tests.server.daemons import COMMAND, SECONDS, environment, eventually
 
 HOUR = 3600
 
@@ -410,7 +410,7 @@ def test_processes_that_are_killed_at_work_lose_and_double_nothing(tmp_path: Pat
         # Anywhere in what comes next.
         gevent.sleep(chance.uniform(0, 0.04))
         process.kill()
-        process.wait()
+        process.wait(SECONDS)
         kills += 1
         assert not times_seen(tmp_path) - expected
     ship(tmp_path, time())

@@ -17,7 +17,7 @@ from gevent.event import Event
 from gevent.fileobject import FileObjectPosix
 
 #: Time that anything may take on a machine that is busy (seconds).
-SECONDS = 30.0
+SECONDS = 60.0
 COMMAND = [sys.executable, "-m", "rpcmq.cli"]
 
 
@@ -137,7 +137,7 @@ def run(*arguments: str, env: Mapping[str, str] | None = None, **options: Any) -
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=SECONDS,
         check=False,
         env=environment(**(env or {})),
         **options,

@@ -46,7 +46,7 @@ def _program(directory: Path, *command: str) -> Iterator[Popen[bytes]]:
     finally:
         if process.poll() is None:
             os.killpg(process.pid, 15)
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE)
 
 
 def _line(process: Popen[bytes], wanted: str) -> str:

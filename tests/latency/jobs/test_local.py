@@ -213,7 +213,7 @@ def test_an_error_while_cells_are_stored_gives_them_up(
     monkeypatch.setattr(local_sql, "cells", endless)
     with pytest.raises(KeyboardInterrupt), Local().log(Selection(log)) as records:  # noqa: PT012
         records.make_cells(1, tmp_path / "out" / "cells")
-        assert begun.wait(30)
+        assert begun.wait(SECONDS)
         raise KeyboardInterrupt
     assert os.listdir(tmp_path / "out") == []
 
