@@ -42,7 +42,7 @@ class IncomingMessage(Request):
 
     @property
     def home(self) -> Home:
-        """Where the client lives."""
+        """The home of the client."""
         return self._consumer.home
 
     @property
@@ -147,7 +147,7 @@ class MessageConsumer:
 
     @property
     def home(self) -> Home:
-        """Where the client lives."""
+        """The home of the client."""
         return self._consumer.home
 
     @at_home

@@ -89,7 +89,7 @@ class BaseClient:
 
     @property
     def home(self) -> Home:
-        """Where this client lives."""
+        """The home of this client."""
         links = self._links
         return links.home if not links.process.connection.abandoned else self._reopened().home
 

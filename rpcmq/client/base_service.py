@@ -77,7 +77,7 @@ class BaseService:
 
     @property
     def home(self) -> Home:
-        """Where the service lives."""
+        """The home of the service."""
         return self.client.home
 
     @at_home

@@ -28,7 +28,7 @@ from rpcmq.core.router.roundrobin.restart_recovery import Recovery
 
 __all__ = ["check_states", "seen"]
 
-#: How often each (state, event) was seen, of links too.
+#: Number of times that each (state, event) was seen, of links too.
 seen: Counter[tuple[Enum, str]] = Counter()
 _illegal = IllegalEvents()
 _ENDED = RequestState.ENDED

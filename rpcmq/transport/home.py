@@ -1,4 +1,4 @@
-"""Where a client lives: the loop that its sockets and engines belong to, and how other threads get there.
+"""The home of a client: the loop that its sockets and engines belong to, and how other threads get there.
 
 In gevent a client lives in a hub (:mod:`rpcmq.transport.gevent_home`).
 """

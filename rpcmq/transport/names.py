@@ -9,7 +9,7 @@ from typing import Any
 
 __all__ = ["AFTER", "host_of", "why_unknown"]
 
-#: When to look (seconds): a connection to a name that resolves is usually there before.
+#: Delay before the host name is looked up (seconds): a connection to a name that resolves is usually there before.
 AFTER = 0.25
 _ENDPOINT = re.compile(r"tcp://(?P<host>[^\[\]:;/*]+):(?P<port>[0-9]+)")
 _NUMBERS = re.compile(r"[0-9.]+")

@@ -54,7 +54,7 @@ class Workers(Protocol[T_contra]):
 
 
 class HandlerThreads(Protocol):
-    """Where functions of the application run that may block."""
+    """Threads for functions of the application that may block."""
 
     def call(self, function: Callable[..., T], *args: object) -> T:
         """Call ``function`` where it holds up nobody, with the current context variables; wait for it.

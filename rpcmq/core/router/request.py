@@ -57,7 +57,7 @@ class Request:
     queue: Queue[Request] | None
     #: The latest, which is with its consumer; None while there is none. See :meth:`deliveries`.
     delivery: Delivery | None
-    #: How it has ended; None: it has not. It may be one that a consumer made up.
+    #: Its outcome; None: it has not ended. It may be one that a consumer made up.
     outcome: int | None
     #: The deadline wheel's slot that holds it; None without a deadline. A call has one until it ends.
     slot: dict[Request, Request] | None
@@ -91,7 +91,7 @@ class Request:
 
     @property
     def state(self) -> RequestState:
-        """Where it is."""
+        """Whether it waits, is with a consumer or has ended."""
         if self.outcome is not None:
             return RequestState.ENDED
         if self.queue is not None:

@@ -40,7 +40,7 @@ __all__ = ["DELIVERY_TRANSITIONS", "TRANSITIONS", "DeliveryState", "RequestState
 
 
 class RequestState(Enum):
-    """Where a request is."""
+    """The place of a request."""
 
     #: In hand: neither waiting nor with anybody.
     ROUTING = "routing"

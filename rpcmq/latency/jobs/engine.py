@@ -34,7 +34,7 @@ class Only(NamedTuple):
 
 
 def of_methods(methods: Iterable[Key]) -> Only:
-    """Those of these methods."""
+    """Only these methods."""
     return Only(METHOD, [tuple(key[name] for name in METHOD) for key in methods])
 
 

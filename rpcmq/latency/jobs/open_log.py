@@ -30,7 +30,7 @@ class OpenLog(ABC):
         UsageError: no such dimension.
     """
 
-    #: What the engine raises for a file that it cannot read, among other things.
+    #: Exceptions that the engine raises for a file that it cannot read, among other things.
     errors: tuple[type[Exception], ...]
 
     def __init__(self, selection: Selection) -> None:
