@@ -71,7 +71,8 @@ class WakeLoop:
         self._after_receive = after_receive
         self._before_flush = before_flush
         self._timer = WakeTimer(shell, self._tick)
-        self._watchdog = Watchdog(lambda: dialed.socket, self.wake, shell)
+        # What a scheduled wake-up is going to read is not lost, however late that comes.
+        self._watchdog = Watchdog(lambda: None if self._scheduled else dialed.socket, self.wake, shell)
         self._waking = self._scheduled = self._blocked = self._closed = False
 
     def start(self) -> None:

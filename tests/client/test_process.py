@@ -409,3 +409,20 @@ def test_default_identity_names_host_program_and_process():
     first, second = default_identity(), default_identity()
     assert first != second
     assert re.fullmatch(rf"{re.escape(socket.gethostname())}:[^:]+:{os.getpid()}:[0-9a-f]+", first)
+
+
+def test_messages_that_a_scheduled_wake_up_will_read_are_no_lost_wake_up(client, monkeypatch):
+    """A long wake-up reads a part only, and the watchdog looks twice before the loop comes to the rest."""
+    client.connect()
+    connection = client.process.connection
+    loop, socket = connection._loop, connection._dialed.socket
+    with monkeypatch.context() as patch:
+        patch.setattr(socket, "readable", lambda: True)
+        patch.setattr(loop._watchdog, "_wake", lambda: None)
+        loop.schedule()
+        for _ in range(2):
+            loop._watchdog._look()
+    assert connection.lost_wakeups == 0
+    eventually(lambda: not loop._scheduled)
+    loop._watchdog._look()
+    assert connection.lost_wakeups == 0
