@@ -161,6 +161,7 @@ class MessageConsumer:
             RouterUnreachable: there is no router.
             IdentityTaken: another live process has this identity.
             CallError: the router refuses the registration.
+            UsageError: it was started already.
         """
         self._consumer.start(timeout)
 

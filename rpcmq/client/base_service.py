@@ -91,9 +91,8 @@ class BaseService:
             RouterUnreachable: there is no router.
             IdentityTaken: another live process has this identity.
             CallError: the router refuses the registration.
+            UsageError: it was started already.
         """
-        if self._consumer.started:
-            raise UsageError("this service was started already")
         self._consumer.start(timeout)
 
     @at_home

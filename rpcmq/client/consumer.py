@@ -96,6 +96,8 @@ class Consumer:
 
     def start(self, timeout: float = 30.0) -> None:
         """See :meth:`Service.start`."""
+        if self.started:
+            raise UsageError(f"the consumer of {self.address} was started already")
         process = self.client.process
         deadline = monotonic() + timeout
         self.client.connect(timeout)

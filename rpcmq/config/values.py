@@ -152,22 +152,15 @@ def _check_flag(value: object) -> bool:
     return value
 
 
-def _check_globals(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list | tuple):
-        raise ValueError
-    for item in value:
-        if not isinstance(item, str) or not re.fullmatch(r"numpy|[^\W\d][\w.]*:(\*|[^\W\d][\w.]*)", item):
+def _checked_words(pattern: str) -> Callable[[object], tuple[str, ...]]:
+    def check(value: object) -> tuple[str, ...]:
+        if not isinstance(value, list | tuple):
             raise ValueError
-    return tuple(value)
-
-
-def _check_hosts(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list | tuple):
-        raise ValueError
-    for item in value:
-        if not isinstance(item, str) or not re.fullmatch(r"[^\s:/\[\]]+", item):
+        if not all(isinstance(item, str) and re.fullmatch(pattern, item) for item in value):
             raise ValueError
-    return tuple(value)
+        return tuple(value)
+
+    return check
 
 
 def _split(text: str) -> list[str]:
@@ -212,13 +205,13 @@ FLAG = ValueType("flag", "true or false", _check_flag, _read_flag)
 GLOBALS = ValueType(
     "list",
     "a list of 'module:qualname', 'module:*' or 'numpy' (as text: separated by commas)",
-    _check_globals,
+    _checked_words(r"numpy|[^\W\d][\w.]*:(\*|[^\W\d][\w.]*)"),
     _split,
 )
 HOSTS = ValueType(
     "list",
     "a list of host names without ports (as text: separated by commas)",
-    _check_hosts,
+    _checked_words(r"[^\s:/\[\]]+"),
     _split,
 )
 LOG_LEVELS = choice("debug", "info", "warning", "error")

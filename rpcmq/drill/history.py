@@ -16,7 +16,6 @@ from heapq import merge
 from operator import attrgetter
 from pathlib import Path
 from time import monotonic
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from rpcmq.errors import RpcError
@@ -138,9 +137,7 @@ class Recorder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
 

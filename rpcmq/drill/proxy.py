@@ -9,7 +9,6 @@ from __future__ import annotations
 import socket
 import struct
 from time import monotonic
-from types import TracebackType
 from typing import Any, Self
 
 import gevent
@@ -181,7 +180,5 @@ class FaultProxy:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()

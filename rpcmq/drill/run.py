@@ -21,7 +21,6 @@ from dataclasses import asdict
 from pathlib import Path
 from random import Random
 from time import monotonic
-from types import TracebackType
 from typing import Any, Self
 
 import gevent
@@ -115,9 +114,7 @@ class Drill:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
     def close(self) -> None:

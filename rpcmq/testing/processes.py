@@ -20,7 +20,6 @@ import re
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self
 from urllib.request import urlopen
 from weakref import WeakSet
@@ -186,9 +185,7 @@ class Program:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
 

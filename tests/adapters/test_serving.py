@@ -192,3 +192,13 @@ def test_a_client_says_whether_it_serves(connect: Callable[..., Client]) -> None
 def test_a_wrong_argument_is_refused(client: Client) -> None:
     with pytest.raises(UsageError, match="concurrency must be 1 to 65535"):
         MessageConsumer(client, WORK, lambda message: None, concurrency=0)
+
+
+def test_a_consumer_is_started_once(client: Client, listen: Listen) -> None:
+    """A second registration would go on when it is stopped: nobody knew its tag any more."""
+    consumer = listen(lambda message: message.reply(message.body["args"]))
+    with pytest.raises(UsageError, match="work was started already"):
+        consumer.start()
+    assert consumer.stop(10)
+    (topic,) = [row for row in client.query("topics")["topics"] if row["topic"] == "work"]
+    assert topic["consumers"] == []

@@ -18,13 +18,12 @@ import pytest
 import zmq
 
 from rpcmq.client import Client
-from rpcmq.core.process.call import Call
 from rpcmq.drill.run import Drill
 from rpcmq.drill.topology import Topology
 from rpcmq.errors import CallError
 from rpcmq.testing import eventually
 from rpcmq.wire import Address, Kind, control, pack
-from tests.payload.hostile import RUNS_CODE
+from tests.faults.running_code import send_pickles
 
 pytestmark = [pytest.mark.integration, pytest.mark.fault]
 
@@ -170,17 +169,8 @@ def test_a_replayed_hello_takes_nothing_over(drill: Drill, context: zmq.Context[
 
 
 def test_pickles_that_try_to_run_code(drill: Drill):
-    assert len(RUNS_CODE) >= 50
     with Client(drill.router.url) as client:
-        client.connect()
-        process = client.process
-        for name, payload in RUNS_CODE.items():
-            call = Call("drill", 0, 20.0)
-            process.calls.start(monotonic(), call, Kind.REQUEST, payload, format=2, address=DRILL, method=b"work")
-            process.schedule()
-            process.wait(call)
-            assert call.error is None and call.answer is not None, f"{name}: {call.error}"
-            assert call.answer[5] == Kind.FAULT, name
+        send_pickles(client, "drill", "work")
     (service,) = drill.services
     assert service.program.exit_code is None and "owned" not in service.program.said()
     with pytest.raises(CallError):  # and the caller itself cannot be made to

@@ -22,7 +22,6 @@ from gevent import socket
 from gevent.server import StreamServer
 
 from rpcmq import Client, Service
-from rpcmq.core.process.call import Call
 from rpcmq.core.router.rights import Key
 from rpcmq.errors import AccessDenied, RouterUnreachable, RpcError
 from rpcmq.testing import eventually
@@ -33,6 +32,7 @@ from rpcmq.transport.key_files import curve_for, read_key_file
 from rpcmq.wire import Address, Flag, Kind, control, json_bytes, pack
 from tests.client.endpoints import Compute
 from tests.client.endpoints import message as message_of
+from tests.faults.running_code import send_pickles
 from tests.keys import Folder, right
 from tests.payload.hostile import RUNS_CODE
 from tests.server.daemons import Daemon
@@ -432,17 +432,8 @@ def test_connections_without_a_link_are_bounded_whatever_was_said_on_them(tmp_pa
 
 
 def pickles(site: Site, said: Callable[[], str]) -> None:
-    assert len(RUNS_CODE) >= 50
     with site.open(site.mallory) as client:
-        client.connect(10)
-        process = client.process
-        for name, payload in RUNS_CODE.items():
-            call = Call("compute", 0, 20.0)
-            process.calls.start(monotonic(), call, Kind.REQUEST, payload, format=2, address=COMPUTE, method=b"echo")
-            process.schedule()
-            process.wait(call)
-            assert call.error is None and call.answer is not None, f"{name}: {call.error}"
-            assert call.answer[5] == Kind.FAULT, name
+        send_pickles(client, "compute", "echo")
     assert "owned" not in said()
 
 

@@ -6,7 +6,6 @@ import socket
 import struct
 import sys
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import gevent
@@ -111,8 +110,6 @@ class Proxy:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self._server.stop()
         self.reset()

@@ -201,6 +201,16 @@ def restarted(make_net) -> Network:
     return made
 
 
+def check_delivered(node: Process, sent: Call) -> None:
+    """Check that ``node`` gets what was ``sent``, a call or a cast to be confirmed, and the sender its end."""
+    (message,) = node.got(Kind.REQUEST, Kind.CAST)
+    if message.kind is Kind.REQUEST:
+        node.reply(message, b"done")
+        assert sent.end.payload == b"done"
+    else:
+        assert [m.kind for m in sent.answers] == [Kind.CONFIRM]
+
+
 @pytest.mark.parametrize("verb", ["request", "cast"])
 def test_a_mandatory_message_waits_for_consumers_that_are_on_their_way_back(restarted: Network, verb: str):
     api, node = restarted.process("api"), restarted.process("node")
@@ -212,12 +222,7 @@ def test_a_mandatory_message_waits_for_consumers_that_are_on_their_way_back(rest
     node.connect()
     node.register("compute", tag=0)
     restarted.advance(1.5)
-    if verb == "request":
-        node.reply(node.take(Kind.REQUEST), b"done")
-        assert sent.end.payload == b"done"
-    else:
-        node.take(Kind.CAST)
-        assert [m.kind for m in sent.answers] == [Kind.CONFIRM]
+    check_delivered(node, sent)
 
 
 @pytest.mark.parametrize("verb", ["request", "cast"])
@@ -248,12 +253,7 @@ def test_that_of_a_new_process_waits_as_well_once_others_come_back(restarted: Ne
     node.connect()
     node.register("compute", tag=0)
     restarted.advance(1.5)
-    if verb == "request":
-        node.reply(node.take(Kind.REQUEST), b"done")
-        assert sent.end.payload == b"done"
-    else:
-        node.take(Kind.CAST)
-        assert [m.kind for m in sent.answers] == [Kind.CONFIRM]
+    check_delivered(node, sent)
     assert error_of(hopeless)[0] is Outcome.NO_CONSUMER
 
 
@@ -271,12 +271,7 @@ def test_that_of_a_new_process_waits_before_anybody_has_come_back(restarted: Net
     node.connect()
     node.register("compute", tag=0)
     restarted.advance(1.5)
-    if verb == "request":
-        node.reply(node.take(Kind.REQUEST), b"done")
-        assert sent.end.payload == b"done"
-    else:
-        node.take(Kind.CAST)
-        assert [m.kind for m in sent.answers] == [Kind.CONFIRM]
+    check_delivered(node, sent)
     assert error_of(hopeless)[0] is Outcome.NO_CONSUMER
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,7 @@ from rpcmq.errors import NotInstalled
 from rpcmq.latency.jobs.engine import Engine
 from rpcmq.latency.jobs.local import Local
 from rpcmq.latency.jobs.session import QUICK, session
+from tests.latency.jobs.streams import Log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,3 +50,15 @@ def engine(request: pytest.FixtureRequest) -> Engine:
     from rpcmq.latency.jobs.spark import Spark
 
     return Spark(request.getfixturevalue("spark"))
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    """The log of a stream, in which nothing is yet."""
+    return Log(tmp_path / "log")
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """The directory that a stream writes to."""
+    return tmp_path / "out"

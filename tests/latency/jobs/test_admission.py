@@ -30,16 +30,6 @@ from tests.latency.spools import many, spooled
 HOUR = 3600
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Log:
-    return Log(tmp_path / "log")
-
-
-@pytest.fixture
-def out(tmp_path: Path) -> Path:
-    return tmp_path / "out"
-
-
 @contextmanager
 def admitting(log: Log, out: Path, now: float = NOW) -> Iterator[tuple[Admission, Journal]]:
     journal = Journal(out, lambda: now)

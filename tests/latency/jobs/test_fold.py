@@ -22,16 +22,6 @@ if TYPE_CHECKING:
 HOUR = 3600.0
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Log:
-    return Log(tmp_path / "log")
-
-
-@pytest.fixture
-def out(tmp_path: Path) -> Path:
-    return tmp_path / "out"
-
-
 def run(spark: SparkSession, log: Log, out: Path, now: float) -> None:
     """Take what is there at ``now``, and fold what is due then."""
     once(spark, log.directory, out, max_files=1, clock=lambda: now)

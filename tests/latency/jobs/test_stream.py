@@ -29,16 +29,6 @@ HOUR = 3600
 PATIENCE = 100.0
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Log:
-    return Log(tmp_path / "log")
-
-
-@pytest.fixture
-def out(tmp_path: Path) -> Path:
-    return tmp_path / "out"
-
-
 def batches(notes: list[tuple[str, dict[str, Any]]]) -> list[tuple[int, int, int]]:
     return [(f["batch"], f["segments"], f["records"]) for event, f in notes if event == "batch"]
 

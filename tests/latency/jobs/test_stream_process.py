@@ -24,16 +24,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.fault, pytest.mark.integration, pytest.mark.timeout(900)]
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Log:
-    return Log(tmp_path / "log")
-
-
-@pytest.fixture
-def out(tmp_path: Path) -> Path:
-    return tmp_path / "out"
-
-
 def next_batch(out: Path) -> int:
     return max(journal.read(out).batches.values(), default=-1) + 1
 
