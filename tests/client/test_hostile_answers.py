@@ -44,7 +44,7 @@ class Raw:
         self.socket.send(b"", messages)
 
     def hear(self) -> list[bytes]:
-        with gevent.Timeout(10):
+        with gevent.Timeout(30):
             while not self.socket.readable():
                 gevent.sleep(0.001)
         _, batch, payloads = self.socket.receive()
@@ -138,7 +138,7 @@ KINDS = {"reply": Kind.REPLY, "fault": Kind.FAULT, "item": Kind.ITEM, "progress"
 
 def ended(action: Callable[[], Any]) -> BaseException | None:
     """Run ``action``, which must end soon; return its exception, which must be printable in a bounded space."""
-    with gevent.Timeout(10):
+    with gevent.Timeout(30):
         try:
             action()
         except (CallError, RemoteError, PayloadRefused) as error:

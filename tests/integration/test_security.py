@@ -397,7 +397,7 @@ def test_who_never_says_hello_is_cut_off(folder, is_secure):
     settings: dict[str, Any] = {"security_keys": str(folder)} if is_secure else {}
     with run_router(link_handshake_seconds=0.5, **settings) as router:
         silent = half_open(port_of(router), GREETING if is_secure else b"")
-        with gevent.Timeout(10):
+        with gevent.Timeout(30):
             while silent.recv(1000):
                 pass  # the router's greeting, and then the end
         silent.close()

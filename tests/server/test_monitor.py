@@ -29,7 +29,7 @@ def connect(monitor: Monitor) -> socket.socket:
 
 
 def ask(monitor: Monitor, request: bytes, host: bytes = b"localhost") -> tuple[int, dict[str, str], bytes]:
-    with gevent.Timeout(10), connect(monitor) as connection:
+    with gevent.Timeout(30), connect(monitor) as connection:
         connection.sendall(request + b" HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
         return answer_on(connection)
 
@@ -42,7 +42,7 @@ def answer_on(connection: socket.socket) -> tuple[int, dict[str, str], bytes]:
 
 def ends(connection: socket.socket) -> bool:
     """Whether the connection ends within 10 s; what comes before is read."""
-    with gevent.Timeout(10):
+    with gevent.Timeout(30):
         try:
             while connection.recv(1000):
                 pass
@@ -100,17 +100,17 @@ def test_the_time_is_for_the_whole_request_however_often_a_byte_comes(
     with connect(monitor) as connection:
         writer = gevent.spawn(trickle)
         assert ends(connection)
-        with gevent.Timeout(10):
+        with gevent.Timeout(30):
             writer.join()
         assert isinstance(writer.exception, OSError)
 
 
 def test_a_client_that_does_not_read_its_answer_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_SECONDS", 0.3)
+    monkeypatch.setattr(module, "_SECONDS", 1.0)
     monitor = Monitor("127.0.0.1:0", {"/big": lambda: (200, "x" * (64 << 20))})
     with connect(monitor) as connection:
         connection.sendall(b"GET /big HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        with gevent.Timeout(10):
+        with gevent.Timeout(30):
             while not monitor._server._open:
                 gevent.sleep(0.01)
             while monitor._server._open:
@@ -159,7 +159,7 @@ LONG = [
 
 @pytest.mark.parametrize("request_line", LONG, ids=["path", "header", "headers"])
 def test_a_request_is_bounded_in_bytes(monitor: Monitor, request_line: bytes) -> None:
-    with gevent.Timeout(10), connect(monitor) as connection:
+    with gevent.Timeout(30), connect(monitor) as connection:
         connection.sendall(request_line + b"\r\nHost: localhost\r\n\r\n")
         assert connection.recv(1000).split()[1] in (b"400", b"414")
         assert ends(connection)
@@ -167,7 +167,7 @@ def test_a_request_is_bounded_in_bytes(monitor: Monitor, request_line: bytes) ->
 
 def test_a_body_is_not_waited_for(monitor: Monitor) -> None:
     for header in (b"Content-Length: 10000000000", b"Transfer-Encoding: chunked"):
-        with gevent.Timeout(5), connect(monitor) as connection:
+        with gevent.Timeout(30), connect(monitor) as connection:
             connection.sendall(b"POST /topics HTTP/1.1\r\nHost: localhost\r\n" + header + b"\r\n\r\n")
             status, headers, _ = answer_on(connection)
             assert (status, headers["Connection"]) == (405, "close")
@@ -177,7 +177,7 @@ def test_a_body_is_not_waited_for(monitor: Monitor) -> None:
 def test_requests_after_the_first_leave_its_answer_whole(further: int) -> None:
     """A connection that is closed with something unread is reset, and what is on its way is lost."""
     monitor = Monitor("127.0.0.1:0", {"/big": lambda: (200, "x" * 3_000_000)})
-    with gevent.Timeout(10), connect(monitor) as connection:
+    with gevent.Timeout(30), connect(monitor) as connection:
         connection.sendall(b"GET /big HTTP/1.1\r\nHost: localhost\r\n\r\n" * (1 + further))
         status, headers, body = answer_on(connection)
     assert (status, headers["Connection"], len(body)) == (200, "close", 3_000_000)
@@ -185,7 +185,7 @@ def test_requests_after_the_first_leave_its_answer_whole(further: int) -> None:
 
 
 def test_a_body_that_comes_is_read_before_the_connection_ends(monitor: Monitor) -> None:
-    with gevent.Timeout(10), connect(monitor) as connection:
+    with gevent.Timeout(30), connect(monitor) as connection:
         head = b"POST /topics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 300000\r\n\r\n"
         connection.sendall(head + b"x" * 300_000)
         assert answer_on(connection)[0] == 405
@@ -195,7 +195,7 @@ def test_who_keeps_a_connection_open_after_its_answer_loses_its_place(
     monkeypatch: pytest.MonkeyPatch, monitor: Monitor
 ) -> None:
     monkeypatch.setattr(module, "_LAST_SECONDS", 0.1)
-    with gevent.Timeout(10), connect(monitor) as connection:
+    with gevent.Timeout(30), connect(monitor) as connection:
         connection.sendall(b"GET /topics HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert answer_on(connection)[0] == 200
         while monitor._server._open:

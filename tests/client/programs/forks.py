@@ -35,7 +35,7 @@ def child() -> int:
         got = []
         subscription = rpc.subscribe("child.#", lambda ctx, topic, payload: got.append(payload))
         rpc.publish(None, "child.a", 1, confirm=True)
-        with gevent.Timeout(10):
+        with gevent.Timeout(30):
             while not got:
                 gevent.sleep(0.01)
         subscription.close()
