@@ -7,7 +7,7 @@ holds and what does not is what docs/guarantees.md says; where it names an excep
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import inf
 
 from rpcmq.drill.accounts import Accounts
@@ -44,16 +44,17 @@ class Checker:
 
     Args:
         bounds: the times that are promised.
+        stalls: begin and end of each time in which the machine stood still, which excuses lateness.
     """
 
-    def __init__(self, bounds: Bounds | None = None) -> None:
+    def __init__(self, bounds: Bounds | None = None, stalls: Sequence[tuple[float, float]] = ()) -> None:
         self.bounds = bounds or Bounds()
         self.verdict = Verdict()
         self._works: dict[str, Work] = {}
         #: Process -> messages it runs.
         self._running: defaultdict[str, set[str]] = defaultdict(set)
         self._callers: dict[str, None] = {}
-        self._disturbances = disturbances = Disturbances()
+        self._disturbances = disturbances = Disturbances(stalls)
         #: Whether the history has what the router does.
         self._is_watched = False
         #: Messages that this incarnation of the router has accepted.
@@ -70,7 +71,7 @@ class Checker:
         self._lives = lives = Lives()
         self._sessions = sessions = Sessions(self.bounds, disturbances, lives)
         self._losses = Losses(self.bounds, disturbances, lives, sessions, self._accepted, self._dispatched)
-        self._recoveries = Recoveries(self.bounds, lives, self._works, self._callers)
+        self._recoveries = Recoveries(self.bounds, disturbances, lives, self._works, self._callers)
         self._restarts = Restarts(self.bounds, disturbances)
         self._payloads = Payloads(self.bounds, disturbances)
         self._accounts = Accounts(disturbances)
@@ -350,9 +351,9 @@ class Checker:
             )
 
 
-def check(events: Iterable[Event], bounds: Bounds | None = None) -> Verdict:
-    """The verdict on a whole history."""
-    checker = Checker(bounds)
+def check(events: Iterable[Event], bounds: Bounds | None = None, stalls: Sequence[tuple[float, float]] = ()) -> Verdict:
+    """The verdict on a whole history. For ``stalls`` see :class:`Checker`."""
+    checker = Checker(bounds, stalls)
     for event in events:
         checker.see(event)
     return checker.finish()

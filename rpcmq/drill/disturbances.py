@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -18,6 +19,10 @@ SILENCING = ("stop", SILENCE, "cut", "delay")
 DELAYING = (*SILENCING, "hog", "fds")
 
 
+#: Time after a stall in which what waited meanwhile is caught up with (seconds).
+_AFTER_A_STALL = 0.5
+
+
 @dataclass
 class _Disturbance:
     kind: str
@@ -26,9 +31,14 @@ class _Disturbance:
 
 
 class Disturbances:
-    """The faults of a history, as far as it has come."""
+    """The faults of a history, as far as it has come.
 
-    def __init__(self) -> None:
+    Args:
+        stalls: begin and end of each time in which the whole machine stood still: everybody is disturbed by it.
+    """
+
+    def __init__(self, stalls: Sequence[tuple[float, float]] = ()) -> None:
+        self._stalls = [(begin, end + _AFTER_A_STALL) for begin, end in stalls]
         self._of: defaultdict[str, list[_Disturbance]] = defaultdict(list)
 
     def begin(self, at: float, kind: str, target: str) -> None:
@@ -44,5 +54,11 @@ class Disturbances:
 
     def during(self, target: str, since: float, until: float, kinds: tuple[str, ...] = DISTURBING) -> bool:
         """Whether one of ``kinds`` disturbs ``target`` at some time between ``since`` and ``until``."""
+        if self.stalled_seconds(since, until):
+            return True
         faults = self._of.get(target, ())
         return any(f.begin < until and f.end > since and f.kind in kinds for f in faults)
+
+    def stalled_seconds(self, since: float, until: float) -> float:
+        """How much of the time between ``since`` and ``until`` the machine stood still, or caught up."""
+        return sum(max(0.0, min(end, until) - max(begin, since)) for begin, end in self._stalls)

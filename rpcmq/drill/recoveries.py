@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from rpcmq.drill.disturbances import RESTART, SILENCE
+from rpcmq.drill.disturbances import RESTART, SILENCE, Disturbances
 from rpcmq.drill.history import Event, What
 from rpcmq.drill.lives import Lives
 from rpcmq.drill.promises import Bounds, Violation
@@ -36,9 +36,17 @@ class Recoveries:
         callers: processes that call for themselves.
     """
 
-    def __init__(self, bounds: Bounds, lives: Lives, works: Mapping[str, Work], callers: Collection[str]) -> None:
+    def __init__(
+        self,
+        bounds: Bounds,
+        disturbances: Disturbances,
+        lives: Lives,
+        works: Mapping[str, Work],
+        callers: Collection[str],
+    ) -> None:
         self.longest = 0.0
         self._bounds = bounds
+        self._disturbances = disturbances
         self._lives = lives
         self._works = works
         self._callers = callers
@@ -66,8 +74,11 @@ class Recoveries:
         for each in self._returns:
             if work is not None and event.process in each.waiting and work.submitted_at >= each.at - _SENT_WITHIN:
                 each.waiting.discard(event.process)
-                self._recovered(event.process, event.at - each.at)
+                self._recovered(event.process, self._running_seconds(each.at, event.at))
         self._returns = [each for each in self._returns if each.waiting]
+
+    def _running_seconds(self, since: float, until: float) -> float:
+        return until - since - self._disturbances.stalled_seconds(since, until)
 
     def _recovered(self, caller: str, seconds: float) -> None:
         self.longest = max(self.longest, seconds)
@@ -78,8 +89,9 @@ class Recoveries:
         """Report callers that waited for too long, or still do."""
         for each in self._returns:
             for caller in sorted(each.waiting - self._lives.dead.keys() - self._lives.done.keys()):
-                if self._now - each.at > self._bounds.recovery:
-                    self._recovered(caller, self._now - each.at)
+                seconds = self._running_seconds(each.at, self._now)
+                if seconds > self._bounds.recovery:
+                    self._recovered(caller, seconds)
         for caller, seconds in self._late:
             text = f"{caller} had its first answer {seconds:.3f} s after the router's return"
             yield Violation("slow recovery", text, (caller,))

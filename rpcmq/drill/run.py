@@ -37,6 +37,7 @@ from rpcmq.drill.names import ROUTER, named, traceparent_of
 from rpcmq.drill.place import Place
 from rpcmq.drill.proxy import FaultProxy
 from rpcmq.drill.result import Result, bounds_of, config_of
+from rpcmq.drill.stalls import StallWatch
 from rpcmq.drill.topology import Topology
 from rpcmq.errors import RpcError
 from rpcmq.testing import eventually
@@ -92,6 +93,7 @@ class Drill:
         #: Held while the router is down, stopped or starved.
         self.router_lock = BoundedSemaphore()
         self._client: rpcmq.Client | None = None
+        self._watch = StallWatch()
 
     # --- life --------------------------------------------------------------------------------
 
@@ -119,6 +121,7 @@ class Drill:
 
     def close(self) -> None:
         """End everything at once."""
+        self._watch.close()
         if self._client is not None:
             self._client.close(0.0)
         for place in self.places.values():
@@ -358,7 +361,7 @@ class Drill:
         self._end([p for p in self.places.values() if p.role in ("service", "subscriber")])
         self.router.signal(signal.SIGTERM)
         self._expect_end_of_router()
-        verdict = check(self.events(), self.bounds)
+        verdict = check(self.events(), self.bounds, self._watch.stalls)
         verdict.violations += self._problems
         return Result(self.seed, seconds, verdict, dict(self.faults), dict(figures or {}))
 

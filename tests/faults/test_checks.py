@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from time import monotonic, sleep
 from typing import Any
 
+import gevent
 import pytest
 
 from rpcmq.drill.checks import Bounds, Checker, Verdict, check
 from rpcmq.drill.history import ANSWERS, SILENT, Event, What
+from rpcmq.drill.stalls import StallWatch
+from rpcmq.testing import eventually
 
 CALL = {"verb": "call", "topic": "t", "idempotent": False, "confirm": False, "timeout": 10.0}
 CAST = {"verb": "cast", "topic": "t", "idempotent": False, "confirm": True}
@@ -513,3 +517,31 @@ def test_what_is_broken_is_known_at_once():
     for line in (*WELL, end(0.4)):
         checker.see(Event(*line))
     assert [v.check for v in checker.verdict.violations] == ["ended twice"]
+
+
+# --- a machine that stands still ------------------------------------------------------------------
+
+LATE_END = [submit(0, timeout=1.0), start(0.1), end(2.8, "timeout")]
+SLOW = [
+    submit(0), start(0.1), end(0.2), fault(1, "kill", "router"), healed(2, "kill", "router"),
+    submit(2.1, "c-2"), start(5.4, id="c-2"), end(5.5, id="c-2"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("lines", "check_name"), [(LATE_END, "overdue"), (SLOW, "slow recovery")])
+def test_a_stall_of_the_machine_excuses_who_is_late_because_of_it(lines: list[Line], check_name: str):
+    events = [Event(*line) for line in lines]
+    assert [each.check for each in check(events).violations] == [check_name]
+    assert check(events, stalls=[(0.5, 2.5)]).violations == []
+    assert [each.check for each in check(events, stalls=[(20.0, 22.0)]).violations] == [check_name]
+
+
+def test_a_drill_notices_that_it_had_no_cpu():
+    watch = StallWatch()
+    gevent.sleep(0)
+    began = monotonic()
+    sleep(1.0)
+    eventually(lambda: watch.stalls)
+    (begin, end), *_ = watch.stalls
+    watch.close()
+    assert begin <= began + 0.2 and end >= began + 1.0
