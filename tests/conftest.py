@@ -21,9 +21,8 @@ from rpcmq.core.router.settings import Settings
 from rpcmq.testing import InProcessRouter
 from rpcmq.testing.checked_states import check_states
 from rpcmq.testing.network import Network
-
-#: The home of these tests' clients: ``CLIENT_SHELL=threads`` runs those of tests/client over the background thread.
-CLIENT_SHELL = os.environ.get("CLIENT_SHELL", "auto")
+from tests import from_threads
+from tests.from_threads import CLIENT_SHELL
 
 # The suite starts a thousand programs. Where the environment keeps Python from writing bytecode, each of them would
 # compile all that it imports. Tests that need it so set the variable themselves.
@@ -59,10 +58,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if CLIENT_SHELL == "threads":
+    if CLIENT_SHELL in ("threads", "plain"):
         for item in items:
             if item.get_closest_marker("own_hub"):
                 item.add_marker(pytest.mark.skip(reason="drives the client's engines in the test's own hub"))
+            if CLIENT_SHELL == "plain" and item.get_closest_marker("in_order"):
+                item.add_marker(pytest.mark.skip(reason="handlers of threads begin in any order"))
     if hasattr(config, "workerinput"):
         from tests.workers import rank
 
@@ -134,10 +135,13 @@ def connect(router: InProcessRouter) -> Iterator[Callable[..., Any]]:
     """Makes clients of the router; none of them may have missed a wake-up."""
     from rpcmq.client import Client
 
-    made: list[Client] = []
+    made: list[Any] = []
 
-    def connect(identity: str | None = None, **settings: Any) -> Client:
-        made.append(Client(router.url, identity, **{"shell": CLIENT_SHELL, **settings}))
+    def connect(identity: str | None = None, **settings: Any) -> Any:
+        if CLIENT_SHELL == "plain":
+            made.append(from_threads.client(router.url, identity, **settings))
+        else:
+            made.append(Client(router.url, identity, **{"shell": CLIENT_SHELL, **settings}))
         return made[-1]
 
     yield connect
@@ -153,9 +157,10 @@ def serve(router: InProcessRouter) -> Iterator[Callable[..., Any]]:
 
     with ExitStack() as stack:
 
-        def serve(endpoint: Any, topic: str = "compute", host: str = "node-7", **settings: Any) -> Service:
+        def serve(endpoint: Any, topic: str = "compute", host: str = "node-7", **settings: Any) -> Any:
             settings.setdefault("router", router.url if "client" not in settings else None)
-            service = Service(topic, endpoint, host=host, drain_seconds=2.0, **settings)
+            make: Any = from_threads.service if CLIENT_SHELL == "plain" else Service
+            service = make(topic, endpoint, host=host, drain_seconds=2.0, **settings)
             service.start()
             stack.callback(service.stop, 2.0)
             return service

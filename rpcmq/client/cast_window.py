@@ -57,14 +57,14 @@ class CastWindow:
             left = deadline - monotonic()
             if left <= 0.0:
                 raise _no_room(self._casts, self._config, address, name, timeout, self._connection.condition)
-            resume = self._shell.resumer()
+            resume, park = self._shell.parking()
             waiting = self.waiting.setdefault(address, deque())
             waiting.append(resume)
             self._uplink.ask_acknowledgement()
             self._connection.schedule()
             timer = self._shell.call_later(left, resume)
             try:
-                self._shell.park()
+                park()
             finally:
                 timer.stop()
                 timer.close()

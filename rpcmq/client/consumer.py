@@ -132,6 +132,7 @@ class Consumer:
         if registration.running:
             return False
         self.client.process.tasks.remove(registration)
+        self._workers.close()
         if self._threads is not None:
             self._threads.close()
         return True

@@ -256,8 +256,7 @@ class Process:
 
         If the wait is interrupted, the call is cancelled.
         """
-        resume = self.shell.resumer()
-        park = self.shell.park
+        resume, park = self.shell.parking()
         try:
             # `done`, written out.
             while call.answer is None and call.error is None and not (until_item and call.items):

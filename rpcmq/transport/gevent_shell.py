@@ -45,14 +45,14 @@ class GeventShell(ClientShell):
         hub: that hub.
     """
 
-    __slots__ = ("_loop", "_run", "hub", "park")
+    __slots__ = ("_loop", "_park", "_run", "hub")
     cannot_wait = "the gevent hub cannot wait for a call; spawn a greenlet for it"
 
     def __init__(self, run: Callable[..., object] | None = None) -> None:
         self.hub: Any = get_hub()
         self._loop = self.hub.loop
         self._run = run
-        self.park: Callable[[], object] = self.hub.switch
+        self._park: Callable[[], object] = self.hub.switch
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, GeventShell) and other.hub is self.hub
@@ -133,9 +133,9 @@ class GeventShell(ClientShell):
         """See :meth:`Shell.run_together`."""
         gevent.joinall([gevent.spawn(function) for function in functions])
 
-    def resumer(self) -> Callable[[], object]:
-        """See :meth:`ClientShell.resumer`."""
-        return getcurrent().switch
+    def parking(self) -> tuple[Callable[[], object], Callable[[], object]]:
+        """See :meth:`ClientShell.parking`."""
+        return getcurrent().switch, self._park
 
     def lock(self) -> AbstractContextManager[Any]:
         """See :meth:`ClientShell.lock`."""

@@ -42,6 +42,9 @@ class GeventWorkers(Generic[T]):
         worker.switch(item)
         self._fresh = None
 
+    def close(self) -> None:
+        """See :meth:`rpcmq.transport.shell.Workers.close`: greenlets that nobody knows need no end."""
+
     def _work(self, item: T) -> None:
         current = greenlet.getcurrent()
         wait = self._hub.switch

@@ -1,6 +1,7 @@
 """The home of a client: the loop that its sockets and engines belong to, and how other threads get there.
 
-In gevent a client lives in a hub (:mod:`rpcmq.transport.gevent_home`).
+In gevent a client lives in a hub (:mod:`rpcmq.transport.gevent_home`), elsewhere in the loop of a plain thread
+(:mod:`rpcmq.transport.thread_home`).
 """
 
 from __future__ import annotations

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import _socket
 import os
 import socket
+from contextlib import closing
 from struct import Struct
-
-from gevent.monkey import get_original
 
 __all__ = ["break_connection", "received_bytes", "socket_of"]
 
-# In a patched process, too, without the machinery of gevent: nothing is received or sent here.
-_Socket: type[socket.socket] = get_original("socket", "socket")
 #: ``tcpi_bytes_received`` in Linux's ``struct tcp_info``.
 _BYTES_RECEIVED = Struct("=128xQ")
 
@@ -30,7 +28,7 @@ def break_connection(fd: int, inode: int) -> None:
         ours = os.dup(fd)
     except OSError:
         return
-    with _Socket(fileno=ours) as broken:
+    with _unpatched(ours) as broken:
         if os.fstat(ours).st_ino == inode:
             try:
                 broken.shutdown(socket.SHUT_RDWR)
@@ -41,7 +39,7 @@ def break_connection(fd: int, inode: int) -> None:
 def received_bytes(fd: int) -> int | None:
     """Bytes that have come on the TCP connection ``fd`` since it stands; None: it is none, or not to be known."""
     try:
-        with _Socket(fileno=os.dup(fd)) as own:
+        with _unpatched(os.dup(fd)) as own:
             if own.family not in (socket.AF_INET, socket.AF_INET6):
                 return None
             info = own.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_RECEIVED.size)
@@ -51,3 +49,8 @@ def received_bytes(fd: int) -> int | None:
         return None
     (received,) = _BYTES_RECEIVED.unpack(info)
     return int(received)
+
+
+def _unpatched(fd: int) -> closing[_socket.socket]:
+    """Return the socket of C: in a patched process, too, nothing waits here, as nothing is received or sent."""
+    return closing(_socket.socket(fileno=fd))

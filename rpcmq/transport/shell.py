@@ -52,6 +52,9 @@ class Workers(Protocol[T_contra]):
     def start(self, item: T_contra) -> None:
         """Run the handler for ``item`` beside the loop, in a context of its own; it may wait. From the loop."""
 
+    def close(self) -> None:
+        """Release those that wait for an item."""
+
 
 class HandlerThreads(Protocol):
     """Threads for functions of the application that may block."""
@@ -156,14 +159,10 @@ class ClientShell(Shell, Protocol):
     def may_wait(self) -> bool:
         """:attr:`is_current` and :attr:`can_wait`: whether a verb can be used as it is."""
 
-    def resumer(self) -> Callable[[], object]:
-        """Return what resumes the caller from its next :meth:`park`; to be called in the loop, at most once."""
+    def parking(self) -> tuple[Callable[[], object], Callable[[], object]]:
+        """Return two functions for the caller's waits: the first resumes it, the second waits for that.
 
-    @property
-    def park(self) -> Callable[[], object]:
-        """Waits until the function that :meth:`resumer` returned is called; the loop runs meanwhile.
-
-        The one who has parked looks itself whether there is what it waits for.
+        The first is to be called in the loop. Who was resumed looks itself whether there is what it waits for.
         """
 
     def lock(self) -> AbstractContextManager[Any]:

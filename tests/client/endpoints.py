@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import gevent
-from gevent.event import Event
 
 from rpcmq.client import current_request
 from rpcmq.testing import InProcessRouter
+from tests.from_threads import new_event
 
 
 def message(method: str, **args: Any) -> dict[str, Any]:
@@ -28,8 +28,8 @@ class Compute:
     def __init__(self) -> None:
         self.seen: list[Any] = []
         self.contexts: list[Any] = []
-        self.started = Event()
-        self.go_on = Event()
+        self.started = new_event()
+        self.go_on = new_event()
         self.ended: list[str] = []
 
     def add(self, ctx: Any, a: int, b: int = 0) -> int:

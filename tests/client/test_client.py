@@ -243,6 +243,7 @@ def test_casts_take_a_trace_context(client, serve, verb):
 # --- cast ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.in_order
 def test_casts_arrive_in_order(client, serve):
     compute = Compute()
     serve(compute)
@@ -587,6 +588,7 @@ def test_closing_while_the_router_is_away_says_what_is_lost(caplog):
     assert "acknowledged 1 cast" in caplog.text
 
 
+@pytest.mark.in_order
 def test_casts_sent_just_before_the_close_arrive(connect, serve):
     compute = Compute()
     serve(compute)

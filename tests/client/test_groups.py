@@ -24,6 +24,7 @@ def note(value: Any) -> dict[str, Any]:
     return {"method": "note", "args": {"value": value}}
 
 
+@pytest.mark.in_order
 def test_each_group_runs_every_message_once(client, serve):
     plain, one, two = Notes(), Notes(), Notes()
     serve(plain, "events")

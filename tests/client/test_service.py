@@ -336,6 +336,7 @@ def test_start_without_a_router_can_be_tried_again(free_port):
         assert service.stop()
 
 
+@pytest.mark.own_hub
 def test_a_registration_that_the_router_refuses(client, serve):
     serve(Compute())
     other = Service("compute.node-7", Compute(), host="x", client=client)

@@ -1,0 +1,54 @@
+"""Calls from the loop's thread into the thread of a program that gevent or eventlet has patched.
+
+There the threads of the program are green, and only their own thread of the operating system may resume them. One of
+them reads a doorbell, which waits as the program's sockets do, and does what was asked for.
+"""
+
+from __future__ import annotations
+
+import _socket
+import os
+import socket
+import sys
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable
+
+__all__ = ["GreenPorter"]
+
+
+class GreenPorter:
+    """Calls functions in a green thread of the program; to be made in a green thread."""
+
+    __slots__ = ("_asked", "_bell", "_rung", "_socket")
+
+    def __init__(self) -> None:
+        self._asked: deque[Callable[[], object]] = deque()
+        self._rung = False
+        self._socket, bell = socket.socketpair()
+        # The type of C, which neither has patched: it is rung from a thread in which nothing is green.
+        self._bell = _socket.socket(fileno=os.dup(bell.fileno()))
+        self._bell.setblocking(False)
+        bell.close()
+        threading.Thread(target=self._run, name="rpcmq porter", daemon=True).start()
+
+    def call(self, function: Callable[[], object]) -> None:
+        """Call ``function``, which must not wait, soon. From any thread."""
+        self._asked.append(function)
+        if not self._rung:
+            self._rung = True
+            try:
+                self._bell.send(b"!")
+            except BlockingIOError:
+                pass  # it has been rung often enough
+
+    def _run(self) -> None:
+        while self._socket.recv(4096):
+            self._rung = False
+            while self._asked:
+                try:
+                    self._asked.popleft()()
+                except Exception:
+                    if sys.stderr is not None:
+                        traceback.print_exc()

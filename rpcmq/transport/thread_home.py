@@ -1,0 +1,104 @@
+"""The home of clients in a plain thread: one for the process, made when it is first used, and anew after a fork."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from rpcmq.errors import UsageError
+from rpcmq.transport.home import Home
+from rpcmq.transport.originals import allocate_lock, program_is_patched
+from rpcmq.transport.shell import ClientShell
+from rpcmq.transport.thread_shell import ThreadShell
+
+__all__ = ["ThreadHome", "outside", "thread_home"]
+
+T = TypeVar("T")
+
+
+class ThreadHome(Home):
+    """The loop of a plain thread, as seen from the others: each may use what lives there, one at a time."""
+
+    __slots__ = ("_pid", "_threads")
+
+    def __init__(self) -> None:
+        self._threads = ThreadShell()
+        self.shell: ClientShell = self._threads
+        self._pid = os.getpid()
+
+    @property
+    def alive(self) -> bool:
+        """See :meth:`Home.alive`."""
+        return self._pid == os.getpid()
+
+    @property
+    def usable(self) -> bool:
+        """See :meth:`Home.usable`."""
+        return True
+
+    def when_the_thread_ends(self, function: Callable[[], object]) -> None:
+        """See :meth:`Home.when_the_thread_ends`: it ends with the process."""
+
+    def post(self, function: Callable[..., object], *args: Any) -> None:
+        """See :meth:`Home.post`."""
+        self.shell.call_from_any_thread(self.shell.spawn, function, *args)
+
+    def run(self, function: Callable[..., T], *args: Any, **options: Any) -> T:
+        """See :meth:`Home.run`."""
+        shell = self._threads
+        if shell.is_current:
+            return function(*args, **options)
+        if program_is_patched() is not shell.is_patched:
+            raise UsageError(
+                "gevent or eventlet has patched this process after rpcmq.threads was used in it: what waits here would "
+                "hold up all its green threads; patch first"
+            )
+        with shell.monitor.lock:
+            return function(*args, **options)
+
+    def run_with_messages(self, function: Callable[[Callable[[Any], None]], T], on_message: Callable[[Any], None]) -> T:
+        """See :meth:`Home.run_with_messages`."""
+        return self.run(function, lambda message: self._threads.monitor.outside(on_message, message))
+
+    def forget(self) -> None:
+        """In the child of a fork: it is the parent's."""
+        self._threads.forget()
+
+
+_home: ThreadHome | None = None
+_starting: Any = allocate_lock()
+#: Those that a fork has left behind. Never freed: their sockets are the parent's.
+_left_behind: list[ThreadHome] = []
+
+
+def thread_home() -> ThreadHome:
+    """The home of this process's clients that live in a plain thread; its thread is started on first use."""
+    global _home
+    home = _home
+    if home is None:
+        with _starting:
+            if _home is None:
+                _home = ThreadHome()
+            home = _home
+    return home
+
+
+def outside(function: Callable[..., T], *args: Any) -> T:
+    """Call ``function`` of the application, without the monitor if the caller holds it."""
+    shell = _home.shell if _home is not None else None
+    if isinstance(shell, ThreadShell) and shell.monitor.is_held():
+        return shell.monitor.outside(function, *args)
+    return function(*args)
+
+
+def _after_fork_in_child() -> None:
+    global _home, _starting
+    _starting = allocate_lock()
+    if _home is not None:
+        _left_behind.append(_home)
+        _home.forget()
+        _home = None
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,231 @@
+"""A loop in a plain thread of the operating system: file descriptors, timers, and calls from other threads.
+
+It is one also where gevent or eventlet has patched the standard library, and needs neither.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import signal
+import sys
+import traceback
+from collections import deque
+from collections.abc import Callable
+from itertools import count
+from time import monotonic
+from typing import Any
+
+import zmq
+from zmq import zmq_poll
+
+from rpcmq.transport.monitor import Monitor
+from rpcmq.transport.originals import allocate_lock, get_ident, start_new_thread
+
+__all__ = ["Callback", "ThreadLoop", "print_failure"]
+
+_POLLIN = int(zmq.POLLIN)
+#: Longest sleep (milliseconds); nothing depends on it.
+_LONGEST = 60_000
+#: Stopped timers that are kept until they are due, beside those that are not stopped.
+_STOPPED = 100
+
+
+def print_failure(context: object, error: BaseException) -> None:
+    """Print ``error``, which ``context`` has survived, where the program still has somewhere to print to."""
+    if sys.stderr is not None:
+        try:
+            sys.stderr.write(f"{context!r} failed:\n{''.join(traceback.format_exception(error))}")
+        except Exception:
+            pass  # the context or the error cannot be printed, or the stream is closed
+
+
+class Callback:
+    """A function that the loop will call."""
+
+    __slots__ = ("_on_stop", "args", "due", "function", "period")
+
+    def __init__(
+        self, function: Callable[..., object] | None, args: tuple[Any, ...] = (),
+        on_stop: Callable[[Callback], None] | None = None,
+    ) -> None:  # fmt: skip
+        #: None: it was stopped.
+        self.function = function
+        self.args = args
+        self._on_stop = on_stop
+        self.due = 0.0
+        self.period = 0.0
+
+    def stop(self) -> None:
+        """See :class:`rpcmq.transport.shell.Handle`."""
+        if self.function is not None:
+            self.function = None
+            if self._on_stop is not None:
+                self._on_stop(self)
+
+    close = stop
+
+
+class ThreadLoop:
+    """Runs callbacks, one after the other, each by the thread of the loop that holds ``monitor`` meanwhile.
+
+    Args:
+        monitor: held by whoever calls a method, but :meth:`call_from_any_thread`.
+    """
+
+    __slots__ = (
+        "_asleep", "_bell", "_ident", "_monitor", "_number", "_polled", "_readers", "_soon", "_stopped", "_timers",
+    )  # fmt: skip
+
+    def __init__(self, monitor: Monitor) -> None:
+        self._monitor = monitor
+        self._soon: deque[Callback] = deque()
+        self._timers: list[tuple[float, int, Callback]] = []
+        self._number = count()
+        self._stopped = 0
+        self._readers: dict[int, Callback] = {}
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._polled: list[tuple[Any, int]] = [(self._bell, _POLLIN)]
+        self._asleep = False
+        self._ident = 0
+
+    def start(self) -> None:
+        """Start the thread; return once it lives."""
+        lives = allocate_lock()
+        lives.acquire()
+        start_new_thread(self._live, (lives.release,))
+        lives.acquire()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the current thread is the loop's."""
+        return get_ident() == self._ident
+
+    def forget(self) -> None:
+        """In the child of a fork, where its thread is not: close what is its own."""
+        os.close(self._bell)
+
+    # --- to be called later ------------------------------------------------------------------
+
+    def call_soon(self, function: Callable[..., object], *args: object) -> Callback:
+        """Call ``function`` in the next turn. From any thread, with the monitor or without."""
+        callback = Callback(function, args)
+        self._soon.append(callback)
+        if self._asleep:
+            self._ring()
+        return callback
+
+    def call_at(self, due: float, period: float, function: Callable[[], object]) -> Callback:
+        """Call ``function`` at ``due`` (monotonic seconds), and then every ``period`` (seconds) unless that is 0."""
+        callback = Callback(function, (), self._timer_stopped)
+        callback.due, callback.period = due, period
+        heapq.heappush(self._timers, (due, next(self._number), callback))
+        if self._asleep and self._timers[0][2] is callback:
+            self._ring()
+        return callback
+
+    def call_when_readable(self, fd: int, function: Callable[[], object]) -> Callback:
+        """Call ``function`` in each turn in which ``fd`` is readable."""
+        callback = self._readers[fd] = Callback(function, (), self._reader_stopped)
+        self._readers_changed()
+        return callback
+
+    def _timer_stopped(self, callback: Callback) -> None:
+        self._stopped += 1
+        if self._stopped > _STOPPED + len(self._timers) // 2:
+            self._timers = [entry for entry in self._timers if entry[2].function is not None]
+            heapq.heapify(self._timers)
+            self._stopped = 0
+
+    def _reader_stopped(self, callback: Callback) -> None:
+        self._readers = {fd: reader for fd, reader in self._readers.items() if reader is not callback}
+        self._readers_changed()
+
+    def _readers_changed(self) -> None:
+        self._polled = [(fd, _POLLIN) for fd in (self._bell, *self._readers)]
+        if self._asleep:
+            self._ring()
+
+    def _ring(self) -> None:
+        self._asleep = False
+        try:
+            os.eventfd_write(self._bell, 1)
+        except OSError:
+            pass  # closed: this is the child of a fork
+
+    # --- the thread --------------------------------------------------------------------------
+
+    def _live(self, lives: Callable[[], None]) -> None:
+        # Signals are for the threads of the program: those that wait there are to be interrupted by them.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        self._ident = get_ident()
+        lives()
+        lock = self._monitor.lock
+        readable: list[tuple[Any, int]] = []
+        while True:
+            with lock:
+                try:
+                    polled, wait_ms = self._turn(readable)
+                except BaseException as error:
+                    print_failure(self, error)
+                    polled, wait_ms = self._polled, 1
+            # Whoever adds something from here on sees that this sleeps, and rings.
+            try:
+                readable = zmq_poll(polled, wait_ms)
+            except BaseException as error:
+                print_failure(self, error)
+                readable = []
+            self._asleep = False
+
+    def _turn(self, readable: list[tuple[Any, int]]) -> tuple[list[tuple[Any, int]], int]:
+        """Call what is due. Return what to wait for, and for how long (milliseconds)."""
+        for fd, _ in readable:
+            if fd == self._bell:
+                self._unring()
+            elif (reader := self._readers.get(fd)) is not None:
+                self._call(reader)
+        soon = self._soon
+        # Those that these add are for the next turn.
+        for _ in range(len(soon)):
+            self._call(soon.popleft())
+        if self._timers:
+            self._call_timers()
+        self._asleep = True
+        if soon:
+            self._asleep = False
+            return self._polled, 0
+        if not self._timers:
+            return self._polled, _LONGEST
+        seconds = self._timers[0][0] - monotonic()
+        return self._polled, min(_LONGEST, max(0, int(seconds * 1000) + 1))
+
+    def _unring(self) -> None:
+        try:
+            os.eventfd_read(self._bell)
+        except BlockingIOError:
+            pass
+
+    def _call_timers(self) -> None:
+        now, timers = monotonic(), self._timers
+        while timers and (timers[0][0] <= now or timers[0][2].function is None):
+            _, _, callback = heapq.heappop(timers)
+            if callback.function is None:
+                self._stopped = max(0, self._stopped - 1)
+                continue
+            function = callback.function
+            if callback.period:
+                heapq.heappush(timers, (now + callback.period, next(self._number), callback))
+            else:
+                callback.function = None
+            self._run(function)
+            timers = self._timers
+
+    def _call(self, callback: Callback) -> None:
+        if callback.function is not None:
+            self._run(callback.function, *callback.args)
+
+    def _run(self, function: Callable[..., object], *args: object) -> None:
+        try:
+            function(*args)
+        except BaseException as error:
+            print_failure(function, error)

@@ -1,0 +1,194 @@
+"""The shell of a plain thread, for programs that gevent does not run. See :mod:`rpcmq.transport.shell`.
+
+One thread of the operating system waits for the sockets and timers of all clients of the process, so heartbeats do not
+depend on what the program does. The engines are used by whichever thread holds the monitor.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from time import monotonic
+from typing import Any, TypeVar
+
+from rpcmq.transport.green_porter import GreenPorter
+from rpcmq.transport.monitor import GreenMonitor, Monitor, NativeMonitor
+from rpcmq.transport.originals import program_is_patched
+from rpcmq.transport.shell import ClientShell, Handle, HandlerThreads, WaitableEvent, Workers
+from rpcmq.transport.thread_loop import ThreadLoop, print_failure
+from rpcmq.transport.thread_names import ThreadNameCheck
+from rpcmq.transport.thread_parking import Event, GreenParking, Lock, Parking
+from rpcmq.transport.thread_workers import ThreadWorkers
+
+__all__ = ["ThreadShell"]
+
+T = TypeVar("T")
+
+
+class _Outside:
+    """Runs functions of the application in the thread that calls them, without the monitor."""
+
+    def __init__(self, monitor: Monitor) -> None:
+        self._monitor = monitor
+
+    def call(self, function: Callable[..., T], *args: object) -> T:
+        return self._monitor.outside(function, *args)
+
+    def close(self) -> None:
+        pass
+
+
+class ThreadShell(ClientShell):
+    """A loop in a thread of its own, and the monitor by which other threads use what lives in it.
+
+    To be made, in a patched program, in one of its green threads.
+
+    Attributes:
+        monitor: held by whoever uses the engines.
+        is_patched: whether the threads of the program are green.
+    """
+
+    __slots__ = ("_loop", "_porter", "call_soon", "is_patched", "monitor")
+    cannot_wait = "the thread that owns the sockets cannot wait for a call; use another thread for it"
+    may_starve = False
+    shares_interpreter = True
+    survives_fork = False
+
+    def __init__(self) -> None:
+        self.is_patched = program_is_patched()
+        self.monitor: Monitor = GreenMonitor() if self.is_patched else NativeMonitor()
+        self._porter = GreenPorter() if self.is_patched else None
+        self._loop = loop = ThreadLoop(self.monitor)
+        self.call_soon: Callable[..., Handle] = loop.call_soon
+        loop.start()
+
+    def call_later(self, seconds: float, function: Callable[[], object]) -> Handle:
+        """See :meth:`Shell.call_later`."""
+        return self._loop.call_at(monotonic() + seconds, 0.0, function)
+
+    def call_every(self, seconds: float, function: Callable[[], object]) -> Handle:
+        """See :meth:`Shell.call_every`."""
+        return self._loop.call_at(monotonic() + seconds, seconds, function)
+
+    def call_when_readable(self, fd: int, function: Callable[[], object]) -> Handle:
+        """See :meth:`Shell.call_when_readable`."""
+        return self._loop.call_when_readable(fd, function)
+
+    def call_from_any_thread(self, function: Callable[..., object], *args: object) -> None:
+        """See :meth:`ClientShell.call_from_any_thread`."""
+        self._loop.call_soon(function, *args)
+
+    def check_name(self, url: str, on_failure: Callable[[str], object]) -> Handle:
+        """See :meth:`Shell.check_name`."""
+        return ThreadNameCheck(self, url, on_failure)
+
+    # --- to wait -----------------------------------------------------------------------------
+
+    @property
+    def is_current(self) -> bool:
+        """See :meth:`Shell.is_current`."""
+        return self.monitor.is_held()
+
+    @property
+    def can_wait(self) -> bool:
+        """See :meth:`Shell.can_wait`."""
+        return not self._loop.is_current
+
+    @property
+    def may_wait(self) -> bool:
+        """See :meth:`ClientShell.may_wait`."""
+        return self.monitor.is_held() and not self._loop.is_current
+
+    def event(self) -> WaitableEvent:
+        """See :meth:`Shell.event`."""
+        return Event(self.new_parking)
+
+    def sleep(self, seconds: float) -> None:
+        """See :meth:`Shell.sleep`."""
+        self.new_parking().park(seconds)
+
+    def run_together(self, functions: Sequence[Callable[[], object]]) -> None:
+        """See :meth:`Shell.run_together`."""
+        *others, last = functions
+        ended = [self._begun(function) for function in others]
+        self._run(last)
+        for event in ended:
+            event.wait()
+
+    def _begun(self, function: Callable[[], object]) -> Event:
+        ended = Event(self.new_parking)
+
+        def run() -> None:
+            try:
+                function()
+            finally:
+                ended.set()
+
+        try:
+            self.spawn(run)
+        except RuntimeError:  # the interpreter is about to end, and starts no thread any more
+            self._run(run)
+        return ended
+
+    def new_parking(self) -> Parking:
+        """A place where the current thread can wait."""
+        return Parking(self.monitor) if self._porter is None else GreenParking(self.monitor, self._porter)
+
+    def parking(self) -> tuple[Callable[[], object], Callable[[], object]]:
+        """See :meth:`ClientShell.parking`."""
+        parking = self.new_parking()
+        return parking.resume, parking.park
+
+    def lock(self) -> AbstractContextManager[Any]:
+        """See :meth:`ClientShell.lock`."""
+        return Lock(self.new_parking)
+
+    # --- beside the caller -------------------------------------------------------------------
+
+    def spawn(self, function: Callable[..., object], *args: object) -> None:
+        """See :meth:`ClientShell.spawn`."""
+        thread = partial(threading.Thread, target=self._run_inside, args=(function, *args), daemon=True)
+        if self._porter is None:
+            thread(name="rpcmq worker").start()
+        else:
+            # A green one, which only the thread of the program can start.
+            self._porter.call(lambda: thread(name="rpcmq worker").start())
+
+    def _run_inside(self, function: Callable[..., object], *args: object) -> None:
+        with self.monitor.lock:
+            self._run(function, *args)
+
+    def _run(self, function: Callable[..., object], *args: object) -> None:
+        try:
+            function(*args)
+        except BaseException as error:
+            print_failure(function, error)
+
+    def workers(self, handle: Callable[[T], None], most: int) -> Workers[T]:
+        """See :meth:`ClientShell.workers`."""
+        return ThreadWorkers(handle, most, self.spawn, self.new_parking)
+
+    def handler_threads(self, most: int) -> HandlerThreads:
+        """See :meth:`ClientShell.handler_threads`."""
+        return _Outside(self.monitor)
+
+    def print_exception(self, context: object, error: BaseException) -> None:
+        """See :meth:`Shell.print_exception`."""
+        print_failure(context, error)
+
+    # --- the ends of a process ---------------------------------------------------------------
+
+    def run_at_exit(self, function: Callable[[], object]) -> bool:
+        """See :meth:`Shell.run_at_exit`."""
+        with self.monitor.lock:
+            function()
+        return True
+
+    def after_fork_in_child(self) -> None:
+        """See :meth:`Shell.after_fork_in_child`."""
+
+    def forget(self) -> None:
+        """In the child of a fork: close what the loop has of its own."""
+        self._loop.forget()

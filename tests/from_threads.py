@@ -1,0 +1,142 @@
+"""Clients and services of ``rpcmq.threads`` for tests that live in gevent, as the router of these tests does.
+
+Each verb runs in a thread of its own, and only the greenlet that uses it waits: what waits in a plain thread would
+hold up the hub.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import wraps
+from time import monotonic
+from typing import Any
+
+import gevent
+import gevent.event
+from gevent.threadpool import ThreadPool
+
+import rpcmq.threads
+
+__all__ = ["CLIENT_SHELL", "client", "in_thread", "new_event", "service"]
+
+#: The home of the clients of these tests: ``CLIENT_SHELL=threads`` runs those of tests/client over a hub in a
+#: background thread, ``CLIENT_SHELL=plain`` over :mod:`rpcmq.threads`.
+CLIENT_SHELL = os.environ.get("CLIENT_SHELL", "auto")
+
+_VERBS = {
+    "call", "cast", "close", "connect", "declare", "describe", "fanout_cast", "kick", "multicall", "notify", "publish",
+    "purge", "query", "start", "statistics", "stop", "subscribe", "wait",
+}  # fmt: skip
+_pool: ThreadPool | None = None
+
+
+def in_thread(function: Any, *args: Any, **options: Any) -> Any:
+    """What ``function`` returns or raises in a thread."""
+    global _pool
+    if _pool is None:
+        _pool = ThreadPool(200)
+
+    def run() -> tuple[Any, BaseException | None]:
+        try:
+            return function(*args, **options), None
+        except BaseException as error:
+            return None, error
+
+    value, error = _pool.apply(run)
+    if error is not None:
+        raise error
+    return value
+
+
+class Event:
+    """A flag that greenlets and threads wait for, beside each other."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def set(self) -> None:
+        self._is_set = True
+
+    def clear(self) -> None:
+        self._is_set = False
+
+    def wait(self, timeout: float = 60.0) -> bool:
+        end = monotonic() + timeout
+        while not self._is_set and monotonic() < end:
+            gevent.sleep(0.002)
+        return self._is_set
+
+
+def new_event() -> Any:
+    """A flag for handlers, wherever these tests run them."""
+    return Event() if CLIENT_SHELL == "plain" else gevent.event.Event()
+
+
+class _Driven:
+    """An object whose verbs run in threads."""
+
+    def __init__(self, driven: Any) -> None:
+        object.__setattr__(self, "driven", driven)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.driven, name)
+        if name not in _VERBS:
+            return _Driven(found) if name == "client" else found
+
+        @wraps(found)
+        def verb(*args: Any, **options: Any) -> Any:
+            result = in_thread(found, *args, **options)
+            if name == "multicall":
+                return _Items(result)
+            return _Driven(result) if name == "subscribe" else result
+
+        return verb
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.driven, name, value)
+
+    def __enter__(self) -> Any:
+        in_thread(self.driven.__enter__)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        in_thread(self.driven.__exit__, *error)
+
+
+class _Items:
+    """A stream whose items are waited for in threads."""
+
+    _END: Any = object()
+
+    def __init__(self, items: Iterator[Any]) -> None:
+        self._items = items
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __next__(self) -> Any:
+        item = in_thread(next, self._items, self._END)
+        if item is self._END:
+            raise StopIteration
+        return item
+
+    def close(self) -> None:
+        in_thread(self._items.close)  # type: ignore[attr-defined]
+
+
+def client(*args: Any, **settings: Any) -> Any:
+    """A :class:`rpcmq.threads.Client` for use in greenlets."""
+    settings.pop("shell", None)
+    return _Driven(in_thread(rpcmq.threads.Client, *args, **settings))
+
+
+def service(*args: Any, **settings: Any) -> Any:
+    """A :class:`rpcmq.threads.Service` for use in greenlets."""
+    if "client" in settings:
+        settings["client"] = settings["client"].driven
+    settings.setdefault("concurrency", 64)
+    return _Driven(in_thread(rpcmq.threads.Service, *args, **settings))

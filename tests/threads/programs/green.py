@@ -1,0 +1,89 @@
+"""A program that gevent or eventlet has patched: its green threads use rpcmq.threads. green.py KIND ROUTER"""
+
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+KIND, URL = sys.argv[1:3]
+if KIND == "gevent":
+    import gevent.monkey
+
+    gevent.monkey.patch_all()
+elif KIND == "eventlet":
+    import eventlet  # type: ignore[import-not-found,unused-ignore]
+
+    eventlet.monkey_patch()
+
+import threading  # noqa: E402
+
+from rpcmq import threads  # noqa: E402
+from rpcmq.errors import CallTimeout, UsageError  # noqa: E402
+
+
+class Endpoint:
+    def __init__(self) -> None:
+        self.meeting = threading.Barrier(20)
+
+    def echo(self, ctx: Any, value: Any) -> Any:
+        return value
+
+    def meet(self, ctx: Any) -> str:
+        self.meeting.wait(30)
+        return "met"
+
+    def count(self, ctx: Any, n: int) -> Iterator[int]:
+        yield from range(n)
+
+
+def message(method: str, **args: object) -> dict[str, object]:
+    return {"method": method, "args": args}
+
+
+def patched_later() -> None:
+    import gevent.monkey
+
+    client = threads.Client(URL)
+    client.connect()
+    gevent.monkey.patch_all()
+    try:
+        client.call(None, "compute", message("echo", value=1), timeout=5)
+    except UsageError as error:
+        print(error)
+
+
+def green() -> None:
+    service = threads.Service("compute", Endpoint(), router=URL, host="h", concurrency=20)
+    service.start()
+    client = threads.Client(URL)
+    print(client.call(None, "compute", message("echo", value=1), timeout=20))
+    ticks: list[int] = []
+
+    def tick() -> None:
+        while True:
+            ticks.append(1)
+            time.sleep(0.001)
+
+    threading.Thread(target=tick, daemon=True).start()
+    met: list[str] = []
+
+    def meet() -> None:
+        met.append(client.call(None, "compute", message("meet"), timeout=30))
+
+    callers = [threading.Thread(target=meet) for _ in range(20)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    print(set(met), len(met), len(ticks) > 1)
+    print(list(client.multicall(None, "compute", message("count", n=100))) == list(range(100)))
+    try:
+        client.call(None, "nobody", message("echo"), timeout=0.3)
+    except CallTimeout:
+        print("timeout", client.process.connection.lost_wakeups)
+    client.cast(None, "compute", message("echo", value=1), confirm=True)
+    service.stop()
+    client.close()
+
+
+patched_later() if KIND == "later" else green()

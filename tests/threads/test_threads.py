@@ -1,0 +1,175 @@
+"""``rpcmq.threads`` in programs that cannot import gevent: verbs, forks, signals, the end, and a router that goes."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import gevent
+import pytest
+
+import rpcmq
+from rpcmq.testing import eventually
+from rpcmq.testing.processes import Program, RouterProcess
+from tests.client.endpoints import Compute
+
+PROGRAM = Path(__file__).parent / "programs" / "plain.py"
+
+
+def start(url: str, scenario: str, **environment: str) -> Program:
+    # From Python 3.12 on every fork of a process with threads, such as ZeroMQ's, is warned about.
+    quiet = {"PYTHONWARNINGS": "ignore:This process:DeprecationWarning"}
+    return Program([sys.executable, str(PROGRAM), url, scenario], quiet | environment, name=scenario)
+
+
+class Held(Compute):
+    def release(self, ctx: Any) -> None:
+        self.go_on.set()
+
+
+@pytest.fixture
+def held(serve: Any) -> Iterator[Held]:
+    """A service in this process, in gevent."""
+    endpoint = Held()
+    serve(endpoint)
+    yield endpoint
+    endpoint.go_on.set()
+
+
+def test_every_verb_without_gevent(router):
+    with start(router.url, "verbs") as program:
+        assert program.wait(60) == 0, program.said()
+        said = [line for line in program.lines if " failed: " not in line]
+    assert said == [
+        "3",
+        "1",
+        "met False",
+        "ValueError",
+        "RemoteError",
+        "UnknownMethod",
+        "1",
+        "True",
+        "0 1",
+        "back-pressure True",
+        "True ['half']",
+        "1",
+        "cancelled True",
+        "n 3",
+        "this client is closed",
+        "False",
+    ]
+
+
+def test_many_threads_share_a_client(router):
+    with start(router.url, "many_threads") as program:
+        assert program.wait(90) == 0, program.said()
+        assert program.lines == ["[] 2000 2 0"]
+
+
+def test_parent_and_child_of_a_fork_use_the_client_that_both_have(router, held):
+    with start(router.url, "forks") as program:
+        assert program.wait(60) == 0, program.said()
+        assert program.lines == ["1", "2 True", "3", "child 0", "4 True", "['held'] 0"]
+
+
+def test_a_signal_ends_a_call_and_cancels_it(router, held):
+    with start(router.url, "interrupted") as program:
+        program.expect("calling")
+        assert held.started.wait(20)
+        program.signal(signal.SIGINT)
+        program.expect("interrupted")
+        assert program.wait(30) == 0, program.said()
+        assert program.lines[-1] == "1"
+    eventually(lambda: held.ended == ["cancelled"])
+
+
+def test_signals_at_any_moment_leave_the_client_whole(router, held):
+    with start(router.url, "interrupted_often") as program:
+        assert program.wait(90) == 0, program.said()
+        assert program.lines == ["1"]
+
+
+def test_a_program_that_computes_is_not_called_unresponsive():
+    with (
+        rpcmq.testing.router(link_heartbeat_seconds=0.2, link_unresponsive_seconds=1.0) as router,
+        rpcmq.Service("compute", Compute(), host="n", router=router.url),
+        start(router.url, "computes") as program,
+    ):
+        identity = program.expect("computing 1 (.*)")[1]
+        states: set[str] = set()
+        for _ in range(50):
+            gevent.sleep(0.2)
+            states |= {p["state"] for p in router.query("processes")["processes"] if p["identity"] == identity}
+        program.kill()
+    assert states == {"answering"}
+
+
+def test_casts_of_a_program_that_ends_with_a_full_window_arrive(router, client, held):
+    events: list[Any] = []
+    client.subscribe("#", lambda ctx, topic, payload: events.append(topic))
+    with start(router.url, "ends_with_casts") as program:
+        assert program.wait(60) == 0, program.said()
+        assert program.lines == []
+    eventually(lambda: sorted(held.seen) == list(range(1000)))
+    eventually(lambda: events == ["last"])
+
+
+def test_threads_that_wait_do_not_keep_a_program_from_its_end(router, held):
+    with start(router.url, "ends_with_waiting_threads") as program:
+        assert program.wait(60) == 0, program.said()
+        assert program.lines == ["ends"]
+
+
+def test_the_end_of_a_program_whose_router_is_away_says_what_may_be_lost():
+    with RouterProcess() as router, start(router.url, "ends_without_router") as program:
+        program.expect("connected")
+        router.kill()
+        program.tell("go on")
+        assert program.wait(60) == 0, program.said()
+        program.expect("10 casts, which may be lost")
+
+
+def test_a_service_of_threads_is_stopped_by_a_signal(router, client):
+    with start(router.url, "serves") as program:
+        program.expect("serving")
+        assert client.call(None, "compute", {"method": "add", "args": {"a": 1, "b": 2}}) == 3
+        program.signal(signal.SIGTERM)
+        assert program.wait(30) == 0, program.said()
+        assert program.lines[-1] == "stopped"
+
+
+def test_the_client_and_the_service_outlive_a_router_that_is_killed():
+    with (
+        RouterProcess(router_recovery_seconds=0.5) as router,
+        start(router.url, "serves") as service,
+        start(router.url, "calls_through_restarts") as caller,
+    ):
+        service.expect("serving")
+        caller.expect("done 20", 40)
+        for _ in range(2):
+            router.kill()
+            router.restart()
+            before = len(caller.lines)
+            eventually(lambda: any("done" in line for line in caller.lines[before + 1 :]), 40)  # noqa: B023
+        caller.kill()
+        service.signal(signal.SIGTERM)
+        assert service.wait(30) == 0, service.said()
+
+
+@pytest.mark.parametrize("kind", ["gevent", "eventlet"])
+def test_green_threads_wait_without_holding_up_one_another(router, kind):
+    if find_spec(kind) is None:
+        pytest.skip(f"{kind} is not installed")
+    with Program([sys.executable, "-W", "ignore", str(PROGRAM.with_name("green.py")), kind, router.url]) as program:
+        assert program.wait(60) == 0, program.said()
+        assert program.lines == ["1", "{'met'} 20 True", "True", "timeout 0"]
+
+
+def test_a_program_that_is_patched_later_is_told(router):
+    with Program([sys.executable, "-W", "ignore", str(PROGRAM.with_name("green.py")), "later", router.url]) as program:
+        assert program.wait(60) == 0, program.said()
+        assert "has patched this process after rpcmq.threads was used in it" in program.said()
