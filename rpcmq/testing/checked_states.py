@@ -1,4 +1,4 @@
-"""Checks each request and delivery of each router in this process against its transition table.
+"""Checks each request, delivery and call of the engines in this process against its transition table.
 
 :func:`check_states` watches the fields that a state follows from, on the classes themselves: the engines are the
 unmodified ones, and no path past the check is left. It costs some microseconds a call, and nothing where it was not
@@ -13,6 +13,9 @@ from enum import Enum
 from typing import Any
 
 from rpcmq.core.common.illegal_events import IllegalEvents
+from rpcmq.core.process.call import Call
+from rpcmq.core.process.call_states import TRANSITIONS as OF_CALLS
+from rpcmq.core.process.calls import Calls
 from rpcmq.core.router.consumer import Consumer
 from rpcmq.core.router.link import Link
 from rpcmq.core.router.link_table import LinkTable
@@ -84,6 +87,23 @@ def _outcome_event(state: RequestState, old: int | None, new: int | None) -> str
     return "" if new is None else end_event(new)
 
 
+class _CallField:
+    """Stands for a slot of a call: setting it to anything true is an event."""
+
+    def __init__(self, name: str, event: str) -> None:
+        self._slot: Any = getattr(Call, name)
+        self._event = event
+        setattr(Call, name, self)
+
+    def __get__(self, call: Any, owner: type | None = None) -> Any:
+        return self if call is None else self._slot.__get__(call, owner)
+
+    def __set__(self, call: Call, value: Any) -> None:
+        if value:
+            _happens(OF_CALLS, call.state, self._event, "call")
+        self._slot.__set__(call, value)
+
+
 class _InFlight(dict[bytes, Delivery]):
     """The deliveries that are with a consumer."""
 
@@ -139,7 +159,9 @@ def check_states() -> None:
     _Watched(Request, "delivery", _delivery_event)
     _Watched(Request, "outcome", _outcome_event)
     _InFlightSlot()
-    holds, happens = Recovery.holds, LinkTable.happens
+    for name, event in (("answer", "answered"), ("error", "failed"), ("cancelled", "cancelled")):
+        _CallField(name, event)
+    holds, happens, start = Recovery.holds, LinkTable.happens, Calls.start
 
     def checked(self: Recovery, now: float, link: Any, request: Request, flags: int) -> bool:
         if not holds(self, now, link, request, flags):
@@ -152,5 +174,10 @@ def check_states() -> None:
         seen[link.state, event] += 1
         return happens(self, now, link, event)
 
+    def started(self: Calls, now: float, call: Call, *args: Any, **options: Any) -> Call:
+        _happens(OF_CALLS, call.state, "started", "call")
+        return start(self, now, call, *args, **options)
+
+    Calls.start = started  # type: ignore[method-assign]
     Recovery.holds = checked  # type: ignore[method-assign]
     LinkTable.happens = noted  # type: ignore[method-assign]

@@ -1,10 +1,14 @@
-"""One awaited message of this process, from its start until its waiter has its answer or error."""
+"""One awaited message of this process, from its start until its waiter has its answer or error.
+
+Its states and events are those of :mod:`rpcmq.core.process.call_states`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from rpcmq.core.process.call_states import CallState
 from rpcmq.errors import CallError
 from rpcmq.wire import LOW_FLAGS_AT, Flag, size_of
 
@@ -19,8 +23,8 @@ class Call:
     """An awaited message: a call, a multicall, or a cast to be confirmed."""
 
     __slots__ = (
-        "address", "answer", "error", "flags", "given", "items", "key", "message", "progress", "seal", "sent_at",
-        "sign_of_life", "silence", "slot", "timeout", "waiter", "withdrawn",
+        "address", "answer", "cancelled", "error", "flags", "given", "items", "key", "message", "progress", "seal",
+        "sent_at", "sign_of_life", "silence", "slot", "timeout", "waiter", "withdrawn",
     )  # fmt: skip
 
     def __init__(self, address: str, flags: int, timeout: float | None) -> None:
@@ -48,6 +52,8 @@ class Call:
         self.waiter: Callable[[], object] | None = None
         #: Cancelled before any router received it.
         self.withdrawn = False
+        #: Whether nobody waits for it any more: it was cancelled, and not started again.
+        self.cancelled = False
 
     def add_progress(self, message: bytes) -> None:
         """Queue a progress report for the waiter; if it does not keep up, only the newest are kept."""
@@ -56,6 +62,17 @@ class Call:
         size = sum(map(size_of, progress)) if message[LOW_FLAGS_AT] & Flag.DETACHED else 0
         while len(progress) > _MAX_PROGRESS or (size > _MAX_PROGRESS_BYTES and len(progress) > 1):
             size -= size_of(progress.pop(0))
+
+    @property
+    def state(self) -> CallState:
+        """What has become of it."""
+        if self.answer is not None:
+            return CallState.ANSWERED
+        if self.error is not None:
+            return CallState.FAILED
+        if self.cancelled:
+            return CallState.CANCELLED
+        return CallState.OPEN if self.key else CallState.NEW
 
     @property
     def done(self) -> bool:

@@ -15,6 +15,9 @@ __all__ = ["CallTable"]
 class CallTable:
     """Open calls.
 
+    Args:
+        report_illegal: called with the text of an illegal event (:mod:`rpcmq.core.process.call_states`).
+
     Attributes:
         open: by key. The dict stays the same one.
         changed: calls whose waiters are to be woken. The list stays the same one.
@@ -23,9 +26,10 @@ class CallTable:
         not_accepted: keys of calls that a router which shuts down has refused to accept: they did not run.
     """
 
-    __slots__ = ("changed", "not_accepted", "open", "watched", "wheel")
+    __slots__ = ("_report_illegal", "changed", "not_accepted", "open", "watched", "wheel")
 
-    def __init__(self) -> None:
+    def __init__(self, report_illegal: Callable[[str], None]) -> None:
+        self._report_illegal = report_illegal
         self.open: dict[bytes, Call] = {}
         self.changed: list[Call] = []
         self.watched: dict[bytes, Call] = {}
@@ -47,7 +51,14 @@ class CallTable:
             self.watched.pop(call.key, None)
 
     def fail(self, call: Call, error: CallError) -> None:
-        """End ``call`` with ``error``."""
+        """End ``call`` with ``error``, unless it has ended.
+
+        Raises:
+            IllegalEvent: it has, in tests.
+        """
+        if call.done:
+            self._report_illegal(f"call: failed while it is {call.state.value}")
+            return
         call.error = error
         self.remove(call)
         self.changed.append(call)

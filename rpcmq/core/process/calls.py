@@ -44,7 +44,7 @@ class Calls:
     def __init__(self, uplink: Uplink, casts: Casts) -> None:
         self._uplink = uplink
         self.casts = casts
-        self._table = table = CallTable()
+        self._table = table = CallTable(uplink.report_illegal)
         self.open = table.open
         self.changed = table.changed
         self._watched = table.watched
@@ -81,6 +81,7 @@ class Calls:
     ) -> Call:
         """Send a message whose end ``call`` waits for."""
         timeout = call.timeout
+        call.cancelled = False
         call.key = key = self._uplink.next_key()
         call.message = message = pack(
             kind,
@@ -114,6 +115,7 @@ class Calls:
         """Abandon ``call``: withdraw it from the outbox, or tell the router."""
         if call.done or call.key not in self.open:
             return
+        call.cancelled = True
         self._table.remove(call)
         waiting = self._unsent_messages()
         if call.message in waiting:

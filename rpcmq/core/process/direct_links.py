@@ -335,6 +335,7 @@ class DirectLinkTable:
     def cancel(self, link: DirectLink, call: Call) -> None:
         """Cancel ``call``: nobody waits for it any more."""
         if link.calls.pop(call.key, None) is not None:
+            call.cancelled = True
             link.send(pack(Kind.CANCEL, key=call.key))
 
 

@@ -302,10 +302,18 @@ class Uplink(Session):
             return True
         if event not in OWN_EVENTS:
             raise ProtocolError(f"{event} while the link is {self.state.value}", "state")
-        error = self.illegal.add(f"uplink: {event} while it is {self.state.value}")
+        self.report_illegal(f"uplink: {event} while it is {self.state.value}")
+        return False
+
+    def report_illegal(self, text: str) -> None:
+        """Count the illegal event ``text`` of this process, and report it the first time.
+
+        Raises:
+            IllegalEvent: in tests.
+        """
+        error = self.illegal.add(text)
         if error is not None:
             self.on_error(error)
-        return False
 
     def _about_link(self, now: float, message: bytes) -> None:
         kind = message[KIND_AT]
