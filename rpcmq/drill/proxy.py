@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 import struct
 from time import monotonic
-from typing import Any, Self
+from typing import Any
 
 import gevent
 from gevent.event import Event
@@ -103,7 +103,6 @@ class FaultProxy:
     Attributes:
         url: where processes connect instead.
         delay_seconds: how long each piece is under way, in either direction.
-        connections: accepted so far.
     """
 
     def __init__(self, url: str) -> None:
@@ -114,7 +113,6 @@ class FaultProxy:
         self.to_router.set()
         self.to_process.set()
         self.delay_seconds = 0.0
-        self.connections = 0
         self._server = StreamServer(("127.0.0.1", 0), self._serve)
         self._server.start()
         self.url = f"tcp://127.0.0.1:{self._server.server_port}"
@@ -128,7 +126,6 @@ class FaultProxy:
         far.settimeout(None)
         for end in (near, far):
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.connections += 1
         pair = _Pair(self, near, far)
         self._pairs.add(pair)
         pair.wait()
@@ -176,9 +173,3 @@ class FaultProxy:
         self._server.stop()
         self.heal()
         self.reset()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from rpcmq.drill.history import Event
 from rpcmq.drill.promises import Violation
@@ -53,10 +53,6 @@ class Verdict:
     def ok(self) -> bool:
         """Whether all held."""
         return not self.violations
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        return asdict(self)
 
 
 class Judge(Protocol):

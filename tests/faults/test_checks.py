@@ -499,7 +499,7 @@ def test_figures():
         fault(3, "kill", "router"), healed(4, "kill", "router"), submit(4.1, "c-4"), start(4.2, "s2", "c-4"),
         end(5.5, id="c-4"), counted(9, late_answers=2),
     )  # fmt: skip
-    assert verdict.ok and verdict.to_dict()["violations"] == []
+    assert verdict.ok and verdict.violations == []
     assert verdict.submitted == {"call": 3, "cast": 1}
     assert verdict.ended == {"ok": 2, "link_lost": 1}
     assert verdict.told == pytest.approx(0.4) and verdict.recovery == pytest.approx(1.5)

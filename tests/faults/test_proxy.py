@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from time import monotonic
 from typing import Any
 
@@ -47,7 +48,7 @@ def echo() -> Iterator[Echo]:
 
 @pytest.fixture
 def proxy(echo: Echo) -> Iterator[FaultProxy]:
-    with FaultProxy(echo.url) as made:
+    with closing(FaultProxy(echo.url)) as made:
         yield made
     assert made.open == 0
 
@@ -96,7 +97,7 @@ def test_it_passes_everything_on(proxy: FaultProxy, connect: Connect):
     while len(answer) < len(data):
         answer += connection.recv(65536)
     sender.get(timeout=20)
-    assert answer == data and (proxy.open, proxy.connections) == (1, 1)
+    assert answer == data and proxy.open == 1
     connection.close()
     eventually(lambda: proxy.open == 0)
 
@@ -150,5 +151,5 @@ def test_half_open(proxy: FaultProxy, echo: Echo, connect: Connect):
 
 def test_without_a_router_connections_are_reset(echo: Echo, connect: Connect):
     echo.server.stop()
-    with FaultProxy(echo.url) as proxy, pytest.raises(ConnectionResetError):
+    with closing(FaultProxy(echo.url)) as proxy, pytest.raises(ConnectionResetError):
         connect(proxy).recv(1)

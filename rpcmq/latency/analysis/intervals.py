@@ -10,7 +10,7 @@ The interval's ends are ends of buckets, the outer ones, so that the buckets cos
 from __future__ import annotations
 
 from functools import lru_cache
-from math import ceil, sqrt
+from math import ceil, log, sqrt
 
 from scipy.special import bdtr, bdtrik, ndtri
 
@@ -20,26 +20,24 @@ from rpcmq.latency.analysis.buckets import Buckets
 __all__ = ["interval", "rank_above", "rank_below", "share_interval", "smallest_count"]
 
 
-def interval(histogram: Histogram, q: float, confidence: float = 0.95) -> tuple[float, float] | None:
-    """Return the confidence interval of quantile ``q`` of the sampled population (microseconds).
+#: The probability with which an interval may miss the truth.
+_MISSED = 1 - 0.95
 
-    Each end is missed with at most half of ``1 - confidence``. Where not even the largest record is above the
-    quantile with that probability, the upper end may have more of it and the lower end gets what is left; where that
-    does not do either, there is no upper end, and so no interval. A lower end that no record bounds is 0.
+
+def interval(histogram: Histogram, q: float) -> tuple[float, float] | None:
+    """Return the interval that has quantile ``q`` of the sampled population with 95 % at least (microseconds).
+
+    Each end is missed with at most half of the rest. Where not even the largest record is above the quantile with that
+    probability, the upper end may have more of it and the lower end gets what is left; where that does not do either,
+    there is no upper end, and so no interval. A lower end that no record bounds is 0.
 
     Args:
         q: above 0 and below 1.
-        confidence: the probability that the interval holds the quantile, at least.
 
     Returns:
         The ends; None: there are too few records (fewer than ``smallest_count``).
-
-    Raises:
-        ValueError: ``q`` or ``confidence`` is not above 0 and below 1.
     """
-    _check("q", q)
-    _check("confidence", confidence)
-    ranks = _ranks(histogram.count, q, confidence)
+    ranks = _ranks(histogram.count, q)
     if ranks is None:
         return None
     low, high = ranks
@@ -48,23 +46,12 @@ def interval(histogram: Histogram, q: float, confidence: float = 0.95) -> tuple[
 
 
 @lru_cache(maxsize=1000)
-def smallest_count(q: float, confidence: float = 0.95) -> int:
-    """Return the fewest records for an interval of the quantile ``q``: 29 for p90, 299 for p99, 2,995 for p99.9.
-
-    Raises:
-        ValueError: ``q`` or ``confidence`` is not above 0 and below 1.
-    """
-    _check("q", q)
-    _check("confidence", confidence)
-    missed = 1 - confidence
-    count = 1
+def smallest_count(q: float) -> int:
+    """Return the fewest records for an interval of the quantile ``q``: 29 for p90, 299 for p99, 2,995 for p99.9."""
     # The largest record is below the quantile with the probability q ** count.
-    while q**count > missed:
-        count *= 2
-    low = count // 2
-    while count - low > 1:
-        middle = (low + count) // 2
-        low, count = (middle, count) if q**middle > missed else (low, middle)
+    count = max(1, ceil(log(_MISSED) / log(q)) - 1)
+    while q**count > _MISSED:
+        count += 1
     return count
 
 
@@ -89,31 +76,29 @@ def rank_above(count: int, q: float, missed: float) -> int | None:
     return rank if rank <= count else None
 
 
-def share_interval(some: int, of: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Return Wilson's confidence interval of a share, of which ``some`` of ``of`` records are a sample.
+def share_interval(some: int, of: int) -> tuple[float, float]:
+    """Return Wilson's interval, with 95 %, of a share, of which ``some`` of ``of`` records are a sample.
 
     Raises:
-        ValueError: there are no records, or ``confidence`` is not above 0 and below 1.
+        ValueError: there are no records.
     """
-    _check("confidence", confidence)
     if of < 1:
         raise ValueError(f"of = {of}: expected at least 1")
-    z = float(ndtri(0.5 + confidence / 2))
+    z = float(ndtri(0.5 + 0.95 / 2))
     middle = (some + z**2 / 2) / (of + z**2)
     half = z / (of + z**2) * sqrt(some * (of - some) / of + z**2 / 4)
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
 @lru_cache(maxsize=10_000)
-def _ranks(count: int, q: float, confidence: float) -> tuple[int, int] | None:
+def _ranks(count: int, q: float) -> tuple[int, int] | None:
     """Ranks of the two records, 0 for a lower end that is none; None: there is no upper end."""
-    missed = 1 - confidence
-    if count < smallest_count(q, confidence):
+    if count < smallest_count(q):
         return None
-    high = min(_first_reaching(1 - missed / 2, count, q) + 1, count)
+    high = min(_first_reaching(1 - _MISSED / 2, count, q) + 1, count)
     # The record of that rank is below the quantile if so many are.
     above = 1 - float(bdtr(high - 1, count, q))
-    return _first_reaching(min(missed / 2, missed - above), count, q), high
+    return _first_reaching(min(_MISSED / 2, _MISSED - above), count, q), high
 
 
 def _first_reaching(share: float, count: int, q: float) -> int:
@@ -127,8 +112,3 @@ def _first_reaching(share: float, count: int, q: float) -> int:
     while bdtr(found, count, q) < share:
         found += 1
     return found
-
-
-def _check(name: str, value: float) -> None:
-    if not 0 < value < 1:
-        raise ValueError(f"{name} = {value!r}: expected a number above 0 and below 1")

@@ -210,27 +210,14 @@ def _total_time(microseconds: float) -> str:
     return units.length(microseconds / 1e6) if microseconds >= 100e6 else units.duration(microseconds)
 
 
-#: Functions available to the template.
-_WORDS: dict[str, Any] = {
-    "between": units.between,
-    "bytes": units.bytes_text,
-    "clock": units.clock,
+#: Functions and constants available to the template.
+_WORDS: dict[str, Any] = {name: getattr(units, name) for name in units.__all__} | {
     "colours": QUANTILES,
-    "count": units.count,
-    "duration": units.duration,
-    "length": units.length,
     "mean": numbers.mean,
-    "name": units.name,
     "needed": smallest_count,
-    "percent": units.percent,
     "percentile_name": percentile_name,
     "quantiles": numbers.QUANTILES,
-    "rate": units.rate,
-    "share": units.share,
-    "span": units.span,
-    "split": units.split,
     "stage_texts": STAGES,
-    "time": units.time,
     "total_time": _total_time,
     "unsealed": wording.unsealed,
 }
