@@ -22,23 +22,28 @@ if TYPE_CHECKING:
     from rpcmq.latency.analysis.account import Account
 
 __all__ = [
+    "DIRECTORY",
     "account_line",
     "check_writable",
     "installed",
     "listed",
+    "log_option",
     "master_option",
     "selected",
     "selects",
+    "until_option",
 ]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _PACKAGES = ("duckdb", "jinja2", "matplotlib", "numpy", "py4j", "pyarrow", "pyspark", "scipy")
 
-_LOG = click.option(
+#: An existing directory.
+DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
+log_option = click.option(
     "--log",
     metavar="DIR",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=DIRECTORY,
     envvar="RPCMQ_DISPATCH_LOG_DIRECTORY",
     show_envvar=True,
     help="The dispatch log.",
@@ -46,12 +51,13 @@ _LOG = click.option(
 _CELLS = click.option(
     "--cells",
     metavar="DIR",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=DIRECTORY,
     help="Cells that a report or a stream stored: takes the place of --log.",
 )
+until_option = click.option("--until", metavar="TIME", help="Only what came before that.")
 _REST = (
     click.option("--since", metavar="TIME", help="Only what came then or later: 2026-03-02T06:00 (UTC), -90min."),
-    click.option("--until", metavar="TIME", help="Only what came before that."),
+    until_option,
     click.option(
         "--where", "filters", metavar="NAME=VALUE", multiple=True, help="Only of this topic, method, server, ..."
     ),
@@ -62,7 +68,7 @@ master_option = click.option("--master", metavar="URL", help="Where Spark runs. 
 
 def selects(command: Command) -> Command:
     """``--log``, ``--cells``, ``--since``, ``--until``, ``--where``: arguments for ``selected``."""
-    for option in reversed((_LOG, _CELLS, *_REST)):
+    for option in reversed((log_option, _CELLS, *_REST)):
         command = option(command)
     return command
 

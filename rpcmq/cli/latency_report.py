@@ -15,7 +15,7 @@ import click
 
 from rpcmq.cli.exit_codes import failing
 from rpcmq.cli.latency_engine import Choice, Waiting, engine, engine_options
-from rpcmq.cli.latency_input import installed, selected
+from rpcmq.cli.latency_input import DIRECTORY, installed, log_option, selected, until_option
 from rpcmq.cli.options import State, json_option
 from rpcmq.cli.output import print_json
 from rpcmq.cli.text import plain
@@ -24,7 +24,6 @@ __all__ = ["report_command"]
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
-_DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 #: Packages that the page is made with.
 _DRAWN_WITH = ("jinja2", "matplotlib")
 _FILTERS = ("exchange", "topic", "method", "server", "client", "router")
@@ -66,23 +65,16 @@ def _filtered(command: Command) -> Command:
 
 
 @click.command("report")
-@click.option(
-    "--log",
-    metavar="DIR",
-    type=_DIRECTORY,
-    envvar="RPCMQ_DISPATCH_LOG_DIRECTORY",
-    show_envvar=True,
-    help="The dispatch log.",
-)
+@log_option
 @click.option(
     "--cells",
     metavar="DIR",
     multiple=True,
-    type=_DIRECTORY,
+    type=DIRECTORY,
     help="Take what earlier reports, or a stream, stored, in place of the log; may be given several times.",
 )
 @click.option("--since", metavar="TIME", help="Only what came then or later: 2026-03-02T06:00 (UTC), -90min, '2h ago'.")
-@click.option("--until", metavar="TIME", help="Only what came before that.")
+@until_option
 @_filtered
 @click.option(
     "--window",

@@ -12,7 +12,7 @@ import click
 
 from rpcmq.cli.exit_codes import failing
 from rpcmq.cli.latency_input import installed, master_option
-from rpcmq.cli.options import State, json_option, positive
+from rpcmq.cli.options import State, json_option, log_options, positive
 from rpcmq.cli.output import print_json
 from rpcmq.cli.stopping import stopped_by_signals
 from rpcmq.errors import RpcError, UsageError
@@ -55,10 +55,7 @@ log = logging.getLogger("rpcmq.latency.stream")
     "--max-files", type=click.IntRange(1), default=100, show_default=True, help="Segments of a batch, at most."
 )
 @master_option
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
-)
+@log_options
 @json_option
 @click.pass_obj
 def stream_command(

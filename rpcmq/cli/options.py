@@ -14,7 +14,7 @@ from rpcmq.config.values import ValueType
 if TYPE_CHECKING:
     from rpcmq.client import Client
 
-__all__ = ["ParamOf", "State", "connects", "json_option", "make_client", "positive", "setting"]
+__all__ = ["ParamOf", "State", "connects", "json_option", "log_options", "make_client", "positive", "setting"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -74,6 +74,16 @@ def json_option(command: Command) -> Command:
     return click.option(
         "--json", is_flag=True, expose_value=False, callback=_keep("json"), help="Print JSON, for programs."
     )(command)
+
+
+def log_options(command: Command) -> Command:
+    """``--log-format`` and ``--log-level``: for a command that runs on and logs."""
+    level = click.option(
+        "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
+    )
+    return click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)(
+        level(command)
+    )
 
 
 class ParamOf(click.ParamType):  # type: ignore[type-arg]  # click 8.1 knows no argument

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from rpcmq.cli.options import State, connects, make_client, positive
+from rpcmq.cli.options import State, connects, log_options, make_client, positive
 from rpcmq.payload.bounded_text import short_repr
 
 __all__ = ["serve_command"]
@@ -56,10 +56,7 @@ def load_endpoint(path: str) -> Any:
 @click.option(
     "--timeout", type=positive, default=30.0, show_default=True, help="Seconds to wait for the router at start."
 )
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
-)
+@log_options
 @connects
 @click.pass_obj
 def serve_command(

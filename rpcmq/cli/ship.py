@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rpcmq.cli.exit_codes import failing
-from rpcmq.cli.options import State, json_option, setting
+from rpcmq.cli.options import State, json_option, log_options, setting
 from rpcmq.cli.output import print_json
 from rpcmq.cli.stopping import stopped_by_signals
 from rpcmq.cli.text import plain
@@ -53,10 +53,7 @@ _SILENCE = 60.0
     "--keep-ready", "dispatch_log.keep_ready_seconds", "Seconds that a segment stays in ready/ once it is in log/."
 )
 @click.option("--parent", type=int, hidden=True, help="End when this process is no longer the one that started us.")
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
-)
+@log_options
 @json_option
 @click.pass_obj
 def ship_command(

@@ -19,6 +19,8 @@ from rpcmq.payload.format import format_name
 
 __all__ = [
     "COLUMNS",
+    "IDENTITY",
+    "SCHEMA",
     "UNKNOWN",
     "VERSION",
     "Column",
@@ -29,6 +31,10 @@ __all__ = [
 ]
 
 VERSION = 1
+#: Columns that identify a record, and so make an order total.
+IDENTITY = ("router_id", "boot", "seq")
+#: Key of a file's metadata that has the version.
+SCHEMA = b"rpcmq:schema"
 #: The outcome of a call that was in flight when its router died.
 UNKNOWN = "unknown"
 

@@ -20,10 +20,8 @@ from rpcmq.log_format import LOG_MODE
 
 __all__ = ["SOURCE", "Damaged", "entry", "identities", "is_segment", "metadata_of", "read", "write"]
 
-_SCHEMA = b"rpcmq:schema"
 #: Key of a segment's metadata that has its ``log_state.Source``.
 SOURCE = b"rpcmq:source"
-_IDENTITY = ("router_id", "boot", "seq")
 #: Of a file that is read whole: it has at most 5 million records, of 16 bytes in most logs.
 _MAX_BYTES = 2 << 30
 #: A query of one topic and method reads a group or two of a sorted file.
@@ -64,7 +62,7 @@ def write(directory: Path, path: str, table: pa.Table, metadata: Mapping[bytes, 
         OSError: it was not written.
         Damaged: what was written does not read as the table.
     """
-    metadata = {_SCHEMA: str(schema.VERSION).encode(), **metadata}
+    metadata = {schema.SCHEMA: str(schema.VERSION).encode(), **metadata}
     content = b""
 
     def fill(partial: Path) -> None:
@@ -140,7 +138,7 @@ def identities(directory: Path, path: str) -> pa.Table:
     """
     try:
         with open_regular(directory / path) as file:
-            return pq.read_table(file, columns=list(_IDENTITY))
+            return pq.read_table(file, columns=list(schema.IDENTITY))
     except Unsuitable as error:
         raise Damaged(f"{path}: {error.strerror}") from None
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -174,7 +172,7 @@ def _parsed(content: bytes, path: str) -> pa.Table:
 def _groups(content: bytes, path: str) -> Iterator[pa.Table]:
     try:
         metadata = pq.read_metadata(pa.BufferReader(content))
-        version = (metadata.metadata or {}).get(_SCHEMA)
+        version = (metadata.metadata or {}).get(schema.SCHEMA)
         if version != str(schema.VERSION).encode():
             raise Damaged(f"{path}: schema version {version!r}")
         file = pq.ParquetFile(

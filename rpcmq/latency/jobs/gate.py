@@ -47,7 +47,6 @@ from rpcmq.latency.segment import Damaged
 
 __all__ = ["Passed", "Problem", "hear_of_routers", "inspect", "problem_of", "unreadable"]
 
-_SCHEMA = b"rpcmq:schema"
 _PIECE = 1 << 20
 #: Files checked concurrently: reading and checksums run outside of Python.
 _AT_A_TIME = 4
@@ -186,7 +185,7 @@ def _problem_inside(path: Path, rows: int | None) -> Problem | None:
             metadata, columns = parquet.metadata, parquet.schema_arrow
     except (pa.ArrowException, ValueError) as error:
         return Problem("corrupt", f"no Parquet: {str(error).splitlines()[0]}")
-    version = (metadata.metadata or {}).get(_SCHEMA)
+    version = (metadata.metadata or {}).get(schema.SCHEMA)
     if version is None:
         return Problem("foreign", "Parquet, but no records of a dispatch log")
     if version != str(schema.VERSION).encode():

@@ -32,7 +32,7 @@ from rpcmq.latency.jobs.interrupts import Interrupts
 from rpcmq.latency.jobs.local_cells import Storing
 from rpcmq.latency.jobs.memory import engine_memory
 from rpcmq.latency.jobs.open_log import OpenLog
-from rpcmq.latency.schema import COLUMNS, UNKNOWN
+from rpcmq.latency.schema import COLUMNS, IDENTITY, UNKNOWN
 from rpcmq.latency.selection import Selection, check_dimensions, columns_of_trace
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ __all__ = ["Local", "LocalFailed"]
 
 Result = TypeVar("Result")
 
-_IDENTITY = ("router_id", "boot", "seq")
 _ANSWERED = Only(("kind", "outcome"), [("call", "ok")])
 
 
@@ -84,7 +83,7 @@ class Local:
         with _connected() as connection:
             log = _Log(connection, selection)
             terms = [f"{sql.name(name)} = {sql.literal(value)}" for name, value in columns.items()]
-            order = f"recv_at, {', '.join(_IDENTITY)}"
+            order = f"recv_at, {', '.join(IDENTITY)}"
 
             def read() -> list[dict[str, Any]]:
                 log.count()
@@ -311,11 +310,11 @@ class _Records(_Cells):
 
     def unknown(self, count: int) -> list[dict[str, Any]]:
         terms = [f"outcome = {sql.literal(UNKNOWN)}"]
-        order = f"recv_at DESC, {', '.join(_IDENTITY)}"
+        order = f"recv_at DESC, {', '.join(IDENTITY)}"
         return self._log.persistently(lambda: self._log.rows(terms, order, count))
 
     def _slowest(self, count: int, most: int) -> list[dict[str, Any]]:
-        identity = ", ".join(_IDENTITY)
+        identity = ", ".join(IDENTITY)
         # First by few columns: all of them would have to be read of each record.
         few = self._all(
             f"SELECT {identity}, trace_id FROM {self._log.table}"

@@ -33,13 +33,13 @@ from rpcmq.latency.jobs.transforms import (
     slowest,
     unknown,
 )
+from rpcmq.latency.schema import IDENTITY
 from rpcmq.latency.selection import Selection
 
 __all__ = ["Spark"]
 
 Result = TypeVar("Result")
 
-_IDENTITY = ("router_id", "boot", "seq")
 _PARTITIONS = "spark.sql.shuffle.partitions"
 #: A few megabytes are best done at once; what a task sorts should stay within some tens of megabytes.
 _RECORDS_OF_TASK = 250_000
@@ -233,17 +233,17 @@ def _named(ordered: DataFrame, names: tuple[str, ...], most: int | None) -> Data
 
 def _slowest(log: SparkLog, count: int, most: int) -> DataFrame:
     # First by few columns: all of them would have to be read of each record.
-    few = slowest(log.records.select(*_IDENTITY, "trace_id", "total_us"), count).collect()
+    few = slowest(log.records.select(*IDENTITY, "trace_id", "total_us"), count).collect()
     traces = [row["trace_id"] for row in few if row["trace_id"] is not None]
-    alone = [tuple(row[name] for name in _IDENTITY) for row in few if row["trace_id"] is None]
+    alone = [tuple(row[name] for name in IDENTITY) for row in few if row["trace_id"] is None]
     wanted = F.lit(False)
     if traces:
         wanted |= F.col("trace_id").isin(traces)
     if alone:
         # The first condition is one that Parquet's statistics help with.
         names = [F.struct(*(F.lit(value).cast("bigint") for value in each)) for each in alone]
-        wanted |= F.col("seq").isin([seq for *_, seq in alone]) & F.struct(*_IDENTITY).isin(names)
-    return log.records.where(wanted).orderBy(F.desc("total_us"), *_IDENTITY).limit(most)
+        wanted |= F.col("seq").isin([seq for *_, seq in alone]) & F.struct(*IDENTITY).isin(names)
+    return log.records.where(wanted).orderBy(F.desc("total_us"), *IDENTITY).limit(most)
 
 
 def _rows(found: DataFrame) -> list[dict[str, Any]]:

@@ -32,7 +32,7 @@ from rpcmq.latency.analysis.series import DIMENSIONS, METHOD
 from rpcmq.latency.jobs.bounds import LAST_OF_BUCKET, NEAR_IS_EXACT, PER_OCTAVE
 from rpcmq.latency.jobs.cells import DISTRIBUTIONS, SUMS
 from rpcmq.latency.jobs.engine import Level, Only
-from rpcmq.latency.schema import UNKNOWN
+from rpcmq.latency.schema import IDENTITY, UNKNOWN
 from rpcmq.latency.selection import columns_of_trace
 
 __all__ = [
@@ -47,9 +47,6 @@ __all__ = [
     "slowest",
     "unknown",
 ]
-
-#: Columns that identify a record, and so make an order total.
-_IDENTITY = ("router_id", "boot", "seq")
 
 
 def bucket(microseconds: Column) -> Column:
@@ -362,7 +359,7 @@ def _distribution(n: int, name: str) -> Column:
 
 def slowest(records: DataFrame, count: int) -> DataFrame:
     """The ``count`` records that took longest, the longest first."""
-    return records.where(F.col("total_us").isNotNull()).orderBy(F.desc("total_us"), *_IDENTITY).limit(count)
+    return records.where(F.col("total_us").isNotNull()).orderBy(F.desc("total_us"), *IDENTITY).limit(count)
 
 
 def of_trace(records: DataFrame, id: str) -> DataFrame:
@@ -376,9 +373,9 @@ def of_trace(records: DataFrame, id: str) -> DataFrame:
     """
     for name, value in columns_of_trace(id).items():
         records = records.where(F.col(name) == value)
-    return records.orderBy("recv_at", *_IDENTITY)
+    return records.orderBy("recv_at", *IDENTITY)
 
 
 def unknown(records: DataFrame, count: int) -> DataFrame:
     """Return at most ``count`` records of calls with unknown outcome, the newest first."""
-    return records.where(F.col("outcome") == UNKNOWN).orderBy(F.desc("recv_at"), *_IDENTITY).limit(count)
+    return records.where(F.col("outcome") == UNKNOWN).orderBy(F.desc("recv_at"), *IDENTITY).limit(count)
