@@ -7,9 +7,12 @@ import signal
 import sys
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import gevent
 import pytest
+from gevent import subprocess
+from gevent.event import Event
 
 from rpcmq.client import Client
 from rpcmq.errors import NoConsumer
@@ -41,11 +44,25 @@ def test_a_child_that_dies_is_started_again(tmp_path: Path) -> None:
     assert sidecar.pid is None
 
 
-def test_one_that_is_just_being_started_is_told_to_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_one_that_is_just_being_started_is_told_to_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    starting, started = Event(), Event()
+    start = subprocess.Popen
+
+    def start_slowly(*args: Any, **options: Any) -> Any:
+        starting.set()
+        process = start(*args, **options)
+        started.wait()
+        return process
+
+    monkeypatch.setattr("rpcmq.server.sidecar.subprocess.Popen", start_slowly)
     sidecar = Sidecar(python("import time; time.sleep(60)"))
+    assert starting.wait(20)
+    stopping = gevent.spawn(sidecar.stop, 20)
     gevent.sleep(0)
-    assert sidecar.pid is None, "its start has begun"
-    sidecar.stop(20)
+    started.set()
+    stopping.join(40)
     assert sidecar.ended and sidecar.pid is None
     assert "killed" not in caplog.text
 
