@@ -16,6 +16,7 @@ import pytest
 
 from rpcmq import Client, Service
 from rpcmq.testing import router
+from rpcmq.testing.checked_states import unchecked
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "contributing" / "path-of-a-call.md"
 #: Modules by their room; what is in none of them (the wire, small helpers) is not drawn.
@@ -100,7 +101,7 @@ def traced() -> list[Step]:
             steps.append(Step(room, name, module, caller_of(frame, shown)))
             shown.add(frame)
 
-    with router(), Client() as caller, Client() as server, Service("compute", Hosts(), client=server):
+    with unchecked(), router(), Client() as caller, Client() as server, Service("compute", Hosts(), client=server):
         call = {"method": "reboot", "args": {"host": "warm"}}
         caller.call(None, "compute", call)
         call = {"method": "reboot", "args": {"host": MARK}}

@@ -8,7 +8,8 @@ called.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import Enum
 from typing import Any
 
@@ -29,21 +30,74 @@ from rpcmq.core.router.request_states import (
 )
 from rpcmq.core.router.roundrobin.restart_recovery import Recovery
 
-__all__ = ["check_states", "seen"]
+__all__ = ["check_states", "seen", "unchecked"]
 
 #: Number of times that each (state, event) was seen, of links too.
 seen: Counter[tuple[Enum, str]] = Counter()
 _illegal = IllegalEvents()
+#: Class, name, and what it was before.
+_replaced: list[tuple[type, str, Any]] = []
 _ENDED = RequestState.ENDED
+
+
+def check_states() -> None:
+    """Check from now on, in this process; illegal events are those of an engine (``raise_illegal_events``)."""
+    if _replaced:
+        return
+    _Watched(Request, "queue", _queue_event)
+    _Watched(Request, "delivery", _delivery_event)
+    _Watched(Request, "outcome", _outcome_event)
+    _InFlightSlot()
+    for name, event in (("answer", "answered"), ("error", "failed"), ("cancelled", "cancelled")):
+        _CallField(name, event)
+    holds, happens, start = Recovery.holds, LinkTable.happens, Calls.start
+
+    def checked(self: Recovery, now: float, link: Any, request: Request, flags: int) -> bool:
+        if not holds(self, now, link, request, flags):
+            return False
+        _happens(TRANSITIONS, request.state, "held", "request")
+        return True
+
+    def noted(self: LinkTable, now: float, link: Link, event: str) -> bool:
+        # The table of links is checked by the engine itself.
+        seen[link.state, event] += 1
+        return happens(self, now, link, event)
+
+    def started(self: Calls, now: float, call: Call, *args: Any, **options: Any) -> Call:
+        _happens(OF_CALLS, call.state, "started", "call")
+        return start(self, now, call, *args, **options)
+
+    _replace(Calls, "start", started)
+    _replace(Recovery, "holds", checked)
+    _replace(LinkTable, "happens", noted)
+
+
+@contextmanager
+def unchecked() -> Iterator[None]:
+    """Have the engines as they are in production meanwhile."""
+    was_checked = bool(_replaced)
+    while _replaced:
+        owner, name, before = _replaced.pop()
+        setattr(owner, name, before)
+    try:
+        yield
+    finally:
+        if was_checked:
+            check_states()
+
+
+def _replace(owner: type, name: str, by: object) -> None:
+    _replaced.append((owner, name, owner.__dict__[name]))
+    setattr(owner, name, by)
 
 
 class _Watched:
     """Stands for a slot of a class: checks each change of it."""
 
     def __init__(self, owner: type, name: str, event_of: Callable[[Any, Any, Any], str]) -> None:
-        self._slot = getattr(owner, name)
+        self._slot = owner.__dict__[name]
         self._event_of = event_of
-        setattr(owner, name, self)
+        _replace(owner, name, self)
 
     def __get__(self, request: Any, owner: type | None = None) -> Any:
         return self if request is None else self._slot.__get__(request, owner)
@@ -91,9 +145,9 @@ class _CallField:
     """Stands for a slot of a call: setting it to anything true is an event."""
 
     def __init__(self, name: str, event: str) -> None:
-        self._slot: Any = getattr(Call, name)
+        self._slot: Any = Call.__dict__[name]
         self._event = event
-        setattr(Call, name, self)
+        _replace(Call, name, self)
 
     def __get__(self, call: Any, owner: type | None = None) -> Any:
         return self if call is None else self._slot.__get__(call, owner)
@@ -136,7 +190,7 @@ class _InFlightSlot:
 
     def __init__(self) -> None:
         self._slot: Any = Consumer.__dict__["in_flight"]
-        Consumer.in_flight = self  # type: ignore[misc, assignment]
+        _replace(Consumer, "in_flight", self)
 
     def __get__(self, consumer: Any, owner: type | None = None) -> Any:
         return self if consumer is None else self._slot.__get__(consumer, owner)
@@ -149,35 +203,3 @@ def _happens(table: dict[Any, Any], state: Enum, event: str, what: str) -> None:
     if (state, event) not in table:
         _illegal.add(f"{what}: {event} while it is {state.value}")
     seen[state, event] += 1
-
-
-def check_states() -> None:
-    """Check from now on, in this process; illegal events are those of an engine (``raise_illegal_events``)."""
-    if isinstance(Request.__dict__["queue"], _Watched):
-        return
-    _Watched(Request, "queue", _queue_event)
-    _Watched(Request, "delivery", _delivery_event)
-    _Watched(Request, "outcome", _outcome_event)
-    _InFlightSlot()
-    for name, event in (("answer", "answered"), ("error", "failed"), ("cancelled", "cancelled")):
-        _CallField(name, event)
-    holds, happens, start = Recovery.holds, LinkTable.happens, Calls.start
-
-    def checked(self: Recovery, now: float, link: Any, request: Request, flags: int) -> bool:
-        if not holds(self, now, link, request, flags):
-            return False
-        _happens(TRANSITIONS, request.state, "held", "request")
-        return True
-
-    def noted(self: LinkTable, now: float, link: Link, event: str) -> bool:
-        # The table of links is checked by the engine itself.
-        seen[link.state, event] += 1
-        return happens(self, now, link, event)
-
-    def started(self: Calls, now: float, call: Call, *args: Any, **options: Any) -> Call:
-        _happens(OF_CALLS, call.state, "started", "call")
-        return start(self, now, call, *args, **options)
-
-    Calls.start = started  # type: ignore[method-assign]
-    Recovery.holds = checked  # type: ignore[method-assign]
-    LinkTable.happens = noted  # type: ignore[method-assign]

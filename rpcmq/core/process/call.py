@@ -65,7 +65,7 @@ class Call:
 
     @property
     def state(self) -> CallState:
-        """What has become of it."""
+        """Its state, which follows from what was said of it."""
         if self.answer is not None:
             return CallState.ANSWERED
         if self.error is not None:

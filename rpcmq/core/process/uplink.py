@@ -306,11 +306,7 @@ class Uplink(Session):
         return False
 
     def report_illegal(self, text: str) -> None:
-        """Count the illegal event ``text`` of this process, and report it the first time.
-
-        Raises:
-            IllegalEvent: in tests.
-        """
+        """Count the illegal event ``text`` of this process, and report it the first time; in tests, raise it."""
         error = self.illegal.add(text)
         if error is not None:
             self.on_error(error)
