@@ -79,12 +79,6 @@ def _dropped_rows(name: str, value: Any) -> tuple[tuple[str, str, str, int], ...
     return tuple(map(tuple, value))
 
 
-def _is_dropped_row(row: Any) -> bool:
-    if not isinstance(row, list) or len(row) != 4 or type(row[3]) is not int:
-        return False
-    return all(isinstance(each, str) for each in row[:3]) and 0 < row[3] <= MAX_DROPPED
-
-
 @dataclass(frozen=True, kw_only=True)
 class HelloBody(Body):
     """HELLO: a process says who it is, what it can do, and what it had."""
@@ -368,3 +362,9 @@ class CallerAnswer(Body):
 
     #: Empty: it is not known.
     identity: str = string("")
+
+
+def _is_dropped_row(row: Any) -> bool:
+    if not isinstance(row, list) or len(row) != 4 or type(row[3]) is not int:
+        return False
+    return all(isinstance(each, str) for each in row[:3]) and 0 < row[3] <= MAX_DROPPED

@@ -81,17 +81,6 @@ class Body:
 _MEMBERS: dict[type, tuple[tuple[str, Reader, bool], ...]] = {}
 
 
-def _members(body: type[Body]) -> tuple[tuple[str, Reader, bool], ...]:
-    members = _MEMBERS.get(body)
-    if members is None:
-        members = tuple(
-            (each.name, each.metadata["read"], each.default is MISSING and each.default_factory is MISSING)
-            for each in fields(body)
-        )
-        _MEMBERS[body] = members
-    return members
-
-
 def member(read: Reader, default: Any = MISSING) -> Any:
     """A field that ``read`` reads; required without ``default``."""
     return field(default=default, metadata={"read": read})
@@ -189,6 +178,17 @@ def shown(most: int = 255, default: Any = "") -> Any:
 def flag(default: bool = False) -> Any:
     """A field for a boolean; anything but ``true`` is false."""
     return member(lambda name, value: value is True, default)
+
+
+def _members(body: type[Body]) -> tuple[tuple[str, Reader, bool], ...]:
+    members = _MEMBERS.get(body)
+    if members is None:
+        members = tuple(
+            (each.name, each.metadata["read"], each.default is MISSING and each.default_factory is MISSING)
+            for each in fields(body)
+        )
+        _MEMBERS[body] = members
+    return members
 
 
 def _excerpt(value: object) -> str:

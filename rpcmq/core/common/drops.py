@@ -45,15 +45,6 @@ class Drop(NamedTuple):
     reason: str
 
 
-class _Row:
-    __slots__ = ("consumer", "count", "last_at", "method", "sender")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.last_at = 0.0
-        self.method = self.sender = self.consumer = ""
-
-
 class Drops:
     """Drops since the start of the router.
 
@@ -176,3 +167,12 @@ class DropNotices:
             return {}
         due, self._due, self._tell_at = self._due, {}, None
         return due
+
+
+class _Row:
+    __slots__ = ("consumer", "count", "last_at", "method", "sender")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.last_at = 0.0
+        self.method = self.sender = self.consumer = ""

@@ -84,14 +84,6 @@ class LogLimit(Generic[K]):
         return lines
 
 
-class _Kind:
-    __slots__ = ("lines", "period", "suppressed")
-
-    def __init__(self) -> None:
-        self.period = 0.0
-        self.lines = self.suppressed = 0
-
-
 class LineLimit(Generic[K]):
     """Lets 5 lines of each key through in a minute, and 50 of all."""
 
@@ -122,3 +114,11 @@ class LineLimit(Generic[K]):
         self._lines += 1
         suppressed, kind.suppressed = kind.suppressed, 0
         return suppressed
+
+
+class _Kind:
+    __slots__ = ("lines", "period", "suppressed")
+
+    def __init__(self) -> None:
+        self.period = 0.0
+        self.lines = self.suppressed = 0

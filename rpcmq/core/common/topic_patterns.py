@@ -55,11 +55,6 @@ def split_words(name: bytes, what: str = "topic") -> list[bytes]:
     return words
 
 
-def _shown(name: bytes) -> str:
-    """``name`` in quotes, as its text."""
-    return repr(name.decode(errors="replace"))
-
-
 def pattern_states(pattern: bytes) -> int:
     """Return the most states ``pattern`` can add to the match of any topic.
 
@@ -81,56 +76,6 @@ def pattern_states(pattern: bytes) -> int:
     if words[-1] == _ANY_WORDS:
         return states + 1
     return states + (each or int(words[-1] == _ONE_WORD))
-
-
-class _Node(Generic[S]):
-    """The continuations of one word of a pattern.
-
-    A topic's word that looks like a wildcard is matched by that wildcard in any case, so nobody looks for it among
-    the ordinary words.
-    """
-
-    __slots__ = ("any_words", "one_word", "ordinary", "repeats", "subscribers")
-
-    def __init__(self, repeats: bool = False) -> None:
-        self.ordinary: dict[bytes, _Node[S]] = {}
-        self.one_word: _Node[S] | None = None
-        self.any_words: _Node[S] | None = None
-        # Used as ordered sets, so that a match comes out in the same order each time.
-        self.subscribers: dict[S, None] = {}
-        # The node of a '#': it stays alive over any word, and its subscribers are found once it is entered.
-        self.repeats = repeats
-
-    def child(self, word: bytes) -> _Node[S] | None:
-        """Return the child for ``word`` of a pattern, or None."""
-        if word == _ANY_WORDS:
-            return self.any_words
-        return self.one_word if word == _ONE_WORD else self.ordinary.get(word)
-
-    def grow(self, word: bytes) -> _Node[S]:
-        """A new child by ``word`` of a pattern."""
-        node: _Node[S] = _Node(word == _ANY_WORDS)
-        if word == _ANY_WORDS:
-            self.any_words = node
-        elif word == _ONE_WORD:
-            self.one_word = node
-        else:
-            self.ordinary[word] = node
-        return node
-
-    def cut(self, word: bytes) -> None:
-        """Forget the child by ``word``."""
-        if word == _ANY_WORDS:
-            self.any_words = None
-        elif word == _ONE_WORD:
-            self.one_word = None
-        else:
-            del self.ordinary[word]
-
-    @property
-    def is_leaf(self) -> bool:
-        """Whether no pattern goes on from here."""
-        return self.any_words is None and self.one_word is None and not self.ordinary
 
 
 class PatternTrie(Generic[S]):
@@ -252,6 +197,61 @@ class PatternTrie(Generic[S]):
         if self._cache:
             self._cache.clear()
             self._cache_entries = 0
+
+
+def _shown(name: bytes) -> str:
+    """``name`` in quotes, as its text."""
+    return repr(name.decode(errors="replace"))
+
+
+class _Node(Generic[S]):
+    """The continuations of one word of a pattern.
+
+    A topic's word that looks like a wildcard is matched by that wildcard in any case, so nobody looks for it among
+    the ordinary words.
+    """
+
+    __slots__ = ("any_words", "one_word", "ordinary", "repeats", "subscribers")
+
+    def __init__(self, repeats: bool = False) -> None:
+        self.ordinary: dict[bytes, _Node[S]] = {}
+        self.one_word: _Node[S] | None = None
+        self.any_words: _Node[S] | None = None
+        # Used as ordered sets, so that a match comes out in the same order each time.
+        self.subscribers: dict[S, None] = {}
+        # The node of a '#': it stays alive over any word, and its subscribers are found once it is entered.
+        self.repeats = repeats
+
+    def child(self, word: bytes) -> _Node[S] | None:
+        """Return the child for ``word`` of a pattern, or None."""
+        if word == _ANY_WORDS:
+            return self.any_words
+        return self.one_word if word == _ONE_WORD else self.ordinary.get(word)
+
+    def grow(self, word: bytes) -> _Node[S]:
+        """A new child by ``word`` of a pattern."""
+        node: _Node[S] = _Node(word == _ANY_WORDS)
+        if word == _ANY_WORDS:
+            self.any_words = node
+        elif word == _ONE_WORD:
+            self.one_word = node
+        else:
+            self.ordinary[word] = node
+        return node
+
+    def cut(self, word: bytes) -> None:
+        """Forget the child by ``word``."""
+        if word == _ANY_WORDS:
+            self.any_words = None
+        elif word == _ONE_WORD:
+            self.one_word = None
+        else:
+            del self.ordinary[word]
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether no pattern goes on from here."""
+        return self.any_words is None and self.one_word is None and not self.ordinary
 
 
 def _enter(alive: dict[_Node[S], None], reached: dict[_Node[S], None], node: _Node[S] | None) -> None:

@@ -38,10 +38,6 @@ _MAX_TARGET_BYTES = 256 << 20
 _TARGET_OVERHEAD = 300
 
 
-def _size_of(key: bytes) -> int:
-    return len(key) + _TARGET_OVERHEAD
-
-
 class Directory:
     """The topics of a router."""
 
@@ -384,3 +380,7 @@ class Directory:
             self._forgotten_calls += statistics.calls
             self._forgotten_casts += statistics.casts
             self._forgotten_outcomes.update(statistics.outcomes)
+
+
+def _size_of(key: bytes) -> int:
+    return len(key) + _TARGET_OVERHEAD

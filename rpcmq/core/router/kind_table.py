@@ -10,10 +10,6 @@ from rpcmq.wire import KIND_AT, Kind
 __all__ = ["KindTable"]
 
 
-def _not_for_a_router(now: float, link: Link, message: bytes) -> None:
-    raise ProtocolError(f"kind {message[KIND_AT]:#04x} is unknown or not for a router", "kind")
-
-
 class KindTable:
     """Handlers by kind, and what an operator can ask for.
 
@@ -39,3 +35,7 @@ class KindTable:
         self.answered |= node.answered
         self.refusals |= node.refusals
         self.controls |= node.controls
+
+
+def _not_for_a_router(now: float, link: Link, message: bytes) -> None:
+    raise ProtocolError(f"kind {message[KIND_AT]:#04x} is unknown or not for a router", "kind")

@@ -14,11 +14,6 @@ NOWHERE = -1
 ALONE = -2
 
 
-class _Link(Protocol):
-    @property
-    def is_responsive(self) -> bool: ...
-
-
 class _Worker(Protocol):
     """A consumer, as far as its load is concerned."""
 
@@ -119,3 +114,8 @@ class LeastBusy(Generic[W]):
             else:
                 assert consumer.level == NOWHERE
         assert not filed
+
+
+class _Link(Protocol):
+    @property
+    def is_responsive(self) -> bool: ...

@@ -223,6 +223,11 @@ class RightChecks:
         link.send(ErrorBody(outcome=Outcome.OVERLOADED, text=text, details=details).message(key=message[KEY]))
 
 
+def registered_names(address: Address) -> tuple[str, ...]:
+    """Return the topics that a registration consumes: a server's own one, and the one that it shares with others."""
+    return (address.topic, _name(address)) if address.server else (address.topic,)
+
+
 def _permissions(link: Link) -> Permissions:
     permissions = link.permissions
     assert permissions is not None, "the link belongs to no key"
@@ -238,8 +243,3 @@ def _remember(known: set[S], what: S) -> None:
 
 def _name(address: Address) -> str:
     return f"{address.topic}.{address.server}" if address.server else address.topic
-
-
-def registered_names(address: Address) -> tuple[str, ...]:
-    """Return the topics that a registration consumes: a server's own one, and the one that it shares with others."""
-    return (address.topic, _name(address)) if address.server else (address.topic,)

@@ -16,33 +16,6 @@ __all__ = ["ALL_VERBS", "EVERYTHING", "Key", "Right", "allows_pattern", "matches
 ALL_VERBS = ("call", "cast", "fanout", "publish", "subscribe", "serve", "admin")
 
 
-def _walk(pattern: Sequence[str], words: Sequence[str], wild: bool) -> bool:
-    """Whether ``pattern`` stands for ``words``. If ``wild``, a word ``#`` stands for any number itself."""
-    alive: set[int] = set()
-    _enter(alive, pattern, 0)
-    for word in words:
-        following: set[int] = set()
-        for at in alive:
-            if at == len(pattern):
-                continue
-            # A literal word never stands for a wildcard, but '*' for '*' and '#' for both.
-            if pattern[at] == "#":
-                _enter(following, pattern, at)
-            elif pattern[at] == word or (pattern[at] == "*" and not (wild and word == "#")):
-                _enter(following, pattern, at + 1)
-        alive = following
-    return len(pattern) in alive
-
-
-def _enter(alive: set[int], pattern: Sequence[str], at: int) -> None:
-    """Make the place ``at`` alive, and those after it as far as a '#' stands for no word; each once."""
-    while at not in alive:
-        alive.add(at)
-        if at == len(pattern) or pattern[at] != "#":
-            return
-        at += 1
-
-
 def matches(pattern: str, name: str) -> bool:
     """Whether ``pattern`` stands for the topic ``name``."""
     return _walk(pattern.split("."), name.split("."), False)
@@ -114,3 +87,30 @@ class Key:
     def right_for(self, verb: str, exchange: str, name: str) -> Right | None:
         """The first right that covers it; None: it is not allowed."""
         return next((right for right in self.rights if right.allows(verb, exchange, name)), None)
+
+
+def _walk(pattern: Sequence[str], words: Sequence[str], wild: bool) -> bool:
+    """Whether ``pattern`` stands for ``words``. If ``wild``, a word ``#`` stands for any number itself."""
+    alive: set[int] = set()
+    _enter(alive, pattern, 0)
+    for word in words:
+        following: set[int] = set()
+        for at in alive:
+            if at == len(pattern):
+                continue
+            # A literal word never stands for a wildcard, but '*' for '*' and '#' for both.
+            if pattern[at] == "#":
+                _enter(following, pattern, at)
+            elif pattern[at] == word or (pattern[at] == "*" and not (wild and word == "#")):
+                _enter(following, pattern, at + 1)
+        alive = following
+    return len(pattern) in alive
+
+
+def _enter(alive: set[int], pattern: Sequence[str], at: int) -> None:
+    """Make the place ``at`` alive, and those after it as far as a '#' stands for no word; each once."""
+    while at not in alive:
+        alive.add(at)
+        if at == len(pattern) or pattern[at] != "#":
+            return
+        at += 1

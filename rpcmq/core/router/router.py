@@ -56,10 +56,6 @@ N = TypeVar("N", bound=NodeType)
 NODE_TYPES: tuple[Callable[[NodeContext], NodeType], ...] = (RoundRobin, PubSub, Peer2Peer)
 
 
-def _overrides(node: NodeType, name: str) -> bool:
-    return getattr(type(node), name) is not getattr(NodeType, name)
-
-
 class Router:
     """A complete router except for its sockets.
 
@@ -300,3 +296,7 @@ class Router:
         answer = change(now, link, message)
         self.turns.spend(TURN_STEPS + 1)
         link.send(answer.message(key=message[KEY]))
+
+
+def _overrides(node: NodeType, name: str) -> bool:
+    return getattr(type(node), name) is not getattr(NodeType, name)

@@ -21,25 +21,6 @@ def ago(seconds: float) -> str:
     return f"{seconds / 86400:.0f} days ago"
 
 
-def _absence(now: float, destination: Destination) -> str:
-    if not destination.registered:
-        return f"no consumer on {destination.name!r} (never seen)"
-    return f"no consumer on {destination.name!r} (last seen {ago(now - destination.last_seen)})"
-
-
-def _queued_because(now: float, destination: Destination) -> str:
-    consumers = destination.consumers
-    if not consumers:
-        return _absence(now, destination)
-    in_flight = sum(len(c.in_flight) for c in consumers)
-    credit = sum(c.granted for c in consumers)
-    if not any(c.link.is_responsive for c in consumers):
-        latest = max((c.link for c in consumers), key=lambda link: link.heard)
-        silence = f"silent for {now - latest.heard:.0f} s: {latest.identity}"
-        return f"no consumer on {destination.name!r} answers ({silence})"
-    return f"all {len(consumers)} consumers of {destination.name!r} are busy ({in_flight} of {credit} in flight)"
-
-
 def timed_out(now: float, request: Request) -> Explanation:
     """Explain a call's timeout."""
     destination, consumer = request.destination, request.consumer
@@ -94,6 +75,25 @@ def drain_timed_out(now: float, delivery: Delivery) -> Explanation:
     held = now - delivery.dispatched_at
     text = "the router stopped when its drain timed out (router.drain_seconds): "
     return _started(delivery, held, f"{text}{delivery.consumer.link.identity} had it for {held:.1f} s")
+
+
+def _absence(now: float, destination: Destination) -> str:
+    if not destination.registered:
+        return f"no consumer on {destination.name!r} (never seen)"
+    return f"no consumer on {destination.name!r} (last seen {ago(now - destination.last_seen)})"
+
+
+def _queued_because(now: float, destination: Destination) -> str:
+    consumers = destination.consumers
+    if not consumers:
+        return _absence(now, destination)
+    in_flight = sum(len(c.in_flight) for c in consumers)
+    credit = sum(c.granted for c in consumers)
+    if not any(c.link.is_responsive for c in consumers):
+        latest = max((c.link for c in consumers), key=lambda link: link.heard)
+        silence = f"silent for {now - latest.heard:.0f} s: {latest.identity}"
+        return f"no consumer on {destination.name!r} answers ({silence})"
+    return f"all {len(consumers)} consumers of {destination.name!r} are busy ({in_flight} of {credit} in flight)"
 
 
 def _started(delivery: Delivery, held: float, text: str) -> Explanation:

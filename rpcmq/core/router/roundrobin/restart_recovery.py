@@ -22,12 +22,6 @@ _MAX_RECENT = 10_000
 _MAX_RECENT_OF_ALL = 4_000_000
 
 
-def _is_consumed(destination: Destination) -> bool:
-    """Whether somebody who is connected consumes it, or a group of it."""
-    topics: tuple[Destination | Topic, ...] = (destination, *destination.groups.values())
-    return any(consumer.link.route is not None for each in topics for consumer in each.consumers)
-
-
 class Recovery:
     """Holds casts, and mandatory calls, until ``router.recovery_seconds`` after the start."""
 
@@ -150,3 +144,9 @@ class Recovery:
     def next_deadline(self) -> float | None:
         """The time of the next :meth:`release_held` (monotonic seconds)."""
         return self._until if self._held_by or self._awaiting_consumer else None
+
+
+def _is_consumed(destination: Destination) -> bool:
+    """Whether somebody who is connected consumes it, or a group of it."""
+    topics: tuple[Destination | Topic, ...] = (destination, *destination.groups.values())
+    return any(consumer.link.route is not None for each in topics for consumer in each.consumers)

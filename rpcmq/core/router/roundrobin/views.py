@@ -39,6 +39,56 @@ def topics(directory: Directory, now: float) -> View:
     return rows_of("topics", rows, total)
 
 
+def calls(links: LinkTable, now: float) -> View:
+    """Calls that have not ended, the oldest first."""
+    #: Of the oldest: when it came (negative: the youngest of these is the smallest), and which it was of all.
+    oldest: list[tuple[float, int, Link, Request]] = []
+    total = seen = 0
+    for number, link in enumerate(list(links), 1):
+        total += len(link.calls)
+        # The first of a link are its oldest.
+        for request in islice(link.calls.values(), MAX_ROWS):
+            seen += 1
+            if len(oldest) < MAX_ROWS:
+                heappush(oldest, (-request.received_at, -seen, link, request))
+            elif -request.received_at > oldest[0][0]:
+                heappushpop(oldest, (-request.received_at, -seen, link, request))
+            else:
+                break
+        if link.calls or not number % SMALL:
+            yield
+    oldest.sort(key=itemgetter(0, 1), reverse=True)
+    return (yield from made("calls", (_call(link, request, now) for _, _, link, request in oldest), total, SMALL))
+
+
+def methods(directory: Directory, now: float) -> View:
+    """Counts and latencies of each method, the busiest first."""
+    every = list(directory.statistics)
+    yield
+    busiest = nlargest(MAX_ROWS, every, key=lambda each: each.calls + each.casts)
+    yield
+    return (yield from made("methods", map(_method, busiest), len(every), in_one_step=2))
+
+
+def named_outcomes(outcomes: Mapping[int, int]) -> dict[str, int]:
+    """The counts of ``outcomes`` by the names of the outcomes."""
+    return {_OUTCOMES.get(number, f"outcome {number}"): count for number, count in outcomes.items()}
+
+
+def stuck(directory: Directory, links: LinkTable, now: float) -> View:
+    """Calls and deliveries without progress, the longest first."""
+    rows, total = yield from stuck_rows(directory, links, now, MAX_ROWS)
+    return rows_of("stuck", rows, total)
+
+
+def dropped(drops: Drops, now: float) -> View:
+    """Drops since the start, by topic, verb and reason."""
+    yield
+    rows = rows_of("dropped", drops.rows(now))
+    rows["truncated"] += drops.rows_forgotten
+    return rows | {"totals": drops.totals}
+
+
 def _topic(topic: Topic, now: float) -> View:
     members = list(topic.consumers)
     queues = [topic.queue, *(s.queue for s in topic.servers.values()), *(c.backlog for c in members)]
@@ -96,28 +146,6 @@ def _consumer(consumer: Consumer, now: float) -> dict[str, Any]:
     }
 
 
-def calls(links: LinkTable, now: float) -> View:
-    """Calls that have not ended, the oldest first."""
-    #: Of the oldest: when it came (negative: the youngest of these is the smallest), and which it was of all.
-    oldest: list[tuple[float, int, Link, Request]] = []
-    total = seen = 0
-    for number, link in enumerate(list(links), 1):
-        total += len(link.calls)
-        # The first of a link are its oldest.
-        for request in islice(link.calls.values(), MAX_ROWS):
-            seen += 1
-            if len(oldest) < MAX_ROWS:
-                heappush(oldest, (-request.received_at, -seen, link, request))
-            elif -request.received_at > oldest[0][0]:
-                heappushpop(oldest, (-request.received_at, -seen, link, request))
-            else:
-                break
-        if link.calls or not number % SMALL:
-            yield
-    oldest.sort(key=itemgetter(0, 1), reverse=True)
-    return (yield from made("calls", (_call(link, request, now) for _, _, link, request in oldest), total, SMALL))
-
-
 def _call(link: Link, request: Request, now: float) -> dict[str, Any]:
     return {
         "caller": link.identity,
@@ -128,15 +156,6 @@ def _call(link: Link, request: Request, now: float) -> dict[str, Any]:
         "state": "queued" if request.consumer is None else "in flight",
         "attempt": request.attempts,
     }
-
-
-def methods(directory: Directory, now: float) -> View:
-    """Counts and latencies of each method, the busiest first."""
-    every = list(directory.statistics)
-    yield
-    busiest = nlargest(MAX_ROWS, every, key=lambda each: each.calls + each.casts)
-    yield
-    return (yield from made("methods", map(_method, busiest), len(every), in_one_step=2))
 
 
 def _method(statistics: Statistics) -> dict[str, Any]:
@@ -154,22 +173,3 @@ def _method(statistics: Statistics) -> dict[str, Any]:
         "max_us": histogram.max,
         "histogram": histogram.to_dict(),
     }
-
-
-def named_outcomes(outcomes: Mapping[int, int]) -> dict[str, int]:
-    """The counts of ``outcomes`` by the names of the outcomes."""
-    return {_OUTCOMES.get(number, f"outcome {number}"): count for number, count in outcomes.items()}
-
-
-def stuck(directory: Directory, links: LinkTable, now: float) -> View:
-    """Calls and deliveries without progress, the longest first."""
-    rows, total = yield from stuck_rows(directory, links, now, MAX_ROWS)
-    return rows_of("stuck", rows, total)
-
-
-def dropped(drops: Drops, now: float) -> View:
-    """Drops since the start, by topic, verb and reason."""
-    yield
-    rows = rows_of("dropped", drops.rows(now))
-    rows["truncated"] += drops.rows_forgotten
-    return rows | {"totals": drops.totals}
