@@ -71,12 +71,12 @@ class Accounts:
             self.accounted += counted
             if (sent := sum(senders.values())) != counted:
                 text = f"{sent} casts were sent to {topic}, which nobody has, and the router lists {counted} as dropped"
-                yield Violation("drops not accounted for", text, (topic,))
+                yield Violation("drops not accounted for", text)
             for process, own in senders.items():
                 if process in self._ended and own != (told := self._counted[topic][process]):
                     text = f"{process} has sent {own} casts to {topic}, which nobody has, and counts {told} as dropped"
-                    yield Violation("sender not told of drops", text, (process, topic))
+                    yield Violation("sender not told of drops", text)
         for kind in sorted(self._rows.keys() | self._totals.keys()):
             if self._rows[kind] != self._totals[kind]:
                 text = f"{' '.join(kind)}: {self._totals[kind]} in all, and {self._rows[kind]} by topic"
-                yield Violation("totals of drops differ", text, kind)
+                yield Violation("totals of drops differ", text)

@@ -39,4 +39,4 @@ class Busy:
                 continue
             if not any(self._disturbances.during(each, since, at) for each in (process, "router")):
                 text = f"{process} was declared {event.fields['state']} at {at:.3f}, while it was busy"
-                yield Violation("declared while busy", text, (process,))
+                yield Violation("declared while busy", text)

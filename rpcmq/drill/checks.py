@@ -1,4 +1,4 @@
-"""Check a history against the guarantees. Pure: events in, violations out, each with the ids it is about.
+"""Check a history against the guarantees. Pure: events in, violations out, each of which names what it is about.
 
 :class:`Checker` looks at each event as it comes, and at the end at what should have happened and did not. What
 holds and what does not is what docs/guarantees.md says; where it names an exception, so does the code here.
@@ -96,23 +96,21 @@ class Checker:
         for judge in self._judges:
             judge.see(event)
 
-    def _violated(self, check: str, text: str, *ids: str) -> None:
-        self.verdict.violations.append(Violation(check, text, ids))
+    def _violated(self, check: str, text: str) -> None:
+        self.verdict.violations.append(Violation(check, text))
 
     def _work(self, event: Event) -> Work | None:
         work = self._works.get(event.id)
         if work is None:
             self.verdict.misrouted += 1
-            self._violated(
-                "misrouted", f"{event.process}: {event.what} of {event.id}, which nobody submitted", event.id
-            )
+            self._violated("misrouted", f"{event.process}: {event.what} of {event.id}, which nobody submitted")
         return work
 
     # --- a call or cast ----------------------------------------------------------------------
 
     def _on_submit(self, event: Event) -> None:
         if event.id in self._works:
-            self._violated("history", f"{event.id} was submitted twice", event.id)
+            self._violated("history", f"{event.id} was submitted twice")
             return
         self._works[event.id] = work = Work(event)
         # Who only handles what others ask for need not get an answer soon.
@@ -136,7 +134,7 @@ class Checker:
         # An idempotent one is offered again by a process that has lost its session.
         is_once = work is not None and work.verb == "call" and not work.idempotent
         if is_once and event.id in self._accepted:
-            self._violated("accepted twice", f"the router has taken call {event.id} a second time", event.id)
+            self._violated("accepted twice", f"the router has taken call {event.id} a second time")
         if event.id in self._ever_accepted:
             self._accepted_again.add(event.id)
         self._accepted.add(event.id)
@@ -151,9 +149,7 @@ class Checker:
             self._given[to].add(event.id)
         self._dispatched[event.id].append((to, event.fields["attempt"]))
         if event.id not in self._accepted:
-            self._violated(
-                "not accepted", f"{event.id} was sent to {to} by a router that has not taken it", event.id, to
-            )
+            self._violated("not accepted", f"{event.id} was sent to {to} by a router that has not taken it")
 
     def _take_back(self, id: str) -> None:
         if sent := self._dispatched.get(id):
@@ -167,7 +163,7 @@ class Checker:
         if topic != work.topic:
             self.verdict.misrouted += 1
             self._violated(
-                "misrouted", f"{event.id} is for {work.topic!r} and was run by {event.process} for {topic!r}", event.id
+                "misrouted", f"{event.id} is for {work.topic!r} and was run by {event.process} for {topic!r}"
             )
         self._running[event.process].add(event.id)
         self._is_dispatched(event)
@@ -182,7 +178,6 @@ class Checker:
                 "started twice",
                 f"{work.verb} {event.id} of {work.caller} was started by {first[1]} at {first[0]:.3f} "
                 f"and by {event.process} at {event.at:.3f}",
-                event.id,
             )
 
     def _is_another_attempt(self, id: str, work: Work, before: list[Start], start: Start) -> None:
@@ -192,14 +187,14 @@ class Checker:
         sent = self._dispatched.get(id, [])
         if start[1:] in sent and any(each[2] == start[2] and each[1:] in sent for each in before):
             text = f"{work.verb} {id} of {work.caller} was started twice as attempt {start[2]}, by {start[1]} last"
-            self._violated("same attempt", text, id)
+            self._violated("same attempt", text)
 
     def _is_dispatched(self, event: Event) -> None:
         sent = self._dispatched.get(event.id, [])
         if self._is_watched and (event.process, event.fields.get("attempt", 0)) not in sent:
             others = ", ".join(f"{to} (attempt {attempt})" for to, attempt in sent) or "nobody"
             text = f"{event.id} was started by {event.process}; the router has sent it to {others}"
-            self._violated("not dispatched", text, event.id, event.process)
+            self._violated("not dispatched", text)
 
     def _on_finish(self, event: Event) -> None:
         work = self._work(event)
@@ -215,28 +210,24 @@ class Checker:
         if event.process != work.caller or (of is not None and of != event.id):
             self.verdict.misrouted += 1
             self._violated(
-                "misrouted",
-                f"{event.process} got for {event.id} of {work.caller} an answer to {of or event.id}",
-                event.id,
-                *filter(None, (of,)),
+                "misrouted", f"{event.process} got for {event.id} of {work.caller} an answer to {of or event.id}"
             )
         if work.ended_at is not None:
             self._violated(
                 "ended twice",
                 f"{event.id} of {work.caller} ended with {work.outcome} at {work.ended_at:.3f} "
                 f"and with {outcome} at {event.at:.3f}",
-                event.id,
             )
             return
         if outcome not in _ENDS:
             text = f"{work.verb} {event.id} of {work.caller} ended with {outcome}: {event.fields.get('text', '')}"
-            self._violated("unexpected end", text, event.id)
+            self._violated("unexpected end", text)
         work.ended_at, work.outcome = event.at, outcome
         self._take_back(event.id)
         if work.verb == "call":
             self.verdict.ended[outcome] += 1
         if outcome == "ok" and work.verb == "call" and not work.starts:
-            self._violated("answered by nobody", f"{event.id} has a result and was never started", event.id)
+            self._violated("answered by nobody", f"{event.id} has a result and was never started")
         self._is_in_time(event, work)
 
     def _is_in_time(self, event: Event, work: Work) -> None:
@@ -244,9 +235,7 @@ class Checker:
             return
         late = event.at - work.submitted_at - work.timeout
         if late > self.bounds.overdue and not self._is_disturbed(work.caller, work.submitted_at, event.at, ("stop",)):
-            self._violated(
-                "overdue", f"{event.id} ended {late:.3f} s after its timeout of {work.timeout:g} s", event.id
-            )
+            self._violated("overdue", f"{event.id} ended {late:.3f} s after its timeout of {work.timeout:g} s")
 
     def _on_settle(self, event: Event) -> None:
         work = self._works.get(event.id)
@@ -289,9 +278,7 @@ class Checker:
     def _on_done(self, event: Event) -> None:
         self._lives.done[event.process] = event.at
         if left := event.fields.get("left", 0):
-            self._violated(
-                "not taken", f"{event.process} ended with {left} casts that the router has not taken", event.process
-            )
+            self._violated("not taken", f"{event.process} ended with {left} casts that the router has not taken")
 
     def _is_disturbed(self, target: str, since: float, until: float, kinds: tuple[str, ...] = DISTURBING) -> bool:
         return self._disturbances.during(target, since, until, kinds)
@@ -302,7 +289,7 @@ class Checker:
         """Check the complete history for missing events."""
         for id, work in self._works.items():
             if work.waits and work.ended_at is None and work.caller not in self._lives.dead:
-                self._violated("never ended", f"{work.verb} {id} of {work.caller} has never ended", id)
+                self._violated("never ended", f"{work.verb} {id} of {work.caller} has never ended")
             if work.verb == "cast" and not work.starts:
                 self._nobody_ran(id, work)
         for at, process, id in self._hit:
@@ -325,7 +312,7 @@ class Checker:
         elif fate == "lost":
             self.verdict.lost += 1
             state = "confirmed" if work.confirmed_at is not None else "sent" if work.returned_at else "taken"
-            self._violated(f"{state} and lost", f"cast {id} of {work.caller} was {state} and nobody ran it", id)
+            self._violated(f"{state} and lost", f"cast {id} of {work.caller} was {state} and nobody ran it")
 
     def _is_told(self, at: float, process: str, id: str) -> None:
         work = self._works[id]
@@ -347,7 +334,7 @@ class Checker:
             self.verdict.told = max(self.verdict.told, seconds)
         if seconds > self.bounds.told:
             self._violated(
-                "told late", f"the caller of {id} was told {seconds:.3f} s after {process} was killed with it", id
+                "told late", f"the caller of {id} was told {seconds:.3f} s after {process} was killed with it"
             )
 
 

@@ -36,4 +36,4 @@ class Connections:
             since = event.at - event.fields.get("away", 0.0) - self._bounds.lost - self._bounds.recovery
             if not any(self._disturbances.during(each, since, event.at) for each in (event.process, "router")):
                 text = f"{event.process} connected anew at {event.at:.3f}, and no fault had broken its connection"
-                yield Violation("connection broken", text, (event.process,))
+                yield Violation("connection broken", text)

@@ -52,7 +52,7 @@ class Declarations:
         if to in self._unresponsive:
             since = event.at - self._unresponsive[to]
             text = f"{event.id} was sent to {to} {since:.3f} s after it was declared unresponsive"
-            self._violations.append(Violation("sent to a silent process", text, (event.id, to)))
+            self._violations.append(Violation("sent to a silent process", text))
 
     def _declared(self, event: Event) -> None:
         target, state = event.id, event.fields["state"]
@@ -75,6 +75,6 @@ class Declarations:
                     f"{target} was declared {state} {event.at - stopped:.3f} s after it was stopped; "
                     f"{promised:g} s of silence are allowed"
                 )
-                self._violations.append(Violation("declared too early", text, (target,)))
+                self._violations.append(Violation("declared too early", text))
         if state == "unresponsive":
             self._unresponsive[target] = event.at

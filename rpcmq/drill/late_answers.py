@@ -43,4 +43,4 @@ class LateAnswers:
         spare = sum(work.finished - (work.outcome in ("ok", "remote_error")) for work in calls)
         if spare > self.counted:
             text = f"{spare} answers of handlers ended no call, and only {self.counted} were counted as late"
-            yield Violation("answers not accounted for", text, ())
+            yield Violation("answers not accounted for", text)

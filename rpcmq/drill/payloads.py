@@ -60,7 +60,7 @@ class Payloads:
         """Report payloads that arrived changed, and processes that are slow."""
         for event in self._changed:
             text = f"{event.process}: the payload of {event.id} is not the one that was sent"
-            yield Violation("payload changed", text, (event.id,))
+            yield Violation("payload changed", text)
         for process, seconds in self._seconds.items():
             if len(seconds) < _LEAST:
                 continue
@@ -70,4 +70,4 @@ class Payloads:
                 text = (
                     f"half of the small calls of {process} took {typical:.3f} s and more after its first large payload"
                 )
-                yield Violation("slow after a large payload", text, (process,))
+                yield Violation("slow after a large payload", text)

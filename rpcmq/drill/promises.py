@@ -46,13 +46,11 @@ class Violation:
 
     Attributes:
         check: its name.
-        text: what happened, in a sentence.
-        ids: of the calls, casts or processes.
+        text: what happened, in a sentence that names the calls, casts and processes.
     """
 
     check: str
     text: str
-    ids: tuple[str, ...]
 
     def __str__(self) -> str:
         return f"{self.check}: {self.text}"

@@ -94,4 +94,4 @@ class Recoveries:
                     self._recovered(caller, seconds)
         for caller, seconds in self._late:
             text = f"{caller} had its first answer {seconds:.3f} s after the router's return"
-            yield Violation("slow recovery", text, (caller,))
+            yield Violation("slow recovery", text)

@@ -91,7 +91,6 @@ class Restarts:
                         f"{id} of {call.caller} ended with {call.outcome} at {call.ended_at:.3f}, submitted at "
                         f"{call.submitted_at:.3f}; the router was told to stop at {restart.told_at:.3f}, exited at "
                         f"{restart.exited_at:.3f} and was back at {restart.back_at:.3f}",
-                        (id,),
                     )
                     break
 

@@ -330,7 +330,7 @@ class Drill:
                 self.recorder.write(What.DROPPED_IN_ALL, ROUTER, verb=verb, reason=reason, count=count)
 
     def _problem(self, check: str, text: str) -> None:
-        self._problems.append(Violation(check, text, ("router",)))
+        self._problems.append(Violation(check, text))
 
     @property
     def is_idle(self) -> bool:

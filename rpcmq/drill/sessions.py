@@ -65,7 +65,7 @@ class Sessions:
             and not self._disturbances.during(event.process, event.at - away - self._bounds.resume, event.at, SILENCING)
         ):
             text = f"{event.process} was away for {away:.3f} s and had to start over"
-            yield Violation("not resumed", text, (event.process,))
+            yield Violation("not resumed", text)
         links.append((event.at, resumed))
 
     def last_link(self, process: str) -> float:

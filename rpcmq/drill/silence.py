@@ -89,4 +89,4 @@ class Silence:
 
     def _violation(self, check: str, process: str, silence: _Silence, what: str) -> Violation:
         times = f"from {silence.begin:.3f} to {silence.end:.3f}"
-        return Violation(check, f"the router was silent {times}; {process} {what}", (process,))
+        return Violation(check, f"the router was silent {times}; {process} {what}")

@@ -79,7 +79,7 @@ def test_wrong_arguments(invoke, arguments: tuple[str, ...], problem: str):
 
 
 def test_a_verdict_that_is_not_as_promised(invoke, monkeypatch: pytest.MonkeyPatch):
-    verdict = Verdict(violations=[Violation("ended twice", "c-1 ended twice", ("c-1",))], doubled=3)
+    verdict = Verdict(violations=[Violation("ended twice", "c-1 ended twice")], doubled=3)
     monkeypatch.setattr("rpcmq.drill.faults.run_drill", lambda *rest: Result(1, 2.0, verdict, {"kill": 1}))
     ended = invoke("drill", "--seed", "1")
     assert ended.returncode == 1

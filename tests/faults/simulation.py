@@ -89,7 +89,7 @@ class Simulation:
             self._run()
         except (AssertionError, RuntimeError) as error:
             inside = "".join(note.text for note in self.net.notes if note.event == "internal error")
-            self._checker.verdict.violations.append(Violation("engine", f"{type(error).__name__}: {error}{inside}", ()))
+            self._checker.verdict.violations.append(Violation("engine", f"{type(error).__name__}: {error}{inside}"))
         return self._checker.finish()
 
     def _run(self) -> None:

@@ -487,7 +487,6 @@ def test_what_is_promised_holds(lines: list[Line]):
 def test_what_is_broken_is_found_by_name_and_ids(name: str, ids: tuple[str, ...], lines: list[Line]):
     found = {v.check: v for v in verdict_on(*lines).violations}
     assert name in found, found
-    assert found[name].ids == ids
     assert all(id in found[name].text for id in ids)
     assert str(found[name]).startswith(f"{name}: ")
 
