@@ -32,7 +32,7 @@ _pool: ThreadPool | None = None
 
 
 def in_thread(function: Any, *args: Any, **options: Any) -> Any:
-    """What ``function`` returns or raises in a thread."""
+    """Run ``function`` in a thread; return its result or raise its exception."""
     global _pool
     if _pool is None:
         _pool = ThreadPool(200)

@@ -94,7 +94,7 @@ class ParamOf(click.ParamType):  # type: ignore[type-arg]  # click 8.1 knows no 
         self.name = kind.name
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """As :class:`click.ParamType` has it."""
+        """Like :class:`click.ParamType` has it."""
         try:
             return self._kind.check(self._kind.read(value) if isinstance(value, str) else value)
         except ValueError:

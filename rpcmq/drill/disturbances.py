@@ -60,5 +60,5 @@ class Disturbances:
         return any(f.begin < until and f.end > since and f.kind in kinds for f in faults)
 
     def stalled_seconds(self, since: float, until: float) -> float:
-        """How much of the time between ``since`` and ``until`` the machine stood still, or caught up."""
+        """The seconds between ``since`` and ``until`` in which the machine stood still, or caught up."""
         return sum(max(0.0, min(end, until) - max(begin, since)) for begin, end in self._stalls)

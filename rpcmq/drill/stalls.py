@@ -1,4 +1,4 @@
-"""When the machine stood still: a drill that did not run itself cannot expect others to be in time."""
+"""Stalls of the machine: a drill that did not run itself cannot expect others to be in time."""
 
 from __future__ import annotations
 

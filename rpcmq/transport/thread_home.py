@@ -68,7 +68,7 @@ class ThreadHome(Home):
 
 _home: ThreadHome | None = None
 _starting: Any = allocate_lock()
-#: Those that a fork has left behind. Never freed: their sockets are the parent's.
+#: Homes that a fork has left behind. Never freed: their sockets are the parent's.
 _left_behind: list[ThreadHome] = []
 
 

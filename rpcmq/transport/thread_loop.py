@@ -203,7 +203,7 @@ class ThreadLoop:
         try:
             os.eventfd_read(self._bell)
         except BlockingIOError:
-            pass
+            pass  # nobody has rung
 
     def _call_timers(self) -> None:
         now, timers = monotonic(), self._timers

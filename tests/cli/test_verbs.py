@@ -13,7 +13,7 @@ import pytest
 from gevent import subprocess
 
 from rpcmq import Client, Service
-from rpcmq.transport import names
+from rpcmq.transport import gevent_names
 from tests.server.daemons import COMMAND, SECONDS, environment, eventually, router, run
 
 pytestmark = pytest.mark.integration
@@ -167,7 +167,7 @@ def test_a_host_name_that_does_not_resolve_is_one_line_and_code_3(
     def getaddrinfo(*args: Any) -> Any:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    monkeypatch.setattr(names, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(gevent_names, "getaddrinfo", getaddrinfo)
     url = "tcp://no-such-host.invalid:7700"
     ended = invoke("--router", url, "ls", "--timeout", "2")
     assert ended.returncode == 3 and ended.stdout == ""

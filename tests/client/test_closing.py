@@ -30,7 +30,7 @@ sys.stdin.readline()
 client.cast(None, "compute", {"method": "note"})
 client.publish(None, "news.a", 1)
 """
-#: How long clients linger that need not be prompt, and less than twice as long: they wait once.
+#: Time that clients linger that need not be prompt, and less than twice as long: they wait once.
 LINGER = 4.0
 SECONDS = 7.9
 #: In seconds: who waits as long has not been prompt.

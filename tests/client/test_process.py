@@ -352,7 +352,7 @@ def test_a_confirmed_cast_to_a_full_queue_is_refused():
 
 
 def open_files() -> int:
-    """How many files this process has open, once nobody closes or opens any: sockets are closed by libzmq's threads."""
+    """Count this process's open files, once nobody closes or opens any: sockets are closed by libzmq's threads."""
     counts: list[int] = []
 
     def settled() -> bool:

@@ -17,7 +17,7 @@ from rpcmq.wire import KEY, SEQUENCE, SEQUENCE_OF_KEY, Kind, control, pack
 from tests.core.process.calling import COMPUTE, OTHER, Process
 from tests.core.process.test_open_casts import PlayedRouter, check_counts
 
-#: Where the signals come.
+#: The files at whose lines the signals come.
 FILES = ("casts.py", "refused_casts.py", "retained_casts.py", "uplink.py")
 
 
