@@ -13,10 +13,11 @@ from rpcmq.errors import NotInstalled
 from rpcmq.latency.jobs.engine import Engine
 from rpcmq.latency.jobs.local import Local
 from rpcmq.latency.jobs.session import QUICK, session
-from tests.latency.jobs.streams import Log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tests.latency.jobs.streams import Log
 
 #: Little of everything. While it is there ``session`` starts no other: a command run in this process gets this one.
 LITTLE = QUICK | {
@@ -55,6 +56,9 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 @pytest.fixture
 def log(tmp_path: Path) -> Log:
     """The log of a stream, in which nothing is yet."""
+    # Not at the top: it needs Spark, and some tests of this folder do not.
+    from tests.latency.jobs.streams import Log
+
     return Log(tmp_path / "log")
 
 
