@@ -28,6 +28,8 @@ class LinkSender:
         blocked: links whose connection takes nothing at present, to be tried again.
     """
 
+    __slots__ = ("_connections", "_on_gone", "_router", "_socket", "_suspects", "blocked")
+
     def __init__(
         self, router: Router, socket: BatchSocket, connections: RouterConnections, on_gone: Callable[[bytes], None]
     ) -> None:
