@@ -49,6 +49,7 @@ from rpcmq.wire import (
     size_of,
     split,
 )
+from rpcmq.wire.bodies import HelloBody
 from tests.views import VIEWS
 
 TEXT = (Path(__file__).parent.parent / "docs" / "protocol.md").read_text(encoding="utf-8")
@@ -218,7 +219,11 @@ def test_an_uplink_takes_the_welcome_example_and_a_router_the_hello_example() ->
     assert [each.identity for each in router.links] == ["node-7:compute"]
 
     welcomed: list[bool] = []
-    uplink = Uplink({"identity": "x"}, lambda now, welcome: welcomed.append(welcome.resumed), lambda *refused: None)
+    uplink = Uplink(
+        HelloBody(versions=(1,), identity="x", queue_type="roundrobin"),
+        lambda now, welcome: welcomed.append(welcome.resumed),
+        lambda *refused: None,
+    )
     uplink.connected(0.0)
     uplink.receive(0.0, bytes(EXAMPLES["welcome"].frames[0]))
     assert welcomed == [False]

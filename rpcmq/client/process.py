@@ -8,9 +8,9 @@ import secrets
 import socket
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from time import monotonic
-from typing import Any
 
 from rpcmq import __version__
 from rpcmq.client.cast_window import CastWindow
@@ -31,7 +31,8 @@ from rpcmq.payload.format import accept_names
 from rpcmq.transport.connection import Connection
 from rpcmq.transport.key_files import KeyFile, curve_for, read_key_file
 from rpcmq.transport.shell import ClientShell
-from rpcmq.wire import NO_TTL, Flag, address_of, parse, with_payload
+from rpcmq.wire import NO_TTL, VERSION, Flag, address_of, parse, with_payload
+from rpcmq.wire.bodies import HelloBody
 
 __all__ = ["Process", "codec_for", "default_identity", "hello_of", "keys_for"]
 
@@ -67,22 +68,23 @@ def default_identity(key_name: str = "") -> str:
     return f"{host}:{program}:{os.getpid()}:{secrets.token_hex(3)}"
 
 
-def hello_of(identity: str, queue_type: str, accepted: int) -> dict[str, Any]:
+def hello_of(identity: str, queue_type: str, accepted: int) -> HelloBody:
     """The body of this process's HELLO.
 
     Args:
         accepted: mask of the payload formats that it decodes.
     """
-    return {
-        "identity": identity,
-        "queue_type": queue_type,
-        "role": "process",
-        "accepts": list(accept_names(accepted)),
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "program": os.path.basename(sys.argv[0] or "python"),
-        "library": f"rpcmq {__version__}",
-    }
+    return HelloBody(
+        versions=(VERSION,),
+        identity=identity,
+        queue_type=queue_type,
+        role="process",
+        accepts=tuple(accept_names(accepted)),
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        program=os.path.basename(sys.argv[0] or "python"),
+        library=f"rpcmq {__version__}",
+    )
 
 
 def codec_for(config: ClientConfig, exceptions: ExceptionRegistry | None = None) -> Codec:
@@ -113,7 +115,7 @@ class Process:
         self.identity = config.identity or default_identity(self.keys.name if self.keys is not None else "")
         self.payloads, self._audit = payloads_for(config, codec, self.identity, shell)
         self.pid = os.getpid()
-        hello = hello_of(self.identity, "roundrobin", codec.accepted) | {"keeps": True, "wants_drops": True}
+        hello = replace(hello_of(self.identity, "roundrobin", codec.accepted), keeps=True, wants_drops=True)
         self.uplink = Uplink(hello, self._welcomed, self._refused)
         self.casts = Casts(self.uplink, self._cast_refused, config.cast_kept, config.cast_kept_bytes)
         self.calls = Calls(self.uplink, self.casts)

@@ -14,6 +14,7 @@ from rpcmq.wire import (
     MAX_VIEW_BYTES,
     NO_TTL,
     SETTLEMENT,
+    VERSION,
     Address,
     Header,
     Kind,
@@ -24,7 +25,7 @@ from rpcmq.wire import (
     parse,
     payload_of,
 )
-from rpcmq.wire.bodies import ErrorBody, QueryBody, WelcomeBody
+from rpcmq.wire.bodies import ErrorBody, HelloBody, QueryBody, WelcomeBody
 
 if TYPE_CHECKING:
     from rpcmq.testing.network import Network
@@ -132,9 +133,9 @@ class Process(Endpoint):
         self.refusals: list[tuple[str, str]] = []
         self.received: list[Message] = []
         self.inbox: list[Message] = []
-        body = {"identity": identity, "queue_type": queue_type, "accepts": ["json", "pickle"]} | dict(hello)
+        says = {"identity": identity, "queue_type": queue_type, "accepts": ("json", "pickle"), **hello}
         uplink = Uplink(
-            body,
+            HelloBody(versions=(VERSION,), **says),
             lambda now, welcome: self.welcomes.append(welcome),
             lambda reason, text: self.refusals.append((reason, text)),
         )

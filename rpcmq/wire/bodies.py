@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from rpcmq.errors import Outcome, ProtocolError
 from rpcmq.wire.body_fields import Body, flag, hexadecimal, integer, mapping, member, number, shown, string, text
@@ -84,22 +84,35 @@ class HelloBody(Body):
     """HELLO: a process says who it is, what it can do, and what it had."""
 
     KIND = Kind.HELLO
+    OPTIONAL = frozenset(
+        {"role", "host", "pid", "program", "library", "keeps", "wants_drops", "answers_drain", "token"}
+    )
 
-    versions: tuple[int, ...] = member(_versions)
     identity: str = member(_identity)
     queue_type: str = member(_queue_type)
-    handle: int | None = integer(None, reason="protocol")
-    received: int | None = integer(None, reason="protocol")
-    token: str = member(lambda name, value: value if isinstance(value, str) else "", "")
-    accepts: tuple[str, ...] = member(_format_names, ())
     role: str = shown(64)
-    keeps: bool = flag()
-    answers_drain: bool = flag()
-    wants_drops: bool = flag()
+    accepts: tuple[str, ...] = member(_format_names, ())
     host: str = shown()
-    pid: str = shown()
+    #: Written as a number, read as text.
+    pid: int | str = shown()
     program: str = shown()
     library: str = shown()
+    keeps: bool = flag()
+    wants_drops: bool = flag()
+    versions: tuple[int, ...] = member(_versions)
+    answers_drain: bool = flag()
+    token: str = member(lambda name, value: value if isinstance(value, str) else "", "")
+    handle: int | None = integer(None, reason="protocol")
+    #: The router's incarnation that the process had; informative.
+    boot: int | None = member(lambda name, value: value if type(value) is int else None, None)
+    received: int | None = integer(None, reason="protocol")
+
+    @classmethod
+    def parse(cls, body: Mapping[str, Any]) -> Self:
+        """See :meth:`Body.parse`."""
+        # First: in another version, the rest may mean something else.
+        _versions("versions", body.get("versions"))
+        return super().parse(body)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ from rpcmq.errors import CallTimeout, LinkLost, Outcome, RouterUnreachable, Usag
 from rpcmq.testing import eventually
 from rpcmq.transport.batches import BatchSocket, new_context
 from rpcmq.wire import Address, Kind, body_of, control, pack
+from rpcmq.wire.bodies import HelloBody
 from tests.client.endpoints import Compute
 from tests.client.endpoints import message as message_of
 
@@ -146,7 +147,11 @@ def test_signs_of_life_need_the_router(client, serve):
 
 
 def lone_peers() -> DirectLinkTable:
-    uplink = Uplink({"identity": "node"}, lambda now, welcome: None, lambda reason, text: None)
+    uplink = Uplink(
+        HelloBody(versions=(1,), identity="node", queue_type="roundrobin"),
+        lambda now, welcome: None,
+        lambda reason, text: None,
+    )
     caller = Calls(uplink, Casts(uplink, lambda message, error: None))
     return DirectLinkTable("node", Tasks(uplink, caller))
 

@@ -17,6 +17,7 @@ from rpcmq.errors import CallError, Outcome
 from rpcmq.testing.endpoint import Endpoint
 from rpcmq.testing.network import Network
 from rpcmq.wire import NO_TTL, Address, Flag, Kind, pack, payload_of
+from rpcmq.wire.bodies import HelloBody
 from tests.faults.plan import Operation
 
 __all__ = ["OUTCOMES", "SimulatedProcess", "id_of"]
@@ -58,7 +59,7 @@ class SimulatedProcess(Endpoint):
         self._deferred: list[Callable[[], None]] = []
         self.name = name
         self.is_dead = self.is_leaving = False
-        hello = {"identity": identity, "queue_type": "roundrobin", "accepts": ["json"], "keeps": True}
+        hello = HelloBody(versions=(1,), identity=identity, queue_type="roundrobin", accepts=("json",), keeps=True)
         uplink = Uplink(hello, self._welcomed, self._refused)
         self.casts = Casts(uplink, self._cast_refused)
         self.calls = Calls(uplink, self.casts)

@@ -22,6 +22,7 @@ from rpcmq.transport import gevent_names
 from rpcmq.transport.connection import Connection
 from rpcmq.transport.gevent_shell import GeventShell
 from rpcmq.wire import Address, Kind, control, pack
+from rpcmq.wire.bodies import HelloBody
 
 
 class Process:
@@ -32,7 +33,7 @@ class Process:
         self.woken = 0
         self.ticks: list[float] = []
         self.deadline: float | None = None
-        hello = {"identity": identity, "queue_type": "roundrobin", "role": "process", "accepts": ["json"]}
+        hello = HelloBody(versions=(1,), identity=identity, queue_type="roundrobin", role="process", accepts=("json",))
         self.uplink = Uplink(hello, self._welcomed, self._refused)
         shell = GeventShell()
         self.connection = Connection(url, self.uplink, (self,), self._after_receive, lambda: None, shell, **times)

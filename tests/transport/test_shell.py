@@ -22,6 +22,7 @@ from rpcmq.transport.gevent_shell import GeventShell
 from rpcmq.transport.shell import Handle, Shell, WaitableEvent
 from rpcmq.transport.wake_timer import WakeTimer
 from rpcmq.wire import Kind, body_of, json_bytes
+from rpcmq.wire.bodies import HelloBody
 
 _select: Any = get_original("select", "select")
 
@@ -144,7 +145,11 @@ class PlainShell:
 def talk(url: str, shell: Shell) -> dict[str, Any]:
     """Ask the router at ``url`` for its statistics over a connection on ``shell``."""
     answered = shell.event()
-    uplink = Uplink({"identity": "plain", "queue_type": "roundrobin"}, lambda now, welcome: None, lambda *why: None)
+    uplink = Uplink(
+        HelloBody(versions=(1,), identity="plain", queue_type="roundrobin"),
+        lambda now, welcome: None,
+        lambda *why: None,
+    )
     casts = Casts(uplink, lambda message, error: None)
     calls = Calls(uplink, casts)
 

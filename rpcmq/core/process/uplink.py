@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from operator import length_hint
-from typing import Any
 
 from rpcmq.core.common.illegal_events import IllegalEvents
 from rpcmq.core.common.session import Session
@@ -24,7 +24,6 @@ from rpcmq.wire import (
     VERSION,
     Flag,
     Kind,
-    control,
     flags_of,
     origin_of,
     pack,
@@ -32,7 +31,7 @@ from rpcmq.wire import (
     split,
     with_origin,
 )
-from rpcmq.wire.bodies import DrainBody, RefusedBody, WelcomeBody
+from rpcmq.wire.bodies import DrainBody, HelloBody, RefusedBody, WelcomeBody
 
 __all__ = ["Uplink", "Welcome"]
 
@@ -80,7 +79,7 @@ class Uplink(Session):
 
     def __init__(
         self,
-        hello: dict[str, Any],
+        hello: HelloBody,
         on_welcome: Callable[[float, Welcome], None],
         on_refused: Callable[[str, str], None],
     ) -> None:
@@ -121,7 +120,7 @@ class Uplink(Session):
     @property
     def identity(self) -> str:
         """The name under which the router knows us."""
-        return str(self._hello["identity"])
+        return self._hello.identity
 
     @property
     def tells_delivered(self) -> bool:
@@ -185,18 +184,13 @@ class Uplink(Session):
     def connected(self, now: float) -> None:
         """Handle a new connection: send HELLO."""
         if self._happens("connected"):
-            body = dict(self._hello, versions=[VERSION], answers_drain=True)
-            if self.router is not None:
-                body |= {
-                    "token": self.router.token,
-                    "handle": self.router.handle,
-                    "boot": self.router.boot,
-                    "received": self.received,
-                }
+            hello = replace(self._hello, versions=(VERSION,), answers_drain=True)
+            if (had := self.router) is not None:
+                hello = replace(hello, token=had.token, handle=had.handle, boot=had.boot, received=self.received)
             self.heard = now
             self._asked = False
             self.disconnected()
-            self.send_first(control(Kind.HELLO, body))
+            self.send_first(hello.message())
 
     def lost(self, now: float) -> None:
         """The connection is gone."""

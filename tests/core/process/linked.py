@@ -6,13 +6,16 @@ from typing import Any
 
 from rpcmq.core.process.uplink import Uplink, Welcome
 from rpcmq.wire import Kind, control
+from rpcmq.wire.bodies import HelloBody
 
 
 class Linked:
     """The uplink of a process without a socket."""
 
     def __init__(self, identity: str) -> None:
-        self.uplink = Uplink({"identity": identity}, self._welcomed, lambda *why: None)
+        self.uplink = Uplink(
+            HelloBody(versions=(1,), identity=identity, queue_type="roundrobin"), self._welcomed, lambda *why: None
+        )
 
     def _welcomed(self, now: float, welcome: Welcome) -> None:
         raise NotImplementedError

@@ -12,8 +12,9 @@ from rpcmq.core.process.dialer import INSIST_SECONDS, Dialer, Phase, Step
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.core.process.uplink_states import UplinkState
 from rpcmq.wire import Kind, control, pack
+from rpcmq.wire.bodies import HelloBody
 
-HELLO = {"identity": "api-1", "queue_type": "roundrobin", "role": "process", "accepts": ["json"]}
+HELLO = HelloBody(versions=(1,), identity="api-1", queue_type="roundrobin", role="process", accepts=("json",))
 ATTEMPT, PAUSE, HEARTBEAT, LOST = 5.0, 2.0, 5.0, 60.0
 REASONS = ["identity-taken", "version", "too-many-links", "key", "draining", "hello-first", "protocol", ""]
 

@@ -31,6 +31,7 @@ from rpcmq.wire import (
     size_of,
     split,
 )
+from rpcmq.wire.bodies import HelloBody
 from tests.fuzz.frames import FrameMaker
 
 COMPUTE = Address("compute").encode()
@@ -38,7 +39,9 @@ COMPUTE = Address("compute").encode()
 
 def made(credit: int = 10) -> tuple[DirectLinkTable, Registration]:
     """A process that serves ``compute`` directly."""
-    uplink = Uplink({"identity": "node", "queue_type": "roundrobin"}, lambda now, welcome: None, lambda a, b: None)
+    uplink = Uplink(
+        HelloBody(versions=(1,), identity="node", queue_type="roundrobin"), lambda now, welcome: None, lambda a, b: None
+    )
     serving = Tasks(uplink, Calls(uplink, Casts(uplink, lambda message, error: None)))
     registration = serving.registrations[0] = Registration(0, Address("compute"), credit, "", lambda task: None)
     return DirectLinkTable("node", serving), registration

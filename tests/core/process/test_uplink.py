@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,8 +12,9 @@ from rpcmq.core.common.illegal_events import IllegalEvent
 from rpcmq.core.process.uplink import Uplink, Welcome
 from rpcmq.core.process.uplink_states import OWN_EVENTS, TRANSITIONS, UplinkState
 from rpcmq.wire import Flag, Kind, body_of, control, pack, parse, split
+from rpcmq.wire.bodies import HelloBody
 
-HELLO = {"identity": "api-1", "queue_type": "roundrobin", "role": "process", "accepts": ["json"]}
+HELLO = HelloBody(versions=(1,), identity="api-1", queue_type="roundrobin", role="process", accepts=("json",))
 
 
 class End:
@@ -64,7 +66,7 @@ def test_a_link_begins_with_hello(end):
     end.uplink.connected(0.0)
     (hello,) = end.sent()
     assert parse(hello).kind == Kind.HELLO
-    assert body_of(hello) == HELLO | {"versions": [1], "answers_drain": True}
+    assert HelloBody.of(hello) == replace(HELLO, answers_drain=True)
 
 
 def test_nothing_else_is_sent_before_the_welcome(end):
