@@ -58,12 +58,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if CLIENT_SHELL in ("threads", "plain"):
+    if CLIENT_SHELL != "auto":
         for item in items:
             if item.get_closest_marker("own_hub"):
-                item.add_marker(pytest.mark.skip(reason="drives the client's engines in the test's own hub"))
-            if CLIENT_SHELL == "plain" and item.get_closest_marker("in_order"):
-                item.add_marker(pytest.mark.skip(reason="handlers of threads begin in any order"))
+                item.add_marker(pytest.mark.skip(reason=from_threads.NOT_OURS))
     if hasattr(config, "workerinput"):
         from tests.workers import rank
 
@@ -131,17 +129,23 @@ def client(connect: Callable[..., Any]) -> Any:
 
 
 @pytest.fixture
-def connect(router: InProcessRouter) -> Iterator[Callable[..., Any]]:
+def client_shell(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The home of the clients and services of a test; a module whose tests run over several shells overrides it."""
+    yield from from_threads.over(CLIENT_SHELL, request.node)
+
+
+@pytest.fixture
+def connect(router: InProcessRouter, client_shell: str) -> Iterator[Callable[..., Any]]:
     """Makes clients of the router; none of them may have missed a wake-up."""
     from rpcmq.client import Client
 
     made: list[Any] = []
 
     def connect(identity: str | None = None, **settings: Any) -> Any:
-        if CLIENT_SHELL == "plain":
+        if client_shell == "plain":
             made.append(from_threads.client(router.url, identity, **settings))
         else:
-            made.append(Client(router.url, identity, **{"shell": CLIENT_SHELL, **settings}))
+            made.append(Client(router.url, identity, **{"shell": client_shell, **settings}))
         return made[-1]
 
     yield connect
@@ -151,7 +155,7 @@ def connect(router: InProcessRouter) -> Iterator[Callable[..., Any]]:
 
 
 @pytest.fixture
-def serve(router: InProcessRouter) -> Iterator[Callable[..., Any]]:
+def serve(router: InProcessRouter, client_shell: str) -> Iterator[Callable[..., Any]]:
     """Starts services on the router."""
     from rpcmq.client import Service
 
@@ -159,7 +163,7 @@ def serve(router: InProcessRouter) -> Iterator[Callable[..., Any]]:
 
         def serve(endpoint: Any, topic: str = "compute", host: str = "node-7", **settings: Any) -> Any:
             settings.setdefault("router", router.url if "client" not in settings else None)
-            make: Any = from_threads.service if CLIENT_SHELL == "plain" else Service
+            make: Any = from_threads.service if client_shell == "plain" else Service
             service = make(topic, endpoint, host=host, drain_seconds=2.0, **settings)
             service.start()
             stack.callback(service.stop, 2.0)

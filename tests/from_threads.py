@@ -14,15 +14,21 @@ from typing import Any
 
 import gevent
 import gevent.event
+import pytest
 from gevent.threadpool import ThreadPool
 
 import rpcmq.threads
 
-__all__ = ["CLIENT_SHELL", "client", "in_thread", "new_event", "service"]
+__all__ = ["CLIENT_SHELL", "client", "each_shell", "in_thread", "new_event", "over", "service"]
 
 #: The home of the clients of these tests: ``CLIENT_SHELL=threads`` runs those of tests/client over a hub in a
 #: background thread, ``CLIENT_SHELL=plain`` over :mod:`rpcmq.threads`.
 CLIENT_SHELL = os.environ.get("CLIENT_SHELL", "auto")
+
+#: The home of those of the test that runs.
+_current = CLIENT_SHELL
+
+NOT_OURS = "drives the client's engines in the test's own hub"
 
 _VERBS = {
     "call", "cast", "close", "connect", "declare", "describe", "fanout_cast", "kick", "multicall", "notify", "publish",
@@ -73,7 +79,25 @@ class Event:
 
 def new_event() -> Any:
     """A flag for handlers, wherever these tests run them."""
-    return Event() if CLIENT_SHELL == "plain" else gevent.event.Event()
+    return Event() if _current == "plain" else gevent.event.Event()
+
+
+def over(shell: str, test: Any) -> Iterator[str]:
+    """Have ``test`` use ``shell``, or skip it where it cannot."""
+    global _current
+    if shell != "auto" and test.get_closest_marker("own_hub"):
+        pytest.skip(NOT_OURS)
+    if shell == "plain" and test.get_closest_marker("in_order"):
+        pytest.skip("handlers of threads begin in any order")
+    _current = shell
+    yield shell
+    _current = CLIENT_SHELL
+
+
+@pytest.fixture(params=["auto", "plain"] if CLIENT_SHELL == "auto" else [CLIENT_SHELL])
+def each_shell(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The fixture ``client_shell`` of a module whose tests run over gevent and over plain threads."""
+    yield from over(request.param, request.node)
 
 
 class _Driven:

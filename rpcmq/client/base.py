@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from functools import partial
-from typing import Self
+from typing import ClassVar, Self
 from weakref import finalize
 
 from rpcmq.client.process import Process
@@ -56,6 +56,9 @@ class BaseClient:
         codec: encodes and decodes payloads.
     """
 
+    #: The engines that fit the home.
+    _process_class: ClassVar[type[Process]] = Process
+
     def __init__(self, config: ClientConfig, codec: Codec) -> None:
         self.config = config
         self._codec = codec
@@ -70,7 +73,7 @@ class BaseClient:
 
     def _open(self) -> _Links:
         home = self._new_home()
-        links = _Links(home, home.run(Process, self.config, self._codec, home.shell))
+        links = _Links(home, home.run(self._process_class, self.config, self._codec, home.shell))
         finalize(self, links.close_soon).atexit = False
         home.when_the_thread_ends(partial(links.close, 0.0))
         return links

@@ -31,7 +31,7 @@ from rpcmq.payload.format import accept_names
 from rpcmq.transport.connection import Connection
 from rpcmq.transport.key_files import KeyFile, curve_for, read_key_file
 from rpcmq.transport.shell import ClientShell
-from rpcmq.wire import NO_TTL, VERSION, Flag, address_of, parse, with_payload
+from rpcmq.wire import NO_TTL, VERSION, Flag, Kind, address_of, pack, parse, with_payload
 from rpcmq.wire.bodies import HelloBody
 
 __all__ = ["Process", "codec_for", "default_identity", "hello_of", "keys_for"]
@@ -44,6 +44,8 @@ log = logging.getLogger("rpcmq.client")
 #: of them only, and 0.5 ms makes batches too small for the slower.
 _FLUSH_MESSAGES = 24
 _FLUSH_AFTER = 0.0015
+# Looking up a member of an enum costs a cast as much as a few of its steps.
+_CAST = int(Kind.CAST)
 #: Pause before a registration that the router refused after a reconnect is tried again (seconds).
 _ASK_AGAIN = 2.0
 
@@ -105,7 +107,12 @@ class Process:
         config: router, identity, limits and times.
         codec: encodes and decodes payloads.
         shell: the loop that they live in.
+
+    Attributes:
+        posts: whether calls and casts may be started, and calls be waited for, from any thread.
     """
+
+    posts = False
 
     def __init__(self, config: ClientConfig, codec: Codec, shell: ClientShell) -> None:
         self.config = config
@@ -300,6 +307,44 @@ class Process:
             timer.stop()
             timer.close()
         return call.error is not expired
+
+    def wait_ready(self, timeout: float, restart_timeout: float) -> None:
+        """See :meth:`rpcmq.transport.connection.Connection.wait_ready`."""
+        self.connection.wait_ready(timeout, restart_timeout)
+
+    def wait_for_room(self, address: bytes, seconds: float, name: str) -> None:
+        """See :meth:`rpcmq.client.cast_window.CastWindow.wait`."""
+        self.cast_window.wait(address, seconds, name)
+
+    def start_call(
+        self, now: float, call: Call, kind: int, payload: bytes, form: int, address: bytes, method: bytes, trace: bytes
+    ) -> None:
+        """Send a message whose end ``call`` waits for."""
+        self.calls.start(now, call, kind, payload, format=form, address=address, method=method, trace=trace)
+        self.connection.schedule()
+
+    def send_cast(
+        self, payload: bytes, flags: int, form: int, address: bytes, method: bytes, trace: bytes, ttl: int | None
+    ) -> None:
+        """Send a cast that nobody waits for.
+
+        Args:
+            ttl: milliseconds; None: it does not age.
+        """
+        life = {} if ttl is None else {"ttl": ttl}
+        message = pack(
+            _CAST,
+            payload,
+            flags=flags,
+            format=form,
+            key=self.uplink.next_key(),
+            address=address,
+            method=method,
+            trace=trace,
+            **life,
+        )
+        self.casts.send(message, address)
+        self.connection.send_soon()
 
     def start_soon(self) -> None:
         """Start waiting direct calls at the end of this turn of the loop."""

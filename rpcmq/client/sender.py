@@ -16,7 +16,7 @@ from rpcmq.errors import CallTimeout, Outcome, UsageError
 from rpcmq.payload import Format
 from rpcmq.payload.bounded_text import short_repr
 from rpcmq.transport.home import Housed
-from rpcmq.wire import Address, Flag, Kind, address_of, pack, payload_of
+from rpcmq.wire import Address, Flag, Kind, address_of, payload_of
 from rpcmq.wire.body_fields import Body
 
 __all__ = ["Sender", "Target"]
@@ -95,7 +95,7 @@ class Sender:
         """See :meth:`Client.cast`, and for its result :meth:`Client.fanout_cast`."""
         process = self.process
         seconds = self.seconds(timeout)
-        life = {} if ttl is None else {"ttl": max(1, int(check_seconds("ttl", ttl) * 1000))}
+        life = None if ttl is None else max(1, int(check_seconds("ttl", ttl) * 1000))
         address, name = self.address(topic)
         if confirm:
             return self._confirmed(ctx, topic, msg, flags, ttl, seconds, traceparent)
@@ -108,7 +108,7 @@ class Sender:
             process.connection.check_open()
         if not process.cast_window.has_room(address):
             process.check_usable()
-            process.cast_window.wait(address, seconds, name)
+            process.wait_for_room(address, seconds, name)
         method, body = request_body(ctx, msg)
         known = process.accepts_by_topic.get(address, self._accepted)
         if process.payloads.limits:
@@ -116,19 +116,8 @@ class Sender:
         form, payload = process.encode(body, known)
         if process.payloads.signs:
             flags, payload = process.payloads.sign_request(Kind.CAST, None, flags, form, payload, address, method, ttl)
-        message = pack(
-            _CAST,
-            payload,
-            flags=flags,
-            format=form,
-            key=process.uplink.next_key(),
-            address=address,
-            method=method,
-            trace=trace_context(traceparent) if traceparent is not None or handling() is not None else b"",
-            **life,
-        )
-        process.casts.send(message, address)
-        process.connection.send_soon()
+        trace = trace_context(traceparent) if traceparent is not None or handling() is not None else b""
+        process.send_cast(payload, flags, form, address, method, trace, life)
         return None
 
     def _confirmed(
@@ -221,17 +210,8 @@ class Sender:
             call.flags, payload = process.payloads.sign_request(
                 kind, call, flags, form, payload, address, method, call.timeout
             )
-        process.calls.start(
-            started,
-            call,
-            kind,
-            payload,
-            format=form,
-            address=address,
-            method=method,
-            trace=trace_context(traceparent) if is_nested or traceparent is not None else b"",
-        )
-        process.connection.schedule()
+        trace = trace_context(traceparent) if is_nested or traceparent is not None else b""
+        process.start_call(started, call, kind, payload, form, address, method, trace)
         return call
 
     def learn_format(self, call: Call) -> bool:
@@ -276,7 +256,7 @@ class Sender:
 
     def _ready(self, seconds: float) -> None:
         self.process.check_usable()
-        self.process.connection.wait_ready(min(seconds, self._config.connect_timeout), seconds)
+        self.process.wait_ready(min(seconds, self._config.connect_timeout), seconds)
 
     def _progress(self, on_progress: Callable[[Any], None]) -> Callable[[Call, bytes], None]:
         payloads = self.process.payloads

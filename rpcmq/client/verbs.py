@@ -110,7 +110,7 @@ class ClientVerbs(RouterVerbs):
                 direct=direct,
             )  # fmt: skip
             return self._through_pipeline(OutgoingRequest("call", ctx, topic, msg, options, on_progress, traceparent))
-        if not self.shell.is_current:
+        if not self.shell.is_current and (direct or on_progress is not None or not self._links.process.posts):
             return run_at_home(
                 ClientVerbs.call, self, ctx, topic, msg, timeout, idempotent=idempotent, mandatory=mandatory,
                 sign_of_life=sign_of_life, on_progress=on_progress, retry=retry, direct=direct, traceparent=traceparent,
@@ -158,7 +158,7 @@ class ClientVerbs(RouterVerbs):
             options = CallOptions(confirm=confirm, idempotent=idempotent, mandatory=mandatory, ttl=ttl, timeout=timeout)
             self._through_pipeline(OutgoingRequest("cast", ctx, topic, msg, options, None, traceparent))
             return
-        if not self.shell.is_current:
+        if not self.shell.is_current and (confirm or not self._links.process.posts):
             run_at_home(
                 ClientVerbs.cast, self, ctx, topic, msg, confirm=confirm, idempotent=idempotent, mandatory=mandatory,
                 ttl=ttl, timeout=timeout, traceparent=traceparent,
@@ -194,7 +194,7 @@ class ClientVerbs(RouterVerbs):
             options = CallOptions(confirm=confirm, timeout=timeout)
             request = OutgoingRequest("fanout_cast", ctx, topic, msg, options, None, traceparent)
             return self._through_pipeline(request)  # type: ignore[no-any-return]
-        if not self.shell.is_current:
+        if not self.shell.is_current and (confirm or not self._links.process.posts):
             return run_at_home(
                 ClientVerbs.fanout_cast, self, ctx, topic, msg, confirm=confirm, timeout=timeout,
                 traceparent=traceparent,

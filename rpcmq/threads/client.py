@@ -14,6 +14,7 @@ from rpcmq.client.verbs import ClientVerbs, Target
 from rpcmq.config import load_client_config
 from rpcmq.payload import Codec, ExceptionRegistry
 from rpcmq.threads.outside_codec import outside_codec
+from rpcmq.threads.process import ThreadProcess
 from rpcmq.transport.thread_home import ThreadHome, thread_home
 
 __all__ = ["Client"]
@@ -35,6 +36,8 @@ class Client(ClientVerbs):
     Raises:
         ConfigError: a setting is unknown or wrong, or the ``key_file`` is: missing, wrong, readable by others.
     """
+
+    _process_class = ThreadProcess
 
     def __init__(
         self,

@@ -6,9 +6,8 @@ import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from rpcmq.errors import UsageError
 from rpcmq.transport.home import Home
-from rpcmq.transport.originals import allocate_lock, program_is_patched
+from rpcmq.transport.originals import allocate_lock
 from rpcmq.transport.shell import ClientShell
 from rpcmq.transport.thread_shell import ThreadShell
 
@@ -46,16 +45,8 @@ class ThreadHome(Home):
 
     def run(self, function: Callable[..., T], *args: Any, **options: Any) -> T:
         """See :meth:`Home.run`."""
-        shell = self._threads
-        if shell.is_current:
-            return function(*args, **options)
-        if program_is_patched() is not shell.is_patched:
-            raise UsageError(
-                "gevent or eventlet has patched this process after rpcmq.threads was used in it: what waits here would "
-                "hold up all its green threads; patch first"
-            )
-        with shell.monitor.lock:
-            return function(*args, **options)
+        self._threads.check_not_patched_since()
+        return self._threads.inside(function, *args, **options)
 
     def run_with_messages(self, function: Callable[[Callable[[Any], None]], T], on_message: Callable[[Any], None]) -> T:
         """See :meth:`Home.run_with_messages`."""

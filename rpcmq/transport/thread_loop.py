@@ -22,7 +22,7 @@ from zmq import zmq_poll
 from rpcmq.transport.monitor import Monitor
 from rpcmq.transport.originals import allocate_lock, get_ident, start_new_thread
 
-__all__ = ["Callback", "ThreadLoop", "print_failure"]
+__all__ = ["Callback", "Inbox", "ThreadLoop", "print_failure"]
 
 _POLLIN = int(zmq.POLLIN)
 #: Longest sleep (milliseconds); nothing depends on it.
@@ -66,15 +66,42 @@ class Callback:
     close = stop
 
 
+class Inbox:
+    """A queue into the loop's thread, which calls ``drain`` when there is something in it.
+
+    Attributes:
+        waiting: what was put in and not yet taken out.
+    """
+
+    __slots__ = ("_loop", "drain", "waiting")
+
+    def __init__(self, loop: ThreadLoop, drain: Callable[[], object]) -> None:
+        self._loop = loop
+        self.drain = drain
+        self.waiting: deque[Any] = deque()
+
+    def put(self, item: Any) -> None:
+        """Put ``item`` in. From any thread, without the monitor."""
+        # A signal after this leaves the item in: the loop finds it when it wakes up next, within half a second.
+        self.waiting.append(item)
+        if self._loop.is_asleep:
+            self._loop.ring()
+
+
 class ThreadLoop:
     """Runs callbacks, one after the other, each by the thread of the loop that holds ``monitor`` meanwhile.
 
     Args:
-        monitor: held by whoever calls a method, but :meth:`call_from_any_thread`.
+        monitor: held by whoever calls a method, but :meth:`call_soon`.
+
+    Attributes:
+        is_asleep: whether the thread waits, and has to be rung for.
+        inboxes: drained in each turn.
     """
 
     __slots__ = (
-        "_asleep", "_bell", "_ident", "_monitor", "_number", "_polled", "_readers", "_soon", "_stopped", "_timers",
+        "_bell", "_ident", "_monitor", "_number", "_polled", "_readers", "_soon", "_stopped", "_timers", "inboxes",
+        "is_asleep",
     )  # fmt: skip
 
     def __init__(self, monitor: Monitor) -> None:
@@ -86,8 +113,9 @@ class ThreadLoop:
         self._readers: dict[int, Callback] = {}
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._polled: list[tuple[Any, int]] = [(self._bell, _POLLIN)]
-        self._asleep = False
+        self.is_asleep = False
         self._ident = 0
+        self.inboxes: list[Inbox] = []
 
     def start(self) -> None:
         """Start the thread; return once it lives."""
@@ -111,8 +139,8 @@ class ThreadLoop:
         """Call ``function`` in the next turn. From any thread, with the monitor or without."""
         callback = Callback(function, args)
         self._soon.append(callback)
-        if self._asleep:
-            self._ring()
+        if self.is_asleep:
+            self.ring()
         return callback
 
     def call_at(self, due: float, period: float, function: Callable[[], object]) -> Callback:
@@ -120,8 +148,8 @@ class ThreadLoop:
         callback = Callback(function, (), self._timer_stopped)
         callback.due, callback.period = due, period
         heapq.heappush(self._timers, (due, next(self._number), callback))
-        if self._asleep and self._timers[0][2] is callback:
-            self._ring()
+        if self.is_asleep and self._timers[0][2] is callback:
+            self.ring()
         return callback
 
     def call_when_readable(self, fd: int, function: Callable[[], object]) -> Callback:
@@ -143,11 +171,12 @@ class ThreadLoop:
 
     def _readers_changed(self) -> None:
         self._polled = [(fd, _POLLIN) for fd in (self._bell, *self._readers)]
-        if self._asleep:
-            self._ring()
+        if self.is_asleep:
+            self.ring()
 
-    def _ring(self) -> None:
-        self._asleep = False
+    def ring(self) -> None:
+        """Wake the thread up."""
+        self.is_asleep = False
         try:
             os.eventfd_write(self._bell, 1)
         except OSError:
@@ -175,7 +204,7 @@ class ThreadLoop:
             except BaseException as error:
                 print_failure(self, error)
                 readable = []
-            self._asleep = False
+            self.is_asleep = False
 
     def _turn(self, readable: list[tuple[Any, int]]) -> tuple[list[tuple[Any, int]], int]:
         """Call what is due. Return what to wait for, and for how long (milliseconds)."""
@@ -184,15 +213,19 @@ class ThreadLoop:
                 self._unring()
             elif (reader := self._readers.get(fd)) is not None:
                 self._call(reader)
+        for inbox in self.inboxes:
+            if inbox.waiting:
+                self._run(inbox.drain)
         soon = self._soon
-        # Those that these add are for the next turn.
-        for _ in range(len(soon)):
-            self._call(soon.popleft())
+        # Twice: what was handed over to this thread is sent before it looks at the sockets again.
+        for _ in range(2):
+            for _ in range(len(soon)):
+                self._call(soon.popleft())
         if self._timers:
             self._call_timers()
-        self._asleep = True
-        if soon:
-            self._asleep = False
+        self.is_asleep = True
+        if soon or any(inbox.waiting for inbox in self.inboxes):
+            self.is_asleep = False
             return self._polled, 0
         if not self._timers:
             return self._polled, _LONGEST

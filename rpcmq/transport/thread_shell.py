@@ -13,11 +13,12 @@ from functools import partial
 from time import monotonic
 from typing import Any, TypeVar
 
+from rpcmq.errors import UsageError
 from rpcmq.transport.green_porter import GreenPorter
 from rpcmq.transport.monitor import GreenMonitor, Monitor, NativeMonitor
 from rpcmq.transport.originals import program_is_patched
 from rpcmq.transport.shell import ClientShell, Handle, HandlerThreads, WaitableEvent, Workers
-from rpcmq.transport.thread_loop import ThreadLoop, print_failure
+from rpcmq.transport.thread_loop import Inbox, ThreadLoop, print_failure
 from rpcmq.transport.thread_names import ThreadNameCheck
 from rpcmq.transport.thread_parking import Event, GreenParking, Lock, Parking
 from rpcmq.transport.thread_workers import ThreadWorkers
@@ -25,6 +26,9 @@ from rpcmq.transport.thread_workers import ThreadWorkers
 __all__ = ["ThreadShell"]
 
 T = TypeVar("T")
+
+#: Longest wait at exit for the loop to do what it was given (seconds).
+_SETTLED_WITHIN = 5.0
 
 
 class _Outside:
@@ -118,6 +122,7 @@ class ThreadShell(ClientShell):
             event.wait()
 
     def _begun(self, function: Callable[[], object]) -> Event:
+        """Call ``function`` beside the caller, or at once where no thread can be started; return what is then set."""
         ended = Event(self.new_parking)
 
         def run() -> None:
@@ -126,6 +131,10 @@ class ThreadShell(ClientShell):
             finally:
                 ended.set()
 
+        if program_is_patched() is not self.is_patched:
+            # A green thread would never get its turn, and this is only the end of the program.
+            self._run(run)
+            return ended
         try:
             self.spawn(run)
         except RuntimeError:  # the interpreter is about to end, and starts no thread any more
@@ -144,6 +153,35 @@ class ThreadShell(ClientShell):
     def lock(self) -> AbstractContextManager[Any]:
         """See :meth:`ClientShell.lock`."""
         return Lock(self.new_parking)
+
+    def inside(self, function: Callable[..., T], *args: Any, **options: Any) -> T:
+        """Call ``function`` where the engines may be used; from any thread."""
+        if self.monitor.is_held():
+            return function(*args, **options)
+        with self.monitor.lock:
+            return function(*args, **options)
+
+    def new_inbox(self, drain: Callable[[], object]) -> Inbox:
+        """Return a queue into the loop, which calls ``drain`` when there is something in it."""
+        inbox = Inbox(self._loop, drain)
+        self._loop.inboxes = [*self._loop.inboxes, inbox]
+        return inbox
+
+    def remove_inbox(self, inbox: Inbox) -> None:
+        """Look no more into ``inbox``."""
+        self._loop.inboxes = [other for other in self._loop.inboxes if other is not inbox]
+
+    def check_not_patched_since(self) -> None:
+        """Raise if the threads of the program have become green since this was made.
+
+        Raises:
+            UsageError: they have.
+        """
+        if program_is_patched() is not self.is_patched:
+            raise UsageError(
+                "gevent or eventlet has patched this process after rpcmq.threads was used in it: what waits here would "
+                "hold up all its green threads; patch first"
+            )
 
     # --- beside the caller -------------------------------------------------------------------
 
@@ -183,6 +221,10 @@ class ThreadShell(ClientShell):
     def run_at_exit(self, function: Callable[[], object]) -> bool:
         """See :meth:`Shell.run_at_exit`."""
         with self.monitor.lock:
+            # First of all what threads have handed over to the loop.
+            done = self.event()
+            self.call_soon(done.set)
+            done.wait(_SETTLED_WITHIN)
             function()
         return True
 

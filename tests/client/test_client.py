@@ -26,6 +26,9 @@ from rpcmq.errors import (
 )
 from rpcmq.testing import eventually
 from tests.client.endpoints import Compute, message, topic
+from tests.from_threads import each_shell
+
+client_shell = each_shell
 
 
 class Context:

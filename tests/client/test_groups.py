@@ -9,6 +9,9 @@ import pytest
 from rpcmq.errors import CallError, UsageError
 from rpcmq.testing import eventually
 from rpcmq.wire import Address
+from tests.from_threads import each_shell
+
+client_shell = each_shell
 
 
 class Notes:

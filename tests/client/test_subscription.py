@@ -15,6 +15,9 @@ from rpcmq.errors import LinkLost, Overloaded, UsageError
 from rpcmq.testing import eventually
 from rpcmq.wire import Address, Flag, Kind, pack
 from tests.client.endpoints import Compute, message
+from tests.from_threads import each_shell
+
+client_shell = each_shell
 
 
 class Listener:

@@ -43,8 +43,7 @@ def held(serve: Any) -> Iterator[Held]:
 def test_every_verb_without_gevent(router):
     with start(router.url, "verbs") as program:
         assert program.wait(60) == 0, program.said()
-        said = [line for line in program.lines if " failed: " not in line]
-    assert said == [
+    assert program.lines == [
         "3",
         "1",
         "met False",
@@ -90,7 +89,7 @@ def test_a_signal_ends_a_call_and_cancels_it(router, held):
 def test_signals_at_any_moment_leave_the_client_whole(router, held):
     with start(router.url, "interrupted_often") as program:
         assert program.wait(90) == 0, program.said()
-        assert program.lines == ["1"]
+        assert program.lines == ["1", "nothing left"]
 
 
 def test_a_program_that_computes_is_not_called_unresponsive():

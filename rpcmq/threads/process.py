@@ -1,0 +1,157 @@
+"""A process whose calls and casts are handed to the loop's thread, without the lock around the engines.
+
+Whoever calls only appends to a queue, rings, and waits on a lock of its own; the loop's thread starts what it finds,
+all of one wake-up in one batch. So threads that call at once do not wait for each other, and a signal that interrupts
+one of them finds no engine in the middle of its work.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from rpcmq.client.payloads import Payloads
+from rpcmq.client.process import Process, closed_error
+from rpcmq.config import ClientConfig
+from rpcmq.core.process.call import Call
+from rpcmq.errors import CallError, UsageError
+from rpcmq.payload import Codec
+from rpcmq.transport.originals import allocate_lock
+from rpcmq.transport.shell import ClientShell
+from rpcmq.transport.thread_shell import ThreadShell
+from rpcmq.wire import Address
+
+__all__ = ["ThreadProcess"]
+
+log = logging.getLogger("rpcmq.client")
+
+#: Calls and casts handed over after which the next cast waits until the loop's thread has had its turn.
+_MOST_POSTED = 256
+#: Length of one of its waits (seconds).
+_A_TURN = 0.0005
+
+
+class ThreadProcess(Process):
+    """The engines of a process in a plain thread, and the queue into it."""
+
+    shell: ThreadShell
+
+    def __init__(self, config: ClientConfig, codec: Codec, shell: ClientShell) -> None:
+        assert isinstance(shell, ThreadShell)
+        super().__init__(config, codec, shell)
+        # A trust policy has state of its own, and green threads wait in other ways: there the lock is taken.
+        self.posts = not shell.is_patched and type(self.payloads) is Payloads
+        self._is_inside = shell.monitor.is_held
+        #: Functions and their arguments.
+        self._inbox = shell.new_inbox(self._drain)
+        self._posted: deque[tuple[Callable[..., None], tuple[Any, ...]]] = self._inbox.waiting
+
+    # --- in any thread -----------------------------------------------------------------------
+
+    def check_usable(self) -> None:
+        """See :meth:`Process.check_usable`."""
+        self.shell.check_not_patched_since()
+        if not self.shell.can_wait:
+            raise UsageError(self.shell.cannot_wait)
+        self.connection.check_open()
+
+    def wait_ready(self, timeout: float, restart_timeout: float) -> None:
+        """See :meth:`Process.wait_ready`."""
+        self.shell.inside(super().wait_ready, timeout, restart_timeout)
+
+    def wait_for_room(self, address: bytes, seconds: float, name: str) -> None:
+        """See :meth:`Process.wait_for_room`."""
+        self.shell.inside(super().wait_for_room, address, seconds, name)
+
+    def start_call(
+        self, now: float, call: Call, kind: int, payload: bytes, form: int, address: bytes, method: bytes, trace: bytes
+    ) -> None:
+        """See :meth:`Process.start_call`."""
+        arguments = now, call, kind, payload, form, address, method, trace
+        if self._is_inside():
+            self._drain()
+            super().start_call(*arguments)
+        else:
+            self._inbox.put((self._start, arguments))
+
+    def send_cast(
+        self, payload: bytes, flags: int, form: int, address: bytes, method: bytes, trace: bytes, ttl: int | None
+    ) -> None:
+        """See :meth:`Process.send_cast`."""
+        arguments = payload, flags, form, address, method, trace, ttl
+        if self._is_inside():
+            self._drain()
+            super().send_cast(*arguments)
+            return
+        while len(self._posted) >= _MOST_POSTED:
+            self.shell.inside(self.shell.sleep, _A_TURN)
+        self._inbox.put((self._cast, arguments))
+
+    def wait(
+        self, call: Call, until_item: bool = False, on_progress: Callable[[Call, bytes], None] | None = None
+    ) -> None:
+        """See :meth:`Process.wait`."""
+        if self._is_inside():
+            super().wait(call, until_item, on_progress)
+            return
+        lock = allocate_lock()
+        lock.acquire()
+
+        def resume() -> None:
+            if lock.locked():
+                lock.release()
+
+        call.waiter = resume
+        try:
+            # It may have ended before it had a waiter.
+            while call.answer is None and call.error is None:
+                lock.acquire()
+        except BaseException:
+            self.cancel(call)
+            raise
+
+    def cancel(self, call: Call) -> None:
+        """See :meth:`Process.cancel`."""
+        if self._is_inside():
+            self._drain()
+            super().cancel(call)
+        else:
+            self._inbox.put((super().cancel, (call,)))
+
+    # --- with the lock -----------------------------------------------------------------------
+
+    def _drain(self) -> None:
+        """Do what was handed over so far, in its order."""
+        posted = self._posted
+        if posted:
+            while posted:
+                function, arguments = posted.popleft()
+                function(*arguments)
+            self.connection.schedule()
+
+    def _start(self, now: float, call: Call, *arguments: Any) -> None:
+        try:
+            if self.connection.closed:
+                raise closed_error()
+            super().start_call(now, call, *arguments)
+        except Exception as error:
+            call.error = error if isinstance(error, CallError) else CallError(f"{type(error).__name__}: {error}")
+            if call.waiter is not None:
+                self.switch(call.waiter)
+
+    def _cast(self, payload: bytes, flags: int, form: int, address: bytes, *arguments: Any) -> None:
+        try:
+            if self.connection.closed:
+                raise closed_error()
+            super().send_cast(payload, flags, form, address, *arguments)
+        except Exception as error:
+            log.error("cast to %s not sent: %s", Address.decode(address), error)
+
+    def close(self, linger_seconds: float | None = None) -> None:
+        """See :meth:`Process.close`."""
+        if not self.connection.abandoned:
+            self._drain()
+        super().close(linger_seconds)
+        self.shell.remove_inbox(self._inbox)
