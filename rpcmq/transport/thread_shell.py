@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from rpcmq.errors import UsageError
 from rpcmq.transport.green_porter import GreenPorter
 from rpcmq.transport.monitor import GreenMonitor, Monitor, NativeMonitor
-from rpcmq.transport.originals import program_is_patched
+from rpcmq.transport.originals import program_is_patched, start_new_thread
 from rpcmq.transport.shell import ClientShell, Handle, HandlerThreads, WaitableEvent, Workers
 from rpcmq.transport.thread_loop import Inbox, ThreadLoop, print_failure
 from rpcmq.transport.thread_names import ThreadNameCheck
@@ -131,10 +131,6 @@ class ThreadShell(ClientShell):
             finally:
                 ended.set()
 
-        if program_is_patched() is not self.is_patched:
-            # A green thread would never get its turn, and this is only the end of the program.
-            self._run(run)
-            return ended
         try:
             self.spawn(run)
         except RuntimeError:  # the interpreter is about to end, and starts no thread any more
@@ -188,11 +184,14 @@ class ThreadShell(ClientShell):
     def spawn(self, function: Callable[..., object], *args: object) -> None:
         """See :meth:`ClientShell.spawn`."""
         thread = partial(threading.Thread, target=self._run_inside, args=(function, *args), daemon=True)
-        if self._porter is None:
-            thread(name="rpcmq worker").start()
-        else:
+        if self._porter is not None:
             # A green one, which only the thread of the program can start.
             self._porter.call(lambda: thread(name="rpcmq worker").start())
+        elif program_is_patched():
+            # Since this was made: a thread of that kind would be green now, and run in the loop's.
+            start_new_thread(self._run_inside, (function, *args))
+        else:
+            thread(name="rpcmq worker").start()
 
     def _run_inside(self, function: Callable[..., object], *args: object) -> None:
         with self.monitor.lock:

@@ -202,16 +202,14 @@ def interrupted_often() -> None:
     signal.signal(signal.SIGALRM, signal.default_int_handler)
     done = interrupts = 0
     while interrupts < 100:
-        signal.setitimer(signal.ITIMER_REAL, 0.0001 + 0.0007 * (interrupts % 10) / 10)
         try:
+            signal.setitimer(signal.ITIMER_REAL, 0.0001 + 0.0007 * (interrupts % 10) / 10)
             while True:
                 client.call(None, "compute", message("add", a=1), timeout=20)
                 client.cast(None, "compute", message("add", a=1))
                 done += 1
         except KeyboardInterrupt:
             interrupts += 1
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
     print(client.call(None, "compute", message("add", a=1), timeout=20))
     client.cast(None, "compute", message("add", a=1), confirm=True)
     # One whose verb was interrupted ends all the same.
