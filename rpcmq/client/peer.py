@@ -29,6 +29,8 @@ log = logging.getLogger("rpcmq.client")
 _CONNECT_TIMEOUT = 1.0
 #: Time for which the router is used after a direct link failed (seconds).
 _RETRY_AFTER = 30.0
+#: Most reasons of fallbacks that are counted apart: peers choose parts of their texts.
+_MAX_REASONS = 100
 
 
 class DirectLinks:
@@ -100,6 +102,8 @@ class DirectLinks:
                 reason = str(error)
                 self._not_before[address] = monotonic() + _RETRY_AFTER, reason
                 log.warning("no direct link to %r: %s; calls go through the router", name, reason)
+        if len(self.fallbacks) >= _MAX_REASONS and reason not in self.fallbacks:
+            reason = "other reasons"
         self.fallbacks[reason] += 1
         return None
 

@@ -48,13 +48,13 @@ def local_host_towards(url: str) -> str:
     """The address of this host by which those behind the router at ``url`` can reach it."""
     import socket
 
-    messages = urlsplit(url)
-    if messages.scheme != "tcp" or not messages.hostname:
+    target = urlsplit(url)
+    if target.scheme != "tcp" or not target.hostname:
         return "127.0.0.1"
-    family = socket.AF_INET6 if ":" in messages.hostname else socket.AF_INET
+    family = socket.AF_INET6 if ":" in target.hostname else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect((messages.hostname, messages.port or 1))  # sends nothing: it only chooses a route
+            probe.connect((target.hostname, target.port or 1))  # sends nothing: it only chooses a route
         except OSError:
             return "127.0.0.1"
         return str(probe.getsockname()[0])
@@ -87,6 +87,7 @@ class PeerSocket:
         self._shell = shell
         self._peers = peers
         peers.on_error = lambda error: self._failed()
+        peers.on_admitted = self._admitted
         self._after_receive = after_receive
         self._curve = curve
         self._domain = ""
@@ -109,7 +110,7 @@ class PeerSocket:
         self._urls: dict[bytes, str] = {}
         self._closed = self._waking = False
         self._watch = ConnectionWatch(self._socket.socket, self._connection_event, shell)
-        self._timer = shell.call_every(_HELLO_SECONDS / 10, self._cut_late)
+        self._timer = shell.call_every(_HELLO_SECONDS / 10, self._end_unidentified)
         self._watchdog = Watchdog(lambda: self._socket, self._wake, shell)
         self._reader = shell.call_when_readable(self._socket.fd, self._wake)
         self._watchdog.start()
@@ -143,8 +144,22 @@ class PeerSocket:
     def _count(self, reason: str) -> None:
         self._peers.refused[reason] += 1
 
-    def _cut_late(self) -> None:
-        self._unidentified.cut_late(monotonic())
+    def _end_unidentified(self) -> None:
+        now = monotonic()
+        self._unidentified.cut_late(now)
+        self._peers.refuse_unannounced(now)
+        if self._peers.dirty:
+            self.schedule()
+
+    def _admitted(self, route: bytes) -> None:
+        fd = next((fd for fd, known in self._routes_by_fd.items() if known == route), None)
+        if fd is None:
+            return
+        # Its accept event may not have been read yet.
+        self._watch.read()
+        self._unidentified.forget(fd)
+        if (socket := socket_of(fd)) is not None:
+            self._inbound[route] = fd, socket
 
     def _release(self) -> None:
         if self._domain:
@@ -230,21 +245,14 @@ class PeerSocket:
         return rounds
 
     def _take(self, route: bytes, batch: bytes, payloads: Sequence[bytes | memoryview]) -> int:
-        user, fd = "", -1
+        user = ""
         if len(batch) > KIND_AT and batch[KIND_AT] < _CONTROL:
             fd = self._socket.last_fd()
             self._routes_by_fd[fd] = route
             # Where we are the client, the other side could say anything of its user.
             if self._curve is not None and batch[KIND_AT] == _HELLO and route not in self._urls:
                 user = self._socket.last_user()
-        messages = self._peers.receive(monotonic(), route, batch, tuple(payloads), user)
-        if fd >= 0 and route in self._peers.links and route not in self._urls:
-            # Its accept event may not have been read yet.
-            self._watch.read()
-            self._unidentified.forget(fd)
-            if (socket := socket_of(fd)) is not None:
-                self._inbound[route] = fd, socket
-        return messages
+        return self._peers.receive(monotonic(), route, batch, tuple(payloads), user)
 
     def _failed(self) -> None:
         """Print the current exception, which ends one link at most."""

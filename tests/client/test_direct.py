@@ -14,7 +14,7 @@ import rpcmq
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.calls import Calls
 from rpcmq.core.process.casts import Casts
-from rpcmq.core.process.direct_links import DirectLink, DirectLinkTable
+from rpcmq.core.process.direct_links import EARLY_SECONDS, MAX_EARLY, DirectLink, DirectLinkTable
 from rpcmq.core.process.task import Registration, Task
 from rpcmq.core.process.tasks import Tasks
 from rpcmq.core.process.uplink import Uplink
@@ -163,10 +163,76 @@ def test_a_ticket_that_is_wrong_stolen_or_old_is_refused(identity, ticket, now):
     peers = lone_peers()
     peers.announce(0.0, "good", "api")
     peers.receive(now, b"r", control(Kind.HELLO, {"identity": identity, "ticket": ticket, "versions": [1]}))
+    peers.refuse_unannounced(now + EARLY_SECONDS)
     assert peers.links == {}
     assert peers.refused == {"ticket": 1}
     (link,) = peers.dirty
     assert link.outbox[0][5] == Kind.REFUSED
+
+
+def hello_of(ticket: str, identity: str = "api") -> bytes:
+    return control(Kind.HELLO, {"identity": identity, "ticket": ticket, "versions": [1]})
+
+
+def test_a_hello_that_overtakes_its_introduction_waits_for_it():
+    peers = lone_peers()
+    admitted: list[bytes] = []
+    peers.on_admitted = admitted.append
+    peers.receive(0.0, b"r", hello_of("good"))
+    assert not peers.links and not peers.dirty and not admitted
+    peers.refuse_unannounced(0.1)
+    peers.announce(0.2, "good", "api")
+    assert list(peers.links) == admitted == [b"r"] and not peers.refused
+    assert body_of(peers.links[b"r"].outbox[0])["identity"] == "node"
+    peers.refuse_unannounced(9.0)
+    assert not peers.refused
+
+
+def test_a_hello_that_overtook_the_introduction_of_another_is_refused():
+    peers = lone_peers()
+    peers.receive(0.0, b"r", hello_of("good", "mallory"))
+    peers.announce(0.2, "good", "api")
+    assert not peers.links and peers.refused == {"ticket": 1}
+
+
+def test_a_connection_that_is_lost_before_its_introduction_leaves_nothing():
+    peers = lone_peers()
+    peers.receive(0.0, b"r", hello_of("good"))
+    peers.lost(b"r", "connection lost")
+    peers.announce(0.2, "good", "api")
+    assert not peers.links and not peers.dirty
+
+
+def test_hellos_that_wait_for_an_introduction_are_bounded():
+    peers = lone_peers()
+    for number in range(MAX_EARLY + 50):
+        peers.receive(0.0, b"%d" % number, hello_of(f"t{number}"))
+    # Another of a connection that waits, one that names the ticket of another, and a large one.
+    peers.receive(0.0, b"0", hello_of("more"))
+    peers.receive(0.0, b"x", hello_of("t1"))
+    assert peers.refused == {"ticket": 52}
+    peers.refuse_unannounced(EARLY_SECONDS)
+    assert peers.refused == {"ticket": MAX_EARLY + 52}
+    peers.receive(1.0, b"y", hello_of("t" * 3000))
+    assert peers.refused == {"ticket": MAX_EARLY + 53}
+
+
+def test_an_introduction_that_comes_after_the_peer_costs_no_direct_link(router, client, serve, monkeypatch):
+    monkeypatch.setattr("rpcmq.transport.peer_socket._HELLO_SECONDS", 0.5)
+    service = serve(Compute(), direct=True)
+    peers = service.client.process.direct._peers
+    announce = peers.announce
+    monkeypatch.setattr(peers, "announce", lambda now, *rest: gevent.spawn_later(0.2, late, *rest))
+
+    def late(*rest: str) -> None:
+        announce(monotonic(), *rest)
+        service.client.process.direct.schedule()
+
+    assert client.call(None, "compute", message_of("add", a=1), direct=True) == 1
+    gevent.sleep(1.0)
+    # The connection is not taken for one that showed no ticket.
+    assert client.call(None, "compute", message_of("add", a=2), direct=True) == 2
+    assert calls_seen_by(router) == 0 and not client.process.direct.fallbacks
 
 
 def test_a_ticket_is_good_once():
@@ -175,7 +241,8 @@ def test_a_ticket_is_good_once():
     hello = control(Kind.HELLO, {"identity": "api", "ticket": "good", "versions": [1]})
     peers.receive(1.0, b"one", hello)
     peers.receive(1.0, b"two", hello)
-    assert list(peers.links) == [b"one"]
+    peers.refuse_unannounced(1.0 + EARLY_SECONDS)
+    assert list(peers.links) == [b"one"] and peers.refused == {"ticket": 1}
     assert body_of(peers.links[b"one"].outbox[0])["identity"] == "node"
 
 
@@ -367,3 +434,16 @@ def test_a_link_that_is_ended_here_leaves_no_connection(client, serve):
     direct._socket.disconnect(link, "its key was revoked")
     eventually(lambda: not client.process.direct._peers.links)
     assert client.call(None, "compute", message_of("add", a=2), timeout=10, direct=True) == 2
+
+
+def test_reasons_that_peers_can_choose_are_counted_within_bounds(client, monkeypatch):
+    direct = client.process.direct
+
+    def fail(address: bytes, name: str, timeout: float) -> None:
+        raise RouterUnreachable(f"a reason of its own for {name}")
+
+    monkeypatch.setattr(direct, "_make", fail)
+    for number in range(300):
+        assert direct.link_to(b"%d" % number, str(number), 1.0) is None
+    assert len(direct.fallbacks) == 101 and direct.fallbacks.total() == 300
+    assert direct.fallbacks["other reasons"] == 200

@@ -31,6 +31,7 @@ from rpcmq.wire import (
     pack,
     parse,
     payload_of,
+    size_of,
     split,
 )
 from rpcmq.wire.bodies import DirectHelloBody, DirectWelcomeBody, ErrorBody, RefusedBody
@@ -46,6 +47,10 @@ MAX_WAITING_BYTES = 64 << 20
 #: Most tickets of one caller, and of all: beyond that the oldest are discarded.
 MAX_TICKETS_EACH = 32
 MAX_TICKETS = 10_000
+#: How long a HELLO waits for the introduction of its sender (seconds): the two race. And most that wait, of which size.
+EARLY_SECONDS = 0.5
+MAX_EARLY = 100
+_MAX_EARLY_BYTES = 2048
 
 
 class _Ticket(NamedTuple):
@@ -54,6 +59,13 @@ class _Ticket(NamedTuple):
     key: str
     #: The topic it was introduced for.
     topic: str
+    until: float
+
+
+class _EarlyHello(NamedTuple):
+    route: bytes
+    message: bytes
+    user: str
     until: float
 
 
@@ -105,6 +117,8 @@ class DirectLinkTable:
         #: The oldest first.
         self._tickets: dict[str, _Ticket] = {}
         self._tickets_of: Counter[str] = Counter()
+        #: HELLOs that came before the introductions of their senders, by ticket.
+        self._early: dict[str, _EarlyHello] = {}
         self._handles = 0
         #: Most inbound links at a time.
         self.max_inbound = 4096
@@ -115,6 +129,8 @@ class DirectLinkTable:
         self.refused: Counter[str] = Counter()
         #: Called with an exception that a message has led to; it was not used.
         self.on_error: Callable[[Exception], None] = lambda error: None
+        #: Called with the connection of a peer that was admitted.
+        self.on_admitted: Callable[[bytes], None] = lambda route: None
 
     def announce(self, now: float, ticket: str, identity: str, key: str = "", topic: str = "") -> None:
         """Record an announced caller of ``topic``, who will connect with the public ``key``."""
@@ -129,6 +145,16 @@ class DirectLinkTable:
         self._redeem_ticket(ticket)
         self._tickets[ticket] = _Ticket(identity, key, topic, now + TICKET_SECONDS)
         self._tickets_of[identity] += 1
+        early = self._early.pop(ticket, None)
+        if early is not None:
+            self._admit(now, early.route, DirectHelloBody.of(early.message), early.user)
+
+    def refuse_unannounced(self, now: float) -> None:
+        """Refuse the peers that nobody has introduced in time. To be called about once a second."""
+        for ticket, early in list(self._early.items()):
+            if now >= early.until:
+                del self._early[ticket]
+                self._admit(now, early.route, DirectHelloBody.of(early.message), early.user)
 
     def _redeem_ticket(self, ticket: str) -> _Ticket:
         known = self._tickets.pop(ticket, _NO_TICKET)
@@ -195,6 +221,7 @@ class DirectLinkTable:
         """The connection is gone: everything on it has ended. ``unsent`` never left."""
         link = self.links.pop(route, None)
         if link is None:
+            self._early = {ticket: early for ticket, early in self._early.items() if early.route != route}
             return
         link.closed = reason
         for call in link.calls.values():
@@ -245,6 +272,18 @@ class DirectLinkTable:
         except ProtocolError as error:
             self._refuse(DirectLink(self.dirty, route, ""), error.reason, "protocol", shorten(str(error)))
             return
+        if hello.ticket in self._tickets or not self._may_wait(route, hello, message):
+            self._admit(now, route, hello, user)
+        else:
+            self._early[hello.ticket] = _EarlyHello(route, message, user, now + EARLY_SECONDS)
+
+    def _may_wait(self, route: bytes, hello: DirectHelloBody, message: bytes) -> bool:
+        early = self._early
+        known = hello.ticket in early or any(other.route == route for other in early.values())
+        return not known and len(early) < MAX_EARLY and size_of(message) <= _MAX_EARLY_BYTES
+
+    def _admit(self, now: float, route: bytes, hello: DirectHelloBody, user: str) -> None:
+        """Welcome the peer that says ``hello``, or refuse it."""
         identity, key, topic, until = self._redeem_ticket(hello.ticket)
         link = DirectLink(self.dirty, route, identity, key)
         if not identity or until < now or hello.identity != identity or user != key:
@@ -260,6 +299,7 @@ class DirectLinkTable:
         link.topic = topic
         self.links[route] = link
         link.send(DirectWelcomeBody(identity=self._identity, handle=self._handles).message())
+        self.on_admitted(route)
 
     def _refuse(self, link: DirectLink, counted_as: str, reason: str, text: str) -> None:
         """Refuse the HELLO of ``link``, which is not in the table."""
