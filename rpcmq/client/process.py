@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
-import socket
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from time import monotonic
 
-from rpcmq import __version__
 from rpcmq.client.cast_window import CastWindow
+from rpcmq.client.hello import default_identity, hello_of
 from rpcmq.client.limited_log import LimitedLog
 from rpcmq.client.peer import DirectLinks
 from rpcmq.client.trust import payloads_for
@@ -27,14 +24,12 @@ from rpcmq.core.process.uplink import Uplink, Welcome
 from rpcmq.errors import AccessDenied, CallError, CallTimeout, LinkLost, PayloadError, RpcError, UsageError
 from rpcmq.payload import Codec, ExceptionRegistry, Format
 from rpcmq.payload.default_allow_list import DEFAULT_ALLOW_LIST
-from rpcmq.payload.format import accept_names
 from rpcmq.transport.connection import Connection
 from rpcmq.transport.key_files import KeyFile, curve_for, read_key_file
 from rpcmq.transport.shell import ClientShell
-from rpcmq.wire import NO_TTL, VERSION, Flag, Kind, address_of, pack, parse, with_payload
-from rpcmq.wire.bodies import HelloBody
+from rpcmq.wire import NO_TTL, Flag, Kind, address_of, pack, parse, with_payload
 
-__all__ = ["Process", "codec_for", "default_identity", "hello_of", "keys_for"]
+__all__ = ["Process", "codec_for", "keys_for"]
 
 log = logging.getLogger("rpcmq.client")
 
@@ -57,36 +52,6 @@ def keys_for(config: ClientConfig) -> KeyFile | None:
         ConfigError: the file is missing, wrong, or others can read it.
     """
     return read_key_file(config.key_file, client=True) if config.key_file else None
-
-
-def default_identity(key_name: str = "") -> str:
-    """A name for this process that no other has: host, program, pid and a random part.
-
-    Args:
-        key_name: goes first where there is a key: a router lets the processes of a key have such names.
-    """
-    program = os.path.basename(sys.argv[0] or "python").removesuffix(".py") or "python"
-    host = f"{key_name}:{socket.gethostname()}" if key_name else socket.gethostname()
-    return f"{host}:{program}:{os.getpid()}:{secrets.token_hex(3)}"
-
-
-def hello_of(identity: str, queue_type: str, accepted: int) -> HelloBody:
-    """The body of this process's HELLO.
-
-    Args:
-        accepted: mask of the payload formats that it decodes.
-    """
-    return HelloBody(
-        versions=(VERSION,),
-        identity=identity,
-        queue_type=queue_type,
-        role="process",
-        accepts=tuple(accept_names(accepted)),
-        host=socket.gethostname(),
-        pid=os.getpid(),
-        program=os.path.basename(sys.argv[0] or "python"),
-        library=f"rpcmq {__version__}",
-    )
 
 
 def codec_for(config: ClientConfig, exceptions: ExceptionRegistry | None = None) -> Codec:

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
+from rpcmq.client.hello import hello_of
 from rpcmq.client.interrupts import is_interrupt
 from rpcmq.client.limited_log import LimitedLog
 from rpcmq.client.methods import check_handler
-from rpcmq.client.process import Process, hello_of
+from rpcmq.client.process import Process
 from rpcmq.config import ClientConfig
 from rpcmq.core.common.topic_patterns import PatternTrie, split_words
 from rpcmq.core.process.call import Call

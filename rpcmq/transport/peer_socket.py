@@ -89,8 +89,7 @@ class PeerSocket:
         peers.on_error = lambda error: self._failed()
         peers.on_admitted = self._admitted
         self._after_receive = after_receive
-        self._curve = curve
-        self._domain = ""
+        self._curve, self._domain = curve, ""
         self._socket = BatchSocket(
             process_context(),
             zmq.ROUTER,

@@ -15,7 +15,7 @@ import rpcmq
 from rpcmq import rpc
 from rpcmq.client import Client
 from rpcmq.client.cast_window import CastWindow
-from rpcmq.client.process import default_identity
+from rpcmq.client.hello import default_identity
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.errors import CallTimeout, Overloaded, RouterUnreachable
 from rpcmq.testing import eventually

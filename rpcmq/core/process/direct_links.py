@@ -47,7 +47,7 @@ MAX_WAITING_BYTES = 64 << 20
 #: Most tickets of one caller, and of all: beyond that the oldest are discarded.
 MAX_TICKETS_EACH = 32
 MAX_TICKETS = 10_000
-#: How long a HELLO waits for the introduction of its sender (seconds): the two race. And most that wait, of which size.
+#: Longest wait of a HELLO for its sender's introduction (seconds): the two race. Most that wait, and bytes of each.
 EARLY_SECONDS = 0.5
 MAX_EARLY = 100
 _MAX_EARLY_BYTES = 2048
@@ -59,13 +59,6 @@ class _Ticket(NamedTuple):
     key: str
     #: The topic it was introduced for.
     topic: str
-    until: float
-
-
-class _EarlyHello(NamedTuple):
-    route: bytes
-    message: bytes
-    user: str
     until: float
 
 
@@ -377,6 +370,13 @@ class DirectLinkTable:
         if link.calls.pop(call.key, None) is not None:
             call.cancelled = True
             link.send(pack(Kind.CANCEL, key=call.key))
+
+
+class _EarlyHello(NamedTuple):
+    route: bytes
+    message: bytes
+    user: str
+    until: float
 
 
 def _waiting_limit(registration: Registration, payload: bytes | memoryview) -> str:

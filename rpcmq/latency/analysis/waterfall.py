@@ -158,7 +158,7 @@ def _parent(span: Span, candidates: Sequence[Span]) -> Span | None:
 
 
 def _process(identity: str | None) -> str | None:
-    """Return the common part of the identities of one process (``rpcmq.client.process.default_identity``)."""
+    """Return the common part of the identities of one process (``rpcmq.client.hello.default_identity``)."""
     found = re.fullmatch(r"(.+:\d+):[0-9a-f]{6}", identity or "")
     return found[1] if found else identity
 
