@@ -1,4 +1,4 @@
-"""Calls from OS threads, whose client lives in a background thread, against calls from as many greenlets."""
+"""Calls from OS threads, of ``rpcmq.threads`` and of a hub in a background thread, against as many greenlets."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from benchmarks.report import Benchmark, Options, Row
 
 __all__ = ["BENCHMARK"]
 
-_GREENLETS, _THREADS = "greenlets", "threads"
-_VERBS = {_GREENLETS: "call", _THREADS: "thread call"}
+_GREENLETS, _HUB, _THREADS = "greenlets", "hub in a thread", "rpcmq.threads"
+_VERBS = {_GREENLETS: "call", _HUB: "thread call", _THREADS: "plain call"}
 _WIDTHS = (1, 16, 64)
 
 
 def run(options: Options) -> list[Row]:
-    """Calls/s and latency with W greenlets or threads calling."""
+    """Calls/s and latency with W greenlets or threads calling over tcp on the loopback."""
     rows = []
     with router() as (daemon, url), both(url, ["compute"]) as caller:
         for width in _WIDTHS:

@@ -16,14 +16,15 @@ import rpcmq
 from rpcmq.testing import eventually
 from rpcmq.testing.processes import Program, RouterProcess
 from tests.client.endpoints import Compute
+from tests.keys import Folder, right
 
 PROGRAM = Path(__file__).parent / "programs" / "plain.py"
 
 
-def start(url: str, scenario: str, **environment: str) -> Program:
+def start(url: str, scenario: str, *arguments: str) -> Program:
     # From Python 3.12 on every fork of a process with threads, such as ZeroMQ's, is warned about.
     quiet = {"PYTHONWARNINGS": "ignore:This process:DeprecationWarning"}
-    return Program([sys.executable, str(PROGRAM), url, scenario], quiet | environment, name=scenario)
+    return Program([sys.executable, str(PROGRAM), url, scenario, *arguments], quiet, name=scenario)
 
 
 class Held(Compute):
@@ -61,6 +62,17 @@ def test_every_verb_without_gevent(router):
         "this client is closed",
         "False",
     ]
+
+
+def test_keys_groups_and_direct_calls_without_gevent(tmp_path):
+    folder = Folder(tmp_path)
+    keys = [folder.add("node"), folder.add("web"), folder.add("guest", right("call", "image"))]
+    with (
+        rpcmq.testing.router(security_keys=str(folder)) as router,
+        start(router.url, "with_keys", *keys) as program,
+    ):
+        assert program.wait(60) == 0, program.said()
+        assert program.lines == ["[0, 1, 2, 3, 4]", "{}", "denied", "denied"]
 
 
 def test_many_threads_share_a_client(router):

@@ -16,7 +16,7 @@ for name in ("gevent", "greenlet"):
     sys.modules[name] = None  # type: ignore[assignment]
 
 from rpcmq import current_request, threads  # noqa: E402
-from rpcmq.errors import CallTimeout, RpcError, UsageError  # noqa: E402
+from rpcmq.errors import AccessDenied, CallTimeout, RpcError, UsageError  # noqa: E402
 
 URL = sys.argv[1]
 
@@ -132,6 +132,29 @@ def verbs() -> None:
     except UsageError as error:
         print(error)
     print("gevent" in sys.modules and sys.modules["gevent"] is not None)
+
+
+def with_keys() -> None:
+    """CURVE to the router and between peers, a group of the topic, and a key without rights."""
+    logging.disable()
+    node, web, guest = sys.argv[3:6]
+    endpoint, copies = Endpoint(), Endpoint()
+    with (
+        threads.Client(URL, key_file=node) as own,
+        threads.Service("compute", endpoint, client=own, host="n", direct=True),
+        threads.Service("compute", copies, client=own, group="audit"),
+        threads.Client(URL, key_file=web) as client,
+        threads.Client(URL, key_file=guest) as other,
+    ):
+        print([client.call(None, "compute", message("add", a=n), direct=True) for n in range(5)])
+        print(dict(client.process.direct.fallbacks))
+        client.cast(None, "compute", message("note", value=1), confirm=True)
+        settled(lambda: endpoint.seen == copies.seen == [1])
+        for direct in (False, True):
+            try:
+                other.call(None, "compute", message("add", a=1), direct=direct, timeout=20)
+            except AccessDenied:
+                print("denied")
 
 
 def many_threads() -> None:

@@ -1,0 +1,188 @@
+"""The shell of a plain thread: its loop, its lock, its waits."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rpcmq.errors import UsageError
+from rpcmq.testing import InProcessRouter
+from rpcmq.transport.thread_home import thread_home
+from rpcmq.transport.thread_shell import ThreadShell
+from rpcmq.transport.thread_workers import ThreadWorkers
+from tests.from_threads import in_thread
+from tests.transport.test_shell import talk
+
+#: Longest wait for anything (seconds).
+LONG = 20.0
+
+
+@pytest.fixture
+def shell() -> ThreadShell:
+    """The one of this process: its thread ends with that."""
+    shell = thread_home().shell
+    assert isinstance(shell, ThreadShell)
+    return shell
+
+
+def test_a_connection_runs_in_a_plain_thread(router: InProcessRouter, shell: ThreadShell) -> None:
+    assert in_thread(shell.inside, talk, router.url, shell)
+
+
+def test_it_calls_soon_later_and_again_in_one_thread_that_holds_the_lock(shell: ThreadShell) -> None:
+    calls: list[tuple[str, int, bool]] = []
+
+    def note(name: str) -> None:
+        calls.append((name, threading.get_ident(), shell.is_current))
+
+    with shell.monitor.lock:
+        shell.call_soon(note, "stopped").stop()
+        shell.call_soon(note, "soon")
+        again = shell.call_every(0.001, lambda: note("again"))
+        done = shell.event()
+        shell.call_later(0.05, done.set)
+        assert done.wait(LONG)
+        again.stop()
+        names = [name for name, _, _ in calls]
+        assert names[0] == "soon" and "stopped" not in names and names.count("again") > 2
+        assert len({ident for _, ident, _ in calls} | {threading.get_ident()}) == 2
+        assert all(held for _, _, held in calls)
+
+
+def test_an_exception_ends_neither_the_loop_nor_the_turn(shell: ThreadShell, capsys: Any) -> None:
+    with shell.monitor.lock:
+        done = shell.event()
+        shell.call_soon(lambda: 1 / 0)
+        shell.call_soon(done.set)
+        assert done.wait(LONG)
+    assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_the_loop_cannot_wait_and_others_can(shell: ThreadShell) -> None:
+    said: list[tuple[bool, bool]] = []
+    with shell.monitor.lock:
+        assert shell.can_wait and shell.may_wait
+        done = shell.event()
+        shell.call_soon(lambda: said.append((shell.can_wait, shell.may_wait)))
+        shell.call_soon(done.set)
+        assert done.wait(LONG)
+    assert said == [(False, False)]
+    assert shell.can_wait and not shell.may_wait and not shell.is_current
+
+
+def test_who_waits_lets_others_in(shell: ThreadShell) -> None:
+    with shell.monitor.lock:
+        came = shell.event()
+        shell.spawn(came.set)
+        assert came.wait(LONG) and shell.is_current
+        assert not shell.event().wait(0.01) and shell.is_current
+
+
+def test_a_thread_that_was_resumed_before_it_waits_does_not_wait(shell: ThreadShell) -> None:
+    with shell.monitor.lock:
+        resume, park = shell.parking()
+        resume()
+        resume()
+        park()
+
+
+def test_nobody_parks_without_the_lock(shell: ThreadShell) -> None:
+    _, park = shell.parking()
+    with pytest.raises(UsageError, match="forked"):
+        park()
+
+
+def test_stopped_timers_are_not_kept_until_they_are_due(shell: ThreadShell) -> None:
+    with shell.monitor.lock:
+        for _ in range(10_000):
+            shell.call_later(3600.0, lambda: None).stop()
+        assert len(shell._loop._timers) < 500
+
+
+def test_items_put_in_are_drained_in_their_order(shell: ThreadShell) -> None:
+    taken: list[int] = []
+
+    def drain() -> None:
+        assert shell.is_current
+        while inbox.waiting:
+            taken.append(inbox.waiting.popleft())
+        if len(taken) == 4000:
+            done.set()
+
+    with shell.monitor.lock:
+        inbox, done = shell.new_inbox(drain), shell.event()
+
+    def put(first: int) -> None:
+        for n in range(first, first + 1000):
+            inbox.put(n)
+
+    putting = [threading.Thread(target=put, args=(first,)) for first in range(0, 4000, 1000)]
+    for thread in putting:
+        thread.start()
+    for thread in putting:
+        thread.join(LONG)
+    with shell.monitor.lock:
+        assert done.wait(LONG)
+    assert sorted(taken) == list(range(4000))
+    assert all(own == sorted(own) for own in ([n for n in taken if n // 1000 == part] for part in range(4)))
+
+
+def test_a_lock_is_held_across_waits(shell: ThreadShell) -> None:
+    inside: list[int] = []
+    most: list[int] = []
+
+    def run(lock: Any, ended: Callable[[], object]) -> None:
+        with lock:
+            inside.append(1)
+            most.append(len(inside))
+            shell.sleep(0.005)
+            inside.pop()
+        ended()
+
+    with shell.monitor.lock:
+        lock, events = shell.lock(), [shell.event() for _ in range(5)]
+        for event in events:
+            shell.spawn(run, lock, event.set)
+        assert all(event.wait(LONG) for event in events)
+    assert most == [1] * 5
+
+
+def test_workers_are_reused_and_never_too_many(shell: ThreadShell) -> None:
+    running: list[int] = []
+    seen: list[tuple[int, int]] = []
+    with shell.monitor.lock:
+        done = shell.event()
+
+        def handle(item: int) -> None:
+            running.append(item)
+            assert len(running) <= 3
+            shell.sleep(0.002)
+            running.remove(item)
+            seen.append((item, threading.get_ident()))
+            if len(seen) == 40:
+                done.set()
+
+        workers: ThreadWorkers[int] = ThreadWorkers(handle, 3, shell.spawn, shell.new_parking)
+        for item in range(40):
+            workers.start(item)
+        assert done.wait(LONG)
+        workers.close()
+    assert sorted(item for item, _ in seen) == list(range(40))
+    assert len({ident for _, ident in seen}) <= 3
+
+
+def test_a_host_name_that_does_not_resolve_is_told(shell: ThreadShell) -> None:
+    told: list[str] = []
+    with shell.monitor.lock:
+        done = shell.event()
+
+        def on_failure(text: str) -> None:
+            told.append(text)
+            done.set()
+
+        shell.check_name("tcp://no-such-host.invalid:7700", on_failure)
+        assert done.wait(LONG)
+    assert "'no-such-host.invalid'" in told[0]
