@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tempfile import TemporaryDirectory
+
 from benchmarks.children import router
 from benchmarks.ends import both, sample
 from benchmarks.report import Benchmark, Options, Row
@@ -14,9 +16,13 @@ _WIDTHS = (1, 16, 64)
 
 
 def run(options: Options) -> list[Row]:
-    """Calls/s and latency with W greenlets or threads calling over tcp on the loopback."""
+    """Calls/s and latency with W greenlets or threads calling over ipc."""
     rows = []
-    with router() as (daemon, url), both(url, ["compute"]) as caller:
+    with (
+        TemporaryDirectory() as folder,
+        router(router_listen=f"ipc://{folder}/router") as (daemon, url),
+        both(url, ["compute"]) as caller,
+    ):
         for width in _WIDTHS:
             pair = [Row(system, width, []) for system in _VERBS]
             for _ in range(options.rounds):

@@ -81,6 +81,12 @@ def test_many_threads_share_a_client(router):
         assert program.lines == ["[] 2000 2 0"]
 
 
+def test_a_thread_that_ends_in_the_middle_of_a_stream_leaves_nothing(router):
+    with start(router.url, "ended_threads") as program:
+        assert program.wait(60) == 0, program.said()
+        assert program.lines == ["1 {}"]
+
+
 def test_parent_and_child_of_a_fork_use_the_client_that_both_have(router, held):
     with start(router.url, "forks") as program:
         assert program.wait(60) == 0, program.said()
@@ -106,7 +112,7 @@ def test_signals_at_any_moment_leave_the_client_whole(router, held):
 
 def test_a_program_that_computes_is_not_called_unresponsive():
     with (
-        rpcmq.testing.router(link_heartbeat_seconds=0.2, link_unresponsive_seconds=1.0) as router,
+        rpcmq.testing.router(link_heartbeat_seconds=0.5, link_unresponsive_seconds=3.0) as router,
         rpcmq.Service("compute", Compute(), host="n", router=router.url),
         start(router.url, "computes") as program,
     ):

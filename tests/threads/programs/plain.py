@@ -182,6 +182,24 @@ def many_threads() -> None:
     client.close()
 
 
+def ended_threads() -> None:
+    """Threads that end in the middle of a stream: the service is told, and nothing is left."""
+    endpoint = Endpoint()
+    with threads.Service("compute", endpoint, router=URL, host="n"), threads.Client(URL) as client:
+
+        def begin() -> None:
+            items = client.multicall(None, "compute", message("count", n=1_000_000))
+            assert next(items) == 0
+
+        beginning = [threading.Thread(target=begin) for _ in range(8)]
+        for thread in beginning:
+            thread.start()
+        for thread in beginning:
+            thread.join()
+        settled(lambda: client.query("calls")["calls"] == [])
+        print(client.call(None, "compute", message("add", a=1), timeout=20), client.process.calls.open)
+
+
 def forks() -> None:
     """Parent and child use the client that both have, also while a call of the parent is under way."""
     client = threads.Client(URL)
