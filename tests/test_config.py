@@ -145,7 +145,7 @@ def test_a_flag_may_be_text_or_a_value(value: object):
 def test_a_client_takes_arguments_before_environment():
     environ = {"RPCMQ_ROUTER": "tcp://10.0.0.1:7700", "RPCMQ_TIMEOUT": "5m", "RPCMQ_ALLOW": "a.b:C, d:E.f"}
     config = load_client_config(environ, {"timeout": 2, "identity": None, "cast_window_bytes": "1MiB"})
-    assert config.router == "tcp://10.0.0.1:7700"
+    assert config.router == ("tcp://10.0.0.1:7700",)
     assert config.timeout == 2.0
     assert config.allow == ("a.b:C", "d:E.f")
     assert config.identity == ""
@@ -354,6 +354,33 @@ def test_wrong_client_variables(environ: dict[str, str], says: str):
     assert str(caught.value).startswith(says)
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        ["tcp://a:7700", "tcp://b:7700"],
+        ("tcp://a:7700", "tcp://b:7700", "tcp://a:7700"),
+        "tcp://a:7700,tcp://b:7700",
+        " tcp://a:7700 , tcp://b:7700".strip(),
+    ],
+)
+def test_several_routers_are_a_list_or_text_with_commas(value: object):
+    assert load_client_config({}, {"router": value}).router == ("tcp://a:7700", "tcp://b:7700")
+    if isinstance(value, str):
+        assert load_client_config({"RPCMQ_ROUTER": value}).router == ("tcp://a:7700", "tcp://b:7700")
+
+
+def test_a_path_may_have_commas():
+    assert load_client_config({}, {"router": "ipc:///run/a,b"}).router == ("ipc:///run/a,b",)
+    urls = ("ipc:///run/a,b", "ipc:///run/c")
+    assert load_client_config({"RPCMQ_ROUTER": ",".join(urls)}).router == urls
+
+
+@pytest.mark.parametrize("value", [[], "", ["tcp://a:7700", ""], "tcp://a:7700,b:7700", "tcp://a:7700,", [7], 7])
+def test_a_list_of_routers_with_something_else_is_refused(value: object):
+    with pytest.raises(ConfigError, match=r"router = .*: expected a URL like .*or a list of them"):
+        load_client_config({}, {"router": value})
+
+
 def test_an_unknown_argument_is_refused_with_the_nearest():
     with pytest.raises(ConfigError, match=r"^argument: identiti: unknown; did you mean identity\?$"):
         load_client_config({}, {"identiti": "x"})
@@ -361,7 +388,7 @@ def test_an_unknown_argument_is_refused_with_the_nearest():
 
 def test_router_and_clients_share_an_environment():
     environ = {"RPCMQ_ROUTER": "tcp://127.0.0.1:7701", "RPCMQ_ROUTER_LISTEN": "tcp://127.0.0.1:7701"}
-    assert load_client_config(environ).router == load_router_config(None, environ).router.listen
+    assert load_client_config(environ).router == (load_router_config(None, environ).router.listen,)
 
 
 def test_liveness_times_must_ascend(router_toml):

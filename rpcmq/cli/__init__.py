@@ -72,7 +72,11 @@ class _Commands(LazyGroup):
 @click.group(
     cls=_Commands, table=COMMANDS, epilog=EXIT_CODES_HELP, context_settings={"help_option_names": ["-h", "--help"]}
 )
-@click.option("--router", metavar="URL", help="URL of the router.  [env: RPCMQ_ROUTER; default: tcp://127.0.0.1:7700]")
+@click.option(
+    "--router",
+    metavar="URL",
+    help="URL of the router, or of several, with commas.  [env: RPCMQ_ROUTER; default: tcp://127.0.0.1:7700]",
+)
 @click.pass_context
 def _group(ctx: click.Context, router: str | None) -> None:
     """RPC for cloud controllers over ZeroMQ and gevent."""

@@ -21,7 +21,8 @@ class Client(ClientVerbs):
     """A connection to a router under one identity.
 
     Args:
-        router: url of the router; default: ``RPCMQ_ROUTER`` or ``tcp://127.0.0.1:7700``.
+        router: url of the router; default: ``RPCMQ_ROUTER`` or ``tcp://127.0.0.1:7700``. Of several (a list, or text
+            with commas) a caller uses one, and goes on at the next when that is gone; see docs/operations.md.
         identity: name of this process in the system; default: host, program, pid and a random part, after
             the name of its key if there is a ``key_file``.
         exceptions: exception classes of the application that are rebuilt when a method raises them.
@@ -44,7 +45,7 @@ class Client(ClientVerbs):
 
     def __init__(
         self,
-        router: str | None = None,
+        router: str | Sequence[str] | None = None,
         identity: str | None = None,
         *,
         exceptions: ExceptionRegistry | None = None,

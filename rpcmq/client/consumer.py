@@ -10,6 +10,7 @@ from typing import Any
 
 from rpcmq.client.interrupts import is_interrupt
 from rpcmq.client.methods import ASYNC
+from rpcmq.client.one_router import only_router
 from rpcmq.client.process import Process
 from rpcmq.client.request import set_current_request
 from rpcmq.client.task_answers import TaskAnswers, is_done, streams
@@ -63,6 +64,7 @@ class Consumer:
     ) -> None:
         if not 1 <= concurrency <= 65535:
             raise UsageError(f"concurrency must be 1 to 65535, not {concurrency!r}")
+        only_router(client.config, f"a consumer of {address}")
         self.client = client
         self.shell = shell = client.shell
         self.address = address

@@ -58,7 +58,7 @@ class DirectLinks:
             RouterUnreachable: no port can be had.
         """
         if self._socket is None:
-            host = local_host_towards(self._process.config.router)
+            host = local_host_towards(self._process.connection.url)
             most, curve = self._process.uplink.max_message_bytes, curve_for(self._process.keys)
             lost_seconds = self._process.uplink.lost_seconds
             shell = self._process.shell

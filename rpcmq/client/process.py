@@ -20,7 +20,8 @@ from rpcmq.core.process.calls import Calls
 from rpcmq.core.process.casts import Casts
 from rpcmq.core.process.task import Registration
 from rpcmq.core.process.tasks import Tasks
-from rpcmq.core.process.uplink import Uplink, Welcome
+from rpcmq.core.process.uplink import Uplink
+from rpcmq.core.process.welcome import Welcome
 from rpcmq.errors import AccessDenied, CallError, CallTimeout, LinkLost, PayloadError, RpcError, UsageError
 from rpcmq.payload import Codec, ExceptionRegistry, Format
 from rpcmq.payload.default_allow_list import DEFAULT_ALLOW_LIST
@@ -124,7 +125,7 @@ class Process:
 
     def _denied(self, text: str) -> None:
         """Fail everything that waits, because our key is not accepted any more."""
-        log.error("router %s: %s", self.config.router, text)
+        log.error("router %s: %s", self.connection.url, text)
         self.calls.fail_all(AccessDenied(text, {"started": "unknown"}))
         self.connection.schedule()
 

@@ -54,8 +54,9 @@ class RouterVerbs(BaseClient):
         Returns:
             ``casts_open``: not yet acknowledged by the router. ``casts_kept``: the router has them, and no consumer
             yet; they are offered to its next life if it is killed. ``casts_let_go``: kept no longer, because
-            ``cast_kept`` or ``cast_kept_bytes`` was reached. ``dropped``: verb -> reason -> count, of what the router
-            has dropped or refused; ``dropped_topics``: the same as rows with ``topic``, ``verb``, ``reason`` and
+            ``cast_kept`` or ``cast_kept_bytes`` was reached. ``casts_left_behind``: the router had them, and no
+            consumer yet, when this process went on at another one. ``dropped``: verb -> reason -> count, of what the
+            router has dropped or refused; ``dropped_topics``: the same as rows with ``topic``, ``verb``, ``reason`` and
             ``count``.
         """
         casts = self.process.casts
@@ -63,6 +64,7 @@ class RouterVerbs(BaseClient):
             "casts_open": casts.open,
             "casts_kept": len(casts.retained),
             "casts_let_go": casts.retained.discarded,
+            "casts_left_behind": casts.counters["casts left behind"],
             "dropped": casts.losses.drops.totals,
             "dropped_topics": [
                 {name: row[name] for name in ("topic", "verb", "reason", "count")}

@@ -12,13 +12,15 @@ from rpcmq.client.hello import hello_of
 from rpcmq.client.interrupts import is_interrupt
 from rpcmq.client.limited_log import LimitedLog
 from rpcmq.client.methods import check_handler
+from rpcmq.client.one_router import only_router
 from rpcmq.client.process import Process
 from rpcmq.config import ClientConfig
 from rpcmq.core.common.topic_patterns import PatternTrie, split_words
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.calls import Calls
 from rpcmq.core.process.casts import Casts
-from rpcmq.core.process.uplink import Uplink, Welcome
+from rpcmq.core.process.uplink import Uplink
+from rpcmq.core.process.welcome import Welcome
 from rpcmq.errors import CallError, LinkLost, Overloaded, PayloadRefused, ProtocolError, UsageError
 from rpcmq.payload.bounded_text import printable_exception, short_repr
 from rpcmq.payload.seal import NotTrusted
@@ -178,6 +180,7 @@ class Subscriptions:
         """See :meth:`Client.subscribe`."""
         self._check(pattern, "pattern")
         check_handler(handler)
+        only_router(self._config, f"a subscription to {pattern}")
         if isinstance(window, bool) or not isinstance(window, int) or not 1 <= window <= 65535:
             raise UsageError(f"window must be an integer from 1 to 65535, not {short_repr(window)}")
         self._ready()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rpcmq.config.values import (
     BYTES,
-    CONNECT_URL,
+    CONNECT_URLS,
     COUNT,
     DAY,
     FLAG,
@@ -27,7 +27,11 @@ __all__ = ["ClientConfig"]
 class ClientConfig:
     """All settings of a client; those without a variable are given as arguments only."""
 
-    router: str = setting("tcp://127.0.0.1:7700", CONNECT_URL, "URL of the router")
+    router: tuple[str, ...] = setting(
+        ("tcp://127.0.0.1:7700",),
+        CONNECT_URLS,
+        "URL of the router, or of several: callers use one, and go on at the next when it is gone",
+    )
     identity: str = setting("", NAME, "name of this process; empty: host, program, pid and a random part")
     key_file: str = setting(
         "", OPTIONAL_PATH, "this process's CURVE keys, as `rpcmq init` and `rpcmq keys add` make it"

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 __all__ = [
     "BYTES",
-    "CONNECT_URL",
+    "CONNECT_URLS",
     "COUNT",
     "DAY",
     "FLAG",
@@ -179,6 +179,19 @@ def _is_url(text: str, port_pattern: str) -> bool:
     return scheme in ("ipc", "inproc") and rest.isprintable() and rest != ""
 
 
+def _is_connect_url(url: object) -> bool:
+    return isinstance(url, str) and _is_url(url, "0*[1-9][0-9]{0,4}") and not url.startswith("tcp://*")
+
+
+def _check_connect_urls(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        # A path may have commas.
+        value = re.split(r"\s*,\s*(?=[a-z]+://)", value)
+    if not isinstance(value, list | tuple) or not value or not all(map(_is_connect_url, value)):
+        raise ValueError
+    return tuple(dict.fromkeys(value))
+
+
 NAME = _matching(
     "text",
     "printable text of at most 255 bytes",
@@ -189,10 +202,11 @@ LISTEN_URL = _matching(
     "a URL like 'tcp://127.0.0.1:7700' (port 0 or *: any free one), 'ipc:///run/rpcmq.sock' or 'inproc://name'",
     lambda text: _is_url(text, r"[0-9]{1,5}|\*"),
 )
-CONNECT_URL = _matching(
-    "URL",
-    "a URL like 'tcp://127.0.0.1:7700', 'ipc:///run/rpcmq.sock' or 'inproc://name'",
-    lambda text: _is_url(text, "0*[1-9][0-9]{0,4}") and not text.startswith("tcp://*"),
+CONNECT_URLS = ValueType(
+    "URLs",
+    "a URL like 'tcp://127.0.0.1:7700', 'ipc:///run/rpcmq.sock' or 'inproc://name', or a list of them "
+    "(as text: separated by commas)",
+    _check_connect_urls,
 )
 OPTIONAL_ADDRESS = _matching(
     "address",

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import rpcmq
-from rpcmq.core.process.uplink import Welcome
+from rpcmq.core.process.welcome import Welcome
 from rpcmq.drill.history import ANSWERS, SILENT, Recorder, What
 from rpcmq.errors import CallTimeout, LinkLost, NoConsumer, Overloaded, RemoteError
 

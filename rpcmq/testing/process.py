@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from rpcmq.core.process.uplink import Uplink, Welcome
+from rpcmq.core.process.uplink import Uplink
+from rpcmq.core.process.welcome import Welcome
 from rpcmq.errors import Outcome
 from rpcmq.testing.endpoint import Endpoint
 from rpcmq.wire import (

@@ -41,7 +41,7 @@ class Client(ClientVerbs):
 
     def __init__(
         self,
-        router: str | None = None,
+        router: str | Sequence[str] | None = None,
         identity: str | None = None,
         *,
         exceptions: ExceptionRegistry | None = None,

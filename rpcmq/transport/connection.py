@@ -1,4 +1,4 @@
-"""A process's connection to a router, on a ZeroMQ DEALER socket, as its owner sees it.
+"""A process's connection to one of its routers, on a ZeroMQ DEALER socket, as its owner sees it.
 
 Messages move in its :mod:`wake loop <rpcmq.transport.wake_loop>`; :mod:`rpcmq.transport.reconnect` opens the socket
 again and again, as the dialer decides.
@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from os import getpid
+from random import Random
+from socket import gethostname
 from time import monotonic
 
 import zmq
@@ -39,10 +42,10 @@ _CLOSED_WITHIN = 5.0
 
 
 class Connection:
-    """Keeps ``uplink`` connected to the router at ``url``.
+    """Keeps ``uplink`` connected to one of the routers at ``urls``.
 
     Args:
-        url: the router's endpoint.
+        urls: the routers' endpoints. Processes begin with different ones, each with the same one for all connections.
         uplink: the engine of the link.
         engines: ticked with it.
         after_receive: called in the loop when something was received or has timed out; wakes those who wait.
@@ -61,12 +64,12 @@ class Connection:
 
     __slots__ = (
         "__weakref__", "_dialed", "_dialer", "_engines", "_failures", "_gone", "_linger_seconds", "_loop",
-        "_reconnector", "_sends", "_status", "abandoned", "flush", "schedule", "send_soon", "shell", "uplink", "url",
+        "_reconnector", "_sends", "_status", "abandoned", "flush", "schedule", "send_soon", "shell", "uplink",
     )  # fmt: skip
 
     def __init__(
         self,
-        url: str,
+        urls: Sequence[str],
         uplink: Uplink,
         engines: Sequence[Engine],
         after_receive: Callable[[], None],
@@ -79,17 +82,16 @@ class Connection:
         sends: str = "cast",
     ) -> None:
         self.shell = shell
-        self.url = url
         self.uplink = uplink
         self.abandoned = False
         self._linger_seconds = linger_seconds
         self._sends = sends
         self._failures = failures = WakeFailures(shell, self)
         self._engines = driven = DrivenEngines(uplink, engines, failures.note)
-        self._dialer = dialer = Dialer(uplink, url, connect_timeout, reconnect_max_seconds)
-        self._status = status = RouterStatus(url, uplink, dialer, shell)
-        self._dialed = dialed = DialedSocket(url, shell, curve)
-        self._reconnector = reconnector = Reconnector(url, uplink, dialer, status, dialed)
+        self._dialer = dialer = Dialer(uplink, urls, connect_timeout, reconnect_max_seconds, _first_router())
+        self._status = status = RouterStatus(uplink, dialer, shell)
+        self._dialed = dialed = DialedSocket(shell, curve)
+        self._reconnector = reconnector = Reconnector(uplink, dialer, status, dialed)
         self._loop = loop = WakeLoop(shell, failures, uplink, driven, dialed, reconnector, after_receive, before_flush)
         reconnector.attach(loop)
         # Not methods of this class: each message is sent by way of one of them.
@@ -105,6 +107,11 @@ class Connection:
         """Begin to connect; returns at once."""
         if self._dialer.phase is Phase.IDLE:
             self._loop.start()
+
+    @property
+    def url(self) -> str:
+        """The url of the router that we are connected to, or dial next."""
+        return self._dialer.url
 
     @property
     def lost_wakeups(self) -> int:
@@ -242,3 +249,8 @@ class Connection:
     def on_refused(self, reason: str, text: str) -> None:
         """Handle REFUSED. Called by the uplink."""
         self._reconnector.refused(reason, text)
+
+
+def _first_router() -> int:
+    """A random number that is the same throughout this process, and another one after a fork."""
+    return Random(f"{gethostname()}:{getpid()}").getrandbits(32)

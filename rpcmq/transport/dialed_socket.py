@@ -19,7 +19,6 @@ class DialedSocket:
     """A ZeroMQ DEALER socket that is open or not, and whatever waits for it in the loop.
 
     Args:
-        url: the router's endpoint.
         shell: the loop.
         curve: our keys and the router's; None: it has none.
 
@@ -27,10 +26,9 @@ class DialedSocket:
         socket: the open socket; None between attempts.
     """
 
-    __slots__ = ("_curve", "_name_check", "_reader", "_shell", "_url", "_watch", "socket")
+    __slots__ = ("_curve", "_name_check", "_reader", "_shell", "_watch", "socket")
 
-    def __init__(self, url: str, shell: Shell, curve: Curve | None) -> None:
-        self._url = url
+    def __init__(self, shell: Shell, curve: Curve | None) -> None:
         self._shell = shell
         self._curve = curve
         self.socket: BatchSocket | None = None
@@ -45,6 +43,7 @@ class DialedSocket:
 
     def open(
         self,
+        url: str,
         max_bytes: int,
         lost_seconds: float,
         on_event: Callable[[int, int], None],
@@ -54,6 +53,7 @@ class DialedSocket:
         """Begin to connect. After an exception call :meth:`close`.
 
         Args:
+            url: the router's endpoint.
             max_bytes, lost_seconds: for :class:`BatchSocket`.
             on_event: called with each event of its monitor and its value.
             on_readable: called when there may be something to receive.
@@ -67,13 +67,13 @@ class DialedSocket:
             zmq.DEALER,
             max_bytes=max_bytes,
             lost_seconds=lost_seconds,
-            ipv6="[" in self._url,
+            ipv6="[" in url,
             curve=self._curve,
             shares_interpreter=self._shell.shares_interpreter,
         )
         self._watch = ConnectionWatch(opened.socket, on_event, self._shell)
-        opened.socket.connect(self._url)
-        self._name_check = self._shell.check_name(self._url, on_unknown_host)
+        opened.socket.connect(url)
+        self._name_check = self._shell.check_name(url, on_unknown_host)
         self._reader = self._shell.call_when_readable(opened.fd, on_readable)
 
     def host_is_reached(self) -> None:

@@ -1,4 +1,4 @@
-"""Opens and closes a process's socket to its router as the :mod:`dialer <rpcmq.core.process.dialer>` decides.
+"""Opens and closes a process's socket to a router as the :mod:`dialer <rpcmq.core.process.dialer>` decides.
 
 The dialer has the policy; the events of the socket, and what the router answers, are reported to it from here.
 """
@@ -39,10 +39,9 @@ class Loop(Protocol):
 
 
 class Reconnector:
-    """Keeps ``dialed`` connected to the router at ``url``.
+    """Keeps ``dialed`` connected to a router.
 
     Args:
-        url: the router's endpoint.
         uplink: the engine of the link.
         dialer: decides when to connect and when to give up.
         status: told what those who wait for the router must know.
@@ -52,19 +51,17 @@ class Reconnector:
         reconnects: how often a connection has ended on which the router had welcomed us.
     """
 
-    __slots__ = ("_dialed", "_dialer", "_loop", "_status", "_uplink", "_url", "reconnects")
+    __slots__ = ("_dialed", "_dialer", "_loop", "_status", "_uplink", "reconnects")
 
     _loop: Loop
 
     def __init__(
         self,
-        url: str,
         uplink: Uplink,
         dialer: Dialer,
         status: RouterStatus,
         dialed: DialedSocket,
     ) -> None:
-        self._url = url
         self._uplink = uplink
         self._dialer = dialer
         self._status = status
@@ -90,11 +87,11 @@ class Reconnector:
         return self._dialer.next_deadline()
 
     def _step(self) -> None:
-        was_ready = self._uplink.ready
+        was_ready, url = self._uplink.ready, self._dialer.url
         step = self._dialer.tick(monotonic(), random())
         if step is Step.HANG_UP:
             if was_ready:
-                log.warning("%s: %s; connecting anew", self._url, self._dialer.problem)
+                log.warning("%s: %s; connecting anew", url, self._dialer.problem)
             self._hang_up(was_ready)
         elif step is Step.DIAL:
             try:
@@ -105,12 +102,17 @@ class Reconnector:
     def _open(self) -> None:
         uplink = self._uplink
         self._dialed.open(
-            uplink.max_message_bytes, uplink.lost_seconds, self._connection_event, self._loop.wake, self.end
+            self._dialer.url,
+            uplink.max_message_bytes,
+            uplink.lost_seconds,
+            self._connection_event,
+            self._loop.wake,
+            self.end,
         )
         self._loop.schedule()
 
     def _connection_event(self, event: int, value: int) -> None:
-        phase = self._dialer.phase
+        phase, url = self._dialer.phase, self._dialer.url
         if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
             self._dialer.greeted(monotonic())
             self._loop.schedule()
@@ -118,10 +120,10 @@ class Reconnector:
             self._dialed.host_is_reached()
             self._dialer.reached(monotonic())
         elif event in LOST_EVENTS and phase is not Phase.STOPPED:
-            error = connection_error(event, value, self._url, phase, self._dialed.has_keys)
+            error = connection_error(event, value, url, phase, self._dialed.has_keys)
             self.lost(_LOST if self._uplink.ready else error)
             if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
-                self._status.deny(self._dialer.problem)
+                self._status.deny(url, error)
 
     def lost(self, problem: str = _LOST) -> None:
         """Handle the loss of the connection, on which messages may still wait to be received.
@@ -144,16 +146,16 @@ class Reconnector:
 
     def welcomed(self) -> None:
         """Handle WELCOME."""
-        self._dialer.welcomed(monotonic())
         self._status.welcomed()
+        self._dialer.welcomed(monotonic())
 
     def refused(self, reason: str, text: str) -> None:
         """Handle REFUSED: ``reason`` in a word, and ``text`` for people."""
+        was_ready, url = self._uplink.ready, self._dialer.url
         self._status.refused(reason, text)
-        was_ready = self._uplink.ready
         if self._dialer.refused(monotonic(), random(), reason, text) is Step.HANG_UP:
             self._hang_up(was_ready)
             if self._dialer.identity_taken:
                 self._status.ready.set()  # those who wait are told
         if reason == "key":
-            self._status.deny(text)
+            self._status.deny(url, text)

@@ -1,4 +1,4 @@
-"""The state of a process's router: for those who wait for it, and in words for errors and the log."""
+"""The state of a process's routers: for those who wait for it, and in words for errors and the log."""
 
 from __future__ import annotations
 
@@ -18,50 +18,65 @@ log = logging.getLogger("rpcmq.client")
 
 
 class RouterStatus:
-    """The router at ``url``, as ``uplink`` and ``dialer`` see it.
+    """The routers of a process, as ``uplink`` and ``dialer`` see them.
 
     Attributes:
-        ready: set while the router has welcomed this process, and for good when there is nothing to wait for.
-        denied: why the router, which had welcomed us, does not accept our key any more; empty while it does.
+        ready: set while a router has welcomed this process, and for good when there is nothing to wait for.
+        denied: why no router accepts our key any more, after one had welcomed us; empty while one may.
         on_denied: called with that, once.
         closing: whether this process has closed the connection.
     """
 
     __slots__ = (
-        "_dialer", "_refused", "_restarting", "_silent", "_uplink", "_url", "closing", "denied", "on_denied", "ready",
+        "_deniers", "_dialer", "_refused", "_restarting", "_silent", "_uplink", "_welcomed_at", "closing", "denied",
+        "on_denied", "ready",
     )  # fmt: skip
 
-    def __init__(self, url: str, uplink: Uplink, dialer: Dialer, shell: Shell) -> None:
-        self._url = url
+    def __init__(self, uplink: Uplink, dialer: Dialer, shell: Shell) -> None:
         self._uplink = uplink
         self._dialer = dialer
         self.ready = shell.event()
         self.closing = False
         self.denied = ""
         self.on_denied: Callable[[str], None] = lambda text: None
-        # The text of its last refusal, which it repeats at each attempt; and whether it is shutting down.
-        self._refused = ""
+        # By url, the text of a router's last refusal, which it repeats at each attempt; whether the last one that
+        # refused us is shutting down; and the urls of those that do not accept our key.
+        self._refused: dict[str, str] = {}
         self._restarting = False
+        self._deniers: set[str] = set()
+        self._welcomed_at = ""
         self._silent = False
 
     # --- what the connection tells -----------------------------------------------------------
 
     def welcomed(self) -> None:
-        """The router has welcomed this process."""
-        self.denied = self._refused = ""
+        """A router has welcomed this process. To be called before the dialer forgets why the last one was left."""
+        before, self._welcomed_at = self._welcomed_at, self._dialer.url
+        if before and before != self._dialer.url:
+            why = dict(self._dialer.problems)[before]
+            log.warning("now at the router %s; left %s: %s", self._dialer.url, before, why)
+        self.denied = ""
+        self._refused.clear()
+        self._deniers.clear()
         self._restarting = False
         self.ready.set()
 
     def refused(self, reason: str, text: str) -> None:
         """The router has refused this process."""
-        if text != self._refused:
-            self._refused = text
-            log.warning("router %s: %s", self._url, text)
+        url = self._dialer.url
+        if text != self._refused.get(url):
+            self._refused[url] = text
+            log.warning("router %s: %s", url, text)
         self._restarting = reason == "draining"
 
-    def deny(self, problem: str) -> None:
-        """Report a rejected key. A key accepted before is retried forever: it may be authorized again."""
-        if self._uplink.origin and not self.denied:
+    def deny(self, url: str, problem: str) -> None:
+        """Report a key that the router at ``url`` rejects.
+
+        It is final when all routers have done so since the last welcome. A key accepted before is retried forever: it
+        may be authorized again.
+        """
+        self._deniers.add(url)
+        if self._uplink.origin and not self.denied and len(self._deniers) == len(self._dialer.problems):
             self.denied = problem
             self.on_denied(problem)
 
@@ -70,9 +85,9 @@ class RouterStatus:
         silent = self._uplink.silent_seconds(now)
         if silent and not self._silent:
             text = "the router %s has been silent for %.1f s; the connection is given up after %g s"
-            log.warning(text, self._url, silent, self._uplink.lost_seconds)
+            log.warning(text, self._dialer.url, silent, self._uplink.lost_seconds)
         elif self._silent and not silent and self._uplink.ready:
-            log.warning("the router %s answers again", self._url)
+            log.warning("the router %s answers again", self._dialer.url)
         self._silent = bool(silent)
 
     # --- for those who wait ------------------------------------------------------------------
@@ -88,7 +103,9 @@ class RouterStatus:
         self._check_not_ended()
         if not ready.is_set():
             seconds = round(timeout or 0.0, 2)
-            raise RouterUnreachable(f"router {self._url} not reachable within {seconds:g} s: {self.reason}")
+            routers = self._dialer.problems
+            which = "no router" if len(routers) > 1 else f"router {routers[0][0]} not"
+            raise RouterUnreachable(f"{which} reachable within {seconds:g} s: {self.reason}")
 
     def raise_closed(self) -> NoReturn:
         """Raise what :meth:`rpcmq.transport.connection.Connection.check_open` raises."""
@@ -108,7 +125,10 @@ class RouterStatus:
         """The known reason why there is no connection, or no answer on it."""
         if silent := self._uplink.silent_seconds(monotonic()):
             return f"the router has been silent for {silent:.1f} s"
-        return self._dialer.problem or "no answer"
+        routers = self._dialer.problems
+        if len(routers) == 1:
+            return self._dialer.problem or "no answer"
+        return "; ".join(f"{url}: {problem or 'no answer'}" for url, problem in routers)
 
     @property
     def condition(self) -> str:

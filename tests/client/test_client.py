@@ -483,7 +483,7 @@ def test_the_environment_names_the_router_and_more(router, monkeypatch):
     monkeypatch.setenv("RPCMQ_IDENTITY", "from-environment")
     with Client() as client:
         client.connect()
-        assert client.config.router == router.url
+        assert client.config.router == (router.url,)
         assert client.identity == "from-environment"
 
 

@@ -33,7 +33,8 @@ def test_one_client_for_all(router, serve):
     serve(Compute())
     rpc.call(None, "compute", message("add", a=1))
     assert rpc.client() is rpc.client()
-    assert rpc.client().config.router == router.url == os.environ["RPCMQ_ROUTER"]
+    assert router.url == os.environ["RPCMQ_ROUTER"]
+    assert rpc.client().config.router == (router.url,)
 
 
 def test_another_default_client_can_be_set(router, serve):

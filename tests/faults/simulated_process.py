@@ -11,7 +11,8 @@ from rpcmq.core.process.calls import Calls
 from rpcmq.core.process.casts import Casts
 from rpcmq.core.process.task import Registration, Task
 from rpcmq.core.process.tasks import Tasks
-from rpcmq.core.process.uplink import Uplink, Welcome
+from rpcmq.core.process.uplink import Uplink
+from rpcmq.core.process.welcome import Welcome
 from rpcmq.drill.history import What
 from rpcmq.errors import CallError, Outcome
 from rpcmq.testing.endpoint import Endpoint

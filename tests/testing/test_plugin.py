@@ -20,7 +20,7 @@ def test_router(rpcmq_router):
 def test_client(rpcmq_router, rpcmq_client):
     with rpcmq.Service("calculator", Calculator(), client=rpcmq_client):
         assert rpcmq_client.call(None, "calculator", {"method": "add", "args": {"a": 1, "b": 2}}) == 3
-    assert rpcmq_client.config.router == rpcmq_router.url
+    assert rpcmq_client.config.router == (rpcmq_router.url,)
 
 def test_none():
     assert "RPCMQ_ROUTER" not in __import__("os").environ

@@ -33,7 +33,8 @@ def test_environment_and_default_client_are_as_before(monkeypatch):
     with Client() as mine:
         before = rpc.configure(mine)
         with rpcmq.testing.router() as router:
-            assert os.environ["RPCMQ_ROUTER"] == router.url == rpc.client().config.router
+            assert os.environ["RPCMQ_ROUTER"] == router.url
+            assert rpc.client().config.router == (router.url,)
             used = rpc.client()
             used.connect()
         assert rpc.configure(before) is mine

@@ -15,7 +15,8 @@ from gevent.event import Event
 
 import rpcmq.testing
 from rpcmq.core.process import dialer
-from rpcmq.core.process.uplink import Uplink, Welcome
+from rpcmq.core.process.uplink import Uplink
+from rpcmq.core.process.welcome import Welcome
 from rpcmq.errors import IdentityTaken, RouterUnreachable, UsageError
 from rpcmq.testing import InProcessRouter, eventually
 from rpcmq.transport import gevent_names
@@ -36,7 +37,7 @@ class Process:
         hello = HelloBody(versions=(1,), identity=identity, queue_type="roundrobin", role="process", accepts=("json",))
         self.uplink = Uplink(hello, self._welcomed, self._refused)
         shell = GeventShell()
-        self.connection = Connection(url, self.uplink, (self,), self._after_receive, lambda: None, shell, **times)
+        self.connection = Connection((url,), self.uplink, (self,), self._after_receive, lambda: None, shell, **times)
 
     def _welcomed(self, now: float, welcome: Welcome) -> None:
         self.welcomes.append(welcome)

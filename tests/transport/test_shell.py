@@ -15,7 +15,8 @@ from gevent.monkey import get_original
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.calls import Calls
 from rpcmq.core.process.casts import Casts
-from rpcmq.core.process.uplink import Uplink, Welcome
+from rpcmq.core.process.uplink import Uplink
+from rpcmq.core.process.welcome import Welcome
 from rpcmq.testing import InProcessRouter
 from rpcmq.transport.connection import Connection
 from rpcmq.transport.gevent_shell import GeventShell
@@ -163,7 +164,7 @@ def talk(url: str, shell: Shell) -> dict[str, Any]:
                 call.waiter()
 
     uplink.on_welcome = welcomed
-    connection = Connection(url, uplink, (calls,), wake, lambda: None, shell=shell)
+    connection = Connection((url,), uplink, (calls,), wake, lambda: None, shell=shell)
     connection.wait_ready(10.0)
     try:
         call = Call("router", 0, 10.0)

@@ -13,7 +13,8 @@ from rpcmq.core.process.call_table import CallTable
 from rpcmq.core.process.casts import RETAINED_KINDS, Casts
 from rpcmq.core.process.resend_after_restart import resend
 from rpcmq.core.process.timeouts import timeout_error
-from rpcmq.core.process.uplink import Uplink, Welcome
+from rpcmq.core.process.uplink import Uplink
+from rpcmq.core.process.welcome import Welcome
 from rpcmq.errors import CallError, Outcome, ProtocolError, error_for
 from rpcmq.wire import KEY, LOW_FLAGS_AT, NO_TTL, Flag, Kind, pack, payload_of
 from rpcmq.wire.bodies import ErrorBody

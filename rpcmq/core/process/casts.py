@@ -7,7 +7,9 @@ whether one more may be sent. A full queue stalls its own destination only: what
 offered again.
 
 **Retained casts.** A router that acknowledges deliveries lets the sender retain each cast until a consumer has it: if
-the router is killed, its next incarnation gets them again (:meth:`Casts.take_resendable`).
+the router is killed, its next incarnation gets them again (:meth:`Casts.take_resendable`). A process that goes on at
+another router leaves them behind: the former one may live, and whoever has them from there must not get them twice.
+Unless that has shut down in order: then it has said which ones a consumer has, and the others go along.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from math import inf
 from rpcmq.core.process.losses import Losses
 from rpcmq.core.process.refused_casts import RefusedCasts
 from rpcmq.core.process.retained_casts import RetainedCasts, by_sequence
-from rpcmq.core.process.uplink import Uplink, Welcome
+from rpcmq.core.process.uplink import Uplink
+from rpcmq.core.process.welcome import Welcome
 from rpcmq.errors import CallError, Outcome
 from rpcmq.wire import (
     KEY,
@@ -296,8 +299,9 @@ class Casts:
         """Return the casts and events to send again, by their former keys, in order, each once.
 
         One that a full queue gave back may have been sent more than once, and waits here as well. Those that the router
-        had are offered to its next incarnation only: in this one, or in another router, they are not lost. One that a
-        consumer has, or that was refused for good, is not among them, even if only the acknowledgement was lost.
+        had are offered to its next incarnation only, and to another router if it has shut down in order: in this one,
+        or in one that may live, they are not lost. One that a consumer has, or that was refused for good, is not among
+        them, even if only the acknowledgement was lost.
 
         Args:
             unsent: keys of the messages that were never sent.
@@ -309,12 +313,14 @@ class Casts:
         messages = [*self.returned.values(), *sent, *waiting]
         messages = [message for message in messages if message[KIND_AT] in RETAINED_KINDS]
         self.returned, self._retry_at = {}, None
-        if welcome.next_life and welcome.same_handle:
+        if (welcome.next_life and welcome.same_handle) or (welcome.elsewhere and welcome.dismissed):
             retained = {message[KEY]: message for message in self.retained}
             known = unsent.union(message[KEY] for message in messages)
             for key in retained.keys() - known:
                 message = retained[key]
                 messages.append(message if key in awaited else without_flag(message, _CONFIRM_OR_MANDATORY))
+        elif welcome.elsewhere:
+            self._leave_behind({message[KEY] for message in self.retained} - unsent - {m[KEY] for m in messages})
         messages.sort(key=by_sequence)
         ours = self._uplink.with_current_origin
         again = {
@@ -325,6 +331,14 @@ class Casts:
         first = [ours(message) for message in welcome.unsent]
         self.retained.replace_all([*first, *again.values()] if self._retains else [])
         return again
+
+    def _leave_behind(self, keys: Collection[bytes]) -> None:
+        if keys:
+            self.counters["casts left behind"] += len(keys)
+            self.losses.on_loss(
+                f"{len(keys)} casts waiting for a consumer are held by the former router only, and are lost if it was "
+                "killed: this process goes on at another one"
+            )
 
     def recount(self) -> Collection[bytes]:
         """Count anew the casts and events there are, and return their keys.

@@ -1,4 +1,4 @@
-"""Reconnect policy: when to dial the router, when to abandon an attempt or a connection, and how long to pause.
+"""Reconnect policy: when to dial which router, when to abandon an attempt or a connection, and how long to pause.
 
     PAUSED --tick: DIAL--> CONNECTING --reached--> HANDSHAKE --greeted--> GREETING --welcomed--> UP
       ^                         |                      |                     |                    |
@@ -6,6 +6,12 @@
 
 Whatever ends an attempt or a connection, and in whatever phase, also ends the uplink's: it is DOWN while the dialer is
 PAUSED, so that HELLO is said on each connection.
+
+**Several routers.** A process uses one of its routers at a time. It stays with it while it lives: a connection that
+is lost is made again to the same one, so that the session goes on, and only if that fails the next router is dialled.
+A router that is silent, shuts down or refuses us is left at once; one that says that our identity is taken is not,
+since that may be our own connection of a moment ago. Where another router has welcomed us nothing leads back by itself.
+:mod:`rpcmq.core.process.router_choice` knows whose turn it is.
 
 **Back in time.** A router holds casts and events for ``recovery_seconds`` after its start, for those who are on their
 way back. An attempt that leads nowhere and the pause after it are over within three quarters of that, whatever the
@@ -15,8 +21,10 @@ back at once is slow, and would be slower if they all began anew.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 
+from rpcmq.core.process.router_choice import RouterChoice
 from rpcmq.core.process.uplink import Uplink
 
 __all__ = ["INSIST_SECONDS", "Dialer", "Phase", "Step"]
@@ -26,8 +34,6 @@ __all__ = ["INSIST_SECONDS", "Dialer", "Phase", "Step"]
 INSIST_SECONDS = 3.0
 #: After a connection that lasted less (seconds), pause before the next.
 _SHORT = 0.1
-#: The mean pause doubles with each failed attempt, from half of this (seconds).
-_FIRST_PAUSE = 0.02
 _IDENTITY_TAKEN = "identity-taken"
 #: Shares of the recovery window for an attempt and for a pause; and the least of each (seconds).
 _ATTEMPT_SHARE, _LEAST_ATTEMPT = 0.5, 0.5
@@ -59,26 +65,27 @@ class Dialer:
 
     Args:
         uplink: told of connections that stand, and that are gone.
-        url: of the router; for texts.
-        attempt_seconds: how long an attempt may take until the router has welcomed us.
-        longest_pause: between two attempts (seconds).
+        urls: of the routers, at least one.
+        attempt_seconds: how long an attempt may take until the router has welcomed us. Of several routers each one gets
+            its part of that first, so that all are tried in that time.
+        longest_pause: between two attempts with the same router (seconds).
+        first: index of the router to begin with; any integer.
 
     Attributes:
         problem: why there is no connection, or why the last one ended; empty while there is one.
         identity_taken: why no other attempt is made: another live process has our identity.
     """
 
-    def __init__(self, uplink: Uplink, url: str, attempt_seconds: float, longest_pause: float) -> None:
+    def __init__(
+        self, uplink: Uplink, urls: Sequence[str], attempt_seconds: float, longest_pause: float, first: int = 0
+    ) -> None:
         self._uplink = uplink
-        self._url = url
+        self._routers = RouterChoice(urls, first)
         self._attempt_seconds = attempt_seconds
         self._longest_pause = longest_pause
         self.phase = Phase.IDLE
         self.problem = ""
         self.identity_taken = ""
-        self._failures = 0
-        #: Consecutive attempts that connected and were not welcomed.
-        self._stalled = 0
         #: End of the current pause or attempt.
         self._until = 0.0
         self._began = 0.0
@@ -94,6 +101,16 @@ class Dialer:
     def stop(self) -> None:
         """Make no further attempt."""
         self.phase = Phase.STOPPED
+
+    @property
+    def url(self) -> str:
+        """The url of the router that we are connected to, or dial next."""
+        return self._routers.url
+
+    @property
+    def problems(self) -> list[tuple[str, str]]:
+        """The url of each router, with the reason why it was left since the last welcome, or ''."""
+        return self._routers.problems
 
     @property
     def busy(self) -> bool:
@@ -116,7 +133,7 @@ class Dialer:
             if now < self._uplink.given_up_at:
                 return Step.NONE
             silent = now - self._uplink.heard
-            return self._hang_up(now, jitter, f"the router had been silent for {silent:.1f} s")
+            return self._leave(now, jitter, f"the router had been silent for {silent:.1f} s")
         if self.phase in (Phase.IDLE, Phase.STOPPED) or now < self._until:
             return Step.NONE
         if self.phase is Phase.PAUSED:
@@ -125,20 +142,20 @@ class Dialer:
             self._until = now + self._patience(0)
             return Step.DIAL
         if self.phase is not Phase.CONNECTING:
-            self._stalled += 1
-        return self._hang_up(now, jitter, self._why_nothing_came())
+            self._routers.note_stalled()
+        return self._leave(now, jitter, self._why_nothing_came())
 
-    def _hang_up(self, now: float, jitter: float, problem: str) -> Step:
-        self.ended(now, jitter, problem)
+    def _leave(self, now: float, jitter: float, problem: str) -> Step:
+        self._end(now, jitter, problem, moves_on=True)
         return Step.HANG_UP
 
     def _patience(self, stalled: int) -> float:
         """Return the longest duration of the next attempt; ``stalled`` attempts have reached the router host before."""
+        share = self._attempt_seconds / len(self._routers)
         recovery = self._uplink.recovery_seconds
-        if not recovery:
-            return self._attempt_seconds
-        share = max(_LEAST_ATTEMPT, recovery * _ATTEMPT_SHARE)
-        return min(self._attempt_seconds, share * 2.0 ** min(stalled, 30))
+        if recovery:
+            share = min(share, recovery * _ATTEMPT_SHARE)
+        return min(self._attempt_seconds, max(_LEAST_ATTEMPT, share) * 2.0 ** min(stalled, 30))
 
     def _longest(self) -> float:
         recovery = self._uplink.recovery_seconds
@@ -148,7 +165,7 @@ class Dialer:
         seconds = self._until - self._began
         nothing = f"no answer within {seconds:g} s"
         if self.phase is Phase.HANDSHAKE:
-            return f"handshake with {self._url}: connected, but {nothing}"
+            return f"handshake with {self.url}: connected, but {nothing}"
         if self.phase is Phase.GREETING:
             return f"connected, but the router has not welcomed us within {seconds:g} s"
         return nothing
@@ -159,14 +176,14 @@ class Dialer:
         """Handle the TCP connection."""
         if self.phase is Phase.CONNECTING:
             self.phase = Phase.HANDSHAKE
-            self._until = self._began + self._patience(self._stalled)
+            self._until = self._began + self._patience(self._routers.stalled)
 
     def greeted(self, now: float) -> None:
         """Handle the end of the ZMTP handshake: the uplink sends HELLO."""
         if self.phase in (Phase.CONNECTING, Phase.HANDSHAKE):
             self.reached(now)
             self.phase = Phase.GREETING
-            self._uplink.connected(now)
+            self._uplink.connected(now, self.url)
 
     def welcomed(self, now: float) -> None:
         """Handle WELCOME."""
@@ -174,7 +191,7 @@ class Dialer:
             self.phase = Phase.UP
             self.problem = ""
             self._welcomed_at = now
-            self._stalled = 0
+            self._routers.note_welcomed()
             self._taken_since = None
 
     def refused(self, now: float, jitter: float, reason: str, text: str) -> Step:
@@ -182,8 +199,9 @@ class Dialer:
         if not self.busy or (self.phase is Phase.UP and reason == "protocol"):
             return Step.NONE
         since = self._taken_since
-        self.ended(now, jitter, text)
-        if reason == _IDENTITY_TAKEN:
+        taken = reason == _IDENTITY_TAKEN
+        self._end(now, jitter, text, moves_on=not taken)
+        if taken:
             self._taken_since = now if since is None else since
             if now - self._taken_since > INSIST_SECONDS:
                 self.identity_taken = text
@@ -201,19 +219,31 @@ class Dialer:
             Whether the router had welcomed us on it.
         """
         was_up = self.phase is Phase.UP
+        self._end(now, jitter, problem, moves_on=not (was_up and self._has_lasted(now)))
+        return was_up
+
+    def _has_lasted(self, now: float) -> bool:
+        return now - self._welcomed_at >= _SHORT
+
+    def _end(self, now: float, jitter: float, problem: str, moves_on: bool) -> None:
+        """End the connection or the attempt.
+
+        Args:
+            moves_on: the next router is dialled, not this one again.
+        """
         if not self.busy:
-            return False
+            return
+        routers = self._routers
+        if self.phase is Phase.UP:
+            # Something may end each connection at once: not again and again without a pause.
+            pause = 0.0 if self._has_lasted(now) else jitter * self._longest() / 4
+            routers.note_ended(now + pause, problem)
+        else:
+            routers.note_failed(now, jitter, self._longest(), problem)
+        if moves_on:
+            routers.move_on()
         self.phase = Phase.PAUSED
         self.problem = problem
         self._taken_since = None
-        if was_up:
-            # Something may end each connection at once: not again and again without a pause.
-            lasted = now - self._welcomed_at >= _SHORT
-            self._failures = 0
-            self._until = now if lasted else now + jitter * self._longest() / 4
-        else:
-            longest = min(self._longest(), _FIRST_PAUSE * 2 ** min(self._failures, 30))
-            self._failures += 1
-            self._until = now + jitter * longest
+        self._until = max(now, routers.not_before)
         self._uplink.lost(now)
-        return was_up

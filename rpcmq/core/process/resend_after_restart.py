@@ -19,7 +19,8 @@ from collections.abc import Mapping
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.call_table import CallTable
 from rpcmq.core.process.casts import RETAINED_KINDS, Casts
-from rpcmq.core.process.uplink import Uplink, Welcome
+from rpcmq.core.process.uplink import Uplink
+from rpcmq.core.process.welcome import Welcome
 from rpcmq.errors import LinkLost, Outcome, error_for
 from rpcmq.wire import KEY, KIND_AT, LOW_FLAGS_AT, NO_TTL, Flag, Kind, payload_of, with_flag, with_ttl
 

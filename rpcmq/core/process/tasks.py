@@ -9,7 +9,8 @@ from functools import partial
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.calls import STREAM_WINDOW, Calls
 from rpcmq.core.process.task import Registration, Sender, Task
-from rpcmq.core.process.uplink import Uplink, Welcome
+from rpcmq.core.process.uplink import Uplink
+from rpcmq.core.process.welcome import Welcome
 from rpcmq.errors import CallError, Outcome, ProtocolError, UsageError
 from rpcmq.wire import (
     ATTEMPT_AT,

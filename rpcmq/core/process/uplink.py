@@ -15,6 +15,7 @@ from operator import length_hint
 from rpcmq.core.common.illegal_events import IllegalEvents
 from rpcmq.core.common.session import Session
 from rpcmq.core.process.uplink_states import OWN_EVENTS, TRANSITIONS, UplinkState
+from rpcmq.core.process.welcome import Welcome
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import (
     KIND_AT,
@@ -33,7 +34,7 @@ from rpcmq.wire import (
 )
 from rpcmq.wire.bodies import DrainBody, HelloBody, RefusedBody, WelcomeBody
 
-__all__ = ["Uplink", "Welcome"]
+__all__ = ["Uplink"]
 
 Handler = Callable[[float, bytes], None]
 _REQUEST, _CAST, _PUBLISH = int(Kind.REQUEST), int(Kind.CAST), int(Kind.PUBLISH)
@@ -43,29 +44,6 @@ _NESTED, _CONFIRM = Flag.NESTED, Flag.CONFIRM
 _LATE = 0.5
 #: Longest recovery window of a router that is believed (seconds).
 _MAX_RECOVERY = 3600.0
-
-
-class Welcome:
-    """The router's WELCOME, and the fate of the messages sent before it.
-
-    Attributes:
-        resumed: nothing was lost; the rest is empty then.
-        sent: messages sent in the earlier session that were never acknowledged.
-        unsent: messages that were never sent.
-        same_handle: the keys of earlier messages are still ours.
-        next_life: it is the router that we had before, and has been started since.
-    """
-
-    __slots__ = ("next_life", "resumed", "same_handle", "sent", "unsent")
-
-    def __init__(
-        self, resumed: bool, same_handle: bool, sent: list[bytes], unsent: list[bytes], next_life: bool = False
-    ) -> None:
-        self.resumed = resumed
-        self.next_life = next_life
-        self.same_handle = same_handle
-        self.sent = sent
-        self.unsent = unsent
 
 
 class Uplink(Session):
@@ -101,6 +79,7 @@ class Uplink(Session):
         #: The last WELCOME; None before the first one.
         self.router: WelcomeBody | None = None
         self.origin = b""
+        self._url = self._welcomed_at = ""  # where the present connection and the last welcome were
         self.unresponsive_seconds = 12.0
         self.lost_seconds = 60.0
         #: Seconds within which we must reconnect after a restart of the router; 0.0 if that is irrelevant or unknown.
@@ -108,7 +87,7 @@ class Uplink(Session):
         self.max_message_bytes = 64 << 20
         self.heard = 0.0
         self.lost_at = 0.0
-        self._asked = False
+        self._asked = self._dismissed = False
         #: Messages waiting for the next incarnation of a router that is shutting down.
         self.held: list[bytes] = []
         self._holds = False
@@ -181,9 +160,10 @@ class Uplink(Session):
 
     # --- inputs ------------------------------------------------------------------------------
 
-    def connected(self, now: float) -> None:
-        """Handle a new connection: send HELLO."""
+    def connected(self, now: float, url: str = "") -> None:
+        """Handle a new connection, to the router at ``url``: send HELLO."""
         if self._happens("connected"):
+            self._url = url
             hello = replace(self._hello, versions=(VERSION,), answers_drain=True)
             if (had := self.router) is not None:
                 hello = replace(hello, token=had.token, handle=had.handle, boot=had.boot, received=self.received)
@@ -348,6 +328,7 @@ class Uplink(Session):
         except ProtocolError as error:
             self.refused[error.reason] += 1
             return False
+        self._dismissed = True
         return True
 
     def _welcome(self, now: float, said: WelcomeBody) -> None:
@@ -363,7 +344,12 @@ class Uplink(Session):
                 raise
         self._happens("welcome")
         before = self.router
-        next_life = before is not None and before.router_id == said.router_id and before.boot != said.boot
+        # Routers that were given no ids have the same one.
+        elsewhere = before is not None and self._url != self._welcomed_at
+        same_router = before is not None and before.router_id == said.router_id and not elsewhere
+        next_life = same_router and before is not None and before.boot != said.boot
+        self._welcomed_at = self._url
+        dismissed, self._dismissed = self._dismissed, False
         same_handle = origin == self.origin or not self.origin
         self.router, self.origin = said, origin
         self._heartbeat_seconds = said.heartbeat_seconds
@@ -378,7 +364,7 @@ class Uplink(Session):
             self.on_welcome(now, Welcome(True, same_handle, [], []))
             return
         sent, unsent = self.abandon()
-        self.on_welcome(now, Welcome(False, same_handle, sent, unsent, next_life))
+        self.on_welcome(now, Welcome(False, same_handle, sent, unsent, next_life, elsewhere, dismissed))
 
 
 def _begins_something(message: bytes) -> bool:

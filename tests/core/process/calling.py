@@ -8,7 +8,7 @@ from typing import Any
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.calls import Calls
 from rpcmq.core.process.casts import Casts
-from rpcmq.core.process.uplink import Welcome
+from rpcmq.core.process.welcome import Welcome
 from rpcmq.errors import CallError, Outcome
 from rpcmq.wire import Address, Kind, control, pack
 from tests.core.process.linked import Linked

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rpcmq.core.process.uplink import Uplink, Welcome
+from rpcmq.core.process.uplink import Uplink
+from rpcmq.core.process.welcome import Welcome
 from rpcmq.wire import Kind, control
 from rpcmq.wire.bodies import HelloBody
 
@@ -20,10 +21,10 @@ class Linked:
     def _welcomed(self, now: float, welcome: Welcome) -> None:
         raise NotImplementedError
 
-    def connect(self, now: float = 0.0, **welcome: Any) -> list[bytes]:
-        """(Re)connect; return the messages sent once the router has said WELCOME."""
+    def connect(self, now: float = 0.0, url: str = "", **welcome: Any) -> list[bytes]:
+        """(Re)connect to the router at ``url``; return the messages sent once it has said WELCOME."""
         self.uplink.lost(now)
-        self.uplink.connected(now)
+        self.uplink.connected(now, url)
         self.uplink.first_messages.clear()
         body = {"router_id": 1, "boot": 5, "handle": 7, "token": "t", "received": 0, "resumed": False} | welcome
         self.router(control(Kind.WELCOME, body), now)

@@ -8,7 +8,7 @@ import pytest
 
 from rpcmq.core.process.retained_casts import RetainedCasts
 from rpcmq.errors import Outcome
-from rpcmq.wire import Flag, Kind, pack, parse, payload_of
+from rpcmq.wire import Flag, Kind, control, pack, parse, payload_of
 from tests.core.process.calling import COMPUTE, Process, kinds
 
 
@@ -59,6 +59,48 @@ def test_casts_that_a_router_has_that_may_live_are_not_sent_twice(keeper, welcom
     keeper.acknowledge()
     assert next_life(keeper, **welcome) == []
     assert len(keeper.casts.retained) == 0, "nobody would say when it is delivered"
+
+
+def test_at_another_router_what_the_former_one_had_is_left_behind_and_the_rest_sent(keeper):
+    """Routers that were given no ids have the same one."""
+    lost: list[str] = []
+    keeper.casts.losses.on_loss = lost.append
+    for payload in (b"had", b"delivered", b"had too"):
+        message = keeper.cast(payload=payload)
+        keeper.sent()
+        if payload == b"delivered":
+            delivered(keeper, message)
+    keeper.acknowledge()
+    keeper.cast(payload=b"sent")
+    keeper.sent()
+    keeper.uplink.lost(1)
+    keeper.cast(payload=b"unsent")
+    again = next_life(keeper, url="tcp://b:1")
+    assert [payload_of(message) for message in again] == [b"sent", b"unsent"]
+    assert keeper.casts.counters["casts left behind"] == 2
+    assert [text.partition(" are held by the former router only")[0] for text in lost] == [
+        "2 casts waiting for a consumer"
+    ]
+    keeper.acknowledge()
+    again = next_life(keeper, url="tcp://b:1", boot=7)
+    assert [payload_of(message) for message in again] == [b"sent", b"unsent"], "to the next life of the present one"
+    keeper.acknowledge()
+    assert next_life(keeper, url="", boot=8) == [], "the first one has forgotten this process, whatever its boot"
+
+
+@pytest.mark.parametrize("received", [None, 2], ids=["unfinished", "in order"])
+def test_what_a_router_had_that_has_shut_down_in_order_goes_to_another_one(keeper, received):
+    messages = [keeper.cast(payload=payload) for payload in (b"had", b"delivered")]
+    keeper.sent()
+    keeper.acknowledge()
+    keeper.router(control(Kind.DRAIN, {"text": "bye", "answer": False}))
+    delivered(keeper, messages[1])
+    body = {"reason": "draining", "text": "bye"} | ({} if received is None else {"received": received})
+    keeper.router(control(Kind.REFUSED, body))
+    again = next_life(keeper, url="tcp://b:1", boot=4, handle=9)
+    assert [payload_of(message) for message in again] == ([] if received is None else [b"had"])
+    keeper.acknowledge()
+    assert next_life(keeper, url="tcp://c:1", boot=5) == [], "b may live"
 
 
 @pytest.mark.parametrize("boot", [5, 6], ids=["the same life", "the next life"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -22,13 +23,14 @@ REASONS = ["identity-taken", "version", "too-many-links", "key", "draining", "he
 class Process:
     """A dialer and its uplink, driven as the shell drives them."""
 
-    def __init__(self, jitter: float = 0.5) -> None:
+    def __init__(self, jitter: float = 0.5, urls: Sequence[str] = ("tcp://r:1",), first: int = 0) -> None:
         self.now = 100.0
         self.jitter = jitter
         self.steps: list[Step] = []
         self.said: list[int] = []
         self.uplink = Uplink(HELLO, lambda now, welcome: self.dialer.welcomed(now), self._refused)
-        self.dialer = Dialer(self.uplink, "tcp://r:1", ATTEMPT, PAUSE)
+        self.dialer = Dialer(self.uplink, urls, ATTEMPT, PAUSE, first)
+        self.dialed: list[str] = []
 
     def _refused(self, reason: str, text: str) -> None:
         self.steps.append(self.dialer.refused(self.now, self.jitter, reason, text))
@@ -39,6 +41,8 @@ class Process:
         self.uplink.tick(self.now)
         step = self.dialer.tick(self.now, self.jitter)
         self.steps.append(step)
+        if step is Step.DIAL:
+            self.dialed.append(self.dialer.url)
         # What is sent goes out, or is lost with the connection.
         self.said += [message[5] for message in self.uplink.first_messages + self.uplink.last_messages]
         self.uplink.first_messages.clear()
@@ -282,7 +286,7 @@ def test_a_process_is_back_within_the_recovery_window_whatever_its_settings(
     recovery, attempt, pause, refuses, outage, jitters
 ):
     process = Process()
-    process.dialer = Dialer(process.uplink, "tcp://r:1", attempt, pause)
+    process.dialer = Dialer(process.uplink, ("tcp://r:1",), attempt, pause)
     process.dialer.start(process.now)
     process.dial()
     process.dialer.greeted(process.now)

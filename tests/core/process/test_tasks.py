@@ -10,7 +10,7 @@ from rpcmq.core.process.calls import STREAM_WINDOW, Calls
 from rpcmq.core.process.casts import Casts
 from rpcmq.core.process.task import Registration, Task
 from rpcmq.core.process.tasks import Tasks, wire_microseconds
-from rpcmq.core.process.uplink import Welcome
+from rpcmq.core.process.welcome import Welcome
 from rpcmq.errors import CallError, Outcome, UsageError
 from rpcmq.wire import NO_TTL, SETTLEMENT, Address, Flag, Kind, body_of, control, pack, parse, payload_of
 from tests.core.process.linked import Linked

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from rpcmq.core.common import illegal_events
 from rpcmq.core.common.illegal_events import IllegalEvent
-from rpcmq.core.process.uplink import Uplink, Welcome
+from rpcmq.core.process.uplink import Uplink
 from rpcmq.core.process.uplink_states import OWN_EVENTS, TRANSITIONS, UplinkState
+from rpcmq.core.process.welcome import Welcome
 from rpcmq.wire import Flag, Kind, body_of, control, pack, parse, split
 from rpcmq.wire.bodies import HelloBody
 
