@@ -215,9 +215,9 @@ def test_the_timeout_is_for_each_item(client, serve):
 def test_a_caller_who_is_slow_is_not_told_that_the_service_is(client, serve):
     serve(Compute())
     got = []
-    for item in client.multicall(None, "compute", message("count", n=50), timeout=1.0):
+    for item in client.multicall(None, "compute", message("count", n=50), timeout=2.0):
         got.append(item)
-        gevent.sleep(0.03)
+        gevent.sleep(0.05)
     assert got == list(range(50))
 
 
