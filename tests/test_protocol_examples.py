@@ -320,7 +320,7 @@ def test_limits_without_a_setting_are_those_of_the_code() -> None:
     assert stated["one message in a batch frame"] == f"{MAX_INLINE_BYTES} bytes"
     assert stated["sent and not acknowledged"] == f"{link.WINDOW_BYTES >> 20} MiB"
     assert stated["detached payloads of a batch"] == f"{link.BATCH_BYTES >> 20} MiB together, or one"
-    assert stated["connections in a row that end before more was acknowledged"] == str(link.GIVE_UP_AFTER)
+    assert stated["connections in a row that end before more was acknowledged"] == str(link.MAX_FAILED_RESUMPTIONS)
     assert stated["messages in a batch"].startswith(f"{link.BATCH_MESSAGES} sent")
     acked = f"{link.ACK_MESSAGES} messages, {link.ACK_BYTES // 1024} KiB"
     assert stated["received and not acknowledged"] == acked

@@ -69,7 +69,7 @@ def install(
     if era is not None and era not in ERAS:
         raise ValueError(f"no era {era!r}; there are {', '.join(ERAS)}")
     if _now is not None:
-        _stay(_now, root, era)
+        _check_unchanged(_now, root, era)
         return
     for name in _OURS:
         if module := sys.modules.get(name):
@@ -194,7 +194,7 @@ def era() -> str:
     # Asked several times for each message, and all that it can depend on grows.
     if len(sys.modules) == _seen.modules and len(sys.path) == _seen.path and _now is _seen.installed:
         return _seen.era
-    return _look_again()
+    return _detect_era()
 
 
 class _Seen:
@@ -211,7 +211,7 @@ class _Seen:
 _seen = _Seen()
 
 
-def _look_again() -> str:
+def _detect_era() -> str:
     trees = _now.finder.trees() if _now is not None else []
     found = _now.era if _now is not None else None
     found = found or next((era for root in trees if (era := of_tree(root))), None) or of_imports(sys.modules)
@@ -229,7 +229,7 @@ def _checked(tree: str | os.PathLike[str] | Literal[False] | None) -> Path | Lit
     return root
 
 
-def _stay(now: _Installed, root: Path | Literal[False] | None, era: str | None) -> None:
+def _check_unchanged(now: _Installed, root: Path | Literal[False] | None, era: str | None) -> None:
     if root is not None and root != now.finder.tree:
         raise RuntimeError(f"the shim is installed with tree={now.finder.tree}; it cannot become {root}")
     if era is not None and era != now.era:

@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         options, words = _split(words[1:])
         if options:
             _restart([*options, "-m", "compat.nova", *own, *words])
-    command = _understood(words)
+    command = _parse_command(words)
     if command is None:
         parser.error(f"not a Python program: {' '.join(words)}" if words else "no command; it follows --")
     try:
@@ -112,7 +112,7 @@ def _restart(arguments: list[str]) -> NoReturn:
     os.execv(sys.executable, [sys.executable, *arguments])
 
 
-def _understood(words: list[str]) -> _Command | None:
+def _parse_command(words: list[str]) -> _Command | None:
     """Parse ``words`` into a command; None if they are none."""
     if not words:
         return None
@@ -148,7 +148,7 @@ def _from_nose(arguments: list[str]) -> list[str]:
     return translated
 
 
-def _bottom_is_the_program() -> None:
+def _hide_runner_frames() -> None:
     """Make ``inspect.stack`` end with the program, as it did: services take their name from that file."""
     above = {__file__, runpy.run_path.__code__.co_filename}
 
@@ -163,7 +163,7 @@ def _bottom_is_the_program() -> None:
 
 def _run(command: _Command) -> None:
     arguments = command.arguments
-    _bottom_is_the_program()
+    _hide_runner_frames()
     if command.kind == "module":
         if command.what == "pytest":
             arguments = ["-p", _PLUGIN, *arguments]

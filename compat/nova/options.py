@@ -29,7 +29,7 @@ __all__ = [
     "log_ignored",
     "opts",
     "register",
-    "register_novas",
+    "register_nova_options",
     "set_default",
     "value",
 ]
@@ -72,7 +72,7 @@ def _ours(name: str, kind: str, help: str, /, always: Any = _MISSING, **defaults
     return Option(name, kind, defaults if always is _MISSING else {"cactus": always}, help)
 
 
-def _novas(name: str, kind: str, help: str, default: Any, **later: Any) -> Option:
+def _nova_option(name: str, kind: str, help: str, default: Any, **later: Any) -> Option:
     return Option(name, kind, {"cactus": default} | later, help, of_nova=True)
 
 
@@ -100,14 +100,14 @@ _TABLE = (
     ),
     _ours("control_exchange", "str", "exchange that topics belong to", "nova"),
     _ours("fake_rabbit", "bool", "where no router is named: use one within this process", False),
-    _novas(
+    _nova_option(
         "notification_driver", "multi", "modules that send notifications", ["nova.notifier.no_op_notifier"], folsom=[]
     ),
-    _novas("notification_topics", "list", "topics of notifications, without the priority", ["notifications"]),
-    _novas("notification_topic", "str", "topic of notifications, without the priority (Diablo)", "notifications"),
-    _novas("default_notification_level", "str", "priority of a notification that names none", "INFO"),
-    _novas("default_publisher_id", "str", "sender of a notification that names none", "$host"),
-    _novas("list_notifier_drivers", "multi", "drivers of the list notifier", ["nova.notifier.no_op_notifier"]),
+    _nova_option("notification_topics", "list", "topics of notifications, without the priority", ["notifications"]),
+    _nova_option("notification_topic", "str", "topic of notifications, without the priority (Diablo)", "notifications"),
+    _nova_option("default_notification_level", "str", "priority of a notification that names none", "INFO"),
+    _nova_option("default_publisher_id", "str", "sender of a notification that names none", "$host"),
+    _nova_option("list_notifier_drivers", "multi", "drivers of the list notifier", ["nova.notifier.no_op_notifier"]),
     # None: RPCMQ_ROUTER of the environment at the time of use, or the port of a router on this host.
     _ours("rpcmq_router", "str", "URL of the rpcmq router", None),
     _ours("rpcmq_shadow", "str", "second backend, to compare read-only calls with: a router's URL or a module", ""),
@@ -213,7 +213,7 @@ def register(conf: Any = None) -> None:
                 _register_one(each, option, era)
 
 
-def register_novas(*names: str) -> None:
+def register_nova_options(*names: str) -> None:
     """Make options that Nova registered known to each configuration object: where ours stands for Nova's module."""
     era = shim.era()
     _load(era)

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import click
 
-from rpcmq.cli.exit_codes import EXIT_CODES_HELP, ExitCode, code_of, report
+from rpcmq.cli.exit_codes import EXIT_CODES_HELP, ExitCode, exit_code_for, report
 from rpcmq.cli.lazy import LazyGroup
 from rpcmq.cli.options import State
 from rpcmq.errors import UsageError
@@ -62,7 +62,7 @@ class _Commands(LazyGroup):
         except click.ClickException:
             raise
         except Exception as error:
-            code = code_of(error)
+            code = exit_code_for(error)
             if code is None:
                 raise
             report(error, code, ctx.obj.json)

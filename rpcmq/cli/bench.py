@@ -246,7 +246,7 @@ def _watch(description: str, seconds: float, moved: Callable[[str, float], None]
         moved(description, step)
 
 
-class _HeldSignals:
+class _DeferredSignals:
     """Defers SIGINT and SIGTERM until :meth:`release`, so that a process just started is not orphaned."""
 
     def __init__(self) -> None:
@@ -269,7 +269,7 @@ class _HeldSignals:
 def _running(*arguments: str) -> Iterator[dict[str, Any]]:
     """A process of this command; gives the first record of its log. Ends it afterwards."""
     command = [sys.executable, "-m", "rpcmq.cli", *arguments]
-    signals = _HeldSignals()
+    signals = _DeferredSignals()
     reader: gevent.Greenlet[..., None] | None = None
     process: Any = Popen(command, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE)
     try:

@@ -11,7 +11,7 @@ import click
 
 from rpcmq.cli.options import State, connects, json_option, make_client, positive
 from rpcmq.cli.text import counted, plain
-from rpcmq.cli.values import json_object, value_of
+from rpcmq.cli.values import json_object, parse_value
 
 __all__ = ["publish_command", "sub_command"]
 
@@ -80,7 +80,7 @@ def publish_command(
     with make_client(state, timeout) as client:
         client.connect(min(5.0, timeout))
         for text in _lines() if payload == "-" else (payload,):
-            subscribers = client.publish(context, topic, value_of(text), confirm=confirm) or 0
+            subscribers = client.publish(context, topic, parse_value(text), confirm=confirm) or 0
             events += 1
     if state.json:
         print(json.dumps({"events": events, "confirmed": confirm, "subscribers": subscribers if confirm else None}))

@@ -24,7 +24,7 @@ from rpcmq.errors import (
     UsageError,
 )
 
-__all__ = ["EXIT_CODES", "EXIT_CODES_HELP", "ExitCode", "code_of", "failing", "report"]
+__all__ = ["EXIT_CODES", "EXIT_CODES_HELP", "ExitCode", "exit_code_for", "failing", "report"]
 
 
 class ExitCode(IntEnum):
@@ -88,7 +88,7 @@ def remote_cause(error: Exception) -> RemoteError | None:
     return error.__cause__ if isinstance(error.__cause__, RemoteError) else None
 
 
-def code_of(error: Exception) -> ExitCode | None:
+def exit_code_for(error: Exception) -> ExitCode | None:
     """Return the exit code for ``error``; None if it is not one of rpcmq's errors, but a bug."""
     if remote_cause(error) is not None:
         return ExitCode.REMOTE_ERROR

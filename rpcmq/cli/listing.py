@@ -280,18 +280,18 @@ def _check_description(topic: str, answer: Any) -> None:
     Raises:
         ProtocolError: it is no description.
     """
-    problem = _misses(answer, ("topic", "server", "endpoint"))
+    problem = _describe_mismatch(answer, ("topic", "server", "endpoint"))
     methods = answer.get("methods") if not problem else None
     if not problem and not isinstance(methods, list):
         problem = "its 'methods' is no list"
     for method in methods if isinstance(methods, list) else ():
-        problem = problem or _misses(method, ("name", "signature", "doc"))
+        problem = problem or _describe_mismatch(method, ("name", "signature", "doc"))
     if problem:
         text = f"the consumer of {topic!r} answered 'rpcmq.describe' with something that is no description: {problem}"
         raise ProtocolError(text, "body")
 
 
-def _misses(value: Any, members: tuple[str, ...]) -> str:
+def _describe_mismatch(value: Any, members: tuple[str, ...]) -> str:
     """Say why ``value`` is not a mapping with text ``members``; empty if it is."""
     if not isinstance(value, dict):
         return f"a {type(value).__name__} in place of a mapping"

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import click
 
-__all__ = ["json_object", "value_of"]
+__all__ = ["json_object", "parse_value"]
 
 
 def json_object(ctx: click.Context, parameter: click.Parameter, value: str | None) -> dict[str, Any] | None:
@@ -23,7 +23,7 @@ def json_object(ctx: click.Context, parameter: click.Parameter, value: str | Non
     return parsed
 
 
-def value_of(text: str) -> Any:
+def parse_value(text: str) -> Any:
     """Parse ``text`` as JSON; return it unchanged if it is not JSON."""
     try:
         return json.loads(text, parse_constant=_no_constant)

@@ -11,7 +11,7 @@ import click
 
 from rpcmq.cli.options import State, connects, json_option, make_client, positive
 from rpcmq.cli.text import counted
-from rpcmq.cli.values import json_object, value_of
+from rpcmq.cli.values import json_object, parse_value
 
 __all__ = ["call_command", "cast_command", "fanout_command"]
 
@@ -24,7 +24,7 @@ def _arguments(pairs: Sequence[str], given: dict[str, Any] | None) -> dict[str, 
             raise click.UsageError(f"{pair!r}: expected name=value")
         if name in arguments:
             raise click.UsageError(f"argument {name!r} is given twice")
-        arguments[name] = value_of(text)
+        arguments[name] = parse_value(text)
     return arguments
 
 

@@ -11,7 +11,7 @@ from rpcmq.client.process import Process
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.calls import STREAM_WINDOW
 from rpcmq.errors import PayloadRefused, RemoteError
-from rpcmq.payload.remote_exception import answered_by
+from rpcmq.payload.remote_exception import add_hop
 from rpcmq.transport.home import Home, Housed, at_home
 from rpcmq.wire import KIND_AT, Kind, method_of
 
@@ -52,7 +52,7 @@ def result_of(payloads: Payloads, call: Call) -> Any:
         NestedCallError: the method raised the CallError of a call that it made.
     """
     if call.error is not None:
-        answered_by(call.error, call.address, method_of(call.message))
+        add_hop(call.error, call.address, method_of(call.message))
         raise call.error
     message = call.answer
     assert message is not None
@@ -62,7 +62,7 @@ def result_of(payloads: Payloads, call: Call) -> Any:
             failure = payloads.failure(call, message)
         except PayloadRefused as error:
             raise _undecoded(call, error) from error
-        answered_by(failure, call.address, method_of(call.message))
+        add_hop(failure, call.address, method_of(call.message))
         raise failure
     if kind == _END:
         _check_end(payloads, call, message)

@@ -13,7 +13,7 @@ from rpcmq.client.methods import check_endpoint, find_method, public_methods
 from rpcmq.client.verbs import ClientVerbs
 from rpcmq.core.process.task import Task
 from rpcmq.errors import UnknownMethod, UsageError
-from rpcmq.payload.remote_exception import not_run
+from rpcmq.payload.remote_exception import mark_not_run
 from rpcmq.transport.home import Home, at_home
 from rpcmq.wire import Address
 
@@ -138,7 +138,9 @@ class BaseService:
         if method is None:
             method = find_method(self.endpoint, name)
         if method is None:
-            raise not_run(UnknownMethod(f"{self.address.topic!r} has no public method {name!r} (on {self.address})"))
+            raise mark_not_run(
+                UnknownMethod(f"{self.address.topic!r} has no public method {name!r} (on {self.address})")
+            )
         self._methods[name] = method
         return method
 

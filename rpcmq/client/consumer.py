@@ -19,7 +19,7 @@ from rpcmq.core.process.call import Call
 from rpcmq.core.process.task import Registration, Task
 from rpcmq.errors import Outcome, PayloadRefused, UsageError
 from rpcmq.payload import Format
-from rpcmq.payload.remote_exception import not_run
+from rpcmq.payload.remote_exception import mark_not_run
 from rpcmq.transport.home import Home, at_home
 from rpcmq.transport.shell import Handle, Workers
 from rpcmq.wire import Address, Kind
@@ -230,7 +230,7 @@ class Consumer:
             if type(body) is not dict:
                 raise PayloadRefused(f"the payload must be a mapping with context and args, not {type(body).__name__}")
         except PayloadRefused as error:
-            not_run(error)
+            mark_not_run(error)
             raise
         return body
 

@@ -8,10 +8,10 @@ from time import monotonic
 
 from rpcmq.core.common.log_limit import LineLimit
 
-__all__ = ["LimitedLog"]
+__all__ = ["RateLimitedLog"]
 
 
-class LimitedLog:
+class RateLimitedLog:
     """Writes errors and warnings to ``log``."""
 
     def __init__(self, log: logging.Logger) -> None:

@@ -13,10 +13,10 @@ from rpcmq.core.process.task import Task
 from rpcmq.errors import PayloadRefused, RemoteError
 from rpcmq.payload import ALL, Codec
 from rpcmq.payload.remote_exception import UNDECODABLE
-from rpcmq.payload.seal import NotTrusted, split_seal
+from rpcmq.payload.seal import NotTrusted, split_signature
 from rpcmq.wire import FORMAT_AT, Flag, flags_of, payload_of
 
-__all__ = ["Payloads", "is_sealed"]
+__all__ = ["Payloads", "is_signed"]
 
 
 class Payloads:
@@ -49,7 +49,7 @@ class Payloads:
             return self._decode(self.codec, task.format, task.payload)
         # Senders may sign before receivers check.
         task.seal = None
-        return self._decode(self.codec, task.format, self._unsealed(task.payload))
+        return self._decode(self.codec, task.format, self._without_signature(task.payload))
 
     def answer(self, call: Call, message: bytes) -> Any:
         """The value of a REPLY, an ITEM or a progress to ``call``.
@@ -84,12 +84,14 @@ class Payloads:
             PayloadRefused: as above.
         """
         payload = payload_of(message)
-        return self._decode(self.codec, message[FORMAT_AT], self._unsealed(payload) if is_sealed(message) else payload)
+        return self._decode(
+            self.codec, message[FORMAT_AT], self._without_signature(payload) if is_signed(message) else payload
+        )
 
     def own(self, message: bytes) -> Any:
         """The value of a message that this process has sent itself."""
         payload = payload_of(message)
-        return self.codec.decode(message[FORMAT_AT], split_seal(payload) if is_sealed(message) else payload)
+        return self.codec.decode(message[FORMAT_AT], split_signature(payload) if is_signed(message) else payload)
 
     def _decode(self, codec: Codec, format: int, payload: bytes | memoryview) -> Any:
         try:
@@ -108,9 +110,9 @@ class Payloads:
             self.refused["decoder"] += 1
         return error
 
-    def _unsealed(self, payload: bytes | memoryview) -> bytes | memoryview:
+    def _without_signature(self, payload: bytes | memoryview) -> bytes | memoryview:
         try:
-            return split_seal(payload)
+            return split_signature(payload)
         except NotTrusted as error:
             self.refused[error.reason] += 1
             raise
@@ -133,6 +135,6 @@ class Payloads:
         return 0, payload
 
 
-def is_sealed(message: bytes) -> bool:
+def is_signed(message: bytes) -> bool:
     """Whether a message is signed."""
     return bool(flags_of(message) & Flag.SEALED)

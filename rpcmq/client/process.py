@@ -13,7 +13,7 @@ from rpcmq.client.cast_window import CastWindow
 from rpcmq.client.hello import default_identity, hello_of
 from rpcmq.client.limited_log import LimitedLog
 from rpcmq.client.peer import DirectLinks
-from rpcmq.client.trust import payloads_for
+from rpcmq.client.trust import payload_checker_for
 from rpcmq.config import ClientConfig
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.calls import Calls
@@ -86,13 +86,13 @@ class Process:
         self.codec = codec
         self.keys = keys_for(config)
         self.identity = config.identity or default_identity(self.keys.name if self.keys is not None else "")
-        self.payloads, self._audit = payloads_for(config, codec, self.identity, shell)
+        self.payloads, self._audit = payload_checker_for(config, codec, self.identity, shell)
         self.pid = os.getpid()
         hello = replace(hello_of(self.identity, "roundrobin", codec.accepted), keeps=True, wants_drops=True)
         self.uplink = Uplink(hello, self._welcomed, self._refused)
         self.casts = Casts(self.uplink, self._cast_refused, config.cast_kept, config.cast_kept_bytes)
         self.calls = Calls(self.uplink, self.casts)
-        self._limited_log = LimitedLog(log)
+        self._limited_log = RateLimitedLog(log)
         self.casts.losses.on_loss = partial(log.warning, "%s")
         self.tasks = Tasks(self.uplink, self.calls, self._not_registered)
         self.connection = Connection(

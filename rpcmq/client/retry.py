@@ -62,7 +62,7 @@ class RetryBudget:
         return True
 
 
-def _told_to_wait(state: RetryCallState) -> float:
+def _retry_after(state: RetryCallState) -> float:
     """Return the ``retry_after`` of the last error (seconds)."""
     error = state.outcome.exception() if state.outcome is not None else None
     seconds = error.details.get("retry_after") if isinstance(error, Overloaded) else None
@@ -116,7 +116,7 @@ class Retry:
         jitter = wait_random_exponential(multiplier=self.base, max=self.most)
         retrying = Retrying(
             sleep=pause,
-            wait=lambda state: _told_to_wait(state) + jitter(state),
+            wait=lambda state: _retry_after(state) + jitter(state),
             retry=retry_if_exception_type((LinkLost, Overloaded)),
             stop=enough,
             reraise=True,

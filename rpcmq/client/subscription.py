@@ -10,7 +10,7 @@ from typing import Any
 
 from rpcmq.client.hello import hello_of
 from rpcmq.client.interrupts import is_interrupt
-from rpcmq.client.limited_log import LimitedLog
+from rpcmq.client.limited_log import RateLimitedLog
 from rpcmq.client.methods import check_handler
 from rpcmq.client.one_router import only_router
 from rpcmq.client.process import Process
@@ -78,7 +78,7 @@ class Subscription:
         self._thread = shell.handler_threads(1)
         self._queue: deque[_Event] = deque()
         self._wakeup = shell.event()
-        self._limited_log = LimitedLog(log)
+        self._limited_log = RateLimitedLog(log)
         self._closed = False
         self.pattern = pattern
         self.received = 0
@@ -153,7 +153,7 @@ class Subscriptions:
         self._recent: deque[bytes] = deque(maxlen=_RECENT_EVENTS)
         self._room = process.shell.event()
         self._uplink = Uplink(hello, self._welcomed, self._refused)
-        self._limited_log = LimitedLog(log)
+        self._limited_log = RateLimitedLog(log)
         self._casts = Casts(self._uplink, self._publish_refused)
         self._calls = Calls(self._uplink, self._casts)
         self._uplink.handle(Kind.PUBLISH, self._event)

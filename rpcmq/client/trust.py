@@ -15,7 +15,7 @@ from rpcmq.payload.trust import Policy, read_policy
 from rpcmq.transport.mac_files import read_mac_keys
 from rpcmq.transport.shell import Shell
 
-__all__ = ["AuditFile", "payloads_for"]
+__all__ = ["AuditFile", "payload_checker_for"]
 
 log = logging.getLogger("rpcmq.trust")
 
@@ -46,7 +46,9 @@ class AuditFile:
             log.error("audit not written to %s: %s", self._path, error)
 
 
-def payloads_for(config: ClientConfig, codec: Codec, identity: str, shell: Shell) -> tuple[Payloads, AuditFile | None]:
+def payload_checker_for(
+    config: ClientConfig, codec: Codec, identity: str, shell: Shell
+) -> tuple[Payloads, AuditFile | None]:
     """The door for payloads that ``config`` describes, and the file of its audit if there is one.
 
     Raises:

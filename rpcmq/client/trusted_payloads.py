@@ -10,13 +10,13 @@ import logging
 from time import monotonic
 from typing import Any, NoReturn
 
-from rpcmq.client.payloads import Payloads, is_sealed
+from rpcmq.client.payloads import Payloads, is_signed
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.task import Registration, Task
 from rpcmq.payload import Codec, Format
 from rpcmq.payload.audit import Audit
 from rpcmq.payload.format import accept_names, format_name
-from rpcmq.payload.seal import OVERHEAD, MacKeys, NotTrusted, Opened, Replays, Sealer
+from rpcmq.payload.seal import OVERHEAD, MacKeys, NotTrusted, ReplayGuard, Signer, VerifiedPayload
 from rpcmq.payload.trust import Policy, Rule
 from rpcmq.wire import FORMAT_AT, KIND_AT, Address, Flag, Kind, address_of, parse, payload_of
 
@@ -66,8 +66,8 @@ class TrustedPayloads(Payloads):
         policy.check(codec)
         self._policy = policy
         self._audit = audit
-        self._sealer = Sealer(keys, identity, policy.window, policy.skew) if keys is not None else None
-        self._replays = Replays(policy.remember)
+        self._sealer = Signer(keys, identity, policy.window, policy.skew) if keys is not None else None
+        self._replays = ReplayGuard(policy.remember)
         #: (exchange, topic) -> rule and its codec.
         self._by_topic: dict[tuple[str, str], tuple[Rule, Codec]] = {}
         self._by_block: dict[bytes, tuple[str, str]] = {}
@@ -91,7 +91,7 @@ class TrustedPayloads(Payloads):
         if opened is not None:
             payload = opened.payload
         elif message is not None:
-            payload = self._unsealed(payload)
+            payload = self._without_signature(payload)
         return self._decoded(where, opened, task.format, payload)
 
     def answer(self, call: Call, message: bytes) -> Any:
@@ -122,9 +122,9 @@ class TrustedPayloads(Payloads):
         where = self._where(address_of(message))
         opened = None
         payload = payload_of(message)
-        if is_sealed(message):
+        if is_signed(message):
             opened = self._checked(where, self._open_event, message, again)
-            payload = self._unsealed(payload) if opened is None else opened.payload
+            payload = self._without_signature(payload) if opened is None else opened.payload
         return self._decoded(where, opened, message[FORMAT_AT], payload)
 
     # --- what goes ---------------------------------------------------------------------------
@@ -155,17 +155,17 @@ class TrustedPayloads(Payloads):
 
     # --- signatures --------------------------------------------------------------------------
 
-    def _checked(self, where: tuple[str, str], check: Any, *args: Any) -> Opened | None:
+    def _checked(self, where: tuple[str, str], check: Any, *args: Any) -> VerifiedPayload | None:
         """Return the payload that ``check`` verified; None if no check is possible or needed here."""
         try:
-            opened: Opened | None = check(*args)
+            opened: VerifiedPayload | None = check(*args)
         except NotTrusted as error:
             if error.reason != "unknown key" or self._rule(where)[0].require:
                 self._refuse(where, error)
             opened = None
         return opened
 
-    def _open_request(self, task: Task, message: bytes) -> Opened | None:
+    def _open_request(self, task: Task, message: bytes) -> VerifiedPayload | None:
         sealer, registration = self._sealer, task.registration
         if sealer is None:
             return None
@@ -195,7 +195,7 @@ class TrustedPayloads(Payloads):
             self._replays.check(sealer.now(), nonce, opened.time, sealer.until(opened))
         return opened
 
-    def _open_event(self, message: bytes, again: bool) -> Opened | None:
+    def _open_event(self, message: bytes, again: bool) -> VerifiedPayload | None:
         sealer = self._sealer
         if sealer is None:
             return None
@@ -204,9 +204,9 @@ class TrustedPayloads(Payloads):
             self._replays.check(sealer.now(), opened.nonce, opened.time, sealer.until(opened))
         return opened
 
-    def _open_answer(self, where: tuple[str, str], call: Call, message: bytes) -> Opened | None:
+    def _open_answer(self, where: tuple[str, str], call: Call, message: bytes) -> VerifiedPayload | None:
         """The payload of an answer; None: it is not signed."""
-        if not is_sealed(message):
+        if not is_signed(message):
             return None
         answers: _Answers | None = call.seal
         if answers is None or self._sealer is None:
@@ -241,7 +241,7 @@ class TrustedPayloads(Payloads):
             known = self._by_topic[where] = rule, codec
         return known
 
-    def _accepting(self, where: tuple[str, str], opened: Opened | None, format: int) -> Codec:
+    def _accepting(self, where: tuple[str, str], opened: VerifiedPayload | None, format: int) -> Codec:
         """The codec that decodes it, if it may be decoded at all."""
         rule, codec = self._rule(where)
         if opened is None:
@@ -260,7 +260,9 @@ class TrustedPayloads(Payloads):
             self._refuse(where, NotTrusted(text, "format"))
         return codec
 
-    def _decoded(self, where: tuple[str, str], opened: Opened | None, format: int, payload: bytes | memoryview) -> Any:
+    def _decoded(
+        self, where: tuple[str, str], opened: VerifiedPayload | None, format: int, payload: bytes | memoryview
+    ) -> Any:
         codec = self._accepting(where, opened, format)
         value = self._decode(codec, format, payload)
         if self._audit is not None:

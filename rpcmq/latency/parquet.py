@@ -16,7 +16,7 @@ from rpcmq.latency.log_state import File
 from rpcmq.latency.manifest import Manifest
 from rpcmq.latency.recovery import recover
 from rpcmq.latency.schema import in_flight
-from rpcmq.latency.sinks import Content, Recovered
+from rpcmq.latency.sinks import Content, RecoveryResult
 
 __all__ = ["Parquet"]
 
@@ -40,7 +40,7 @@ class Parquet:
         """See ``Sink``."""
         return segment.write(directory, path, records, metadata, at)
 
-    def recover(self, directory: Path, manifest: Manifest, spooled: Collection[str], now: float) -> Recovered:
+    def recover(self, directory: Path, manifest: Manifest, spooled: Collection[str], now: float) -> RecoveryResult:
         """See ``Sink``."""
         return recover(directory, manifest, spooled, now)
 

@@ -102,7 +102,7 @@ def write_policy(path: Path, policy: Policy) -> None:
     text = json.dumps(as_json(policy), indent=1)
     try:
         _policy(json.loads(text))
-    except _Wrong as error:
+    except _Invalid as error:
         raise ValueError(str(error)) from None
     write_whole(path, text.encode() + b"\n")
 
@@ -151,16 +151,16 @@ def read_policy(path: Path, now: float) -> Policy:
     try:
         policy = _policy(_parsed(data))
         if policy.made_at > now + _SKEW:
-            raise _Wrong(f"made_at is {policy.made_at - now:.0f} s in the future")
+            raise _Invalid(f"made_at is {policy.made_at - now:.0f} s in the future")
         if policy.valid_until < now:
-            raise _Wrong(f"too old: valid_until was {now - policy.valid_until:.0f} s ago")
-    except _Wrong as error:
+            raise _Invalid(f"too old: valid_until was {now - policy.valid_until:.0f} s ago")
+    except _Invalid as error:
         raise PolicyRefused(f"{path}: {error}") from None
     fresh = {key: entry for key, entry in policy.entries.items() if entry.valid_until >= now}
     return Policy(policy.made_at, policy.valid_until, policy.min_samples, fresh)
 
 
-class _Wrong(Exception):
+class _Invalid(Exception):
     """Raised with a description of invalid content."""
 
 
@@ -168,41 +168,41 @@ def _parsed(data: bytes) -> object:
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise _Wrong(f"no JSON: {error}") from None
+        raise _Invalid(f"no JSON: {error}") from None
 
 
 def _policy(source: object) -> Policy:
     if not isinstance(source, dict) or source.get("policy") != _KIND:
-        raise _Wrong("no latency policy")
+        raise _Invalid("no latency policy")
     if source.get("version") != VERSION:
-        raise _Wrong(f"version {source.get('version')!r}: expected {VERSION}")
+        raise _Invalid(f"version {source.get('version')!r}: expected {VERSION}")
     made_at = _number(source, "made_at", 0, _FAR)
     valid_until = _number(source, "valid_until", 0, _FAR)
     min_samples = _whole(source, "min_samples", 1)
     methods = source.get("methods")
     if not isinstance(methods, list) or not methods:
-        raise _Wrong("methods: expected a list that is not empty")
+        raise _Invalid("methods: expected a list that is not empty")
     entries: dict[tuple[str, str, str], Entry] = {}
     for place, each in enumerate(methods):
         try:
             entry = _entry(each, min_samples)
             key = entry.exchange, entry.topic, entry.method
             if key in entries:
-                raise _Wrong("a second one of that name")
+                raise _Invalid("a second one of that name")
             if entry.newest > made_at + _SKEW or entry.valid_until > valid_until:
-                raise _Wrong("newest after made_at, or valid_until after that of the file")
-        except _Wrong as error:
-            raise _Wrong(f"methods[{place}]: {error}") from None
+                raise _Invalid("newest after made_at, or valid_until after that of the file")
+        except _Invalid as error:
+            raise _Invalid(f"methods[{place}]: {error}") from None
         entries[key] = entry
     return Policy(made_at, valid_until, min_samples, entries)
 
 
 def _entry(source: object, min_samples: int) -> Entry:
     if not isinstance(source, dict):
-        raise _Wrong("expected an object")
+        raise _Invalid("expected an object")
     p50, p95, p99 = (_number(source, f"{name}_us", 0, LONGEST_US) for name in PERCENTILES)
     if not 0 < p50 <= p95 <= p99:
-        raise _Wrong(f"percentiles {p50}, {p95}, {p99}: expected numbers above 0 that rise")
+        raise _Invalid(f"percentiles {p50}, {p95}, {p99}: expected numbers above 0 that rise")
     first, second, third = (_interval(source, name) for name in PERCENTILES)
     newest = _number(source, "newest", 0, _FAR)
     return Entry(
@@ -220,24 +220,24 @@ def _entry(source: object, min_samples: int) -> Entry:
 def _interval(source: Mapping[str, Any], name: str) -> tuple[float, float]:
     pair = source.get(f"{name}_interval_us")
     if not isinstance(pair, list) or len(pair) != 2:
-        raise _Wrong(f"{name}_interval_us = {pair!r}: expected two numbers")
+        raise _Invalid(f"{name}_interval_us = {pair!r}: expected two numbers")
     low, high = (_checked(f"{name}_interval_us", value, 0, LONGEST_US) for value in pair)
     if not low <= source[f"{name}_us"] <= high:
-        raise _Wrong(f"{name}_interval_us = {pair!r}: does not contain {source[f'{name}_us']}")
+        raise _Invalid(f"{name}_interval_us = {pair!r}: does not contain {source[f'{name}_us']}")
     return low, high
 
 
 def _text(source: Mapping[str, Any], name: str) -> str:
     value = source.get(name)
     if not isinstance(value, str):
-        raise _Wrong(f"{name} = {value!r}: expected text")
+        raise _Invalid(f"{name} = {value!r}: expected text")
     return value
 
 
 def _whole(source: Mapping[str, Any], name: str, low: int) -> int:
     value = source.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or value < low:
-        raise _Wrong(f"{name} = {value!r}: expected an integer of at least {low}")
+        raise _Invalid(f"{name} = {value!r}: expected an integer of at least {low}")
     return value
 
 
@@ -247,5 +247,5 @@ def _number(source: Mapping[str, Any], name: str, low: float, high: float) -> fl
 
 def _checked(name: str, value: object, low: float, high: float) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool) or not isfinite(value) or not low <= value <= high:
-        raise _Wrong(f"{name} = {value!r}: expected a number from {low:g} to {high:g}")
+        raise _Invalid(f"{name} = {value!r}: expected a number from {low:g} to {high:g}")
     return float(value)

@@ -15,14 +15,14 @@ from rpcmq.latency.compact import inputs_of
 from rpcmq.latency.files import remove
 from rpcmq.latency.log_state import File, Source
 from rpcmq.latency.manifest import Manifest
-from rpcmq.latency.sinks import Recovered
-from rpcmq.latency.spooled import Reason, Trouble
+from rpcmq.latency.sinks import RecoveryResult
+from rpcmq.latency.spooled import QuarantineReason, Reason
 from rpcmq.log_format import Problem
 
 __all__ = ["recover"]
 
 
-def recover(directory: Path, manifest: Manifest, spooled: Collection[str], now: float) -> Recovered:
+def recover(directory: Path, manifest: Manifest, spooled: Collection[str], now: float) -> RecoveryResult:
     """Remove or take in the Parquet files that the manifest does not name.
 
     * A segment whose spool file is still there will be made again, the same, in its place.
@@ -47,9 +47,9 @@ class _Recovery:
     manifest: Manifest
     spooled: Collection[str]
     now: float
-    found: Recovered = field(default_factory=Recovered)
+    found: RecoveryResult = field(default_factory=RecoveryResult)
 
-    def run(self) -> Recovered:
+    def run(self) -> RecoveryResult:
         for inputs, paths in self._compactions().items():
             self._settle_compaction(inputs, paths)
         strays = [path for path in self._strays("ready/*.parquet") if Path(path).stem not in self.spooled]
@@ -76,7 +76,7 @@ class _Recovery:
             try:
                 groups.setdefault(tuple(inputs_of(self.directory / path)), []).append(path)
             except segment.Damaged as error:
-                self.found.aside[path] = Trouble(Problem.FOREIGN, str(error))
+                self.found.aside[path] = QuarantineReason(Problem.FOREIGN, str(error))
         return groups
 
     def _settle_compaction(self, inputs: tuple[str, ...], paths: list[str]) -> None:
@@ -112,11 +112,15 @@ class _Recovery:
         try:
             return _checked(Source(**json.loads(segment.metadata_of(self.directory / path)[segment.SOURCE])))
         except segment.Damaged as error:
-            self.found.aside[path] = Trouble(Problem.FOREIGN, f"no Parquet: {error}")
+            self.found.aside[path] = QuarantineReason(Problem.FOREIGN, f"no Parquet: {error}")
         except KeyError:
-            self.found.aside[path] = Trouble(Problem.FOREIGN, "Parquet that does not say which spool file it is of")
+            self.found.aside[path] = QuarantineReason(
+                Problem.FOREIGN, "Parquet that does not say which spool file it is of"
+            )
         except (ValueError, TypeError) as error:
-            self.found.aside[path] = Trouble(Problem.FOREIGN, f"what it says of its spool file is wrong: {error}")
+            self.found.aside[path] = QuarantineReason(
+                Problem.FOREIGN, f"what it says of its spool file is wrong: {error}"
+            )
         return None
 
     def _settle_segment(self, path: str, source: Source) -> None:
@@ -138,7 +142,7 @@ class _Recovery:
         try:
             return segment.entry(self.directory, path, self.now)
         except segment.Damaged as error:
-            self.found.aside[path] = Trouble(Reason.DAMAGED, str(error))
+            self.found.aside[path] = QuarantineReason(Reason.DAMAGED, str(error))
             return None
 
     def _is_new(self, file: File, others: Collection[File]) -> bool:
@@ -154,7 +158,7 @@ class _Recovery:
                     continue  # whoever reads it next sets it aside
                 if twice:
                     text = f"has {twice} records that are in {other.path}"
-                    self.found.aside[file.path] = Trouble(Reason.DUPLICATE, text)
+                    self.found.aside[file.path] = QuarantineReason(Reason.DUPLICATE, text)
                     return False
         return True
 

@@ -31,7 +31,7 @@ from rpcmq.latency.manifest import NAME as MANIFEST
 from rpcmq.latency.manifest import Manifest, ManifestDamaged
 from rpcmq.latency.retention import Limits, retire
 from rpcmq.latency.sinks import Sink
-from rpcmq.latency.spooled import Reason, Spooled, Trouble, spooled_files, trouble_of
+from rpcmq.latency.spooled import QuarantineReason, Reason, SpoolFile, quarantine_reason, spooled_files
 from rpcmq.log_format import LOG_MODE, PART, Problem, SpoolError
 
 __all__ = ["Shipper", "account"]
@@ -158,7 +158,7 @@ class Shipper:
             self._note(logging.ERROR, "manifest", f"{error}; set aside, and made anew from the files", {})
             return Manifest(self._directory)
 
-    def _recover(self, spooled: Sequence[Spooled]) -> None:
+    def _recover(self, spooled: Sequence[SpoolFile]) -> None:
         for place in ("ready", "log", "quarantine"):
             for partial in (self._directory / place).rglob(".*"):
                 if partial.is_symlink() or not partial.is_dir():
@@ -177,7 +177,7 @@ class Shipper:
 
     # --- the spool ---------------------------------------------------------------------------
 
-    def _settle_all(self, spooled: Sequence[Spooled]) -> dict[tuple[int, int] | str, OSError]:
+    def _settle_all(self, spooled: Sequence[SpoolFile]) -> dict[tuple[int, int] | str, OSError]:
         """Ship or set aside complete files; return failures, which only delay their own incarnation."""
         failed: dict[tuple[int, int] | str, OSError] = {}
         for each in spooled:
@@ -188,14 +188,14 @@ class Shipper:
                     failed[each.life] = error
         return failed
 
-    def _settle(self, spooled: Spooled) -> None:
+    def _settle(self, spooled: SpoolFile) -> None:
         trouble = spooled.trouble
         try:
             data, crc32 = spooled.content()
         except FileNotFoundError:
             return  # somebody has removed it
         except OSError as error:
-            data, crc32, trouble = b"", 0, trouble_of(error)
+            data, crc32, trouble = b"", 0, quarantine_reason(error)
         source = Source(spooled.name, crc32)
         if spooled.head:
             head = spooled.head
@@ -214,7 +214,9 @@ class Shipper:
             move(spooled.path, self._quarantine)
         elif was is not None:
             other = replace(source, name=spooled.path.name, segno=0)
-            self._refuse(spooled.path, data, other, Trouble(Reason.DUPLICATE, f"another {source.name} was here before"))
+            self._refuse(
+                spooled.path, data, other, QuarantineReason(Reason.DUPLICATE, f"another {source.name} was here before")
+            )
         elif trouble is not None:
             self._refuse(spooled.path, data, source, trouble)
         else:
@@ -227,7 +229,7 @@ class Shipper:
             if len(set(content.seqs)) != len(content.seqs):
                 raise SpoolError(Problem.CORRUPT, "two records with one number", 0)
         except SpoolError as error:
-            self._refuse(path, data, source, Trouble(error.problem, str(error)))
+            self._refuse(path, data, source, QuarantineReason(error.problem, str(error)))
             return
         seqs = set(content.seqs)
         boot = self.state.boot(source.router_id, source.boot)
@@ -246,7 +248,7 @@ class Shipper:
         metadata = {b"rpcmq:source": json.dumps(asdict(source)).encode()}
         return asdict(self._sink.write(self._directory, path, records, metadata, self._clock()))
 
-    def _end_lives(self, spooled: Sequence[Spooled], unsettled: Collection[object]) -> None:
+    def _end_lives(self, spooled: Sequence[SpoolFile], unsettled: Collection[object]) -> None:
         """Record ``unknown`` for calls in flight in incarnations of routers that are over."""
         open_lives = {each.order[:2] for each in spooled if each.is_open}
         latest: dict[int, int] = {}
@@ -282,7 +284,7 @@ class Shipper:
     def _quarantine(self) -> Path:
         return self._directory / "quarantine"
 
-    def _refuse(self, path: Path, data: bytes, source: Source, trouble: Trouble) -> None:
+    def _refuse(self, path: Path, data: bytes, source: Source, trouble: QuarantineReason) -> None:
         """Quarantine a spool file: write the reason, then the manifest's line, then move the file."""
         rows = readable_rows(data)
         size = size_of(path)

@@ -15,10 +15,10 @@ from rpcmq.latency.harvest import Harvest
 from rpcmq.latency.log_state import File
 from rpcmq.latency.manifest import Manifest
 from rpcmq.latency.schema import as_json, rows_of
-from rpcmq.latency.spooled import Trouble
+from rpcmq.latency.spooled import QuarantineReason
 from rpcmq.log_format import LOG_MODE, Record, Spool, SpoolError
 
-__all__ = ["SINKS", "Content", "JsonLines", "Recovered", "Sink", "open_sink"]
+__all__ = ["SINKS", "Content", "JsonLines", "RecoveryResult", "Sink", "open_sink"]
 
 SINKS = ("parquet", "jsonl")
 
@@ -38,7 +38,7 @@ class Content(NamedTuple):
 
 
 @dataclass
-class Recovered:
+class RecoveryResult:
     """The disposition of files that the manifest did not name, by path.
 
     Attributes:
@@ -47,7 +47,7 @@ class Recovered:
     """
 
     taken: list[str] = field(default_factory=list)
-    aside: dict[str, Trouble] = field(default_factory=dict)
+    aside: dict[str, QuarantineReason] = field(default_factory=dict)
 
 
 class Sink(Protocol):
@@ -69,7 +69,7 @@ class Sink(Protocol):
     def write(self, directory: Path, path: str, records: Any, metadata: Mapping[bytes, bytes], at: float) -> File:
         """Make the file ``path`` below ``directory``; arguments and errors as those of ``segment.write``."""
 
-    def recover(self, directory: Path, manifest: Manifest, spooled: Collection[str], now: float) -> Recovered:
+    def recover(self, directory: Path, manifest: Manifest, spooled: Collection[str], now: float) -> RecoveryResult:
         """See ``recovery.recover``."""
 
     def compact(self, directory: Path, manifest: Manifest, now: float) -> tuple[int, list[str]]:
@@ -102,9 +102,9 @@ class JsonLines:
         times = [row["recv_at"] for row in records]
         return File(path, len(records), len(text), zlib.crc32(text), min(times), max(times), at)
 
-    def recover(self, directory: Path, manifest: Manifest, spooled: Collection[str], now: float) -> Recovered:
+    def recover(self, directory: Path, manifest: Manifest, spooled: Collection[str], now: float) -> RecoveryResult:
         """Recover nothing: these files are not an archive."""
-        return Recovered()
+        return RecoveryResult()
 
     def compact(self, directory: Path, manifest: Manifest, now: float) -> tuple[int, list[str]]:
         """Do nothing: JSON Lines are never compacted."""

@@ -18,7 +18,7 @@ from typing import BinaryIO, NamedTuple
 from rpcmq.latency.files import Unsuitable, open_regular, read_regular
 from rpcmq.log_format import PART, Head, Problem, SpoolError, file_name, read_head
 
-__all__ = ["MAX_BYTES", "Reason", "Spooled", "Trouble", "spooled_files", "trouble_of"]
+__all__ = ["MAX_BYTES", "QuarantineReason", "Reason", "SpoolFile", "quarantine_reason", "spooled_files"]
 
 #: Of a spool file: more than 5 million records, the greatest ``dispatch_log.segment_records``, with their names.
 MAX_BYTES = 2 << 30
@@ -40,7 +40,7 @@ class Reason(StrEnum):
     DAMAGED = "damaged"
 
 
-class Trouble(NamedTuple):
+class QuarantineReason(NamedTuple):
     """The reason for setting a file aside: a word and a sentence."""
 
     reason: str
@@ -48,12 +48,12 @@ class Trouble(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Spooled:
+class SpoolFile:
     """A spool file with its head, or the reason why that cannot be read."""
 
     path: Path
     head: Head | None
-    trouble: Trouble | None = None
+    trouble: QuarantineReason | None = None
     #: The router that writes it is alive.
     is_open: bool = False
 
@@ -90,7 +90,7 @@ class Spooled:
         return b"", crc32
 
 
-def spooled_files(directory: Path) -> Iterator[Spooled]:
+def spooled_files(directory: Path) -> Iterator[SpoolFile]:
     """Iterate over the files in the spool ``directory``, except those a running router has only begun."""
     for path in sorted(directory.glob("[!.]*")):
         try:
@@ -102,20 +102,20 @@ def spooled_files(directory: Path) -> Iterator[Spooled]:
         except OSError as error:
             # Whether a router is still writing what cannot be opened cannot be known.
             is_open = path.suffix == PART and not isinstance(error, Unsuitable)
-            yield Spooled(path, None, trouble_of(error), is_open)
+            yield SpoolFile(path, None, quarantine_reason(error), is_open)
             continue
         try:
-            yield Spooled(path, read_head(data), is_open=is_open)
+            yield SpoolFile(path, read_head(data), is_open=is_open)
         except SpoolError as error:
             if not is_open:
-                yield Spooled(path, None, Trouble(error.problem, str(error)))
+                yield SpoolFile(path, None, QuarantineReason(error.problem, str(error)))
 
 
-def trouble_of(error: OSError) -> Trouble:
+def quarantine_reason(error: OSError) -> QuarantineReason:
     """Return the reason for setting aside a file that could not be read."""
     if isinstance(error, Unsuitable):
-        return Trouble(Problem.FOREIGN, str(error.strerror))
-    return Trouble(Reason.UNREADABLE, f"cannot be read: {error.strerror}")
+        return QuarantineReason(Problem.FOREIGN, str(error.strerror))
+    return QuarantineReason(Reason.UNREADABLE, f"cannot be read: {error.strerror}")
 
 
 def _has_writer(file: BinaryIO, path: Path) -> bool:

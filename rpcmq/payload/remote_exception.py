@@ -70,10 +70,10 @@ from rpcmq.payload.printed_size import is_printable
 
 __all__ = [
     "UNDECODABLE",
-    "answered_by",
+    "add_hop",
     "brief_record",
     "describe_exception",
-    "not_run",
+    "mark_not_run",
     "rebuild_exception",
     "undecodable",
 ]
@@ -112,7 +112,7 @@ CarriedSize = Callable[[Any], int]
 """Returns the encoded size of a value (bytes); 0 if it cannot be carried as it is."""
 
 
-class _Carried:
+class _SizeBudget:
     """Accepts values within a byte budget."""
 
     def __init__(self, size: CarriedSize) -> None:
@@ -136,7 +136,7 @@ def describe_exception(exc: BaseException, host: str, carried_size: CarriedSize)
         host: identity of this process.
         carried_size: tells which args and attributes to take along as they are.
     """
-    carried = _Carried(carried_size)
+    carried = _SizeBudget(carried_size)
     attributes, left_out = _attributes(exc, carried)
     args = plain_args(exc)[:_MAX_ARGS]
     ran = NOT_RUN not in vars(exc)
@@ -249,7 +249,7 @@ def _not_known(name: str) -> str:
 E = TypeVar("E", bound=Exception)
 
 
-def not_run(error: E) -> E:
+def mark_not_run(error: E) -> E:
     """Mark ``error`` as raised before the method was run, and return it."""
     vars(error)[NOT_RUN] = True
     return error
@@ -262,7 +262,7 @@ def undecodable(reason: str) -> RemoteError:
     return error
 
 
-def answered_by(error: BaseException, topic: str, method: str) -> None:
+def add_hop(error: BaseException, topic: str, method: str) -> None:
     """Record on ``error`` that it ended the call of ``method`` on ``topic``.
 
     Where that leaves a method that made the call, the caller of the method is told.
@@ -345,7 +345,7 @@ def _type_name(exc: BaseException) -> str:
     return wire_name(type(exc))[:_MAX_NAME]
 
 
-def _attributes(exc: BaseException, carried: _Carried) -> tuple[dict[str, Any], list[str]]:
+def _attributes(exc: BaseException, carried: _SizeBudget) -> tuple[dict[str, Any], list[str]]:
     """The attributes that are carried, and the names of others."""
     taken: dict[str, Any] = {}
     left_out: list[str] = []

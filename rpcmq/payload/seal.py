@@ -19,7 +19,17 @@ from typing import Final, NamedTuple
 
 from rpcmq.errors import PayloadRefused
 
-__all__ = ["KEY_BYTES", "NOT_BOUND", "OVERHEAD", "MacKeys", "NotTrusted", "Opened", "Replays", "Sealer", "split_seal"]
+__all__ = [
+    "KEY_BYTES",
+    "NOT_BOUND",
+    "OVERHEAD",
+    "MacKeys",
+    "NotTrusted",
+    "ReplayGuard",
+    "Signer",
+    "VerifiedPayload",
+    "split_signature",
+]
 
 KEY_BYTES: Final = 32
 #: Most bytes that a signature adds to a payload.
@@ -64,7 +74,7 @@ class MacKeys:
     secrets: Mapping[str, bytes] = field(repr=False)
 
 
-class Opened(NamedTuple):
+class VerifiedPayload(NamedTuple):
     """A payload with a valid signature.
 
     ``time`` is seconds since the epoch, ``life`` seconds; ``tag`` is what an answer is bound to.
@@ -106,7 +116,7 @@ def _parts(data: bytes | memoryview) -> _Parts:
     return _Parts(len(data) - start, bytes(data[start:cut]), bytes(data[cut:end]), nonce, sent, life, tag)
 
 
-def split_seal(data: bytes | memoryview) -> bytes | memoryview:
+def split_signature(data: bytes | memoryview) -> bytes | memoryview:
     """Return the payload without its signature, unchecked, for receivers without keys.
 
     Raises:
@@ -115,7 +125,7 @@ def split_seal(data: bytes | memoryview) -> bytes | memoryview:
     return memoryview(data)[: len(data) - _parts(data).size]
 
 
-class Sealer:
+class Signer:
     """Signs the payloads a process sends, and verifies those it receives.
 
     Args:
@@ -186,7 +196,7 @@ class Sealer:
         method: bytes = b"",
         bound: bytes = NOT_BOUND,
         number: int = 0,
-    ) -> Opened:
+    ) -> VerifiedPayload:
         """Verify ``data``, and return its payload if the signature is valid and has not expired.
 
         Args:
@@ -212,9 +222,9 @@ class Sealer:
         if bound == NOT_BOUND:
             self._check_age(sent / 1000, life_ms / 1000)
         made = payload if len(payload) >= 1 << 15 else bytes(payload)
-        return Opened(made, name, sender.decode(errors="replace"), nonce, sent / 1000, life_ms / 1000, tag)
+        return VerifiedPayload(made, name, sender.decode(errors="replace"), nonce, sent / 1000, life_ms / 1000, tag)
 
-    def until(self, opened: Opened) -> float:
+    def until(self, opened: VerifiedPayload) -> float:
         """Return when ``opened`` expires for all receivers (seconds since the epoch)."""
         return opened.time + min(opened.life, self._window) + self._skew
 
@@ -243,7 +253,7 @@ def _tag(begun: blake2b, covered: bytes, payload: bytes | memoryview) -> bytes:
 _LOOK_EVERY = 8.0
 
 
-class Replays:
+class ReplayGuard:
     """The nonces of verified, unexpired payloads, to detect replays, within a bound.
 
     Where there are more than ``most``, the oldest are forgotten, and from then on nothing is taken that was

@@ -150,7 +150,7 @@ _LIMITS = {"max_bytes": (4096, 1 << 40), "max_depth": (8, 500)}
 _KNOWN = tuple(f.name for f in fields(Rule) if f.init)
 
 
-class _Wrong(Exception):
+class _Invalid(Exception):
     """Raised with a description of the error that begins with the key."""
 
 
@@ -166,16 +166,16 @@ def read_policy(path: str | os.PathLike[str]) -> Policy:
         known = (*_FIGURES, "topics")
         for key in content:
             if key not in known:
-                raise _Wrong(f"{key}: unknown; known: {', '.join(known)}")
+                raise _Invalid(f"{key}: unknown; known: {', '.join(known)}")
         figures = {key: _number(content, key, *_FIGURES[key]) for key in _FIGURES if key in content}
         tables = content.get("topics", [])
         if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-            raise _Wrong("topics: expected tables [[topics]]")
+            raise _Invalid("topics: expected tables [[topics]]")
         rules = []
         for number, table in enumerate(tables, 1):
             where = f"[[topics]] {number}: "
             rules.append(_rule(table))
-    except _Wrong as error:
+    except _Invalid as error:
         raise ConfigError(f"{path}: {where}{error}") from None
     return Policy(tuple(rules), **figures)
 
@@ -183,9 +183,9 @@ def read_policy(path: str | os.PathLike[str]) -> Policy:
 def _rule(table: Mapping[str, Any]) -> Rule:
     for key in table:
         if key not in _KNOWN:
-            raise _Wrong(f"{key}: unknown; known: {', '.join(_KNOWN)}")
+            raise _Invalid(f"{key}: unknown; known: {', '.join(_KNOWN)}")
     if "topics" not in table:
-        raise _Wrong('topics is missing; ["#"] stands for all')
+        raise _Invalid('topics is missing; ["#"] stands for all')
     values: dict[str, Any] = {"topics": _patterns(table)}
     if "exchanges" in table:
         values["exchanges"] = _texts(table, "exchanges")
@@ -196,22 +196,22 @@ def _rule(table: Mapping[str, Any]) -> Rule:
     if "keys" in table:
         keys = table["keys"]
         if not isinstance(keys, dict):
-            raise _Wrong(f"keys = {keys!r}: expected a table of key ids and the formats each may send")
+            raise _Invalid(f"keys = {keys!r}: expected a table of key ids and the formats each may send")
         values["keys"] = {name: _formats(f"keys.{name}", formats) for name, formats in keys.items()}
     for key in ("only", "require"):
         if not isinstance(table.get(key, False), bool):
-            raise _Wrong(f"{key} = {table[key]!r}: expected true or false")
+            raise _Invalid(f"{key} = {table[key]!r}: expected true or false")
         values[key] = table.get(key, False)
     values |= {key: _number(table, key, *_LIMITS[key]) for key in _LIMITS if key in table}
     if values["only"] and "allow" not in values:
-        raise _Wrong("only = true needs allow, be it empty")
+        raise _Invalid("only = true needs allow, be it empty")
     return Rule(**values)
 
 
 def _texts(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
     value = table[key]
     if not isinstance(value, list) or not value or not all(isinstance(each, str) for each in value):
-        raise _Wrong(f"{key} = {value!r}: expected a list of texts")
+        raise _Invalid(f"{key} = {value!r}: expected a list of texts")
     return tuple(value)
 
 
@@ -219,27 +219,27 @@ def _patterns(table: Mapping[str, Any]) -> tuple[str, ...]:
     patterns = _texts(table, "topics")
     for pattern in patterns:
         if "" in pattern.split("."):
-            raise _Wrong(f"topics: {pattern!r}: expected words between dots, none of them empty")
+            raise _Invalid(f"topics: {pattern!r}: expected words between dots, none of them empty")
     return patterns
 
 
 def _formats(key: str, value: object) -> int:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise _Wrong(f"{key} = {value!r}: expected a list of formats")
+        raise _Invalid(f"{key} = {value!r}: expected a list of formats")
     try:
         return accept_mask_with_json(value)
     except UsageError as error:
-        raise _Wrong(f"{key} = {value!r}: {error}") from None
+        raise _Invalid(f"{key} = {value!r}: {error}") from None
 
 
 def _allow(table: Mapping[str, Any]) -> tuple[str, ...]:
     value = table["allow"]
     if not isinstance(value, list):
-        raise _Wrong(f"allow = {value!r}: expected a list of 'module:qualname'")
+        raise _Invalid(f"allow = {value!r}: expected a list of 'module:qualname'")
     try:
         AllowList(value)
     except UsageError as error:
-        raise _Wrong(f"allow: {error}") from None
+        raise _Invalid(f"allow: {error}") from None
     return tuple(value)
 
 
@@ -248,7 +248,7 @@ def _number(table: Mapping[str, Any], key: str, low: int, high: int) -> Any:
     whole = key in ("remember", *_LIMITS)
     right = isinstance(value, int) or (isinstance(value, float) and not whole)
     if isinstance(value, bool) or not right or not low <= value <= high:
-        raise _Wrong(f"{key} = {value!r}: expected {'an integer' if whole else 'seconds'} from {low} to {high}")
+        raise _Invalid(f"{key} = {value!r}: expected {'an integer' if whole else 'seconds'} from {low} to {high}")
     return value if whole else float(value)
 
 

@@ -33,7 +33,7 @@ from rpcmq.toml import quoted
 from rpcmq.transport.curve import is_key
 from rpcmq.transport.key_files import is_name, read_trusted_toml
 
-__all__ = ["AUTHORIZED", "ROUTER_KEY", "Authorised", "AuthorizedKeys", "read_authorised"]
+__all__ = ["AUTHORIZED", "ROUTER_KEY", "AuthorizedKey", "AuthorizedKeys", "read_authorised"]
 
 #: In the folder of keys: the router's own pair, and the folder with those who may connect.
 ROUTER_KEY = "router.key"
@@ -49,7 +49,7 @@ _SETTLED = 2.0
 
 
 @dataclass(frozen=True)
-class Authorised:
+class AuthorizedKey:
     """An authorised key, and when it expires (seconds since the epoch; None: never)."""
 
     key: Key
@@ -98,7 +98,7 @@ def _right(path: str, number: int, table: object) -> Right:
     return Right(frozenset(verbs), topics, exchanges)
 
 
-def read_authorised(path: str) -> Authorised:
+def read_authorised(path: str) -> AuthorizedKey:
     """The key that the file ``path`` authorises.
 
     Raises:
@@ -136,7 +136,7 @@ def read_authorised(path: str) -> Authorised:
         messages_per_second=values.get("messages_per_second"),
         formats=_formats(path, values["formats"]) if "formats" in values else None,
     )
-    return Authorised(key, until)
+    return AuthorizedKey(key, until)
 
 
 def _is_there(entry: os.DirEntry[str]) -> bool:
@@ -169,7 +169,7 @@ class AuthorizedKeys:
     def __init__(self, directory: str) -> None:
         self.directory = directory
         self._files: dict[str, tuple[int, ...]] = {}
-        self._keys: dict[str, Authorised] = {}
+        self._keys: dict[str, AuthorizedKey] = {}
         self._valid: dict[str, Key] = {}
         #: File that was refused because another has its key -> that other one, and the key.
         self._twins: dict[str, tuple[str, str]] = {}
@@ -179,7 +179,7 @@ class AuthorizedKeys:
         return len(self._keys)
 
     @property
-    def all(self) -> Mapping[str, Authorised]:
+    def all(self) -> Mapping[str, AuthorizedKey]:
         """Each key by file, expired ones too."""
         return self._keys
 
@@ -203,7 +203,7 @@ class AuthorizedKeys:
             if other not in self._keys or self._keys[other].key.public != public:
                 # The conflicting file is gone, as when a file was renamed by a copy.
                 self._files[path] = ()
-        found: dict[str, Authorised] = {}
+        found: dict[str, AuthorizedKey] = {}
         young: list[str] = []
         for path in sorted(entries):
             seen, written_at = _look(entries[path])
@@ -225,7 +225,7 @@ class AuthorizedKeys:
                 self._files[path] = ()
         return problems
 
-    def _take(self, found: Mapping[str, Authorised]) -> list[str]:
+    def _take(self, found: Mapping[str, AuthorizedKey]) -> list[str]:
         """Replace the keys by ``found``; return the conflicts."""
         # All at once: two of them may have exchanged theirs.
         owners = {
@@ -263,7 +263,7 @@ class AuthorizedKeys:
         """The keys that may connect, by public key."""
         return self._valid
 
-    def why_not(self, public: str) -> str:
+    def refusal_reason(self, public: str) -> str:
         """Return why the key ``public`` may not connect; empty if it may."""
         if public in self._valid:
             return ""

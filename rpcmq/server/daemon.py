@@ -28,11 +28,11 @@ from rpcmq.errors import ConfigError
 from rpcmq.server.embedded import EmbeddedRouter
 from rpcmq.server.leftovers import leftovers, under_way
 from rpcmq.server.limits import raise_open_files, tune_gc
-from rpcmq.server.log import NoteLog, log_event, log_hub_errors, start_logging
+from rpcmq.server.log import EventLog, log_event, log_hub_errors, start_logging
 from rpcmq.server.metrics import metrics_text
 from rpcmq.server.monitor import Monitor, Page
 from rpcmq.server.sd_notify import Notifier
-from rpcmq.server.sidecar import Sidecar, command_for
+from rpcmq.server.sidecar import ShipperProcess, command_for
 
 __all__ = ["Daemon"]
 
@@ -89,13 +89,13 @@ class Daemon:
             gevent.signal_handler(number, self._on_stop, number)
         gevent.signal_handler(signal.SIGHUP, self._on_reload)
         self._max_files = raise_open_files()
-        self._notes = NoteLog(log)
+        self._notes = EventLog(log)
         self._router = EmbeddedRouter(self.config, self._notes, self._engine)
         self._monitor = self._start_monitor(settings.http)
-        self._say_started()
-        sidecar = Sidecar(command_for(self.config)) if self._ships() else None
+        self._log_started()
+        sidecar = ShipperProcess(command_for(self.config)) if self._ships() else None
         tune_gc()
-        housekeeping = gevent.spawn(self._keep_house)
+        housekeeping = gevent.spawn(self._housekeeping)
         self._notifier.ready(f"listening on {self._router.url}")
         self._stop.wait()
         self._drain()
@@ -121,7 +121,7 @@ class Daemon:
             self._router.close(0)
             raise
 
-    def _say_started(self) -> None:
+    def _log_started(self) -> None:
         router = self._router
         fields: dict[str, Any] = {"url": router.url, "version": __version__, "pid": os.getpid()}
         text = f"listening on {router.url}"
@@ -157,7 +157,7 @@ class Daemon:
             )
             log_event(log, logging.WARNING, "open files", text, max_links=wanted, max_open_files=files)
 
-    def _keep_house(self) -> None:
+    def _housekeeping(self) -> None:
         """Sweep the log and notify the watchdog; runs in the hub, so that a stuck hub is noticed."""
         watchdog = self._notifier.watchdog_seconds
         step = _SWEEP if watchdog is None else min(_SWEEP, watchdog / 2)

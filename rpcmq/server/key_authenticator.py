@@ -65,9 +65,9 @@ class KeyAuthenticator:
     def start(self, wake: Callable[[], None]) -> None:
         """Scan the folder periodically; ``wake`` makes the router's shell act on changes."""
         self._wake = wake
-        self._looking = gevent.spawn(self._keep_looking)
+        self._looking = gevent.spawn(self._rescan_periodically)
 
-    def _keep_looking(self) -> None:
+    def _rescan_periodically(self) -> None:
         while True:
             gevent.sleep(LOOK)
             try:
@@ -101,7 +101,7 @@ class KeyAuthenticator:
             self._wake()
 
     def _decide(self, public: str, address: str) -> str:
-        problem = self.keys.why_not(public)
+        problem = self.keys.refusal_reason(public)
         if problem and self._router is not None:
             self._router.refused[f"handshake: {'expired' if 'expired' in problem else 'unknown'} key"] += 1
             text = f"handshake from {address} refused: {problem} ({public})"

@@ -11,11 +11,11 @@ from rpcmq.core.router.router import Router
 from rpcmq.core.router.topics import Topic
 from rpcmq.wire import ORIGIN_OF_KEY, size_of
 
-__all__ = ["Leftovers", "leftovers", "under_way"]
+__all__ = ["UnfinishedWork", "leftovers", "under_way"]
 
 
 @dataclass
-class Leftovers:
+class UnfinishedWork:
     """Work that is lost or returned if the router stops now.
 
     Attributes:
@@ -53,9 +53,9 @@ def under_way(router: Router) -> bool:
     return any(queue and consumed for topic in router.directory for queue, consumed in _queues(topic))
 
 
-def leftovers(router: Router) -> Leftovers:
+def leftovers(router: Router) -> UnfinishedWork:
     """Return the unfinished work of ``router`` at this moment."""
-    left = Leftovers(calls=router.in_flight, events=router.pubsub.held)
+    left = UnfinishedWork(calls=router.in_flight, events=router.pubsub.held)
     for topic in router.directory:
         for queue, _ in _queues(topic):
             casts = [each for each in queue if not each.is_call]

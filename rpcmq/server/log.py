@@ -19,7 +19,7 @@ from rpcmq.core.common.token_bucket import TokenBucket
 from rpcmq.core.router.actions import LogEvent
 from rpcmq.printable import printable
 
-__all__ = ["JsonFormatter", "NoteLog", "TextFormatter", "log_event", "log_hub_errors", "start_logging"]
+__all__ = ["EventLog", "JsonFormatter", "TextFormatter", "log_event", "log_hub_errors", "start_logging"]
 
 #: Most lines about one identity's protocol errors between two sweeps.
 OFFENCES = 5
@@ -94,7 +94,7 @@ def start_logging(log_format: str, level: str, stream: TextIO | None = None) -> 
     root.setLevel(level.upper())
 
 
-class NoteLog:
+class EventLog:
     """Logs the engine's notes, and keeps a peer that offends without end from filling the log.
 
     Of the offences of one identity the first few are written, and of each event a burst and then a few a second,

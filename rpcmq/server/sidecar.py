@@ -14,7 +14,7 @@ from gevent.event import Event
 from rpcmq.config import RouterConfig
 from rpcmq.server.log import log_event
 
-__all__ = ["Sidecar", "command_for"]
+__all__ = ["ShipperProcess", "command_for"]
 
 log = logging.getLogger("rpcmq.router")
 
@@ -42,7 +42,7 @@ def command_for(config: RouterConfig) -> list[str]:
     return [sys.executable, "-m", "rpcmq.cli", "ship", *flags]
 
 
-class Sidecar:
+class ShipperProcess:
     """Runs ``command`` until ``stop``; its standard error is the router's."""
 
     def __init__(self, command: list[str], first_wait: float = _FIRST_WAIT) -> None:

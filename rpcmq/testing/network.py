@@ -327,7 +327,7 @@ class Network:
         while ready and session.may_send:
             batch = session.batch()
             self._put(connection, way, batch)
-            session.sent_batch()
+            session.batch_was_sent()
         for message in session.last_messages:
             self._put(connection, way, [message])
         session.last_messages.clear()

@@ -29,7 +29,7 @@ from rpcmq.core.router.router import Router
 from rpcmq.transport.owned_sockets import break_connection, received_bytes
 from rpcmq.transport.unidentified import UnidentifiedConnections
 
-__all__ = ["UNIDENTIFIED_BYTES", "BacklogWatch"]
+__all__ = ["UNIDENTIFIED_BYTES", "UnreadBytesWatch"]
 
 #: Bytes that may come before HELLO, which has at most 34,085 bytes; and with it, before it is read.
 UNIDENTIFIED_BYTES = 128 << 10
@@ -54,7 +54,7 @@ _AMPLIFIES = "cut: took far more memory than it sent"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-class BacklogWatch:
+class UnreadBytesWatch:
     """Breaks the connections of which libzmq holds too much.
 
     Args:

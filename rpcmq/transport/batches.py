@@ -147,7 +147,7 @@ class BatchSocket:
                 the session's resumption tells. The peer never takes half a batch, nor half of one with the next.
         """
         if self._torn:
-            self._complete_torn()
+            self._complete_partial_send()
         batch = messages[0] if len(messages) == 1 else b"".join(messages)
         payloads: list[zmq.Frame] = []
         size_bytes = len(batch)
@@ -173,11 +173,11 @@ class BatchSocket:
             # A message of one frame is either sent or not.
             if begun or ((self._routed or payloads) and not isinstance(error, zmq.ZMQError)):
                 self._torn = 1 + len(payloads)
-                self._complete_torn()
+                self._complete_partial_send()
             raise
         return size_bytes
 
-    def _complete_torn(self) -> None:
+    def _complete_partial_send(self) -> None:
         """Complete a partly sent message with so many frames that the peer refuses all of it."""
         try:
             for more in range(self._torn, -1, -1):
@@ -239,9 +239,9 @@ def flush_session(socket: BatchSocket, session: Session, route: bytes) -> None:
         except zmq.ZMQError:
             raise
         except BaseException:
-            session.sent_batch(0)
+            session.batch_was_sent(0)
             raise
-        session.sent_batch(size_bytes)
+        session.batch_was_sent(size_bytes)
     while session.last_messages:
         socket.send(route, session.last_messages[:1])
         del session.last_messages[0]

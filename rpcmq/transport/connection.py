@@ -200,7 +200,7 @@ class Connection:
         self._status.closing = True
         deadline = monotonic() + (self._linger_seconds if linger_seconds is None else linger_seconds)
         if self._dialer.phase is not Phase.IDLE and self.shell.can_wait:
-            self._hand_over(deadline)
+            self._wait_until_acknowledged(deadline)
             if count := self._engines.casts_at_risk:
                 what = f"{count} {self._sends}{'s' * (count > 1)}"
                 text = "closed before the router %s acknowledged %s, which may be lost; %s"
@@ -229,7 +229,7 @@ class Connection:
         self.close()
         self._gone.wait(_CLOSED_WITHIN)
 
-    def _hand_over(self, deadline: float) -> None:
+    def _wait_until_acknowledged(self, deadline: float) -> None:
         while self._engines.has_more and not self._dialer.identity_taken and monotonic() < deadline:
             self.uplink.ask_acknowledgement()
             self.schedule()

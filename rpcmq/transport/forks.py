@@ -14,10 +14,10 @@ from typing import Protocol
 
 from rpcmq.transport.shell import Shell
 
-__all__ = ["Inherited", "abandon_after_fork"]
+__all__ = ["ForkAware", "abandon_after_fork"]
 
 
-class Inherited(Protocol):
+class ForkAware(Protocol):
     """Owns a socket."""
 
     def abandon(self, loop_runs: bool) -> None:
@@ -28,11 +28,11 @@ class Inherited(Protocol):
         """
 
 
-_owners: weakref.WeakKeyDictionary[Inherited, Shell] = weakref.WeakKeyDictionary()
-_left_behind: list[tuple[Inherited, Shell]] = []
+_owners: weakref.WeakKeyDictionary[ForkAware, Shell] = weakref.WeakKeyDictionary()
+_left_behind: list[tuple[ForkAware, Shell]] = []
 
 
-def abandon_after_fork(owner: Inherited, shell: Shell) -> None:
+def abandon_after_fork(owner: ForkAware, shell: Shell) -> None:
     """Have ``owner``, which lives in the loop of ``shell``, abandon its socket in each child that is forked."""
     _owners[owner] = shell
 

@@ -8,13 +8,13 @@ import socket
 from contextlib import closing
 from struct import Struct
 
-__all__ = ["break_connection", "received_bytes", "socket_of"]
+__all__ = ["break_connection", "received_bytes", "socket_inode"]
 
 #: ``tcpi_bytes_received`` in Linux's ``struct tcp_info``.
 _BYTES_RECEIVED = Struct("=128xQ")
 
 
-def socket_of(fd: int) -> int | None:
+def socket_inode(fd: int) -> int | None:
     """Return the inode of the socket ``fd``, which tells it from earlier and later ones; None if there is none."""
     try:
         return os.fstat(fd).st_ino

@@ -19,7 +19,7 @@ from rpcmq.errors import RouterUnreachable
 from rpcmq.transport.batches import BatchSocket
 from rpcmq.transport.curve import Curve
 from rpcmq.transport.forks import abandon_after_fork
-from rpcmq.transport.owned_sockets import break_connection, socket_of
+from rpcmq.transport.owned_sockets import break_connection, socket_inode
 from rpcmq.transport.process_context import process_context, process_zap, release_zap
 from rpcmq.transport.shell import Shell
 from rpcmq.transport.unidentified import UnidentifiedConnections
@@ -145,7 +145,7 @@ class PeerSocket:
 
     def _end_unidentified(self) -> None:
         now = monotonic()
-        self._unidentified.cut_late(now)
+        self._unidentified.close_expired(now)
         self._peers.refuse_unannounced(now)
         if self._peers.dirty:
             self.schedule()
@@ -157,7 +157,7 @@ class PeerSocket:
         # Its accept event may not have been read yet.
         self._watch.read()
         self._unidentified.forget(fd)
-        if (socket := socket_of(fd)) is not None:
+        if (socket := socket_inode(fd)) is not None:
             self._inbound[route] = fd, socket
 
     def _release(self) -> None:

@@ -15,7 +15,7 @@ import zmq
 from rpcmq.core.router.router import Router
 from rpcmq.transport.batches import BatchSocket
 from rpcmq.transport.handshake_counts import HandshakeCounts
-from rpcmq.transport.owned_sockets import break_connection, received_bytes, socket_of
+from rpcmq.transport.owned_sockets import break_connection, received_bytes, socket_inode
 from rpcmq.transport.shell import Shell
 from rpcmq.transport.unidentified import UnidentifiedConnections
 from rpcmq.transport.watch import ConnectionWatch
@@ -108,7 +108,7 @@ class RouterConnections:
         if not self._unidentified.forget(fd) and old is None:
             # It had ended before its HELLO was read.
             self._probe_soon(route)
-        inode = socket_of(fd)
+        inode = socket_inode(fd)
         if inode is None:
             return None
         self.sockets[route] = fd, inode
@@ -120,7 +120,7 @@ class RouterConnections:
             return
         fd, inode = self.sockets.pop(route)
         self._routes_by_fd.pop(fd, None)
-        if socket_of(fd) == inode:
+        if socket_inode(fd) == inode:
             self._admit(fd, received_bytes(fd) or 0)
 
     def _on_event(self, event: int, value: int) -> None:

@@ -17,7 +17,7 @@ from rpcmq.core.router.effects import NO_STORE, Store, StoreError
 from rpcmq.core.router.router import Router
 from rpcmq.core.router.turns import TURN_STEPS
 from rpcmq.errors import ConfigError
-from rpcmq.transport.backlog import BacklogWatch
+from rpcmq.transport.backlog import UnreadBytesWatch
 from rpcmq.transport.batches import BatchSocket
 from rpcmq.transport.curve import Curve
 from rpcmq.transport.forks import abandon_after_fork
@@ -110,7 +110,7 @@ class RouterShell:
         self.unidentified = UnidentifiedConnections(max_handshakes, handshake_seconds, self._count)
         self._connections = RouterConnections(router, socket, self.unidentified, self._arm, self._lose, shell)
         self._sender = LinkSender(router, socket, self._connections, self._lose_soon)
-        self._backlog = BacklogWatch(router, self._connections.sockets, self.unidentified)
+        self._backlog = UnreadBytesWatch(router, self._connections.sockets, self.unidentified)
         self._watchdog = Watchdog(lambda: None if self._is_deaf else socket, self._wake, shell)
         self._io.start(self._wake)
         self._watchdog.start()
@@ -170,7 +170,7 @@ class RouterShell:
 
     def _tick(self, now: float) -> None:
         self.router.tick(now)
-        self._guarded(self.unidentified.cut_late, now)
+        self._guarded(self.unidentified.close_expired, now)
         self._wake()
 
     def _arm(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 
-from rpcmq.transport.owned_sockets import break_connection, socket_of
+from rpcmq.transport.owned_sockets import break_connection, socket_inode
 
 __all__ = ["UnidentifiedConnection", "UnidentifiedConnections"]
 
@@ -46,7 +46,7 @@ class UnidentifiedConnections:
 
     def admit(self, now: float, fd: int, received_bytes: int = 0) -> None:
         """Add ``fd``, which was accepted, or whose link has ended after ``received_bytes``."""
-        inode = socket_of(fd)
+        inode = socket_inode(fd)
         if inode is None:
             return
         self.by_fd.pop(fd, None)
@@ -64,7 +64,7 @@ class UnidentifiedConnections:
         self._count(reason)
         break_connection(fd, connection.inode)
 
-    def cut_late(self, now: float) -> None:
+    def close_expired(self, now: float) -> None:
         """Break connections whose time is over."""
         while self.by_fd:
             fd, connection = next(iter(self.by_fd.items()))
@@ -73,5 +73,5 @@ class UnidentifiedConnections:
             self.cut(fd, "cut: no HELLO in time")
 
     def next_deadline(self) -> float | None:
-        """The time of the next :meth:`cut_late` (monotonic seconds); None if there are none."""
+        """The time of the next :meth:`close_expired` (monotonic seconds); None if there are none."""
         return next(iter(self.by_fd.values())).since + self._seconds if self.by_fd else None

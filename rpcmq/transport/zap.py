@@ -94,7 +94,7 @@ class ZapHandler:
 
     def _handle(self, frames: list[bytes]) -> None:
         try:
-            self._asked(frames)
+            self._parse_request(frames)
         except Exception:
             # An internal error must admit nobody, and must not stop later handshakes.
             self.failed += 1
@@ -102,7 +102,7 @@ class ZapHandler:
             if len(frames) > 3:
                 self._answer(frames[0], frames[3], "", "internal error")
 
-    def _asked(self, frames: list[bytes]) -> None:
+    def _parse_request(self, frames: list[bytes]) -> None:
         # route, delimiter, version, request number, domain, address, routing id, mechanism, credentials
         if len(frames) < 8:
             self.malformed += 1
@@ -117,12 +117,12 @@ class ZapHandler:
         patience = found[1] if found is not None else 0.0
         until = monotonic() + patience
         request = _Request(route, number, domain.decode(errors="replace"), key, address.decode(errors="replace"), until)
-        if not self._decided(request, bool(patience) and len(self._defer) < _MOST_PUT_OFF):
+        if not self._decide(request, bool(patience) and len(self._defer) < _MOST_PUT_OFF):
             self._defer.append(request)
             if self._again is None:
                 self._again = self._shell.call_every(_AGAIN, self._try_again)
 
-    def _decided(self, request: _Request, may_wait: bool) -> bool:
+    def _decide(self, request: _Request, may_wait: bool) -> bool:
         found = self._domains.get(request.domain)
         if found is None:
             self.malformed += 1
@@ -138,7 +138,7 @@ class ZapHandler:
         for _ in range(len(self._defer)):
             request = self._defer.popleft()
             try:
-                if not self._decided(request, True):
+                if not self._decide(request, True):
                     self._defer.append(request)
             except Exception:
                 self.failed += 1

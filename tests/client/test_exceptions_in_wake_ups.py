@@ -89,7 +89,7 @@ def test_of_the_router_s_socket_costs_one_connection_and_no_message(
             raised.append(route)
             shell._socket._send(route, 3)
             shell._socket._torn = 1
-            shell._socket._complete_torn()
+            shell._socket._complete_partial_send()
             raise RuntimeError("on purpose")
         return original(route, messages, *rest)
 

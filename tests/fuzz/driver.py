@@ -124,7 +124,7 @@ class Driver:
             while link.may_send:
                 for message in link.batch():
                     self._note_sent(link, message)
-                link.sent_batch()
+                link.batch_was_sent()
             link.last_messages.clear()
         for action in router.actions:
             if isinstance(action, LogEvent):

@@ -21,7 +21,7 @@ from rpcmq.client.request import current_request
 from rpcmq.core.process.call import Call
 from rpcmq.errors import ConfigError, PayloadRefused, RemoteError, UnknownMethod
 from rpcmq.payload import Codec, Format
-from rpcmq.payload.seal import MacKeys, Sealer
+from rpcmq.payload.seal import MacKeys, Signer
 from rpcmq.testing import InProcessRouter, eventually
 from rpcmq.transport.mac_files import new_mac_key, read_mac_keys, use_mac_key
 from rpcmq.wire import Address, Flag, Kind, pack
@@ -88,7 +88,7 @@ def hostile(key: str, form: int, kind: int, **fields: Any) -> tuple[int, bytes]:
     """Flag and payload of something that leaves a mark, signed with a key that the receiver has by another value."""
     if not key:
         return 0, marked()
-    sealer = Sealer(MacKeys(key, {key: b"?" * 32}), "stranger")
+    sealer = Signer(MacKeys(key, {key: b"?" * 32}), "stranger")
     return Flag.SEALED, sealer.seal(kind, form, marked(), **fields)[0]
 
 
@@ -310,7 +310,7 @@ def test_signed_for_one_topic_is_not_taken_on_another(trust: Trust, serve: Any) 
     server = trust.client(SIGNED)
     serve(compute, client=server)
     stranger = trust.stranger()
-    sealer = Sealer(read_mac_keys(trust.keys), "web")
+    sealer = Signer(read_mac_keys(trust.keys), "web")
     payload = b'{"context":null,"args":{"value":1}}'
 
     def send(address: bytes = COMPUTE, method: bytes = b"note", flags: int = 0, form: int = Format.JSON) -> bytes:
@@ -333,7 +333,7 @@ def test_what_comes_again_runs_once_unless_it_may(trust: Trust, serve: Any) -> N
     server = trust.client(SIGNED)
     serve(compute, client=server)
     stranger = trust.stranger()
-    sealer = Sealer(read_mac_keys(trust.keys), "web")
+    sealer = Signer(read_mac_keys(trust.keys), "web")
     payload = b'{"context":null,"args":{"value":1}}'
     for flags, runs in ((0, 1), (Flag.IDEMPOTENT, 2)):
         compute.seen.clear()

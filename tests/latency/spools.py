@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -133,7 +134,10 @@ def spooled(
         data = data[:cut]
     path = directory / "spool" / (file_name(router_id, boot, segment) + ending)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
+    # Whole at once, as a router's file is: a shipper may be running.
+    whole = directory / f"{path.name}.whole"
+    whole.write_bytes(data)
+    os.replace(whole, path)
     return path
 
 

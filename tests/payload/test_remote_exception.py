@@ -10,7 +10,7 @@ from rpcmq.payload.exception_registry import ExceptionRegistry
 from rpcmq.payload.remote_exception import (
     MAX_TEXT,
     MAX_TRACEBACK,
-    answered_by,
+    add_hop,
     brief_record,
     describe_exception,
     rebuild_exception,
@@ -94,7 +94,7 @@ def test_hops_of_any_shape_are_survived(hops: Any) -> None:
 def test_a_chain_of_many_hops_is_bounded_and_keeps_its_ends() -> None:
     error = carried(CallTimeout("first", {"topic": "last"}))
     for n in range(30):
-        answered_by(error, f"topic{n}", "run")
+        add_hop(error, f"topic{n}", "run")
         error = carried(error)
     assert len(error.remote_hops) == 8
     assert (error.remote_hops[0].topic, error.remote_hops[-1].topic) == ("topic29", "last")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpcmq.payload.seal import OVERHEAD, MacKeys, NotTrusted, Replays, Sealer, split_seal
+from rpcmq.payload.seal import OVERHEAD, MacKeys, NotTrusted, ReplayGuard, Signer, split_signature
 
 OLD, NEW = b"o" * 32, b"n" * 32
 KEYS = MacKeys("old", {"old": OLD})
@@ -40,26 +40,26 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def sealer(clock: Clock) -> Sealer:
-    return Sealer(KEYS, "web:1", window=100.0, skew=10.0, clock=clock)
+def sealer(clock: Clock) -> Signer:
+    return Signer(KEYS, "web:1", window=100.0, skew=10.0, clock=clock)
 
 
-def reason_of(sealer: Sealer, data: bytes, kinds: tuple[int, ...] = (16,), format: int = 2, **fields: Any) -> str:
+def reason_of(sealer: Signer, data: bytes, kinds: tuple[int, ...] = (16,), format: int = 2, **fields: Any) -> str:
     with pytest.raises(NotTrusted) as caught:
         sealer.open(data, kinds, format, **fields)
     return caught.value.reason
 
 
-def test_what_is_sealed_opens(sealer: Sealer, clock: Clock) -> None:
+def test_what_is_sealed_opens(sealer: Signer, clock: Clock) -> None:
     data, tag = sealer.seal(16, 2, b"payload", **WITHOUT_BOUND, life=5.0)
     opened = sealer.open(data, (17, 16), 2, **WITHOUT_BOUND)
-    assert bytes(opened.payload) == b"payload" == bytes(split_seal(data))
+    assert bytes(opened.payload) == b"payload" == bytes(split_signature(data))
     assert (opened.key_id, opened.sender, opened.tag) == ("old", "web:1", tag)
     assert opened.time == clock.now and opened.life == pytest.approx(5.0, abs=0.01)
     assert len(data) - len(b"payload") <= OVERHEAD
 
 
-def test_the_same_is_never_sealed_the_same(sealer: Sealer) -> None:
+def test_the_same_is_never_sealed_the_same(sealer: Signer) -> None:
     assert sealer.seal(16, 2, b"payload")[0] != sealer.seal(16, 2, b"payload")[0]
 
 
@@ -78,14 +78,14 @@ def test_the_same_is_never_sealed_the_same(sealer: Sealer) -> None:
     ],
     ids=str,
 )
-def test_whatever_the_receiver_acts_on_is_covered(sealer: Sealer, changed: dict[str, Any]) -> None:
+def test_whatever_the_receiver_acts_on_is_covered(sealer: Signer, changed: dict[str, Any]) -> None:
     data, _ = sealer.seal(16, 2, b"payload", **FIELDS)
     assert reason_of(sealer, data, **(FIELDS | changed)) == "wrong signature"
 
 
 @given(st.data())
 def test_no_byte_can_be_changed(data: st.DataObject) -> None:
-    sealer = Sealer(KEYS, "web:1", clock=Clock())
+    sealer = Signer(KEYS, "web:1", clock=Clock())
     sealed, _ = sealer.seal(16, 2, data.draw(st.binary(max_size=50)), **FIELDS)
     at = data.draw(st.integers(0, len(sealed) - 1))
     other = sealed[at] ^ data.draw(st.integers(1, 255))
@@ -95,20 +95,20 @@ def test_no_byte_can_be_changed(data: st.DataObject) -> None:
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_refused(data: bytes) -> None:
-    assert reason_of(Sealer(KEYS, "x"), data) in ("malformed signature", "unknown key", "wrong signature")
+    assert reason_of(Signer(KEYS, "x"), data) in ("malformed signature", "unknown key", "wrong signature")
 
 
 def test_a_key_is_changed_one_process_after_the_other(clock: Clock) -> None:
-    behind, ahead = Sealer(KEYS, "a", clock=clock), Sealer(BOTH, "b", clock=clock)
+    behind, ahead = Signer(KEYS, "a", clock=clock), Signer(BOTH, "b", clock=clock)
     assert ahead.open(behind.seal(16, 2, b"x")[0], (16,), 2).key_id == "old"
     assert reason_of(behind, ahead.seal(16, 2, b"x")[0]) == "unknown key"
-    reads_both = Sealer(MacKeys("old", BOTH.secrets), "c", clock=clock)
+    reads_both = Signer(MacKeys("old", BOTH.secrets), "c", clock=clock)
     assert reads_both.open(ahead.seal(16, 2, b"x")[0], (16,), 2).key_id == "new"
 
 
 def test_the_id_of_another_key_does_not_help(clock: Clock) -> None:
-    forger = Sealer(MacKeys("old", {"old": NEW}), "web:1", clock=clock)
-    assert reason_of(Sealer(KEYS, "a", clock=clock), forger.seal(16, 2, b"x")[0]) == "wrong signature"
+    forger = Signer(MacKeys("old", {"old": NEW}), "web:1", clock=clock)
+    assert reason_of(Signer(KEYS, "a", clock=clock), forger.seal(16, 2, b"x")[0]) == "wrong signature"
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_the_id_of_another_key_does_not_help(clock: Clock) -> None:
         (5.0, -11.0, "signed in the future"),
     ],
 )
-def test_how_old_it_may_be(sealer: Sealer, clock: Clock, life: float | None, after: float, reason: str) -> None:
+def test_how_old_it_may_be(sealer: Signer, clock: Clock, life: float | None, after: float, reason: str) -> None:
     data, _ = sealer.seal(16, 2, b"x", life=life)
     clock.now += after
     if reason:
@@ -133,12 +133,12 @@ def test_how_old_it_may_be(sealer: Sealer, clock: Clock, life: float | None, aft
 
 
 def test_the_receivers_window_counts(clock: Clock) -> None:
-    data, _ = Sealer(KEYS, "a", window=1e6, clock=clock).seal(16, 2, b"x")
+    data, _ = Signer(KEYS, "a", window=1e6, clock=clock).seal(16, 2, b"x")
     clock.now += 200
-    assert reason_of(Sealer(KEYS, "b", window=100, clock=clock), data) == "too old"
+    assert reason_of(Signer(KEYS, "b", window=100, clock=clock), data) == "too old"
 
 
-def test_an_answer_is_as_old_as_its_request(sealer: Sealer, clock: Clock) -> None:
+def test_an_answer_is_as_old_as_its_request(sealer: Signer, clock: Clock) -> None:
     data, _ = sealer.seal(18, 2, b"x", bound=b"r" * 16)
     clock.now += 10_000
     assert sealer.open(data, (18,), 2, bound=b"r" * 16).payload == b"x"
@@ -148,7 +148,7 @@ def test_an_answer_is_as_old_as_its_request(sealer: Sealer, clock: Clock) -> Non
 
 
 def test_nothing_is_taken_twice_while_it_is_alive() -> None:
-    replays = Replays(1000)
+    replays = ReplayGuard(1000)
     for number in range(100):
         replays.check(100.0 + number, b"%d" % number, 100.0 + number, 1000.0 + number)
     for number in range(100):
@@ -158,7 +158,7 @@ def test_nothing_is_taken_twice_while_it_is_alive() -> None:
 
 
 def test_what_is_dead_is_forgotten() -> None:
-    replays = Replays(1000)
+    replays = ReplayGuard(1000)
     for number in range(500):
         replays.check(100.0, b"%d" % number, 100.0, 110.0 + number % 10)
     replays.check(200.0, b"later", 200.0, 210.0)
@@ -167,7 +167,7 @@ def test_what_is_dead_is_forgotten() -> None:
 
 def test_memory_is_bounded_and_nothing_that_it_lost_is_taken() -> None:
     most = 100
-    replays = Replays(most)
+    replays = ReplayGuard(most)
     taken = []
     for number in range(2000):
         now = 1000.0 + number / 10
@@ -199,7 +199,7 @@ def mac(key: bytes, *parts: bytes) -> bytes:
 def test_the_bytes_are_those_of_the_protocol(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
     monkeypatch.setattr("os.urandom", lambda count: bytes(range(1, count + 1)))
     key = bytes(range(32))
-    sealer = Sealer(MacKeys("k1", {"k1": key}), "web:1", clock=clock)
+    sealer = Signer(MacKeys("k1", {"k1": key}), "web:1", clock=clock)
     payload, address = b'{"context":null,"args":{}}', b"\0\7\0compute"
     request, tag = sealer.seal(0x10, 1, payload, address=address, method=b"ping", life=5.0, flags=8)
     assert request == payload + documented("The signature of that request:")

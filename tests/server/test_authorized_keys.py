@@ -142,10 +142,10 @@ def test_a_key_expires_while_nothing_else_happens(tmp_path: Path) -> None:
     authorized_keys.read()
     assert authorized_keys.changed(until.timestamp() - 1)
     (public,) = authorized_keys.valid
-    assert authorized_keys.why_not(public) == ""
+    assert authorized_keys.refusal_reason(public) == ""
     assert authorized_keys.changed(until.timestamp()) and not authorized_keys.valid
-    assert authorized_keys.why_not(public) == "key 'a' has expired"
-    assert authorized_keys.why_not("other") == "unknown key"
+    assert authorized_keys.refusal_reason(public) == "key 'a' has expired"
+    assert authorized_keys.refusal_reason("other") == "unknown key"
 
 
 def test_a_file_that_goes_wrong_leaves_its_key_and_is_said_once(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from gevent import get_hub
 from gevent.event import Event
 
 from rpcmq.core.router.actions import LogEvent
-from rpcmq.server.log import JsonFormatter, NoteLog, TextFormatter, log_event, log_hub_errors, start_logging
+from rpcmq.server.log import EventLog, JsonFormatter, TextFormatter, log_event, log_hub_errors, start_logging
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_a_record_is_one_line_whatever_is_in_it(formatter: logging.Formatter) ->
 def test_offences_of_one_identity_are_written_up_to_a_number_then_counted(log: logging.Logger) -> None:
     stream = io.StringIO()
     start_logging("text", "info", stream)
-    notes = NoteLog(log, offences=2)
+    notes = EventLog(log, offences=2)
     for number in range(7):
         notes(LogEvent("offence", f"bad: {number}", "bad"))
     notes(LogEvent("offence", "other: 0", "other"))
@@ -108,7 +108,7 @@ def test_offences_of_one_identity_are_written_up_to_a_number_then_counted(log: l
 def test_offences_under_ever_new_identities_are_bounded_too(log: logging.Logger) -> None:
     stream = io.StringIO()
     start_logging("text", "info", stream)
-    notes = NoteLog(log, offences=1)
+    notes = EventLog(log, offences=1)
     for number in range(5000):
         notes(LogEvent("offence", f"bad-{number}", f"bad-{number}"))
     assert 1000 <= len(lines(stream)) <= 1001
@@ -120,7 +120,7 @@ def test_lines_of_one_event_are_bounded_whoever_they_are_about(log: logging.Logg
     """100,500 HELLOs under ever new identities wrote 46.8 MB."""
     stream = io.StringIO()
     start_logging("json", "info", stream)
-    notes = NoteLog(log)
+    notes = EventLog(log)
     for number in range(20_000):
         for event in ("link away", "link ended"):
             notes(LogEvent(event, f"process-{number} (roundrobin) is away", f"process-{number}"))

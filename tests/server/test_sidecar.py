@@ -17,7 +17,7 @@ from gevent.event import Event
 from rpcmq.client import Client
 from rpcmq.errors import NoConsumer
 from rpcmq.latency.manifest import read
-from rpcmq.server.sidecar import Sidecar
+from rpcmq.server.sidecar import ShipperProcess
 from tests.server.daemons import eventually, router
 
 pytestmark = pytest.mark.integration
@@ -33,7 +33,9 @@ def has(path: Path, text: str) -> bool:
 
 def test_a_child_that_dies_is_started_again(tmp_path: Path) -> None:
     path = tmp_path / "starts"
-    sidecar = Sidecar(python(f"import time; open({str(path)!r}, 'a').write('x'); time.sleep(60)"), first_wait=0.01)
+    sidecar = ShipperProcess(
+        python(f"import time; open({str(path)!r}, 'a').write('x'); time.sleep(60)"), first_wait=0.01
+    )
     for starts in ("x", "xx", "xxx"):
         eventually(partial(has, path, starts))
         # The child may run before whoever started it has learned that it does.
@@ -57,7 +59,7 @@ def test_one_that_is_just_being_started_is_told_to_end(
         return process
 
     monkeypatch.setattr("rpcmq.server.sidecar.subprocess.Popen", start_slowly)
-    sidecar = Sidecar(python("import time; time.sleep(60)"))
+    sidecar = ShipperProcess(python("import time; time.sleep(60)"))
     assert starting.wait(20)
     stopping = gevent.spawn(sidecar.stop, 20)
     gevent.sleep(0)
@@ -69,7 +71,7 @@ def test_one_that_is_just_being_started_is_told_to_end(
 
 def test_one_that_cannot_work_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "starts"
-    sidecar = Sidecar(python(f"open({str(path)!r}, 'a').write('x'); raise SystemExit(10)"), first_wait=0.01)
+    sidecar = ShipperProcess(python(f"open({str(path)!r}, 'a').write('x'); raise SystemExit(10)"), first_wait=0.01)
     eventually(lambda: sidecar.ended)
     sidecar.stop(20)
     assert path.read_text() == "x"
@@ -78,7 +80,7 @@ def test_one_that_cannot_work_is_left_alone(tmp_path: Path) -> None:
 def test_one_that_does_not_end_is_killed(tmp_path: Path) -> None:
     path = tmp_path / "started"
     deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
-    sidecar = Sidecar(python(f"{deaf}open({str(path)!r}, 'a').close(); time.sleep(60)"))
+    sidecar = ShipperProcess(python(f"{deaf}open({str(path)!r}, 'a').close(); time.sleep(60)"))
     eventually(path.exists)
     sidecar.stop(0.1)
     assert sidecar.pid is None

@@ -473,12 +473,12 @@ def test_a_kill_at_each_stage_loses_the_last_chunk_at_most(tmp_path: Path, at: i
             assert not is_locked(path)
             found += seqs_of(path)
             spool = read_spool(path)
-            assert path.name.endswith(SEALED if is_sealed(spool) and at % 8 else PART) or at == 16
+            assert path.name.endswith(SEALED if is_signed(spool) and at % 8 else PART) or at == 16
     assert found == list(range(1, len(found) + 1))
     assert safe <= len(found) <= safe + 100
 
 
-def is_sealed(spool: Any) -> bool:
+def is_signed(spool: Any) -> bool:
     try:
         list(spool)
     except SpoolError:

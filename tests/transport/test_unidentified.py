@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from rpcmq.transport.owned_sockets import break_connection, socket_of
+from rpcmq.transport.owned_sockets import break_connection, socket_inode
 from rpcmq.transport.unidentified import UnidentifiedConnections
 
 
@@ -29,7 +29,7 @@ def is_broken(other: socket.socket) -> bool:
 
 def test_the_socket_that_is_meant_is_broken_and_stays_its_owner_s_to_close(pair):
     one, other = pair
-    known = socket_of(one.fileno())
+    known = socket_inode(one.fileno())
     assert known is not None
     break_connection(one.fileno(), known)
     assert is_broken(other)
@@ -39,7 +39,7 @@ def test_the_socket_that_is_meant_is_broken_and_stays_its_owner_s_to_close(pair)
 
 def test_another_socket_under_the_same_number_is_left_alone(pair):
     one, _ = pair
-    known = socket_of(one.fileno())
+    known = socket_inode(one.fileno())
     assert known is not None
     new, newer = socket.socketpair()
     try:
@@ -52,7 +52,7 @@ def test_another_socket_under_the_same_number_is_left_alone(pair):
 
 
 def test_a_number_that_is_nobody_s_does_no_harm():
-    assert socket_of(-1) is None
+    assert socket_inode(-1) is None
     break_connection(-1, 1)
 
 
@@ -69,11 +69,11 @@ def test_the_oldest_are_cut_when_there_are_too_many_and_all_when_their_time_is_o
     # Who has said who he is, or is gone, is none any more.
     assert waiting.forget(pairs[3][0].fileno()) and not waiting.forget(pairs[3][0].fileno())
     assert waiting.next_deadline() == 12.0
-    waiting.cut_late(11.9)
+    waiting.close_expired(11.9)
     assert len(waiting) == 2
-    waiting.cut_late(13.0)
+    waiting.close_expired(13.0)
     assert [is_broken(other) for _, other in pairs] == [True, True, True, False, False, False]
-    waiting.cut_late(100.0)
+    waiting.close_expired(100.0)
     assert [is_broken(other) for _, other in pairs] == [True, True, True, False, True, False]
     assert len(waiting) == 0 and reasons[2:] == ["cut: no HELLO in time"] * 2
     for pair in pairs:

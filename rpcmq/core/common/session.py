@@ -6,7 +6,7 @@ each side says how many it has received and the other sends the rest again, so a
 loses nothing and doubles nothing as long as both processes live.
 
 What was sent and not acknowledged is bounded: beyond ``WINDOW_BYTES`` the rest waits in the outbox. A
-message that ends each connection that it is sent on (``GIVE_UP_AFTER``) is not sent again for ever.
+message that ends each connection that it is sent on (``MAX_FAILED_RESUMPTIONS``) is not sent again for ever.
 """
 
 from __future__ import annotations
@@ -20,7 +20,15 @@ from rpcmq.core.common.illegal_events import IllegalEvents
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import KEY, KIND_AT, Detached, Kind, pack, size_of
 
-__all__ = ["ACK_BYTES", "ACK_MESSAGES", "BATCH_BYTES", "BATCH_MESSAGES", "GIVE_UP_AFTER", "WINDOW_BYTES", "Session"]
+__all__ = [
+    "ACK_BYTES",
+    "ACK_MESSAGES",
+    "BATCH_BYTES",
+    "BATCH_MESSAGES",
+    "MAX_FAILED_RESUMPTIONS",
+    "WINDOW_BYTES",
+    "Session",
+]
 
 #: Messages or bytes after which a receiver must acknowledge.
 ACK_MESSAGES = 128
@@ -31,7 +39,7 @@ BATCH_BYTES = 1 << 20
 #: Unacknowledged bytes above which nothing more is sent. A receiver acknowledges every ``ACK_BYTES``.
 WINDOW_BYTES = 16 << 20
 #: Consecutive resumptions without progress after which the link ends.
-GIVE_UP_AFTER = 5
+MAX_FAILED_RESUMPTIONS = 5
 
 
 class Session:
@@ -51,8 +59,8 @@ class Session:
         "_sent_base",
         "_stuck_at",
         "dirty",
+        "failed_resumptions",
         "first_messages",
-        "fruitless",
         "has_detached",
         "last_messages",
         "marked",
@@ -89,7 +97,7 @@ class Session:
         #: Messages that were sent and not acknowledged, and their bytes.
         self.unacknowledged = self.sent_bytes = 0
         #: Number of consecutive resumptions without progress, and the count acknowledged at the last one.
-        self.fruitless = 0
+        self.failed_resumptions = 0
         self._stuck_at = -1
 
     def send(self, message: bytes) -> None:
@@ -142,7 +150,7 @@ class Session:
         return bool(self.outbox) and self.sent_bytes < WINDOW_BYTES
 
     def batch(self) -> list[bytes]:
-        """The messages to send now as one batch; say :meth:`sent_batch` when they are gone."""
+        """The messages to send now as one batch; say :meth:`batch_was_sent` when they are gone."""
         outbox = self.outbox
         messages = outbox if len(outbox) <= BATCH_MESSAGES else outbox[:BATCH_MESSAGES]
         self.has_detached = Detached in map(type, messages)
@@ -156,7 +164,7 @@ class Session:
         self._batch_size = len(messages)
         return messages
 
-    def sent_batch(self, size_bytes: int | None = None) -> None:
+    def batch_was_sent(self, size_bytes: int | None = None) -> None:
         """Record that the last :meth:`batch` was sent; it is retained until acknowledged.
 
         Args:
@@ -185,7 +193,7 @@ class Session:
     def window_full(self) -> None:
         """Called when no more may be sent until the peer acknowledges."""
 
-    def note_received(self, count: int, size_bytes: int) -> None:
+    def count_received(self, count: int, size_bytes: int) -> None:
         """Count received messages; queue an ACK when one is due."""
         self.received += count
         self.unacked_bytes += size_bytes
@@ -196,9 +204,9 @@ class Session:
         """Queue an ACK if something was received since the last one."""
         if self.received != self._acked:
             self.send_last(pack(Kind.ACK, sequence=self.received))
-            self.note_acknowledged()
+            self.ack_was_sent()
 
-    def note_acknowledged(self) -> None:
+    def ack_was_sent(self) -> None:
         """Record that some message has told the peer the full receive count."""
         self._acked = self.received
         self.unacked_bytes = 0
@@ -254,10 +262,10 @@ class Session:
         """
         arrived = self._arrived = self.acknowledged(peer_received)
         again = self._take_sent()
-        self.fruitless = self.fruitless + 1 if again and self._stuck_at == peer_received else 0
+        self.failed_resumptions = self.failed_resumptions + 1 if again and self._stuck_at == peer_received else 0
         self._stuck_at = peer_received
         self.outbox[:0] = again
-        self.note_acknowledged()
+        self.ack_was_sent()
         if self.outbox:
             self.mark()
         return arrived

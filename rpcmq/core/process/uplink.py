@@ -156,7 +156,7 @@ class Uplink(Session):
 
     def _send_heartbeat(self) -> None:
         self.send_last(pack(Kind.HEARTBEAT, sequence=self.received))
-        self.note_acknowledged()
+        self.ack_was_sent()
 
     # --- inputs ------------------------------------------------------------------------------
 
@@ -215,7 +215,7 @@ class Uplink(Session):
         received, rest = self.received, iter(messages)
         try:
             self._handle(now, rest)
-            self.note_received(len(messages), len(batch) + sum(map(len, payloads)))
+            self.count_received(len(messages), len(batch) + sum(map(len, payloads)))
         except BaseException:
             handled = len(messages) - length_hint(rest)
             if handled and messages[handled - 1][KIND_AT] == _ERROR:
@@ -317,7 +317,7 @@ class Uplink(Session):
         if body.answer:
             # Sent after everything else, so that the router knows that nothing new is under way.
             self.send_last(pack(Kind.DRAIN, sequence=self.received))
-            self.note_acknowledged()
+            self.ack_was_sent()
 
     def _was_read(self, received: int | None) -> bool:
         """Handle the router's final receive count: messages beyond it count as never sent."""

@@ -130,14 +130,14 @@ class DispatchLog:
         "_name_count",
         "_names",
         "_new_names",
-        "_next_look",
+        "_next_scan",
         "_numbers",
         "_progress",
         "_records",
         "_segment",
         "_settings",
         "_sink",
-        "_unseen",
+        "_unscanned",
         "_written",
     )  # fmt: skip
 
@@ -159,10 +159,10 @@ class DispatchLog:
         self._gone: OrderedDict[bytes, str] = OrderedDict()
         #: The look at calls in flight: links not yet seen in this turn, and calls found that are older
         #: than ``_LOOK``. Each turn finds those that were received in (_looked_until, _looking_until].
-        self._unseen: list[Link] = []
+        self._unscanned: list[Link] = []
         self._long_running: deque[Request] = deque()
         self._looked_until = self._looking_until = now - _LOOK
-        self._next_look = self._due = now + _LOOK
+        self._next_scan = self._due = now + _LOOK
         self._segment = 0
         self._new_segment()
 
@@ -312,19 +312,19 @@ class DispatchLog:
         """Record long-running calls, and flush."""
         if now < self._due:
             return
-        if now >= self._next_look:
-            self._next_look = now + _LOOK
+        if now >= self._next_scan:
+            self._next_scan = now + _LOOK
             self._looked_until, self._looking_until = self._looking_until, now - _LOOK
-            self._unseen = list(self._links)
-        for link in self._unseen[-_LINKS_AT_ONCE:]:
+            self._unscanned = list(self._links)
+        for link in self._unscanned[-_LINKS_AT_ONCE:]:
             self._find_long_running(link)
-        del self._unseen[-_LINKS_AT_ONCE:]
+        del self._unscanned[-_LINKS_AT_ONCE:]
         for _ in range(min(_CALLS_AT_ONCE, len(self._long_running))):
             self._record_long_running(now, self._long_running.popleft())
-        if self._unseen or self._long_running:
+        if self._unscanned or self._long_running:
             self._due = now + _PAUSE
             return
-        self._due = min(self._next_look, now + _WRITE)
+        self._due = min(self._next_scan, now + _WRITE)
         has_news = self._end or self._in_flight or self._progress()[0] != self._last_seq
         # A new incarnation implies the end of the previous one, whose calls in flight become unknown.
         if has_news or not self._is_begun or self._is_segment_due(now):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import islice
 
-from rpcmq.core.common.session import GIVE_UP_AFTER
+from rpcmq.core.common.session import MAX_FAILED_RESUMPTIONS
 from rpcmq.core.common.text import shorten
 from rpcmq.core.router.access_control import Admission, Refusal
 from rpcmq.core.router.link import Link
@@ -98,9 +98,9 @@ class Handshake:
                 text = f"identity {identity!r} is taken by a live process; stop it or choose another identity"
                 raise Refusal("identity-taken", text)
             reason = "replaced by a new process of the same identity"
-        elif link.fruitless >= GIVE_UP_AFTER:
+        elif link.failed_resumptions >= MAX_FAILED_RESUMPTIONS:
             # Some message ends each connection it is sent on. To its sender, it may have run.
-            reason = f"{GIVE_UP_AFTER} connections in a row ended before it acknowledged what it was sent"
+            reason = f"{MAX_FAILED_RESUMPTIONS} connections in a row ended before it acknowledged what it was sent"
         elif link.can_resume(received):
             return link
         else:

@@ -100,7 +100,7 @@ class Intake:
                 self._turns.defer(link, messages[handled:])
                 size_bytes = sum(map(size_of, messages[:handled]))
             self._turns.spent += handled
-            link.note_received(handled, size_bytes)
+            link.count_received(handled, size_bytes)
         except ProtocolError as error:
             self._errors.of_connection(route, link, error)
         except Exception:
@@ -179,7 +179,7 @@ class Intake:
                 self._errors.of_message(now, link, message, ProtocolError(text, "size"))
             else:
                 fitting.append(message)
-        link.note_received(len(messages) - len(fitting), 0)
+        link.count_received(len(messages) - len(fitting), 0)
         return fitting
 
     def _disconnect_after_fault(self, now: float, route: bytes) -> None:

@@ -217,7 +217,7 @@ class LinkTable:
                 link.is_full = False
                 self.on_room(now, link)
             if kind == Kind.HEARTBEAT:
-                link.note_acknowledged()
+                link.ack_was_sent()
                 link.send_last(pack(Kind.HEARTBEAT, sequence=link.received))
         elif kind == Kind.DRAIN and self.draining:
             self.on_taken(now, link, link.acknowledged(sequence_of(message)))

@@ -78,7 +78,7 @@ class Turns:
         if link.state is LinkState.ENDED:
             return
         if handled:
-            link.note_received(len(handled), sum(map(size_of, handled)))
+            link.count_received(len(handled), sum(map(size_of, handled)))
         if link.inbox:
             self.waiting.append(link)
         else:

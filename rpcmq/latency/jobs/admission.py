@@ -28,11 +28,11 @@ import pyarrow.parquet as pq
 from rpcmq.latency.analysis.account import Account, SetAside
 from rpcmq.latency.files import Unsuitable, open_regular, remove, sync
 from rpcmq.latency.jobs.follower import Follower, Named
-from rpcmq.latency.jobs.gate import Problem, hear_of_routers, problem_of, unreadable
+from rpcmq.latency.jobs.gate import Problem, add_router_gaps, problem_of, unreadable
 from rpcmq.latency.jobs.journal import Journal
 from rpcmq.latency.log_state import File
 
-__all__ = ["MISSING", "UNLISTED", "Admission", "Looked"]
+__all__ = ["MISSING", "UNLISTED", "ScanResult", "SegmentIntake"]
 
 #: The segment was removed before the stream had read it.
 MISSING = "missing"
@@ -44,7 +44,7 @@ _CANNOT_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.ENO
 _UNREADABLE = (errno.EACCES, errno.EIO, errno.EISDIR, errno.EPERM)
 
 
-class Looked(NamedTuple):
+class ScanResult(NamedTuple):
     """The result of one scan.
 
     Attributes:
@@ -59,7 +59,7 @@ class Looked(NamedTuple):
     more: bool
 
 
-class Admission:
+class SegmentIntake:
     """Brings segments from ``ready/`` to ``admitted/``.
 
     Args:
@@ -84,7 +84,7 @@ class Admission:
         self.directory.mkdir(parents=True, exist_ok=True)
         self._recover()
 
-    def look(self, most: int) -> Looked:
+    def look(self, most: int) -> ScanResult:
         """Admit available segments, at most ``most``.
 
         Raises:
@@ -99,14 +99,14 @@ class Admission:
         aside: list[SetAside] = []
         batch = [Named(path, self._pending[path]) for path in list(self._pending)[:most]]
         for named in batch:
-            brought = self._bring(named)
+            brought = self._link_hidden(named)
             if isinstance(brought, SetAside):
                 aside.append(brought)
             else:
                 good[_name(named.path)] = brought
         aside += self._strays()
         self._settle(good, aside)
-        return Looked(len(good), sum(good.values()), aside, bool(self._pending))
+        return ScanResult(len(good), sum(good.values()), aside, bool(self._pending))
 
     def withdraw(self) -> list[SetAside]:
         """Set aside admitted, uncounted segments that cannot be read. Call between queries."""
@@ -123,7 +123,7 @@ class Admission:
                 remove(self.directory / _name(each.path))
         return bad
 
-    def reconsider(self) -> Looked:
+    def reconsider(self) -> ScanResult:
         """Check again the segments set aside that still exist. Call when Spark's checkpoint is new.
 
         Raises:
@@ -132,11 +132,11 @@ class Admission:
         good: dict[str, int] = {}
         for name, why in list(self._journal.state.aside.items()):
             if why.rows is not None and (self._log / why.path).exists():
-                found = self._bring(Named(why.path, self._follower.state.live.get(why.path)))
+                found = self._link_hidden(Named(why.path, self._follower.state.live.get(why.path)))
                 if not isinstance(found, SetAside):
                     good[name] = found
         self._settle(good, [])
-        return Looked(len(good), sum(good.values()), [], False)
+        return ScanResult(len(good), sum(good.values()), [], False)
 
     def release(self) -> None:
         """Remove counted segments. Call when Spark will not read them again."""
@@ -148,7 +148,7 @@ class Admission:
     def report(self) -> None:
         """Write into the journal what only the manifest knows."""
         account = Account()
-        hear_of_routers(account, self._follower.state)
+        add_router_gaps(account, self._follower.state)
         self._journal.hear(account)
 
     def known(self) -> set[str]:
@@ -159,7 +159,7 @@ class Admission:
 
     # --- one segment -----------------------------------------------------------------------------
 
-    def _bring(self, named: Named) -> int | SetAside:
+    def _link_hidden(self, named: Named) -> int | SetAside:
         """Make the hidden link of a segment; the number of its records, or why there is none."""
         rows = named.file.rows if named.file else None
         hidden = self.directory / f".{_name(named.path)}"
@@ -170,7 +170,7 @@ class Admission:
             if found is None and named.file is None:
                 found = unreadable(hidden)
         except FileNotFoundError:
-            return SetAside(named.path, MISSING, self._why_gone(named.path), rows)
+            return SetAside(named.path, MISSING, self._absence_reason(named.path), rows)
         except Unsuitable as error:
             found = Problem("foreign", str(error.strerror))
         except OSError as error:
@@ -208,7 +208,7 @@ class Admission:
         # Files set aside before the manifest listed them are checked again.
         return name in self._journal.state.settled and (why is None or why.rows is not None)
 
-    def _why_gone(self, path: str) -> str:
+    def _absence_reason(self, path: str) -> str:
         state = self._follower.state
         if path in state.superseded:
             return "removed after compaction, before the stream had read it; its records are in log/"

@@ -30,7 +30,7 @@ from rpcmq.latency.jobs.journal import Dataset, Journal, State
 from rpcmq.latency.jobs.store import HOUR, WINDOW, read_cells, write_dataset
 from rpcmq.latency.jobs.transforms import rollup
 
-__all__ = ["GRACE", "FoldFailed", "due", "fold", "read_stream_cells", "sweep"]
+__all__ = ["GRACE", "MergeFailed", "due", "fold", "read_stream_cells", "sweep"]
 
 #: Seconds that a directory stays when its cells are in another one: longer than anybody takes to read it.
 GRACE = 900.0
@@ -38,7 +38,7 @@ GRACE = 900.0
 _MANY = 600
 
 
-class FoldFailed(RpcError):
+class MergeFailed(RpcError):
     """The merged cells do not have all records; nothing has changed."""
 
 
@@ -68,7 +68,7 @@ def fold(spark: SparkSession, out: Path, log: Journal, batches: Sequence[Dataset
         What they have become.
 
     Raises:
-        FoldFailed, OSError: nothing has changed.
+        MergeFailed, OSError: nothing has changed.
     """
     hours = {hour for each in batches for hour in each.hours}
     merged = [each for each in list(log.state.live.values()) if not each.is_batch and hours.intersection(each.hours)]
@@ -76,7 +76,7 @@ def fold(spark: SparkSession, out: Path, log: Journal, batches: Sequence[Dataset
     outputs = [_fold_hour(spark, out, hour, inputs, now) for hour in sorted(hours)]
     before, after = (sum(each.records for each in some) for some in (inputs, outputs))
     if before != after:
-        raise FoldFailed(f"{out}: {before} records became {after} when they were merged")
+        raise MergeFailed(f"{out}: {before} records became {after} when they were merged")
     log.fold([each.path for each in inputs], outputs)
     return outputs
 

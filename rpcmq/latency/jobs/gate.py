@@ -45,7 +45,7 @@ from rpcmq.latency.log_state import File, State
 from rpcmq.latency.presence import complete_files
 from rpcmq.latency.segment import Damaged
 
-__all__ = ["Passed", "Problem", "hear_of_routers", "inspect", "problem_of", "unreadable"]
+__all__ = ["Passed", "Problem", "add_router_gaps", "inspect", "problem_of", "unreadable"]
 
 _PIECE = 1 << 20
 #: Files checked concurrently: reading and checksums run outside of Python.
@@ -99,11 +99,11 @@ def inspect(directory: Path, since: float | None, until: float | None, unreadabl
     account.files = len(files)
     account.shipped = sum(file.rows for file in files) + sum(each.rows or 0 for each in account.set_aside)
     account.waiting = 0 if _is_shipped_now(directory) else complete_files(directory)
-    hear_of_routers(account, state)
+    add_router_gaps(account, state)
     return Passed(files, account)
 
 
-def hear_of_routers(account: Account, state: State) -> None:
+def add_router_gaps(account: Account, state: State) -> None:
     """Put into ``account`` what only the manifest knows: numbers that routers gave and that have no record."""
     over = state.unsealed()
     account.unsealed = [

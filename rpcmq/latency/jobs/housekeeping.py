@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from rpcmq.errors import RpcError
 from rpcmq.latency.analysis.account import SetAside
 from rpcmq.latency.change_log import LogEvent
-from rpcmq.latency.jobs.admission import Admission
+from rpcmq.latency.jobs.admission import SegmentIntake
 from rpcmq.latency.jobs.fold import GRACE, due, fold, sweep
 from rpcmq.latency.jobs.journal import Journal
 from rpcmq.latency.manifest import ManifestDamaged
@@ -49,7 +49,7 @@ class Housekeeping:
     """
 
     def __init__(
-        self, out: Path, journal: Journal, admission: Admission, note: LogEvent, clock: Callable[[], float]
+        self, out: Path, journal: Journal, admission: SegmentIntake, note: LogEvent, clock: Callable[[], float]
     ) -> None:
         self._out = out
         self._journal = journal

@@ -36,7 +36,7 @@ from pyspark.sql import functions as F
 from rpcmq.errors import RpcError
 from rpcmq.latency.analysis.series import DIMENSIONS, MEASURES
 from rpcmq.latency.change_log import LogEvent, silent
-from rpcmq.latency.jobs.admission import Admission
+from rpcmq.latency.jobs.admission import SegmentIntake
 from rpcmq.latency.jobs.housekeeping import Housekeeping, first_line
 from rpcmq.latency.jobs.journal import Dataset, Journal, State
 from rpcmq.latency.jobs.source import SCHEMA
@@ -127,7 +127,7 @@ class Stream:
         try:
             state = self.state
             remove_strays(self._out, state.live.keys() | state.superseded.keys())
-            self._admission = Admission(log.resolve(), self._out, self._journal, clock)
+            self._admission = SegmentIntake(log.resolve(), self._out, self._journal, clock)
         except BaseException:
             self._journal.close()
             raise

@@ -22,7 +22,7 @@ def flush(session: Session) -> list[bytes]:
     sent = []
     while session.outbox:
         sent += session.batch()
-        session.sent_batch()
+        session.batch_was_sent()
     return sent
 
 
@@ -52,7 +52,7 @@ def test_a_batch_is_bounded_and_keeps_the_order(session: Session):
     while session.outbox:
         batch = list(session.batch())
         sizes.append(len(batch))
-        session.sent_batch()
+        session.batch_was_sent()
         sent += batch
     assert sizes == [BATCH_MESSAGES, BATCH_MESSAGES, 1]
     assert sent == messages and session.unacknowledged == len(messages)
@@ -62,7 +62,7 @@ def test_what_was_queued_while_a_batch_was_sent_goes_with_the_next(session: Sess
     for i in range(BATCH_MESSAGES):
         session.send(cast(i))
     session.batch()
-    session.sent_batch()
+    session.batch_was_sent()
     session.send(cast(1000))
     assert session.batch() == [cast(1000)]
 
@@ -95,17 +95,17 @@ def test_what_is_not_sent_cannot_be_acknowledged(session: Session):
 
 
 def test_an_ack_is_due_after_so_many_messages(session: Session):
-    session.note_received(ACK_MESSAGES - 1, 100)
+    session.count_received(ACK_MESSAGES - 1, 100)
     assert session.last_messages == []
-    session.note_received(1, 100)
+    session.count_received(1, 100)
     (ack,) = session.last_messages
     assert Message(ack).kind is Kind.ACK and Message(ack).header.sequence == ACK_MESSAGES
 
 
 def test_an_ack_is_due_after_so_many_bytes(session: Session):
-    session.note_received(1, ACK_BYTES - 1)
+    session.count_received(1, ACK_BYTES - 1)
     assert session.last_messages == []
-    session.note_received(1, 1)
+    session.count_received(1, 1)
     (ack,) = session.last_messages
     assert Message(ack).header.sequence == 2 and session.unacked_bytes == 0
 
@@ -113,15 +113,15 @@ def test_an_ack_is_due_after_so_many_bytes(session: Session):
 def test_no_ack_when_there_is_nothing_new(session: Session):
     session.acknowledge()
     assert session.last_messages == []
-    session.note_received(1, 10)
+    session.count_received(1, 10)
     session.acknowledge()
     session.acknowledge()
     assert len(session.last_messages) == 1
 
 
 def test_no_ack_for_what_the_peer_was_told_otherwise(session: Session):
-    session.note_received(5, 10)
-    session.note_acknowledged()
+    session.count_received(5, 10)
+    session.ack_was_sent()
     session.acknowledge()
     assert session.last_messages == []
 
@@ -162,7 +162,7 @@ def test_abandon_tells_what_was_sent_from_what_was_not_and_starts_over(session: 
     flush(session)
     session.acknowledged(1)
     session.send(cast(3))
-    session.note_received(7, 10)
+    session.count_received(7, 10)
     assert session.abandon() == ([cast(1), cast(2)], [cast(3)])
     assert session.received == 0 and session.unacknowledged == 0 and session.outbox == []
     session.send(cast(9))
@@ -204,7 +204,7 @@ def test_whatever_breaks_each_side_gets_all_of_the_other_once_and_in_order(event
         arrived = [wire[source].pop(0) for _ in range(min(limit, len(wire[source])))]
         got[1 - source].extend(arrived)
         if arrived:
-            ends[1 - source].note_received(len(arrived), 100 * len(arrived))
+            ends[1 - source].count_received(len(arrived), 100 * len(arrived))
 
     for number, event in enumerate(events):
         side = rng.randrange(2)
@@ -232,5 +232,5 @@ def test_the_outbox_stays_one_list():
     for _ in range(3):
         session.send(bytes(40))
         session.batch()
-        session.sent_batch()
+        session.batch_was_sent()
         assert session.outbox is outbox and not outbox

@@ -35,7 +35,7 @@ class Linked:
         messages: list[bytes] = []
         while self.uplink.outbox:
             messages += self.uplink.batch()
-            self.uplink.sent_batch()
+            self.uplink.batch_was_sent()
         self.uplink.last_messages.clear()
         return messages
 

@@ -40,7 +40,7 @@ class End:
         if uplink.ready:
             while uplink.outbox:
                 messages += uplink.batch()
-                uplink.sent_batch()
+                uplink.batch_was_sent()
             messages += uplink.last_messages
             uplink.last_messages.clear()
         return messages
@@ -407,7 +407,7 @@ def test_an_illegal_event_is_reported_the_first_time_in_production(end, monkeypa
 def test_a_batch_that_was_not_given_cannot_have_been_sent(ready):
     ready.uplink.send(pack(Kind.CAST))
     with pytest.raises(IllegalEvent):
-        ready.uplink.sent_batch()
+        ready.uplink.batch_was_sent()
     illegal_events.raised.clear()
     assert len(ready.uplink.outbox) == 1 and ready.uplink.unacknowledged == 0
 

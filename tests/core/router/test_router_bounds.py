@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rpcmq.core.common.session import BATCH_BYTES, BATCH_MESSAGES, GIVE_UP_AFTER, WINDOW_BYTES, Session
+from rpcmq.core.common.session import BATCH_BYTES, BATCH_MESSAGES, MAX_FAILED_RESUMPTIONS, WINDOW_BYTES, Session
 from rpcmq.core.router.rights import EVERYTHING, Key
 from rpcmq.core.router.settings import Settings
 from rpcmq.errors import Outcome
@@ -84,7 +84,7 @@ def test_a_batch_is_bounded_in_bytes(net: Network):
     sizes: list[list[int]] = []
     while session.may_send:
         sizes.append([size_of(message) for message in session.batch()])
-        session.sent_batch()
+        session.batch_was_sent()
         session.acknowledged(session._sent_base + session.unacknowledged)
     assert [len(batch) for batch in sizes] == [1, 1, 2, 1]
     assert all(len(batch) == 1 or sum(batch) <= BATCH_BYTES for batch in sizes)
@@ -114,7 +114,7 @@ def test_no_more_is_sent_than_a_peer_may_leave_unacknowledged(net: Network, mall
         session.send(pack(Kind.CAST, bytes(MIB)))
     while session.may_send:
         session.batch()
-        session.sent_batch()
+        session.batch_was_sent()
     assert WINDOW_BYTES <= session.sent_bytes <= WINDOW_BYTES + MIB + KIB
     sent = session.unacknowledged
     session.dirty.clear()
@@ -123,7 +123,7 @@ def test_no_more_is_sent_than_a_peer_may_leave_unacknowledged(net: Network, mall
     assert session.may_send and session.dirty == [session], "what waits is sent as soon as there is room"
     while session.may_send:
         session.batch()
-        session.sent_batch()
+        session.batch_was_sent()
     assert session.unacknowledged == sent
 
 
@@ -133,7 +133,7 @@ def test_acknowledgements_within_a_batch(net: Network):
     for message in messages:
         session.send(message)
     session.batch()
-    session.sent_batch()
+    session.batch_was_sent()
     assert session.acknowledged(3) == messages[:3]
     assert session.sent_bytes == sum(map(size_of, messages[3:])) and session.sent == messages[3:]
     assert session.find_sent(messages[5][16:36]) == messages[5]
@@ -168,8 +168,8 @@ def test_what_ends_each_connection_is_not_sent_for_ever(net: Network):
         net.run()
         while link.may_send:
             link.batch()
-            link.sent_batch()
-    assert hellos == GIVE_UP_AFTER + 2
+            link.batch_was_sent()
+    assert hellos == MAX_FAILED_RESUMPTIONS + 2
     assert call.end.outcome is Outcome.LINK_LOST and "may have run" in call.end.body["text"]
     assert router.links.by_identity("node") is not link
     check_router(router)

@@ -102,7 +102,7 @@ def test_only_what_was_handled_counts_as_received_and_a_resumption_sends_the_res
     for message in messages:
         pub.uplink.send(message)
     assert pub.uplink.batch() == messages
-    pub.uplink.sent_batch()
+    pub.uplink.batch_was_sent()
     before = net.link(pub).received
     receive(net, pub, *messages)
     assert net.link(pub).received == before + A_TURN

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rpcmq.latency import segment
-from rpcmq.latency.jobs.admission import MISSING, UNLISTED, Admission
+from rpcmq.latency.jobs.admission import MISSING, UNLISTED, SegmentIntake
 from rpcmq.latency.jobs.journal import Dataset, Journal
 from rpcmq.latency.manifest import ManifestDamaged, read
 from rpcmq.latency.retention import Limits
@@ -31,10 +31,10 @@ HOUR = 3600
 
 
 @contextmanager
-def admitting(log: Log, out: Path, now: float = NOW) -> Iterator[tuple[Admission, Journal]]:
+def admitting(log: Log, out: Path, now: float = NOW) -> Iterator[tuple[SegmentIntake, Journal]]:
     journal = Journal(out, lambda: now)
     try:
-        yield Admission(log.directory, out, journal, lambda: now), journal
+        yield SegmentIntake(log.directory, out, journal, lambda: now), journal
     finally:
         journal.close()
 

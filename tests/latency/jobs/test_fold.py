@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rpcmq.latency.jobs import journal
-from rpcmq.latency.jobs.fold import GRACE, FoldFailed, due, fold, read_stream_cells, sweep
+from rpcmq.latency.jobs.fold import GRACE, MergeFailed, due, fold, read_stream_cells, sweep
 from rpcmq.latency.jobs.stream import Stream
 from tests.latency.jobs.streams import Log, counted, expected, of, once
 from tests.latency.logs import NOW, Killed, struck_after
@@ -107,7 +107,7 @@ def test_what_has_not_all_records_is_not_used(
     run(spark, log, out, NOW)
     monkeypatch.setattr("rpcmq.latency.jobs.fold.rollup", lambda cells, by, window: cells.limit(1))
 
-    with opened(log, out, NOW) as stream, pytest.raises(FoldFailed, match="100 records became"):
+    with opened(log, out, NOW) as stream, pytest.raises(MergeFailed, match="100 records became"):
         fold(spark, out, stream._journal, due(stream.state, NOW + HOUR), NOW + HOUR)
 
     assert len(live(out)) == 1

@@ -25,7 +25,7 @@ _CONFIRM, _FANOUT, _RESENT = Flag.CONFIRM, Flag.FANOUT, Flag.RESENT
 class Casts:
     """Takes casts, and makes the copies of messages that go to several."""
 
-    __slots__ = ("_deliveries", "_directory", "_goes_on", "_recovery", "_requests", "_settings")
+    __slots__ = ("_deliveries", "_directory", "_is_needed_by_running_work", "_recovery", "_requests", "_settings")
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Casts:
         self._requests = requests
         self._recovery = recovery
         self._deliveries = deliveries
-        self._goes_on = goes_on
+        self._is_needed_by_running_work = goes_on
 
     def accept(self, now: float, link: Link, request: Request, flags: int, form: int) -> None:
         """The cast ``request``, of the payload format ``form``, which ``link`` has sent and may send."""
@@ -55,7 +55,7 @@ class Casts:
         if flags & _RESENT and self._recovery.is_delivered_already(request.key, request.destination.topic):
             self._skip(now, link, request, groups)
             return
-        if requests.draining and not (flags & _CONFIRM and self._goes_on(flags)):
+        if requests.draining and not (flags & _CONFIRM and self._is_needed_by_running_work(flags)):
             requests.refuse_new(link, request.key)
             return
         if link.stalled and self._stays_stalled(link, request):

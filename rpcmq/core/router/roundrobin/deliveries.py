@@ -60,7 +60,7 @@ class Deliveries:
             Whether ``consumer`` got it; if not it has a message with that key already, and ``request`` has ended.
         """
         key, in_flight = request.key, consumer.in_flight
-        if key in in_flight and not self._takes_over(now, request, in_flight[key].request):
+        if key in in_flight and not self._replaces(now, request, in_flight[key].request):
             self.end_repeated(now, request, in_flight[key].request, caster)
             return False
         delivery = Delivery()
@@ -194,7 +194,7 @@ class Deliveries:
 
     # --- keys that are used twice ------------------------------------------------------------
 
-    def _takes_over(self, now: float, request: Request, old: Request) -> bool:
+    def _replaces(self, now: float, request: Request, old: Request) -> bool:
         """Whether ``request`` replaces ``old``: a caller whose link had ended has come back and asks again."""
         if not _is_deserted(old, request):
             return False

@@ -87,7 +87,9 @@ class Dispatch:
         self.recovery = Recovery(settings, links, self.requests, now)
         self.deliveries = self.deliveries_type(settings, links, self.requests, self.recovery)
         self._deliver = self.deliveries.deliver
-        self.casts = Casts(settings, directory, self.requests, self.recovery, self.deliveries, self._goes_on)
+        self.casts = Casts(
+            settings, directory, self.requests, self.recovery, self.deliveries, self._is_needed_by_running_work
+        )
         self.streams = Streams(settings, self.requests)
         self.departures = Departures(self.requests, self.deliveries)
         self.settlements = Settlements(self.requests, self.deliveries, self.departures)
@@ -146,9 +148,9 @@ class Dispatch:
         if key in calls:
             raise ProtocolError("sequence of a call that is in flight", "duplicate")
         requests = self.requests
-        if (requests.draining or requests.calls_in_flight >= self._settings.max_calls_in_flight) and not self._goes_on(
-            flags
-        ):
+        if (
+            requests.draining or requests.calls_in_flight >= self._settings.max_calls_in_flight
+        ) and not self._is_needed_by_running_work(flags):
             self._refuse_call(now, link, request)
             return
         calls[key] = request
@@ -246,7 +248,7 @@ class Dispatch:
             request.settled_by(delivery)
         else:
             if type(message) is not bytes and (caller.is_full or caller.route is None):
-                message, outcome = self._within_bounds(caller, request, message, outcome)
+                message, outcome = self._bounded_answer(caller, request, message, outcome)
             caller.outbox.append(message)
             if not caller.marked:
                 caller.mark()
@@ -288,7 +290,7 @@ class Dispatch:
         request.take_back(delivery)
         self.requests.withdraw(request)
 
-    def _within_bounds(self, caller: Link, request: Request, message: bytes, outcome: int) -> tuple[bytes, int]:
+    def _bounded_answer(self, caller: Link, request: Request, message: bytes, outcome: int) -> tuple[bytes, int]:
         """Return the large answer ``message`` and its outcome, or an error if too much waits for the caller already."""
         waiting, most = outgoing_bytes(caller), self._settings.outbox_max_bytes
         if waiting + size_of(message) <= most:
@@ -338,7 +340,7 @@ class Dispatch:
                     text = "the router is shutting down; it did not run"
                     requests.tell(link, request.key, Outcome.DRAINING, text, {})
 
-    def _goes_on(self, flags: int) -> bool:
+    def _is_needed_by_running_work(self, flags: int) -> bool:
         """Whether work begun before the drain may need this message to end: its handler waits for it.
 
         Any running handler counts: it may use its service's link or that of another client of its process.

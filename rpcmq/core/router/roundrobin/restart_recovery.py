@@ -53,7 +53,7 @@ class Recovery:
     def holds(self, now: float, link: Link, request: Request, flags: int) -> bool:
         """Whether the cast ``request`` is held, as it is now, and everything that ``link`` casts after it."""
         if not link.held:
-            if not flags & _HELD or now >= self._until or not self._is_early(link, request, flags):
+            if not flags & _HELD or now >= self._until or not self._must_hold(link, request, flags):
                 return False
             self._held_by.append(link)
         self._requests.journal.note(now, request.key, "held until the recovery window ends")
@@ -61,7 +61,7 @@ class Recovery:
         link.usage.size_bytes += request.charge
         return True
 
-    def _is_early(self, link: Link, request: Request, flags: int) -> bool:
+    def _must_hold(self, link: Link, request: Request, flags: int) -> bool:
         """Whether this cast must wait for consumers returning after a restart."""
         # An earlier incarnation of the router cannot have delivered casts of a new process.
         if link.returning or not flags & Flag.MANDATORY:

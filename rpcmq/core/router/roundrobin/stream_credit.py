@@ -81,13 +81,13 @@ class Streams:
         if caller is None or request.slot is None:
             return
         if message[KIND_AT] == Kind.ITEM:
-            self._pass_item(now, link, caller, delivery, message)
-        elif _has_time_for(caller, message):
+            self._forward_item(now, link, caller, delivery, message)
+        elif _forwards_keepalive(caller, message):
             caller.send(message)
         else:
             self._requests.counters["keep-alives dropped: outbox full"] += 1
 
-    def _pass_item(self, now: float, link: Link, caller: Link, delivery: Delivery, message: bytes) -> None:
+    def _forward_item(self, now: float, link: Link, caller: Link, delivery: Delivery, message: bytes) -> None:
         request, left = delivery.request, _item_credit(delivery)
         most = self._settings.outbox_max_bytes
         waiting = outgoing_bytes(caller) if message[LOW_FLAGS_AT] & Flag.DETACHED else 0
@@ -118,7 +118,7 @@ def _item_credit(delivery: Delivery) -> int:
         return INITIAL_ITEM_CREDIT
 
 
-def _has_time_for(caller: Link, message: bytes) -> bool:
+def _forwards_keepalive(caller: Link, message: bytes) -> bool:
     """Whether to forward a keep-alive: dropping one loses nothing, queueing many costs memory."""
     if caller.is_full or len(caller.outbox) > _MAX_BEFORE_ALIVE:
         return False

@@ -33,7 +33,7 @@ _RETRY = 0.05
 #: Class name -> the attribute that holds its topic.
 _ADDRESSED = {"DirectConsumer": "msg_id", "DirectPublisher": "msg_id"}
 
-_Handed = tuple["Source", Any, Any]
+_Delivery = tuple["Source", Any, Any]
 
 #: The connections of this process that are open.
 connections: WeakSet[Connection] = WeakSet()
@@ -57,7 +57,7 @@ class Connection(common.Connection):
         self._server_params = server_params
         self._sources: list[Source] = []
         self._in_thread = False
-        self._handed: Queue[_Handed] = Queue()
+        self._handed: Queue[_Delivery] = Queue()
         #: Set while messages are run, or handed to whoever pulls them.
         self._consuming = Event()
         self._closed = Event()
@@ -221,7 +221,7 @@ class Connection(common.Connection):
         """
         self._in_thread = True
         self._consuming.set()
-        for _, _, left_to_them in self._take_handed():
+        for _, _, left_to_them in self._take_deliveries():
             left_to_them.set(True)
         for source in self._sources:
             self._start(source, self._pool_size)
@@ -265,16 +265,16 @@ class Connection(common.Connection):
                 yield
         finally:
             self._leave()
-            self._run_handed()
+            self._run_deliveries()
             self._stop()
-            self._run_handed()
+            self._run_deliveries()
 
-    def _take_handed(self) -> list[_Handed]:
+    def _take_deliveries(self) -> list[_Delivery]:
         return [self._handed.get() for _ in range(self._handed.qsize())]
 
-    def _run_handed(self) -> None:
+    def _run_deliveries(self) -> None:
         """Run received messages except fanned-out ones, which wait for the next consumer."""
-        handed = self._take_handed()
+        handed = self._take_deliveries()
         for each in handed:
             if each[0].fanout:
                 self._handed.put(each)
@@ -282,7 +282,7 @@ class Connection(common.Connection):
             if not each[0].fanout:
                 self._run(each)
 
-    def _next(self, timeout: float | None) -> _Handed | None:
+    def _next(self, timeout: float | None) -> _Delivery | None:
         deadline = gevent.Timeout.start_new(timeout)
         try:
             while not self._closed.is_set():
@@ -299,7 +299,7 @@ class Connection(common.Connection):
         return None
 
     @staticmethod
-    def _run(handed: _Handed) -> None:
+    def _run(handed: _Delivery) -> None:
         source, message, left = handed
         if not source.threaded:
             process(source.callback, message)
@@ -336,7 +336,7 @@ class Connection(common.Connection):
         for source in self._sources:
             source.ended = source.fanout
         self._sources.clear()
-        for source, _, left_to_them in self._take_handed():
+        for source, _, left_to_them in self._take_deliveries():
             left_to_them.set(not source.fanout)
         # Whoever waits for us to consume sees that the consumer has ended.
         self._consuming.set()

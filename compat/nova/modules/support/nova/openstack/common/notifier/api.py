@@ -19,7 +19,7 @@ from nova.openstack.common import importutils, timeutils
 
 LOG = logging.getLogger(__name__)
 
-options.register_novas("notification_driver", "default_notification_level", "default_publisher_id")
+options.register_nova_options("notification_driver", "default_notification_level", "default_publisher_id")
 
 WARN = "WARN"
 INFO = "INFO"

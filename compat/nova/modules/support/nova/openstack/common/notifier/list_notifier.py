@@ -11,7 +11,7 @@ from nova.openstack.common import importutils
 
 LOG = logging.getLogger(__name__)
 
-options.register_novas("list_notifier_drivers")
+options.register_nova_options("list_notifier_drivers")
 
 
 def notify(*args: Any) -> None:

@@ -15,7 +15,7 @@ from compat.nova import options
 
 LOG = logging.getLogger(__name__)
 
-options.register_novas("notification_topics", "notification_topic", "default_notification_level")
+options.register_nova_options("notification_topics", "notification_topic", "default_notification_level")
 
 
 def notify(*args: Any) -> None:
