@@ -11,7 +11,7 @@ from time import monotonic
 
 from rpcmq.client.cast_window import CastWindow
 from rpcmq.client.hello import default_identity, hello_of
-from rpcmq.client.limited_log import LimitedLog
+from rpcmq.client.limited_log import RateLimitedLog
 from rpcmq.client.peer import DirectLinks
 from rpcmq.client.trust import payload_checker_for
 from rpcmq.config import ClientConfig
