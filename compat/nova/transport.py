@@ -120,7 +120,7 @@ def client(conf: Any = None, server_params: Mapping[str, Any] | None = None) -> 
         return _own
     url = _url(conf)
     if server_params and server_params.get("hostname"):
-        own = urlsplit(url)
+        own = urlsplit(url.partition(",")[0])
         url = str(server_params.get("rpcmq_router") or f"tcp://{server_params['hostname']}:{own.port}")
     found = _clients.get(url)
     if found is None or found.closed:

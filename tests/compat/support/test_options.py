@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from compat.nova import options
+from compat.nova import options, transport
 from compat.nova.eras import ERAS
 
 # Section 4 of the facts: option, and its default in each era.
@@ -118,6 +118,16 @@ def test_the_router_of_the_environment(load, monkeypatch):
     assert options.value("rpcmq_router") == "tcp://10.0.0.1:1"
     load("nova.flags").FLAGS.set_override("rpcmq_router", "tcp://10.0.0.2:2")
     assert options.value("rpcmq_router") == "tcp://10.0.0.2:2"
+
+
+@pytest.mark.usefixtures("load")
+def test_the_router_of_another_cell_listens_on_the_port_of_the_first_of_ours(monkeypatch):
+    monkeypatch.setenv("RPCMQ_ROUTER", "tcp://10.0.0.1:7701,tcp://10.0.0.2:7702")
+    client = transport.client(server_params={"hostname": "cell"})
+    try:
+        assert client.config.router == ("tcp://cell:7701",)
+    finally:
+        client.close()
 
 
 def test_set_default(load):
