@@ -36,6 +36,8 @@ def test_a_rejected_key_is_final_only_when_all_routers_reject_it():
     status.welcomed()
     status.deny(B, "revoked at b")
     assert told == ["revoked at b"], "a has welcomed us since"
+    status.deny(A, "revoked at a")
+    assert told == ["revoked at b", "revoked at a"]
 
 
 def test_with_one_router_it_is_final_at_once():
