@@ -95,12 +95,13 @@ class ThreadLoop:
         monitor: held by whoever calls a method, but :meth:`call_soon`.
 
     Attributes:
+        ident: of the thread, as the operating system counts them.
         is_asleep: whether the thread waits, and has to be rung for.
         inboxes: drained in each turn.
     """
 
     __slots__ = (
-        "_bell", "_ident", "_monitor", "_number", "_polled", "_readers", "_soon", "_stopped", "_timers", "inboxes",
+        "_bell", "_monitor", "_number", "_polled", "_readers", "_soon", "_stopped", "_timers", "ident", "inboxes",
         "is_asleep",
     )  # fmt: skip
 
@@ -114,7 +115,7 @@ class ThreadLoop:
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._polled: list[tuple[Any, int]] = [(self._bell, _POLLIN)]
         self.is_asleep = False
-        self._ident = 0
+        self.ident = 0
         self.inboxes: list[Inbox] = []
 
     def start(self) -> None:
@@ -127,7 +128,7 @@ class ThreadLoop:
     @property
     def is_current(self) -> bool:
         """Whether the current thread is the loop's."""
-        return get_ident() == self._ident
+        return get_ident() == self.ident
 
     def forget(self) -> None:
         """In the child of a fork, where its thread is not: close what is its own."""
@@ -187,7 +188,7 @@ class ThreadLoop:
     def _live(self, lives: Callable[[], None]) -> None:
         # Signals are for the threads of the program: those that wait there are to be interrupted by them.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        self._ident = get_ident()
+        self.ident = get_ident()
         lives()
         lock = self._monitor.lock
         readable: list[tuple[Any, int]] = []

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from rpcmq.errors import UsageError
 from rpcmq.transport.green_porter import GreenPorter
+from rpcmq.transport.log_handover import hand_over_log_records
 from rpcmq.transport.monitor import GreenMonitor, Monitor, NativeMonitor
 from rpcmq.transport.originals import program_is_patched, start_new_thread
 from rpcmq.transport.shell import ClientShell, Handle, HandlerThreads, WaitableEvent, Workers
@@ -67,6 +68,8 @@ class ThreadShell(ClientShell):
         self._loop = loop = ThreadLoop(self.monitor)
         self.call_soon: Callable[..., Handle] = loop.call_soon
         loop.start()
+        if self._porter is not None:
+            hand_over_log_records(loop.ident, self._porter.call)
 
     def call_later(self, seconds: float, function: Callable[[], object]) -> Handle:
         """See :meth:`Shell.call_later`."""

@@ -217,6 +217,7 @@ def test_hellos_that_wait_for_an_introduction_are_bounded():
     assert peers.refused == {"ticket": MAX_EARLY + 53}
 
 
+@pytest.mark.own_hub
 def test_an_introduction_that_comes_after_the_peer_costs_no_direct_link(router, client, serve, monkeypatch):
     monkeypatch.setattr("rpcmq.transport.peer_socket._HELLO_SECONDS", 0.5)
     service = serve(Compute(), direct=True)

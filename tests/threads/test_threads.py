@@ -177,16 +177,28 @@ def test_the_client_and_the_service_outlive_a_router_that_is_killed():
         assert service.wait(30) == 0, service.said()
 
 
+def start_green(kind: str, url: str, scenario: str) -> Program:
+    if kind and find_spec(kind) is None:
+        pytest.skip(f"{kind} is not installed")
+    return Program([sys.executable, "-W", "ignore", str(PROGRAM.with_name("green.py")), kind, url, scenario])
+
+
 @pytest.mark.parametrize("kind", ["gevent", "eventlet"])
 def test_green_threads_wait_without_holding_up_one_another(router, kind):
-    if find_spec(kind) is None:
-        pytest.skip(f"{kind} is not installed")
-    with Program([sys.executable, "-W", "ignore", str(PROGRAM.with_name("green.py")), kind, router.url]) as program:
+    with start_green(kind, router.url, "green") as program:
         assert program.wait(60) == 0, program.said()
         assert program.lines == ["1", "{'met'} 20 True", "True", "timeout 0"]
 
 
+@pytest.mark.parametrize("kind", ["gevent", "eventlet"])
+def test_the_thread_of_the_sockets_does_not_wait_for_a_green_lock_of_logging(router, kind):
+    with start_green(kind, router.url, "logs") as program:
+        program.expect("answered", 60)
+        eventually(lambda: sum("not delivered" in line for line in program.lines) >= 20, 60)
+        program.kill()
+
+
 def test_a_program_that_is_patched_later_is_told(router):
-    with Program([sys.executable, "-W", "ignore", str(PROGRAM.with_name("green.py")), "later", router.url]) as program:
+    with start_green("", router.url, "later") as program:
         assert program.wait(60) == 0, program.said()
         assert "has patched this process after rpcmq.threads was used in it" in program.said()

@@ -1,11 +1,12 @@
-"""A program that gevent or eventlet has patched: its green threads use rpcmq.threads. green.py KIND ROUTER"""
+"""A program that gevent or eventlet has patched: its green threads use rpcmq.threads. green.py KIND ROUTER SCENARIO"""
 
+import logging
 import sys
 import time
 from collections.abc import Iterator
 from typing import Any
 
-KIND, URL = sys.argv[1:3]
+KIND, URL, SCENARIO = sys.argv[1:4]
 if KIND == "gevent":
     import gevent.monkey
 
@@ -38,6 +39,38 @@ class Endpoint:
 
 def message(method: str, **args: object) -> dict[str, object]:
     return {"method": method, "args": args}
+
+
+class SlowHandler(logging.Handler):
+    """Waits while it holds its lock, as one that writes to the network does."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        time.sleep(0.01)
+        print("logged", record.getMessage())
+
+
+def logs() -> None:
+    """The thread of the sockets logs while green threads hold the lock of the handler."""
+    log = logging.getLogger("rpcmq.client")
+    log.addHandler(SlowHandler())
+    log.propagate = False
+
+    def keep_logging() -> None:
+        while True:
+            log.error("busy")
+            time.sleep(0.002)
+
+    for _ in range(3):
+        threading.Thread(target=keep_logging, daemon=True).start()
+    service = threads.Service("compute", Endpoint(), router=URL, host="h")
+    service.start()
+    client = threads.Client(URL)
+    for n in range(20):
+        # Its refusal is logged where it comes in.
+        client.cast(None, f"nobody-{n}", message("echo"), mandatory=True)
+        client.call(None, "compute", message("echo", value=1), timeout=5)
+    print("answered")
+    time.sleep(60)  # to be killed in this
 
 
 def patched_later() -> None:
@@ -86,4 +119,4 @@ def green() -> None:
     client.close()
 
 
-patched_later() if KIND == "later" else green()
+{"later": patched_later, "logs": logs}.get(SCENARIO, green)()
