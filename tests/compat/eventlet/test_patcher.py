@@ -79,7 +79,7 @@ def test_originals_block(program: Callable[..., str]):
         ids = []
         def produce():
             ids.append(threading.get_native_id())
-            patcher.original("time").sleep(0.01)
+            patcher.original("time").sleep(0.3)
             items.put("event")
             os.write(writer, b" ")
         thread = native.Thread(target=produce)
@@ -111,7 +111,7 @@ def test_green_modules_in_an_unpatched_process(program: Callable[..., str]):
                 ticks.append(1)
                 eventlet.sleep(0.001)
         eventlet.spawn(tick)
-        time.sleep(0.01)
+        time.sleep(0.3)
         print(len(ticks) > 2, green is not socket, httplib is not http.client, gt is not threading)
         print(socket.socket.__module__, green.socket.__module__, httplib.socket is green)
         thread = gt.Thread(target=lambda: time.sleep(0.001))
