@@ -29,6 +29,8 @@ log = logging.getLogger("rpcmq.client")
 
 #: Calls and casts handed over after which the next cast waits until the loop's thread has had its turn.
 _MOST_POSTED = 256
+#: Largest cast that is only handed over (bytes): a larger one is counted in the window before the verb returns.
+_LARGE = 64 * 1024
 #: Length of one of its waits (seconds).
 _A_TURN = 0.0005
 
@@ -84,6 +86,9 @@ class ThreadProcess(Process):
         if self._is_inside():
             self._drain()
             super().send_cast(*arguments)
+            return
+        if len(payload) > _LARGE:
+            self.shell.inside(self.send_cast, *arguments)
             return
         while len(self._posted) >= _MOST_POSTED:
             self.shell.inside(self.shell.sleep, _A_TURN)

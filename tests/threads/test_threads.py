@@ -150,6 +150,15 @@ def test_the_end_of_a_program_whose_router_is_away_says_what_may_be_lost():
         program.expect("10 casts, which may be lost")
 
 
+def test_the_window_of_casts_holds_for_large_ones():
+    with RouterProcess() as router, start(router.url, "large_casts") as program:
+        program.expect("connected")
+        router.kill()
+        program.tell("go on")
+        program.expect("4 cast_window_bytes")
+        assert program.wait(60) == 0, program.said()
+
+
 def test_a_service_of_threads_is_stopped_by_a_signal(router, client):
     with start(router.url, "serves") as program:
         program.expect("serving")

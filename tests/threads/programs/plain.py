@@ -16,7 +16,7 @@ for name in ("gevent", "greenlet"):
     sys.modules[name] = None  # type: ignore[assignment]
 
 from rpcmq import current_request, threads  # noqa: E402
-from rpcmq.errors import AccessDenied, CallTimeout, RpcError, UsageError  # noqa: E402
+from rpcmq.errors import AccessDenied, CallTimeout, Overloaded, RpcError, UsageError  # noqa: E402
 
 URL = sys.argv[1]
 
@@ -294,6 +294,22 @@ def ends_without_router() -> None:
     sys.stdin.readline()
     for n in range(10):
         client.cast(None, "compute", message("note", value=n))
+
+
+def large_casts() -> None:
+    """The window counts large casts before the verb returns: the next one waits, and is refused in time."""
+    client = threads.Client(URL, cast_window_bytes=1 << 20)
+    client.connect()
+    print("connected")
+    sys.stdin.readline()
+    sent = 0
+    try:
+        for _ in range(100):
+            client.cast(None, "compute", message("note", value=bytes(300_000)), timeout=0.2)
+            sent += 1
+    except Overloaded as error:
+        print(sent, error.details["limit"])
+    client.close(0.0)
 
 
 def serves() -> None:
