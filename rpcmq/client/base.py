@@ -152,8 +152,8 @@ class BaseClient:
                 1 second. It is logged how many it has not, as far as it has said, because it is away or silent, or
                 their queue is full.
 
-        A client that was not closed is closed when the interpreter exits. ``os._exit``, a signal that
-        is not handled and the end of a ``multiprocessing`` child skip that, so close before them.
+        A client that was not closed is closed when the interpreter exits, and at the end of a ``multiprocessing``
+        child. ``os._exit`` and a signal that is not handled skip that, so close before them.
         """
         links = self._links
         if not links.process.connection.abandoned and links.home.alive:

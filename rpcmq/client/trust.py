@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
 
 from rpcmq.client.payloads import Payloads
@@ -13,6 +12,7 @@ from rpcmq.payload import Codec
 from rpcmq.payload.audit import Audit
 from rpcmq.payload.trust import Policy, read_policy
 from rpcmq.transport.mac_files import read_mac_keys
+from rpcmq.transport.process_exit import call_at_exit, forget_at_exit
 from rpcmq.transport.shell import Shell
 
 __all__ = ["AuditFile", "payload_checker_for"]
@@ -30,13 +30,13 @@ class AuditFile:
         self._audit = audit
         self._path = path
         self._timer = shell.call_every(_WRITE_EVERY, self._write)
-        atexit.register(self._write)
+        call_at_exit(self._write)
 
     def close(self) -> None:
         """Write pending changes, and stop."""
         self._timer.stop()
         self._timer.close()
-        atexit.unregister(self._write)
+        forget_at_exit(self._write)
         self._write()
 
     def _write(self) -> None:

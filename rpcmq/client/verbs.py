@@ -138,7 +138,7 @@ class ClientVerbs(RouterVerbs):
         """Tell one consumer of ``topic``; no answer.
 
         The cast is on its way when this returns, and is kept until a consumer has it. When too many are on their way,
-        this waits.
+        this waits. Before ``os._exit``, use ``confirm``, or close the client.
 
         Args:
             ctx, topic, msg: as for :meth:`call`.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import weakref
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from typing import Any, Protocol
 import zmq
 
 from rpcmq.transport.batches import new_context
+from rpcmq.transport.process_exit import call_at_exit
 from rpcmq.transport.shell import Shell
 from rpcmq.transport.zap import ZapHandler
 
@@ -48,9 +48,7 @@ def process_context() -> zmq.Context[Any]:
     global _context
     if _context is None:
         _context = new_context()
-        # Here rather than once: a child of multiprocessing forgets what its parent had registered.
-        atexit.unregister(_close_all)
-        atexit.register(_close_all)
+        call_at_exit(_close_all)
     return _context
 
 

@@ -189,6 +189,16 @@ def test_casts_and_events_of_a_plain_program_are_on_their_way_when_the_verb_retu
         program.kill()
 
 
+@pytest.mark.parametrize("kind", ["rpc", "threads", "patched"])
+@pytest.mark.parametrize("how", ["confirm", "close"])
+def test_a_program_that_ends_by_os_exit_has_handed_over_what_it_confirmed_or_closed(router, serve, kind, how):
+    compute = Compute()
+    serve(compute)
+    with start("ends_by_os_exit.py", router.url, kind, how) as program:
+        assert program.wait(60) == 0, program.said()
+    eventually(lambda: compute.seen == [how])
+
+
 @pytest.mark.parametrize("shell", ["gevent", "auto"])
 def test_they_are_also_where_the_client_lives_in_gevent_and_nobody_turns_the_hub(router, serve, shell):
     compute = Compute()
@@ -290,6 +300,21 @@ def test_a_forked_child_makes_its_own_connection_and_leaves_its_parents_alone(ro
             "wake-ups lost 0",
         ]
     assert held.seen == ["child"] * 3
+    eventually(lambda: router.query("summary")["links"] == 1)
+
+
+@pytest.mark.parametrize("kind", ["rpc", "threads", "patched"])
+@pytest.mark.parametrize("how", ["process", "thread", "pool", "executor", "forkserver", "spawn"])
+def test_the_last_casts_of_a_child_of_multiprocessing_arrive(router, serve, kind, how):
+    if kind == "patched" and how in ("pool", "executor"):
+        pytest.skip("multiprocessing.Pool does not work in a program that gevent has patched")
+    compute = Compute()
+    serve(compute)
+    with start("ends_as_child.py", router.url, kind, how) as program:
+        assert program.wait(60) == 0, program.said()
+        assert program.lines == [f"ended {[] if how in ('pool', 'executor') else [0, 0, 0]}"]
+    eventually(lambda: sorted(compute.seen) == [0, 1, 2])
+    # Each has said goodbye.
     eventually(lambda: router.query("summary")["links"] == 1)
 
 
