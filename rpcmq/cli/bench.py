@@ -17,9 +17,9 @@ import gevent
 from gevent.subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from rpcmq.cli.exit_codes import ExitCode
 from rpcmq.cli.options import State, connects, json_option, make_client, positive
 from rpcmq.cli.output import Output, add_row, print_json, table
+from rpcmq.cli.stopping import ended_by_signals
 from rpcmq.cli.text import microseconds
 from rpcmq.errors import CallTimeout, RouterUnreachable, RpcError
 from rpcmq.histogram import Histogram
@@ -27,7 +27,7 @@ from rpcmq.histogram import Histogram
 if TYPE_CHECKING:
     from rpcmq.client import Client
 
-__all__ = ["BenchEndpoint", "bench_command", "end_on_signals"]
+__all__ = ["BenchEndpoint", "bench_command"]
 
 _START_SECONDS = 15.0
 _STOP_SECONDS = 10.0
@@ -64,22 +64,6 @@ def _widths(ctx: click.Context, parameter: click.Parameter, value: str) -> list[
     return widths
 
 
-def end_on_signals() -> None:
-    """Let SIGINT and SIGTERM end this greenlet where it waits, so that it cleans up on the way out.
-
-    A handler that raises would do so in whatever code is running, also between two steps of the client, which then has
-    to find out what is on its way.
-    """
-    loop, end = gevent.get_hub().loop, gevent.getcurrent().throw
-    errors = {signal.SIGINT: KeyboardInterrupt(), signal.SIGTERM: SystemExit(ExitCode.TERMINATED)}
-
-    def handle(number: int, frame: object) -> None:
-        loop.run_callback_threadsafe(end, errors[signal.Signals(number)])
-
-    for number in errors:
-        signal.signal(number, handle)
-
-
 @click.command("bench")
 @click.option("--seconds", type=positive, default=2.0, show_default=True, help="Duration of each step.")
 @click.option(
@@ -105,9 +89,9 @@ def bench_command(state: State, seconds: float, concurrency: list[int], payload:
     """
     from rpcmq.client.one_router import only_router
 
-    end_on_signals()
     topic = f"rpcmq-bench-{secrets.token_hex(4)}"
     with ExitStack() as stack:
+        stack.enter_context(ended_by_signals())
         if state.router is None and "RPCMQ_ROUTER" not in os.environ:
             started = stack.enter_context(_running("router", "--listen", "tcp://127.0.0.1:0", "--log-format", "json"))
             state.router = started["url"]

@@ -11,6 +11,7 @@ import click
 from rpcmq.cli.exit_codes import ExitCode
 from rpcmq.cli.options import ParamOf, State, json_option
 from rpcmq.cli.output import Output, add_row, print_json, table
+from rpcmq.cli.stopping import ended_by_signals
 from rpcmq.config.values import seconds
 
 if TYPE_CHECKING:
@@ -84,7 +85,8 @@ def drill_command(
     disk-full        the router can write nothing
     files            the router can open no more files
 
-    Exits with 1 if anything was lost, doubled, misrouted, or not as docs/guarantees.md promises.
+    Exits with 1 if anything was lost, doubled, misrouted, or not as docs/guarantees.md promises. SIGTERM and SIGINT
+    end its processes, remove its temporary folder, and exit with 143 and 130.
     """
     from dataclasses import replace
 
@@ -102,7 +104,8 @@ def drill_command(
     seed = secrets.randbelow(1_000_000) if seed is None else seed
     if not state.json:
         click.echo(f"seed {seed}", err=True)
-    result = run_drill(seed, laid_out, names, seconds, every, (0.0, lasts), Path(keep) if keep else None)
+    with ended_by_signals():
+        result = run_drill(seed, laid_out, names, seconds, every, (0.0, lasts), Path(keep) if keep else None)
     if state.json:
         violations = [str(violation) for violation in result.verdict.violations]
         print_json(result.row("drill") | {"violations": violations})

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT that end a command between two steps of its work."""
+"""SIGTERM and SIGINT that end a command between two steps of its work, or where it waits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from queue import SimpleQueue
 from threading import Event, Thread
 
-__all__ = ["stopped_by_signals"]
+from rpcmq.cli.exit_codes import ExitCode
+
+__all__ = ["ended_by_signals", "stopped_by_signals"]
 
 
 @contextmanager
@@ -33,3 +35,39 @@ def stopped_by_signals() -> Iterator[Event]:
 def _set_when_received(stop: Event, received: SimpleQueue[bool]) -> None:
     if received.get():
         stop.set()
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Let the first SIGTERM or SIGINT end this greenlet where it waits within the block, so that it cleans up.
+
+    A handler that raises would do so in whatever code is running, also between two steps of a client, which then has
+    to find out what is on its way, and while a process is being started. For the main thread.
+
+    Raises:
+        SystemExit: SIGTERM came; with its exit code.
+        KeyboardInterrupt: SIGINT came.
+    """
+    import gevent
+
+    loop, end = gevent.get_hub().loop, gevent.getcurrent().throw
+    errors = {signal.SIGINT: KeyboardInterrupt(), signal.SIGTERM: SystemExit(ExitCode.TERMINATED)}
+    received: list[int] = []
+
+    def handle(number: int, frame: object) -> None:
+        received.append(number)
+        if len(received) == 1:
+            loop.run_callback_threadsafe(end, errors[signal.Signals(number)])
+
+    before = {number: signal.getsignal(number) for number in errors}
+    for number in before:
+        # A shell has its background jobs ignore SIGINT.
+        if before[number] != signal.SIG_IGN:
+            signal.signal(number, handle)
+    try:
+        yield
+        # One that came while nothing waited ends the block here.
+        gevent.sleep(0)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -275,7 +275,11 @@ def _inject(drill: Drill, names: tuple[str, ...], seconds: float, every: float, 
         rng = Random(drill.rng.random())
         running.append(gevent.spawn(FAULTS[name], drill, rng, drill.rng.uniform(*lasts)))
 
-    drill.every(every, max(1, int(seconds / every)), begin)
-    gevent.joinall(running, raise_error=True)
+    try:
+        drill.every(every, max(1, int(seconds / every)), begin)
+        gevent.joinall(running, raise_error=True)
+    finally:
+        # None starts a process any more when the drill ends early.
+        gevent.killall(running)
     if drill.router.exit_code is None:
         drill.router.signal(signal.SIGCONT)

@@ -41,6 +41,7 @@ from rpcmq.drill.stalls import StallWatch
 from rpcmq.drill.topology import Topology
 from rpcmq.errors import RpcError
 from rpcmq.testing import eventually
+from rpcmq.testing.interrupts import uninterrupted
 from rpcmq.testing.processes import Program, RouterProcess
 
 __all__ = ["Drill"]
@@ -55,7 +56,7 @@ class Drill:
     """Runs the processes of ``topology``, and injects faults.
 
     Args:
-        seed: where all choices come from.
+        seed: of all choices.
         folder: where the histories go, and stay; default: a temporary folder.
         program: module that is run for a role and its options.
     """
@@ -120,7 +121,10 @@ class Drill:
         self.close()
 
     def close(self) -> None:
-        """End everything at once."""
+        """End everything at once; nothing interrupts that."""
+        uninterrupted(self._close)
+
+    def _close(self) -> None:
         self._watch.close()
         if self._client is not None:
             self._client.close(0.0)

@@ -28,6 +28,7 @@ import gevent
 from gevent import subprocess
 
 from rpcmq.testing import eventually
+from rpcmq.testing.interrupts import uninterrupted
 
 __all__ = ["Program", "RouterProcess"]
 
@@ -56,6 +57,20 @@ class Program:
         self._start()
 
     def _start(self) -> None:
+        """Start it; what interrupts the caller until it is ready ends it."""
+        # A process that is interrupted while it is started would be nobody's.
+        try:
+            uninterrupted(self._spawn)
+            self._await_ready()
+        except BaseException:
+            if self in _running:
+                self.close()
+            raise
+
+    def _await_ready(self) -> None:
+        """Wait for the first thing it has to say."""
+
+    def _spawn(self) -> None:
         self._process = subprocess.Popen(
             self._command,
             env=self._env,
@@ -215,9 +230,8 @@ class RouterProcess(Program):
         env = {f"RPCMQ_{name.upper()}": str(value) for name, value in settings.items()}
         arguments = ("--config", file) if file else ()
         super().__init__([sys.executable, *program, *arguments], env, "router")
-        self._listening()
 
-    def _listening(self) -> None:
+    def _await_ready(self) -> None:
         found = self.expect(r"listening on (\S+?), views on (\S+)")
         self.url, self._http = found[1], found[2]
 
@@ -225,7 +239,6 @@ class RouterProcess(Program):
         """Start it again, after its end, on the same port."""
         self._env["RPCMQ_ROUTER_LISTEN"] = self.url
         super().restart()
-        self._listening()
 
     def varz(self) -> dict[str, Any]:
         """The router's summary, with facts about its process."""

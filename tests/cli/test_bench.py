@@ -87,11 +87,11 @@ def test_bench_that_is_stopped_leaves_nothing_in_the_router(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_bench_where_it_waits_and_never_within_a_cast(number: signal.Signals) -> None:
+def test_a_signal_ends_a_command_where_it_waits_and_never_within_another_greenlet(number: signal.Signals) -> None:
     """The signal comes while another greenlet computes; that one goes on."""
     program = dedent(f"""
         import os, gevent
-        from rpcmq.cli.bench import end_on_signals
+        from rpcmq.cli.stopping import ended_by_signals
 
         def compute():
             os.kill(os.getpid(), {number})
@@ -99,10 +99,10 @@ def test_a_signal_ends_bench_where_it_waits_and_never_within_a_cast(number: sign
                 pass
             print("computed", flush=True)
 
-        end_on_signals()
-        gevent.spawn(compute)
         try:
-            gevent.sleep(60)
+            with ended_by_signals():
+                gevent.spawn(compute)
+                gevent.sleep(60)
         except BaseException as error:
             print("ended by", type(error).__name__)
     """)

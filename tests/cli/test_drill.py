@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
+from gevent import subprocess
 
 from rpcmq.cli import drill
 from rpcmq.drill.checks import Verdict, Violation
 from rpcmq.drill.result import Result
+from tests.server.daemons import COMMAND, SECONDS, environment, eventually
 
 pytestmark = pytest.mark.integration
 
@@ -61,6 +65,38 @@ def test_a_drill_with_every_option_of_the_load(invoke, tmp_path: Path):
     assert row["faults"] == {"kill": 1} and row["dropped"] > 0
     text = "".join(file.read_text() for file in (tmp_path / "kept").glob("*.history"))
     assert all(word in text for word in ('"busy"', '"size":', '"misspelt":true', '"nested":true', '"dropped in all"'))
+
+
+def _processes_of(folder: Path) -> list[int]:
+    """The processes that have ``folder`` in their arguments: those of a drill there."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if str(folder).encode() in (process / "cmdline").read_bytes() and int(process.name) != os.getpid():
+                found.append(int(process.name))
+        except OSError:
+            pass  # it has ended meanwhile
+    return found
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+# The processes that run when the signal comes: the router starts; services start; there is load, and are faults.
+@pytest.mark.parametrize("running", [1, 3, 5])
+def test_a_drill_that_is_stopped_leaves_nothing(
+    number: signal.Signals, code: int, running: int, tmp_path: Path
+) -> None:
+    command = [*COMMAND, "drill", "--faults", "kill,stop", "--every", "100ms", "--for", "60s"]
+    with subprocess.Popen(
+        command, env=environment(TMPDIR=str(tmp_path)), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as drill:
+        eventually(lambda: len(_processes_of(tmp_path)) >= running)
+        drill.send_signal(number)
+        _, errors = drill.communicate(timeout=SECONDS)
+    assert drill.returncode == code
+    assert [line for line in errors.decode().splitlines() if line and not line.startswith("seed ")] == []
+    assert _processes_of(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
