@@ -156,7 +156,7 @@ def _compared(
                 answered = found.cells.series({"all": Level(METHOD), "windows": windows_of})
                 whole.append(answered["all"])
                 windows.append(answered["windows"])
-                accounts.append(found.account)
+                accounts.append(found.account(answered["all"]))
         waiting.say("comparing")
         comparison = compare(*whole, *windows, measure=measure, percentiles=percentiles, smallest=smallest, seed=seed)
     return comparison, accounts

@@ -140,13 +140,11 @@ def _answer(selection: Selection, objectives: Sequence[Objective], top: int, cho
             unknown = found.unknown(top) if lost else []
     whole = next(iter(merged(methods, ())), Series({}))
     attach(raised, methods, whole)
-    if not selection.is_log:
-        # Stored cells have the account of all of them.
-        found.account.in_range, found.account.unknown = whole.records, whole.outcomes.get(UNKNOWN, 0)
+    account = found.account(methods)
     return Answer(
-        found.account,
+        account,
         whole.records,
-        findings(whole, answered["windows"], methods, answered["method windows"], servers, found.account),
+        findings(whole, answered["windows"], methods, answered["method windows"], servers, account),
         by_total_time(methods),
         by_tail(methods),
         by_queueing(methods),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rpcmq.latency.analysis.account import Account
@@ -13,6 +13,7 @@ from rpcmq.latency.analysis.series import METHOD, Key, Series
 from rpcmq.latency.jobs.batch import ERROR_CLASSES, METHODS, coarser, in_detail, window_for
 from rpcmq.latency.jobs.engine import Cells, Engine, Level, Records, of_methods
 from rpcmq.latency.jobs.runs import joined
+from rpcmq.latency.schema import UNKNOWN
 from rpcmq.latency.selection import Selection
 
 __all__ = ["Input", "opened"]
@@ -40,10 +41,18 @@ class Input:
     begin: int
     end: int
 
-    @property
-    def account(self) -> Account:
-        """Of the log."""
-        return self.records.account if self.records else self.stored
+    def account(self, selected: Iterable[Series]) -> Account:
+        """Return the account of the log.
+
+        Args:
+            selected: series that together have all of what was asked for, each record once. Stored cells have the
+                account of all of them, whatever the range.
+        """
+        if self.records:
+            return self.records.account
+        every = list(selected)
+        unknown = sum(each.outcomes.get(UNKNOWN, 0) for each in every)
+        return replace(self.stored, in_range=sum(each.records for each in every), unknown=unknown)
 
     @property
     def coarse_window(self) -> int:

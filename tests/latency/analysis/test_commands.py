@@ -48,8 +48,11 @@ class FakeInput:
         self._cells = cells
         self._unknown = unknown
         records = sum(each.records for each in cells)
-        self.account = Account(files=1, shipped=records, counted=records, in_range=records, unknown=len(unknown))
+        self._account = Account(files=1, shipped=records, counted=records, in_range=records, unknown=len(unknown))
         self.methods = [each.key for each in sorted(merged(cells, METHOD), key=lambda each: -each.total.sum)]
+
+    def account(self, selected: Sequence[Series]) -> Account:
+        return self._account
 
     def series(self, wanted: Mapping[str, Any]) -> dict[str, list[Series]]:
         return {name: self._of(each.by, each.window_seconds, each.only) for name, each in wanted.items()}

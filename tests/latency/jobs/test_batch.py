@@ -186,7 +186,7 @@ def test_why_and_the_report_find_the_same_in_one_log(engine: Engine, log: Path, 
             methods, servers = answered["methods"], answered["servers"]
             attach(found.raised(), methods, whole)
             windows, method_windows = answered["windows"], answered["method windows"]
-            assert findings(whole, windows, methods, method_windows, servers, found.account) == report.findings
+            assert findings(whole, windows, methods, method_windows, servers, found.account(methods)) == report.findings
 
 
 def test_of_more_methods_and_callers_than_are_looked_at_those_that_matter_are_shown(

@@ -44,7 +44,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_cells_of_a_log_answer_as_its_records_do(engine: Engine, log: Path) -> None:
     expected = rows(log)
     with opened(engine, Selection(log)) as found:
-        assert (found.account.counted, len(found.methods)) == (
+        assert (found.account([]).counted, len(found.methods)) == (
             COUNT,
             len({(r["topic"], r["method"]) for r in expected}),
         )
@@ -90,12 +90,28 @@ def test_stored_cells_answer_as_the_log_does(engine: Engine, log: Path, tmp_path
     with engine.log(Selection(log)) as records:
         records.make_cells(1, tmp_path / "cells")
     with opened(engine, Selection(tmp_path / "cells", where={"topic": "topic-2"})) as found:
-        assert (found.account.counted, found.records, found.window_seconds) == (COUNT, None, 1)
+        assert (found.account([]).counted, found.records, found.window_seconds) == (COUNT, None, 1)
         assert found.unknown(5) == []
         expected = [r for r in rows(log) if r["topic"] == "topic-2"]
         assert counted(found.cells.series({"": Level(METHOD)})[""], METHOD) == Counter(
             tuple(r[name] for name in METHOD) for r in expected
         )
+
+
+def test_compare_of_stored_cells_says_how_many_records_are_in_range(
+    engine: Engine, log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cells = tmp_path / "cells"
+    with engine.log(Selection(log)) as records:
+        records.make_cells(1, cells)
+    assert run(compare_command, str(cells), f"{cells}@{START:.0f}..{START + 30:.0f}", "--json") == ExitCode.OK
+    what = json.loads(capsys.readouterr().out)
+    accounts = [what[side]["account"] for side in "ab"]
+    first = [r for r in rows(log) if r["recv_at"] < (START + 30) * 1e6]
+    assert [account["counted"] for account in accounts] == [COUNT, COUNT]
+    assert [account["in_range"] for account in accounts] == [COUNT, len(first)]
+    assert run(compare_command, str(cells), str(cells)) == ExitCode.OK
+    assert capsys.readouterr().out.count(f"{COUNT} in range") == 2
 
 
 def test_a_trace_is_found_by_either_id(engine: Engine, log: Path) -> None:
