@@ -10,8 +10,9 @@ from rpcmq.client.payloads import Payloads
 from rpcmq.client.process import Process
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.calls import STREAM_WINDOW
-from rpcmq.errors import PayloadRefused, RemoteError
+from rpcmq.errors import PayloadRefused, RemoteError, UsageError
 from rpcmq.payload.remote_exception import add_hop
+from rpcmq.transport.forks import OF_THE_PARENT
 from rpcmq.transport.home import Home, Housed, at_home
 from rpcmq.wire import KIND_AT, Kind, method_of
 
@@ -95,8 +96,14 @@ class Stream:
         """The home of the client."""
         return self._client.home
 
-    @at_home
     def __next__(self) -> Any:
+        # Before anything in here is touched: in the child of a fork it is a copy of what the parent uses.
+        if self._process.connection.abandoned:
+            raise UsageError(OF_THE_PARENT)
+        return self._next()
+
+    @at_home
+    def _next(self) -> Any:
         call = self._call
         if call is None:
             raise StopIteration
@@ -114,7 +121,7 @@ class Stream:
             return decoded(self._payloads, call, message)
         self._call = self._again(call)
         if self._call is not None:
-            return self.__next__()
+            return self._next()
         if call.error is None and call.answer is not None and call.answer[KIND_AT] == _END:
             _check_end(self._payloads, call, call.answer)
             raise StopIteration
@@ -125,14 +132,18 @@ class Stream:
         self._process.connection.schedule()
         call.given = 0
 
-    @at_home
     def close(self) -> None:
-        """Cancel the call."""
+        """Cancel the call. In the child of a fork: leave it to the parent."""
+        if not self._process.connection.abandoned:
+            self._close()
+
+    @at_home
+    def _close(self) -> None:
         call, self._call = self._call, None
         if call is not None:
             self._process.cancel(call)
 
     def __del__(self) -> None:
         # Garbage is collected in whatever thread happens to notice it.
-        if self._call is not None and not self._call.done:
+        if self._call is not None and not self._call.done and not self._process.connection.abandoned:
             self._process.cancel_soon(self._call)

@@ -14,7 +14,10 @@ from typing import Protocol
 
 from rpcmq.transport.shell import Shell
 
-__all__ = ["ForkAware", "abandon_after_fork"]
+__all__ = ["OF_THE_PARENT", "ForkAware", "abandon_after_fork"]
+
+#: Says to a child that it uses a stream, or waits for one, of its parent.
+OF_THE_PARENT = "this belongs to a client of the process that has forked this one; make it anew here"
 
 
 class ForkAware(Protocol):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rpcmq.errors import UsageError
+from rpcmq.transport.forks import OF_THE_PARENT
 from rpcmq.transport.green_porter import GreenPorter
 from rpcmq.transport.monitor import Monitor
 from rpcmq.transport.originals import allocate_lock
@@ -47,7 +48,7 @@ class Parking:
         """
         monitor = self._monitor
         if not monitor.is_held():
-            raise UsageError("this belongs to a client of the process that has forked this one; make it anew here")
+            raise UsageError(OF_THE_PARENT)
         lock = self._lock
         if timeout is None:
             monitor.outside(lock.acquire)

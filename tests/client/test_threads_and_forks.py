@@ -304,6 +304,15 @@ def test_a_forked_child_makes_its_own_connection_and_leaves_its_parents_alone(ro
 
 
 @pytest.mark.parametrize("kind", ["rpc", "threads", "patched"])
+def test_a_child_is_refused_the_stream_of_its_parent_and_leaves_it_whole(router, serve, kind):
+    serve(Compute())
+    refused = "child this belongs to a client of the process that has forked this one; make it anew here"
+    with start("forked_stream.py", router.url, kind) as program:
+        assert program.wait(60) == 0, program.said()
+        assert program.lines == ["parent 0", refused, refused, "child 1", "ended 0", "parent True 1"]
+
+
+@pytest.mark.parametrize("kind", ["rpc", "threads", "patched"])
 @pytest.mark.parametrize("how", ["process", "thread", "pool", "executor", "forkserver", "spawn"])
 def test_the_last_casts_of_a_child_of_multiprocessing_arrive(router, serve, kind, how):
     if kind == "patched" and how in ("pool", "executor"):
