@@ -234,14 +234,14 @@ def flush_session(socket: BatchSocket, session: Session, route: bytes) -> None:
         socket.send(route, session.first_messages[:1])
         del session.first_messages[0]
     while session.may_send:
+        messages = session.batch()
         try:
-            size_bytes = socket.send(route, session.batch(), session.has_detached)
+            session.batch_was_sent(socket.send(route, messages, session.has_detached))
         except zmq.ZMQError:
             raise
         except BaseException:
-            session.batch_was_sent(0)
+            session.sending_was_interrupted()
             raise
-        session.batch_was_sent(size_bytes)
     while session.last_messages:
         socket.send(route, session.last_messages[:1])
         del session.last_messages[0]

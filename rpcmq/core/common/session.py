@@ -171,24 +171,27 @@ class Session:
             size_bytes: of it, with its detached payloads; None: not known.
         """
         outbox, count = self.outbox, self._batch_size
-        self._batch_size = 0
         if not 0 < count <= len(outbox):
+            self._batch_size = 0
             self.illegal.add("session: a batch was sent that it has not given")
             return
-        if count == len(outbox):
-            # Keep the list object: callers check its length while filling it.
-            sent = outbox.copy()
-            outbox.clear()
-        else:
-            sent = outbox[:count]
-            del outbox[:count]
+        sent = outbox.copy() if count == len(outbox) else outbox[:count]
         if size_bytes is None:
             size_bytes = sum(map(size_of, sent))
-        self._sent.append((sent, size_bytes))
+        # One call, at the end: a signal's handler, which can raise, comes after calls and where loops begin anew.
+        # Keep the list object: callers check its length while filling it.
+        del outbox[:count]
+        self._batch_size = 0
         self.unacknowledged += count
         self.sent_bytes += size_bytes
+        self._sent.append((sent, size_bytes))
         if self.sent_bytes >= WINDOW_BYTES:
             self.window_full()
+
+    def sending_was_interrupted(self) -> None:
+        """Count the last :meth:`batch` as sent, unless it is: a resumption tells whether it has arrived."""
+        if self._batch_size:
+            self.batch_was_sent(0)
 
     def window_full(self) -> None:
         """Called when no more may be sent until the peer acknowledges."""
@@ -219,14 +222,12 @@ class Session:
         """
         fresh = count - self._sent_base
         if fresh < 0 or fresh > self.unacknowledged:
-            last = self._sent_base + self.unacknowledged
-            raise ProtocolError(f"acknowledged {count}; expected {self._sent_base} to {last}", "ack")
+            raise self._impossible(count)
+        # Counts first: :meth:`receiving_was_interrupted` goes by them.
         self._sent_base = count
         if not fresh:
             return []
         self.unacknowledged -= fresh
-        if self.outbox:
-            self.mark()
         sent = self._sent
         messages, size_bytes = sent.popleft()
         arrived = messages
@@ -242,7 +243,23 @@ class Session:
             size_bytes -= rest_bytes
             arrived = arrived[:fresh]
         self.sent_bytes -= size_bytes
+        if self.outbox:
+            self.mark()
         return arrived
+
+    def _impossible(self, count: int) -> ProtocolError:
+        last = self._sent_base + self.unacknowledged
+        return ProtocolError(f"acknowledged {count}; expected {self._sent_base} to {last}", "ack")
+
+    def receiving_was_interrupted(self) -> None:
+        """Forget what an interrupted :meth:`acknowledged` has left of the messages that have arrived."""
+        rest = self.sent
+        del rest[: len(rest) - self.unacknowledged]
+        sizes = sum(map(size_of, rest))
+        left = deque([(rest, sizes)] if rest else [])
+        self._sent, self.sent_bytes = left, sizes
+        if self.outbox:
+            self.mark()
 
     def can_resume(self, peer_received: object) -> TypeGuard[int]:
         """Whether the peer's receive count is possible, and we still have the later messages."""
@@ -260,11 +277,19 @@ class Session:
         Raises:
             ProtocolError: as :meth:`acknowledged`.
         """
-        arrived = self._arrived = self.acknowledged(peer_received)
-        again = self._take_sent()
+        fresh, sent = peer_received - self._sent_base, self.sent
+        if not 0 <= fresh <= self.unacknowledged:
+            raise self._impossible(peer_received)
+        arrived, again = sent[:fresh], sent[fresh:]
+        none_sent = deque[tuple[list[bytes], int]]()
+        # No call in between, as in :meth:`batch_was_sent`.
+        self._arrived = arrived
+        self._sent_base = peer_received
+        self.outbox[:0] = again
+        self._sent = none_sent
+        self.unacknowledged = self.sent_bytes = 0
         self.failed_resumptions = self.failed_resumptions + 1 if again and self._stuck_at == peer_received else 0
         self._stuck_at = peer_received
-        self.outbox[:0] = again
         self.ack_was_sent()
         if self.outbox:
             self.mark()
@@ -272,7 +297,7 @@ class Session:
 
     def abandon(self) -> tuple[list[bytes], list[bytes]]:
         """Start over with a peer that knows nothing of us: (sent but not acknowledged, never sent)."""
-        sent, unsent = self._take_sent(), self.outbox
+        sent, unsent = self.sent, self.outbox
         self._start()
         return sent, unsent
 
@@ -280,12 +305,6 @@ class Session:
     def sent(self) -> list[bytes]:
         """Return the messages sent and not acknowledged."""
         return list(chain.from_iterable(messages for messages, _ in self._sent))
-
-    def _take_sent(self) -> list[bytes]:
-        messages = self.sent
-        self._sent.clear()
-        self.unacknowledged = self.sent_bytes = 0
-        return messages
 
     def unacknowledged_of(self, kinds: Collection[int]) -> int:
         """Return the number of messages of ``kinds`` that are queued, or sent and not acknowledged."""

@@ -143,16 +143,18 @@ class Calls:
         """Handle the last message of a call: REPLY, FAULT, END, CONFIRM or the answer to a query."""
         # `CallTable.remove`, written out: this is the hot path.
         key = message[KEY]
-        call = self.open.pop(key, None)
+        call = self.open.get(key)
         if call is None:
             self.counters["late replies"] += 1
             return
-        call.answer = message
         if call.slot is not None:
             call.slot.pop(key, None)
             call.slot = None
         if call.silence is not None:
             self._watched.pop(key, None)
+        # One call, at the end: a signal's handler, which can raise, comes after calls, and the message comes again.
+        call.answer = message
+        del self.open[key]
         self.changed.append(call)
 
     def _on_error(self, now: float, message: bytes) -> None:

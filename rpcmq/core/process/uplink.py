@@ -38,7 +38,12 @@ __all__ = ["Uplink"]
 
 Handler = Callable[[float, bytes], None]
 _REQUEST, _CAST, _PUBLISH = int(Kind.REQUEST), int(Kind.CAST), int(Kind.PUBLISH)
-_ERROR = int(Kind.ERROR)
+#: Kinds of messages that may be handled twice: what has ended by the first time is over.
+_REPEATABLE = tuple(
+    map(
+        int, (Kind.REPLY, Kind.FAULT, Kind.END, Kind.CONFIRM, Kind.ANSWER, Kind.REGISTERED, Kind.SUBSCRIBED, Kind.ERROR)
+    )
+)
 _NESTED, _CONFIRM = Flag.NESTED, Flag.CONFIRM
 #: Lateness of a heartbeat that shows that this process was stopped or busy (seconds).
 _LATE = 0.5
@@ -71,7 +76,7 @@ class Uplink(Session):
         self._next_heartbeat = 0.0
         self._heartbeat_seconds = 5.0
         self.on_acknowledged: Callable[[list[bytes]], None] = lambda messages: None
-        #: Called when a signal has interrupted what handles a message.
+        #: Called when what handles a message was interrupted, by a signal or an internal error.
         self.on_interrupted: Callable[[], object] = lambda: None
         #: Called with an exception that a message has led to; it was not used.
         self.on_error: Callable[[Exception], None] = lambda error: None
@@ -147,8 +152,9 @@ class Uplink(Session):
     def ask_acknowledgement(self) -> None:
         """Ask the router for an immediate acknowledgement."""
         if self.ready and self._unacknowledged and not self._asked:
-            self._asked = True
+            # In this order: a signal's handler can raise in between.
             self._send_heartbeat()
+            self._asked = True
 
     @property
     def _unacknowledged(self) -> bool:
@@ -197,31 +203,38 @@ class Uplink(Session):
         try:
             messages = split(batch, payloads)
             self.heard = now
-            if messages[0][KIND_AT] < SESSION_KINDS:
-                self._about_link(now, messages[0])
-                return
-            if not self.ready:
+            is_about_link = messages[0][KIND_AT] < SESSION_KINDS
+            if not is_about_link and not self.ready:
                 self._happens("message")
         except ProtocolError as error:
             self.refused[error.reason] += 1
             return
-        except Exception as error:
-            self.refused["internal error"] += 1
-            self.on_error(error)
+        if is_about_link:
+            self._handle_about_link(now, messages[0])
             return
-        except BaseException:
-            self.on_interrupted()
-            raise
         received, rest = self.received, iter(messages)
         try:
             self._handle(now, rest)
             self.count_received(len(messages), len(batch) + sum(map(len, payloads)))
         except BaseException:
             handled = len(messages) - length_hint(rest)
-            if handled and messages[handled - 1][KIND_AT] == _ERROR:
+            if handled and messages[handled - 1][KIND_AT] in _REPEATABLE:
                 handled -= 1  # comes again: a refused cast must be put back
             self.received = received + handled
-            self.on_interrupted()
+            self._was_interrupted()
+            raise
+
+    def _handle_about_link(self, now: float, message: bytes) -> None:
+        try:
+            self._about_link(now, message)
+        except ProtocolError as error:
+            self.refused[error.reason] += 1
+        except Exception as error:
+            self._count_error(error)
+            if self.state is UplinkState.GREETING:
+                raise  # nobody would greet again
+        except BaseException:
+            self._was_interrupted()
             raise
 
     def _handle(self, now: float, messages: Iterator[bytes]) -> None:
@@ -236,8 +249,28 @@ class Uplink(Session):
                 self.refused[error.reason] += 1
             except Exception as error:
                 # Only this message is lost: the rest of the batch, and both sides' counts, stay valid.
-                self.refused["internal error"] += 1
-                self.on_error(error)
+                self._count_error(error)
+                if message[KIND_AT] in _REPEATABLE:
+                    self._handle_again(now, message)
+
+    def _handle_again(self, now: float, message: bytes) -> None:
+        """Handle ``message`` once more: a signal's handler may have raised, and then it is not the message's fault."""
+        handler = self._handlers[message[KIND_AT]]
+        try:
+            if handler is not None:
+                handler(now, message)
+        except Exception as error:
+            self._count_error(error)
+
+    def _count_error(self, error: Exception) -> None:
+        self.refused["internal error"] += 1
+        self._was_interrupted()
+        self.on_error(error)
+
+    def _was_interrupted(self) -> None:
+        """Put the counts right: a signal's handler can raise any exception, between any two steps."""
+        self.receiving_was_interrupted()
+        self.on_interrupted()
 
     def tick(self, now: float) -> None:
         """Send a heartbeat when one is due."""

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from functools import partial
 from itertools import count
-from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
 
 from rpcmq.errors import Outcome
-from rpcmq.wire import KEY, SEQUENCE, SEQUENCE_OF_KEY, Kind, control, pack
+from rpcmq.wire import KEY, KIND_AT, SEQUENCE, SEQUENCE_OF_KEY, Kind, control, pack
+from tests.core.interrupts import is_interrupted
 from tests.core.process.calling import COMPUTE, OTHER, Process
 from tests.core.process.test_open_casts import PlayedRouter, check_counts
 
@@ -21,30 +17,8 @@ from tests.core.process.test_open_casts import PlayedRouter, check_counts
 FILES = ("casts.py", "refused_casts.py", "retained_casts.py", "uplink.py")
 
 
-def is_interrupted(step: int, operation: Callable[[], object]) -> bool:
-    """Run ``operation``, and raise before its instruction number ``step``; return False if it has fewer."""
-    left = step
-
-    def trace(frame: FrameType, event: str, arg: Any) -> Any:
-        nonlocal left
-        if Path(frame.f_code.co_filename).name not in FILES:
-            return None
-        frame.f_trace_opcodes = True
-        if event == "opcode":
-            left -= 1
-            if left < 0:
-                raise KeyboardInterrupt
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        operation()
-    except KeyboardInterrupt:
-        return True
-    finally:
-        sys.settrace(before)
-    return False
+class Interrupt(Exception):
+    """As the handler of SIGALRM may raise it."""
 
 
 class Scene:
@@ -99,7 +73,7 @@ def test_whenever_a_signal_comes_the_counts_stay_right_and_no_cast_is_lost(opera
     for step in count():
         scene = Scene()
         process, router = scene.process, scene.router
-        interrupted = is_interrupted(step, partial(operation, scene))
+        interrupted = is_interrupted(step, partial(operation, scene), FILES)
         check_counts(process)
         router.connect(resumed=True)
         router.tell()
@@ -111,7 +85,7 @@ def test_whenever_a_signal_comes_the_counts_stay_right_and_no_cast_is_lost(opera
                 router.accept()
             router.acknowledge()
             check_counts(process)
-        assert process.calls.counters["late replies"] <= 1, "what was handled does not come again"
+        assert process.calls.counters["late replies"] <= 2, "only the interrupted message comes again"
         assert process.casts.open == len(process.casts.returned)
         had = {key[SEQUENCE_OF_KEY] for key in [*router.has, *process.casts.returned]}
         assert {message[SEQUENCE] for message in [*scene.waiting, *scene.sent]} <= had
@@ -121,3 +95,65 @@ def test_whenever_a_signal_comes_the_counts_stay_right_and_no_cast_is_lost(opera
         if not interrupted:
             break
     assert step > 20
+
+
+class Heard(Scene):
+    """One of the messages of the router is interrupted, and comes again if it was not handled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.call = self.process.start(timeout=None)
+        self.router.accept()
+        self.message = b""
+
+    def answer(self) -> None:
+        self.message = pack(Kind.REPLY, b"result", key=self.call.key)
+
+    def refuse(self) -> None:
+        body = {"outcome": Outcome.OVERLOADED, "text": "why", "details": {}}
+        self.message = control(Kind.ERROR, body, key=self.sent[0][KEY])
+
+    def acknowledge(self) -> None:
+        self.message = pack(Kind.ACK, sequence=self.router.read)
+
+    def receive(self) -> None:
+        self.process.uplink.receive(1.0, self.message)
+
+
+@pytest.mark.parametrize("prepare", [Heard.answer, Heard.refuse, Heard.acknowledge])
+def test_an_exception_of_a_signals_handler_is_not_taken_for_a_fault_of_the_message(prepare):
+    files = (*FILES, "calls.py", "session.py")
+    for step in count():
+        scene = Heard()
+        process, call = scene.process, scene.call
+        prepare(scene)
+        before = process.uplink.received
+        interrupted = is_interrupted(step, scene.receive, files, Interrupt, each_instruction=False)
+        check_counts(process)
+        if process.uplink.received == before:
+            scene.receive()
+        check_counts(process)
+        if prepare is Heard.answer:
+            assert call.answer == scene.message and call in process.calls.changed, f"after step {step}"
+        elif prepare is Heard.refuse:
+            assert process.casts.refused.is_waiting(scene.sent[0]), f"after step {step}"
+        else:
+            assert process.uplink.unacknowledged == 0, f"after step {step}"
+            assert process.casts.open == len(scene.waiting), f"after step {step}"
+        if not interrupted:
+            break
+    assert step > 3
+
+
+def test_an_acknowledgement_is_asked_for_again_where_a_signal_has_interrupted_that():
+    for step in count():
+        scene = Scene()
+        uplink = scene.process.uplink
+        uplink.last_messages.clear()
+        uplink._asked = False
+        interrupted = is_interrupted(step, uplink.ask_acknowledgement, ("uplink.py", "session.py"), Interrupt)
+        uplink.ask_acknowledgement()
+        assert [message[KIND_AT] for message in uplink.last_messages] == [Kind.HEARTBEAT], f"after step {step}"
+        if not interrupted:
+            break
+    assert step > 3
