@@ -31,7 +31,7 @@ class Client(ClientVerbs):
     what they send, and answers heartbeats whatever the program does. Handlers of events run in a thread of their own
     for each subscription, and ``on_progress`` in the thread that calls. After a fork the child's first use connects
     anew, under an identity of its own. A client that is dropped is closed. In a program that gevent or eventlet has
-    patched, green threads may use it, too; the program is to be patched before.
+    patched, green threads may use it, too; but the program must be patched before the client is made.
 
     Raises:
         ConfigError: a setting is unknown or wrong, or the ``key_file`` is: missing, wrong, readable by others.

@@ -1,8 +1,8 @@
 """A process whose calls and casts are handed to the loop's thread, without the lock around the engines.
 
-Whoever calls only appends to a queue, rings, and waits on a lock of its own; the loop's thread starts what it finds,
-all of one wake-up in one batch. So threads that call at once do not wait for each other, and a signal that interrupts
-one of them finds no engine in the middle of its work.
+Whoever calls only appends to a queue, wakes the loop, and waits on a lock of its own; the loop's thread starts what
+it finds, all of one wake-up in one batch. So threads that call at once do not wait for each other, and a signal that
+interrupts one of them finds no engine in the middle of its work.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ log = logging.getLogger("rpcmq.client")
 _MOST_POSTED = 256
 #: Largest cast that is only handed over (bytes): a larger one is counted in the window before the verb returns.
 _LARGE = 64 * 1024
-#: Length of one of its waits (seconds).
+#: Pause while too much is handed over (seconds).
 _A_TURN = 0.0005
 
 

@@ -15,7 +15,9 @@ _LENGTHS = Struct(">BBB")
 
 
 class Address(NamedTuple):
-    """A destination: (exchange, topic, server), each a field of its own; names contain dots.
+    """A destination: topic, server and exchange, each a field of its own; names contain dots.
+
+    On the wire the exchange is first.
 
     ``server`` is empty for the shared topic. Fanout is a flag of the message.
     """

@@ -50,7 +50,7 @@ MAX_DROPPED = 1 << 40
 def _versions(name: str, value: Any) -> tuple[int, ...]:
     versions = tuple(each for each in value if type(each) is int) if isinstance(value, list) else ()
     if VERSION not in versions:
-        raise ProtocolError(f"this router speaks version {VERSION}, the process {value!r:.40}", "version")
+        raise ProtocolError(f"version {VERSION} is needed; the peer offers {value!r:.40}", "version")
     return versions
 
 

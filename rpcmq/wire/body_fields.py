@@ -5,8 +5,9 @@
         KIND = Kind.SUBSCRIBE
         window: int = integer(1000, least=1, most=65_535)
 
-A body is written strictly and read as its declaration says. Unknown members are ignored. ``true`` and ``false`` are no
-numbers. Booleans, and texts that are only shown, are read leniently: what is none counts as absent, or as its text.
+A body is written strictly and read as its declaration says. Unknown members are ignored. ``true`` and ``false`` are not
+numbers. Booleans, and texts that are only shown, are read leniently: a non-boolean counts as absent, a non-text as its
+text.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One message: its header of 40 bytes, its names, its payload, and how it is changed on its way.
 
-No other module knows where in a message something stands: ``message[KIND_AT]`` and ``message[KEY]`` read it.
+Modules outside of this package read a message by the names below, ``message[KIND_AT]`` and ``message[KEY]``.
 """
 
 from __future__ import annotations
@@ -296,7 +296,7 @@ def without_payload(message: bytes) -> bytes:
 
 
 def with_payload(message: bytes, format: int, payload: bytes) -> bytes:
-    """``message`` with another payload in another format."""
+    """``message`` with another payload in another format; attempt, consumer and hops are 0."""
     header = parse(message)
     cuts = [40]
     for length in (header.address_length, header.method_length, header.trace_length):

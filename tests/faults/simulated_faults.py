@@ -53,7 +53,7 @@ class Faults:
         elif fault.kind == "delay":
             self._fault("delay", peer.name)
             peer.delay = fault.amount
-            self._later(fault.seconds, lambda: self._speed_up(peer))
+            self._later(fault.seconds, lambda: self._speed_up(peer, fault.amount))
         elif fault.kind in ("kill", "vanish"):
             self._kill(fault, peer)
         elif fault.kind == "leave" and peer.uplink.ready and not peer.is_leaving:
@@ -90,9 +90,10 @@ class Faults:
             peer.lose()
         peer.heal()
 
-    def _speed_up(self, peer: SimulatedProcess) -> None:
+    def _speed_up(self, peer: SimulatedProcess, delay: float) -> None:
         peer.delay = 0.0
-        self._healed("delay", peer.name)
+        # Messages on their way arrive so much later, and all others behind them.
+        self._later(delay, lambda: self._healed("delay", peer.name))
 
     def _kill(self, fault: Fault, peer: SimulatedProcess) -> None:
         place = fault.target

@@ -35,6 +35,7 @@ FOUND = {
     108914: "a cast was sent again by a sender that had been told that a consumer had it, and had only lost the ACK",
     100660: "the check knew no sender that loses its session with the router that a killed one was followed by",
     109343: "both of the last two",
+    107449: "the check took a delay for over while messages that it held up were still on their way",
     500088: "an idempotent cast came back from a consumer that had left, to a topic that was forgotten meanwhile",
 }
 

@@ -47,8 +47,9 @@ MAX_WAITING_BYTES = 64 << 20
 #: Most tickets of one caller, and of all: beyond that the oldest are discarded.
 MAX_TICKETS_EACH = 32
 MAX_TICKETS = 10_000
-#: Longest wait of a HELLO for its sender's introduction (seconds): the two race. Most that wait, and bytes of each.
+#: Longest wait of a HELLO for its sender's introduction (seconds): the two race.
 EARLY_SECONDS = 0.5
+#: Most HELLOs that wait, and bytes of each.
 MAX_EARLY = 100
 _MAX_EARLY_BYTES = 2048
 
@@ -126,7 +127,7 @@ class DirectLinkTable:
         self.on_admitted: Callable[[bytes], None] = lambda route: None
 
     def announce(self, now: float, ticket: str, identity: str, key: str = "", topic: str = "") -> None:
-        """Record an announced caller of ``topic``, who will connect with the public ``key``."""
+        """Expect a caller of ``topic``, who will connect with the public ``key``."""
         while self._tickets:
             oldest = next(iter(self._tickets))
             if self._tickets[oldest].until > now and len(self._tickets) < MAX_TICKETS:
@@ -240,7 +241,7 @@ class DirectLinkTable:
         elif kind == Kind.WELCOME:
             if link.welcomed:
                 # Only the target of a direct link handles requests.
-                raise ProtocolError("WELCOME on a link that stands", "welcome")
+                raise ProtocolError("WELCOME on an established link", "welcome")
             link.origin = origin_of(0, DirectWelcomeBody.of(message).handle)
             link.welcomed = True
             link.on_change()
@@ -259,7 +260,7 @@ class DirectLinkTable:
 
     def _hello(self, now: float, route: bytes, message: bytes, user: str) -> None:
         if route in self.links:
-            raise ProtocolError("HELLO on a link that stands", "hello")
+            raise ProtocolError("HELLO on an established link", "hello")
         try:
             hello = DirectHelloBody.of(message)
         except ProtocolError as error:

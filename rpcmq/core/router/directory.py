@@ -21,7 +21,7 @@ from rpcmq.wire import Address, address_and_method_of, address_of, parse
 
 __all__ = ["Directory"]
 
-#: Under which names and methods beyond the bounds are counted.
+#: The name under which names and methods beyond the bounds are counted.
 _OTHER = "(other)"
 #: Topics scanned in one tick: a scan of 100,000 at once would delay calls noticeably.
 _SWEPT_AT_ONCE = 500
@@ -149,11 +149,12 @@ class Directory:
     def _admit(self, address: Address, claimed: bool) -> None:
         """Enforce the topic limits: senders create topics by addressing them, and must not crowd out services."""
         settings = self._settings
+        most = settings.max_unclaimed_topics
         if len(self._topics) + self._servers >= settings.max_topics:
             raise ProtocolError(f"topic limit reached (topics.max_topics = {settings.max_topics})", "too many topics")
-        if not claimed and self._unclaimed >= settings.max_unclaimed_topics:
+        if not claimed and self._unclaimed >= most:
             raise ProtocolError(
-                f"{str(address)!r}: unclaimed topic limit reached (mailbox.max_unclaimed_topics = {self._unclaimed})",
+                f"{str(address)!r}: unclaimed topic limit reached (mailbox.max_unclaimed_topics = {most})",
                 "too many topics",
             )
 

@@ -89,7 +89,7 @@ class LeastBusy(Generic[W]):
             self._lowest = level
 
     def pick(self) -> W | None:
-        """Return the least busy consumer; among equals, the one idle for longest."""
+        """Return the least busy consumer; among equals, the one that has had this load for longest."""
         alone = self.alone
         if alone is not None:
             return alone if len(alone.in_flight) < alone.credit else None

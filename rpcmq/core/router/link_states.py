@@ -2,7 +2,7 @@
 
 A link is made by the HELLO of a process whose session the router does not have, and is ``new`` until that HELLO is
 answered. From then on it is connected or away, until it ends; one that ended is forgotten, and the next HELLO makes
-another. A connected link is in one of three states, by what it was heard of:
+another. A connected link is in one of three states, by when it was last heard:
 
 * *Answering*: something came within ``unresponsive_seconds``. Only such a link is given new work.
 * *Unresponsive*: nothing came for that long, and somebody counts on it: it consumes, subscribes, or has calls in
@@ -15,15 +15,15 @@ another. A connected link is in one of three states, by what it was heard of:
 and they are restored when it resumes. *Ended* is final: nothing of it is left, and nothing may happen to it.
 
 ``connected`` is legal in every state but ``ended``: a process may notice before the router does that a connection is
-dead, and resume its session on the next one. ``ended`` is legal as often: a link ends by GOODBYE, because it was away
-for too long, was kicked, replaced or evicted, or its key was revoked, or it broke a limit. ``silent``, ``idle``,
-``heard`` and ``lost`` concern a connection, and so a link that has one.
+dead, and resume its session on the next one. ``ended`` is legal in the same states: a link ends by GOODBYE, because
+it was away for too long, was kicked, replaced or evicted, or its key was revoked, or it broke a limit. ``silent``,
+``idle``, ``heard`` and ``lost`` concern a connection, and so a link that has one.
 
-Two things that happen to links are no states. A router that *drains* does so as a whole: its links stay what they are,
+Two things that happen to links are not states. A router that *drains* does so as a whole: its links stay what they are,
 and resume. A link that has said GOODBYE while messages of it wait for their turn *leaves*: it ends when they were
 handled, and may fall silent or be lost before.
 
-All events are this program's (no peer names one), so that an illegal one is a defect
+All events are raised by this program (no peer names one), so that an illegal one is a defect
 (:mod:`rpcmq.core.common.illegal_events`): it changes nothing, raises in tests, and is counted and reported in
 production. They go through :meth:`rpcmq.core.router.link_table.LinkTable.happens` and nowhere else. None of them is on
 the path of a call: a message of an answering link is no event.

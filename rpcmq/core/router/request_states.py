@@ -6,15 +6,15 @@ for a moment when it is taken out of a queue, or when nobody has it any more and
 once, with an outcome; then it is charged to nobody, and is written to the dispatch log.
 
 What is refused before it has a number (malformed, not allowed, the router drains) never becomes one: the object is
-dropped. A cast that came before the consumers of the router's former incarnation could return is *held*: of it only
+dropped. A cast that came before the consumers of the router's previous incarnation could return is *held*: of it only
 the message is retained, with its link, and comes again as a new request when the recovery window ends. A mandatory
 call that hopes for such a consumer simply waits. What a *sender* retains is the sender's
 (:mod:`rpcmq.core.process.retained_casts`).
 
-The end is an event of its outcome's name. A delivered request may end with any, for a consumer settles casts with the
-outcome that it likes; numbers that have no name count as ``ok``. One that waits is never ended by a consumer: it is
-withdrawn, or times out, or goes home when the router drains. One in hand is refused, or ends as what waited: a cast is
-taken out of its queue before it ends, a call after.
+The end is an event of its outcome's name. A delivered request may end with any, for a consumer settles casts with any
+outcome; numbers that have no name count as ``ok``. One that waits is never ended by a consumer: it is withdrawn, or
+times out, or is returned to its caller when the router drains. One in hand is refused, or ends as what waited: a cast
+is taken out of its queue before it ends, a call after.
 
 **A delivery** is *open* while its consumer has it. If the request ends meanwhile, because time is up, the caller gave
 up or another consumer was faster, it is *abandoned*: the consumer was told, and what it still says of it changes

@@ -31,7 +31,7 @@ def test_drain_gives_back_what_nobody_has_and_lets_the_rest_finish(net: Network,
     node.register("compute")
     running, waiting = api.request("compute"), api.request("compute")
     drain(net)
-    assert error_of(waiting)[:2] == (Outcome.DRAINING, "the router is shutting down; it did not run")
+    assert error_of(waiting)[:2] == (Outcome.DRAINING, "the router is shutting down; the call did not run")
     assert running.ends == [] and net.router.in_flight == 1
     node.reply(node.take(Kind.REQUEST), b"finished")
     assert running.end.payload == b"finished"

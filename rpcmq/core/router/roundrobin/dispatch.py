@@ -330,14 +330,14 @@ class Dispatch:
             self.departures.end_deserted(now)
 
     def drain(self, now: float) -> None:
-        """Accept nothing more; return undelivered calls, which did not run, to their callers."""
+        """Accept only what running handlers need; return undelivered calls, which did not run, to their callers."""
         requests = self.requests
         requests.draining = True
         for link in list(self._links):
             for request in [each for each in link.calls.values() if each.queue is not None]:
                 if requests.finish(now, request, Outcome.DRAINING):
                     requests.withdraw(request)
-                    text = "the router is shutting down; it did not run"
+                    text = "the router is shutting down; the call did not run"
                     requests.tell(link, request.key, Outcome.DRAINING, text, {})
 
     def _is_needed_by_running_work(self, flags: int) -> bool:
@@ -350,7 +350,7 @@ class Dispatch:
         return any(consumer.in_flight for each in self._links for consumer in each.consumers.values())
 
     def give_up(self, now: float) -> None:
-        """End the drain: fail unfinished calls, and return retryable ones for the next incarnation."""
+        """End the drain: fail unfinished calls; callers send those that may run again to the next incarnation."""
         requests = self.requests
         for link in list(self._links):
             for request in list(link.calls.values()):

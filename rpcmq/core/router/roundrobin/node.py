@@ -20,7 +20,7 @@ from rpcmq.wire import Flag, Kind
 __all__ = ["RoundRobin"]
 
 #: Of a SENT: flags, sequence, and all lengths as one.
-_unpack_sent = Struct(">7xB20xQI").unpack
+_unpack_clock_stamp = Struct(">7xB20xQI").unpack
 
 
 class RoundRobin(NodeType):
@@ -54,7 +54,7 @@ class RoundRobin(NodeType):
             Kind.GRANT: dispatch.streams.grant,
             Kind.CANCEL: dispatch.cancel,
             Kind.SETTLE: dispatch.settlements.settle,
-            Kind.CLOCK_STAMP: _note_sent,
+            Kind.CLOCK_STAMP: _note_clock_stamp,
             Kind.REGISTER: registrations.register,
             Kind.UNREGISTER: registrations.unregister,
             Kind.DECLARE: registrations.declare,
@@ -155,12 +155,12 @@ class RoundRobin(NodeType):
         return self.requests.last_number, self.requests.calls_in_flight
 
 
-def _note_sent(now: float, link: Link, message: bytes) -> None:
+def _note_clock_stamp(now: float, link: Link, message: bytes) -> None:
     """The process's clock as it sends the answers that follow."""
     try:
-        flags, sent_us, lengths = _unpack_sent(message)
+        flags, sent_us, lengths = _unpack_clock_stamp(message)
         if flags & Flag.DETACHED or lengths:
             raise StructError
     except StructError:
-        raise ProtocolError("SENT is a header and nothing else", "length") from None
+        raise ProtocolError("CLOCK_STAMP must be a header only", "length") from None
     link.sent_us = sent_us
