@@ -132,6 +132,7 @@ A file with one record in it:
 """
 
 from rpcmq.log_format.entries import Block, Head, Mark, Name, Problem, Record, Seal, SpoolError
+from rpcmq.log_format.framing import file_name, framed, name_entry, pack_head
 from rpcmq.log_format.layout import (
     LAYOUT,
     LOG_MODE,
@@ -151,7 +152,6 @@ from rpcmq.log_format.layout import (
     NameKind,
 )
 from rpcmq.log_format.reading import Spool, blocks, names_in, read_head, read_spool
-from rpcmq.log_format.writing import file_name, framed, name_entry, pack_head
 
 __all__ = [
     "LAYOUT",

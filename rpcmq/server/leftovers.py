@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from rpcmq.core.router.bounded_queue import Queue
 from rpcmq.core.router.request import Request
 from rpcmq.core.router.router import Router
 from rpcmq.core.router.topics import Topic
+from rpcmq.core.router.waiting_queue import Queue
 from rpcmq.wire import ORIGIN_OF_KEY, size_of
 
 __all__ = ["UnfinishedWork", "leftovers", "under_way"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rpcmq.core.router.bounded_queue import Queue
 from rpcmq.core.router.least_busy import NOWHERE
 from rpcmq.core.router.request import Delivery, Request
+from rpcmq.core.router.waiting_queue import Queue
 
 if TYPE_CHECKING:
     from rpcmq.core.router.link import Link

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any
 
 from rpcmq.core.common.session import Session
-from rpcmq.core.router.bounded_queue import Queue
 from rpcmq.core.router.consumer import Consumer
 from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.permissions import Permissions
@@ -20,6 +19,7 @@ from rpcmq.core.router.request import Request
 from rpcmq.core.router.rights import Key
 from rpcmq.core.router.topics import Destination
 from rpcmq.core.router.usage import Usage
+from rpcmq.core.router.waiting_queue import Queue
 from rpcmq.payload.format import Format
 from rpcmq.wire import origin_of, size_of
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from rpcmq.core.router.bounded_queue import Queue
 from rpcmq.core.router.request_states import DeliveryState, RequestState
 from rpcmq.core.router.usage import Usage
+from rpcmq.core.router.waiting_queue import Queue
 from rpcmq.wire import flags_of, size_of, without_payload
 
 if TYPE_CHECKING:

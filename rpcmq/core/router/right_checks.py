@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from rpcmq.core.common.text import shorten
 from rpcmq.core.router.actions import Action, LogEvent
-from rpcmq.core.router.controls import FREE
 from rpcmq.core.router.key_formats import restrict_formats
+from rpcmq.core.router.kick import FREE
 from rpcmq.core.router.link import Handler, Link
 from rpcmq.core.router.permissions import KeyUsage, Permissions
 from rpcmq.core.router.topics import Destination

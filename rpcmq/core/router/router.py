@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 from rpcmq.core.common.drops import Drops
 from rpcmq.core.common.session import Session
 from rpcmq.core.router.actions import Action, LinkDetached, LogEvent
-from rpcmq.core.router.controls import kick
 from rpcmq.core.router.directory import Directory
 from rpcmq.core.router.dispatch_log import Sink
 from rpcmq.core.router.effects import Effects
@@ -26,6 +25,7 @@ from rpcmq.core.router.faults import FaultReporter
 from rpcmq.core.router.handshake import Handshake
 from rpcmq.core.router.intake import Intake
 from rpcmq.core.router.key_access import KeyAccessControl
+from rpcmq.core.router.kick import kick
 from rpcmq.core.router.kind_table import KindTable
 from rpcmq.core.router.link import Link
 from rpcmq.core.router.link_states import LinkState

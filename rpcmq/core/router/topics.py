@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 
-from rpcmq.core.router.bounded_queue import Queue
 from rpcmq.core.router.consumer import Consumer
 from rpcmq.core.router.least_busy import LeastBusy
 from rpcmq.core.router.method_statistics import Statistics
 from rpcmq.core.router.request import Request
+from rpcmq.core.router.waiting_queue import Queue
 from rpcmq.wire import Address
 
 __all__ = ["Destination", "Server", "Topic"]

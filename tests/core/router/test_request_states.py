@@ -9,7 +9,6 @@ import pytest
 
 from rpcmq.core.common import illegal_events
 from rpcmq.core.common.illegal_events import IllegalEvent
-from rpcmq.core.router.bounded_queue import Queue
 from rpcmq.core.router.request import Delivery, Request
 from rpcmq.core.router.request_states import (
     DELIVERY_TRANSITIONS,
@@ -18,6 +17,7 @@ from rpcmq.core.router.request_states import (
     RequestState,
     end_event,
 )
+from rpcmq.core.router.waiting_queue import Queue
 from rpcmq.errors import Outcome
 from rpcmq.testing import checked_states
 from rpcmq.testing.network import Call, Network, Process

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from rpcmq.core.router.bounded_queue import Queue
 from rpcmq.core.router.method_statistics import Statistics
 from rpcmq.core.router.request import Request
+from rpcmq.core.router.waiting_queue import Queue
 from rpcmq.errors import Outcome
 from rpcmq.histogram import Histogram, microseconds
 

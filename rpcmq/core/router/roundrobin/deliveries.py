@@ -6,7 +6,6 @@ from collections.abc import Callable
 from math import inf
 
 from rpcmq.core.common.session import WINDOW_BYTES
-from rpcmq.core.router.bounded_queue import Queue
 from rpcmq.core.router.consumer import Consumer
 from rpcmq.core.router.least_busy import ALONE
 from rpcmq.core.router.link import Link
@@ -17,6 +16,7 @@ from rpcmq.core.router.roundrobin import explain
 from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.core.router.roundrobin.restart_recovery import Recovery
 from rpcmq.core.router.settings import Settings
+from rpcmq.core.router.waiting_queue import Queue
 from rpcmq.errors import Outcome, ProtocolError
 from rpcmq.payload.format import format_name
 from rpcmq.wire import (

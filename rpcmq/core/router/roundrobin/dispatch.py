@@ -29,7 +29,7 @@ from rpcmq.core.router.roundrobin.departures import Departures
 from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.core.router.roundrobin.restart_recovery import Recovery
 from rpcmq.core.router.roundrobin.settlements import Settlements
-from rpcmq.core.router.roundrobin.stream_credit import Streams
+from rpcmq.core.router.roundrobin.stream_relay import Streams
 from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.usage import MESSAGE_OVERHEAD
 from rpcmq.errors import Outcome, ProtocolError

@@ -13,7 +13,6 @@ from typing import Any
 
 from rpcmq.core.common.drops import Drop, DropNotices, Drops
 from rpcmq.core.common.text import shorten
-from rpcmq.core.router.bounded_queue import Queue
 from rpcmq.core.router.dispatch_log import DispatchLog
 from rpcmq.core.router.faults import reraise
 from rpcmq.core.router.journal import Journal
@@ -26,6 +25,7 @@ from rpcmq.core.router.roundrobin.acknowledgements import DeliveryAcknowledgemen
 from rpcmq.core.router.roundrobin.deadlines import Deadlines
 from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.turns import ERROR_STEPS, Turns
+from rpcmq.core.router.waiting_queue import Queue
 from rpcmq.errors import Outcome
 from rpcmq.wire import NO_TTL, ORIGIN_OF_KEY, Flag, Kind, pack, sequence_of_key
 from rpcmq.wire.bodies import DroppedBody, ErrorBody

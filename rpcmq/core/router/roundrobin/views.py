@@ -9,7 +9,6 @@ from operator import itemgetter
 from typing import Any
 
 from rpcmq.core.common.drops import Drops
-from rpcmq.core.router.bounded_queue import Queue
 from rpcmq.core.router.consumer import Consumer
 from rpcmq.core.router.directory import Directory
 from rpcmq.core.router.link import Link
@@ -19,6 +18,7 @@ from rpcmq.core.router.request import Request
 from rpcmq.core.router.roundrobin.stuck import stuck_rows
 from rpcmq.core.router.topics import Topic
 from rpcmq.core.router.view_rows import MAX_ROWS, SMALL, View, made, rows_of
+from rpcmq.core.router.waiting_queue import Queue
 from rpcmq.errors import Outcome
 
 __all__ = ["calls", "dropped", "methods", "named_outcomes", "stuck", "topics"]
