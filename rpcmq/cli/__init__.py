@@ -6,7 +6,6 @@ A command's module is imported when that command is asked for, so that ``rpcmq -
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -16,7 +15,8 @@ import click
 from rpcmq.cli.exit_codes import EXIT_CODES_HELP, ExitCode, exit_code_for, report
 from rpcmq.cli.lazy import LazyGroup
 from rpcmq.cli.options import State
-from rpcmq.errors import UsageError
+from rpcmq.cli.streams import drop_output, is_of_output, open_streams
+from rpcmq.errors import RpcError, UsageError
 
 __all__ = ["main"]
 
@@ -56,8 +56,7 @@ class _Commands(LazyGroup):
             sys.stdout.flush()
             return result
         except BrokenPipeError:
-            # The reader of our output has closed it. Python would complain again at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            drop_output()
             return ExitCode.BROKEN_PIPE
         except click.ClickException:
             raise
@@ -86,15 +85,23 @@ def _group(ctx: click.Context, router: str | None) -> None:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command that ``arguments`` (default: those of the process) name, and exit."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    # What fails may do so before the command knows that it is to print JSON.
+    as_json = "--json" in words[: words.index("--") if "--" in words else None]
+    open_streams()
     try:
         code = _group.main(words, prog_name="rpcmq", standalone_mode=False)
+        sys.stdout.flush()
     except click.ClickException as error:
         code = error.exit_code
-        # The arguments may be wrong before the command knows that it is to print JSON.
-        if "--json" in words[: words.index("--") if "--" in words else None]:
+        if as_json:
             report(UsageError(error.format_message()), ExitCode(code), True)
         else:
             error.show()
     except (click.Abort, KeyboardInterrupt):
         code = ExitCode.INTERRUPTED
+    except OSError as error:
+        if not is_of_output(error):
+            raise
+        code = ExitCode.FAILED
+        report(RpcError(f"standard output cannot be written: {error.strerror}"), code, as_json)
     sys.exit(code or 0)

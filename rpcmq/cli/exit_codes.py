@@ -18,9 +18,11 @@ from rpcmq.errors import (
     NoConsumer,
     NotInstalled,
     Overloaded,
+    PayloadRefused,
     RemoteError,
     RouterUnreachable,
     RpcError,
+    UnknownMethod,
     UsageError,
 )
 
@@ -42,6 +44,7 @@ class ExitCode(IntEnum):
     REFUSED = 9
     NOT_INSTALLED = 10
     EXCEEDED = 11
+    UNDECODED = 12
     INTERRUPTED = 130
     BROKEN_PIPE = 141
     TERMINATED = 143
@@ -57,9 +60,10 @@ EXIT_CODES = {
     ExitCode.REMOTE_ERROR: "the method raised an exception",
     ExitCode.OVERLOADED: "a bounded queue is full",
     ExitCode.LINK_LOST: "the consumer or the router went away during the call",
-    ExitCode.REFUSED: "the router refused the request",
+    ExitCode.REFUSED: "the router or the service refused the request, as one for a method that it does not have",
     ExitCode.NOT_INSTALLED: "an optional part is not installed; the text says what to install",
     ExitCode.EXCEEDED: "a limit that was given is exceeded (`rpcmq latency compare --fail-if`)",
+    ExitCode.UNDECODED: "the answer came, but is not decoded here; the text says why",
     ExitCode.INTERRUPTED: "interrupted (SIGINT)",
     ExitCode.BROKEN_PIPE: "the reader of the output has closed it",
     ExitCode.TERMINATED: "terminated (SIGTERM)",
@@ -90,6 +94,10 @@ def remote_cause(error: Exception) -> RemoteError | None:
 
 def exit_code_for(error: Exception) -> ExitCode | None:
     """Return the exit code for ``error``; None if it is not one of rpcmq's errors, but a bug."""
+    if isinstance(error, UnknownMethod):
+        return ExitCode.REFUSED
+    if isinstance(error, RemoteError) and isinstance(error.__cause__, PayloadRefused):
+        return ExitCode.UNDECODED
     if remote_cause(error) is not None:
         return ExitCode.REMOTE_ERROR
     return next((code for kind, code in _CODES.items() if isinstance(error, kind)), None)
@@ -99,7 +107,9 @@ def report(error: Exception, code: ExitCode, as_json: bool) -> None:
     """Say on standard error what went wrong: a line for a reader, or an object for a program."""
     remote = remote_cause(error)
     if not as_json:
-        lines = str(remote or error).splitlines() or [type(error).__name__]
+        # The text of an unknown method says already where it is unknown.
+        text = f"{type(error).__name__}: {error}" if isinstance(error, UnknownMethod) else str(remote or error)
+        lines = text.splitlines() or [type(error).__name__]
         print(*(f"rpcmq: {plain(line)}" for line in lines), sep="\n", file=sys.stderr)
         return
     answer = {"error": type(error).__name__, "text": str(error), "exit_code": int(code)}

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from rpcmq.cli.exit_codes import ExitCode
 from rpcmq.cli.options import State, json_option
 from rpcmq.cli.output import Output, add_row, print_json, table
 from rpcmq.cli.text import plain
@@ -267,8 +268,11 @@ def make_command(state: State, name: str, router_key: str, out: str | None) -> N
 @_folder_option
 @json_option
 @click.pass_obj
-def list_command(state: State, folder: str) -> None:
-    """List the keys that are authorised."""
+def list_command(state: State, folder: str) -> int | None:
+    """List the keys that are authorised. The exit code is 1 if a file of a key cannot be read."""
+    authorised = Path(folder) / AUTHORIZED
+    if not authorised.is_dir():
+        raise UsageError(f"{authorised}: no folder of keys here; --keys DIR names another, `rpcmq init` makes one")
     rows, problems = _listed(folder)
     if state.json:
         print_json({"keys": rows, "problems": problems})
@@ -284,6 +288,7 @@ def list_command(state: State, folder: str) -> None:
         output.print(made)
         for problem in problems:
             output.print(plain(problem), style="red", markup=False)
+    return ExitCode.FAILED if problems else None
 
 
 def _listed(folder: str) -> tuple[list[dict[str, Any]], list[str]]:

@@ -30,7 +30,8 @@ def decoded(payloads: Payloads, call: Call, message: bytes) -> Any:
     try:
         return payloads.answer(call, message)
     except PayloadRefused as error:
-        raise _undecoded(call, error) from error
+        text = f"the method ran, but the reply from {call.address!r} was not decoded: {error}"
+        raise RemoteError("PayloadRefused", text) from error
 
 
 def _undecoded(call: Call, error: PayloadRefused) -> RemoteError:

@@ -9,6 +9,12 @@ from typing import Any
 
 import gevent
 
+import rpcmq
+
+
+class Flavor:
+    """A class of the application."""
+
 
 class Compute:
     """Servers that are not there."""
@@ -44,6 +50,11 @@ class Compute:
     def started(self, ctx: Any) -> dict[str, Any]:
         """Return a value that JSON has no form for."""
         return {"at": datetime(2026, 1, 31, 12, tzinfo=UTC)}
+
+    def own(self, ctx: Any) -> Flavor:
+        """Return an object of a class that only this process allows."""
+        rpcmq.allow(Flavor)
+        return Flavor()
 
 
 instance = Compute()

@@ -149,6 +149,15 @@ def test_a_key_that_cannot_be_is_refused(made: Path, invoke: Invoke, arguments: 
     assert set(listed(invoke, made)) == {"client"}
 
 
+def test_no_folder_of_keys_is_an_error_and_no_empty_list(tmp_path: Path, invoke: Invoke) -> None:
+    ended = invoke("keys", "list", "--keys", str(tmp_path / "none"))
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "--keys DIR names another" in ended.stderr and len(ended.stderr.splitlines()) == 1
+    ended = invoke("keys", "list", "--keys", str(tmp_path / "none"), "--json")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert json.loads(ended.stderr)["text"].startswith(f"{tmp_path}/none/authorized")
+
+
 def test_who_is_not_there_cannot_be_revoked(made: Path, invoke: Invoke) -> None:
     ended = invoke("keys", "revoke", "nobody", "--keys", str(made))
     assert ended.returncode == 2 and "no key 'nobody'" in ended.stderr
@@ -364,6 +373,6 @@ def test_doctor_and_list_live_through_any_folder(made: Path, invoke: Invoke) -> 
     for name in ("fifo", "loop", "deep", "rpcmq", "dir"):
         assert f"{name}.toml" in wrong
     ended = invoke("keys", "list", "--keys", str(made))
-    assert ended.returncode == 0 and "client" in ended.stdout and "\x1b[31m" not in ended.stdout
+    assert ended.returncode == 1 and "client" in ended.stdout and "\x1b[31m" not in ended.stdout
     code, found = findings(invoke, "--keys", str(made / "nothing"), "--offline")
     assert code == 1 and about(found, "router key", "fail")

@@ -41,7 +41,7 @@ def test_what_a_module_imports_is_not_served(system: SimpleNamespace, tmp_path: 
         assert "items(ctx)" in described and "listdir" not in described and "exit" not in described
         for method in ("listdir", "exit"):
             ended = run("call", "imported", method, env=system.env)
-            assert ended.returncode == 6 and f"has no public method {method!r}" in ended.stderr
+            assert ended.returncode == 9 and f"has no public method {method!r}" in ended.stderr
         assert run("call", "imported", "items", "--multi", env=system.env).stdout == "1\n2\n"
         ended = run("call", "imported", "items", env=system.env)
         assert ended.returncode == 6 and "ask for it with multicall (rpcmq call --multi)" in ended.stderr

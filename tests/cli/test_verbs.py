@@ -116,7 +116,7 @@ def test_a_wrong_variable_is_code_2(invoke: Invoke) -> None:
         (["nobody", "add", "--timeout", "0.3"], 4, "CallTimeout", "no consumer on 'nobody' (never seen)"),
         (["nobody", "add", "--mandatory"], 5, "NoConsumer", "no consumer on 'nobody' (never seen)"),
         (["compute", "fail", "text=broken"], 6, "ValueError", "broken"),
-        (["compute", "nope"], 6, "rpcmq.errors.UnknownMethod", "'compute' has no public method 'nope'"),
+        (["compute", "nope"], 9, "rpcmq.errors.UnknownMethod", "'compute' has no public method 'nope'"),
         (["compute", "add"], 6, "TypeError", "missing 1 required positional argument: 'a'"),
     ],
 )
@@ -131,7 +131,23 @@ def test_failures_have_a_line_an_object_and_a_code(
     answer = json.loads(ended.stderr)
     assert (ended.returncode, answer["exit_code"], answer["error"]) == (code, code, error)
     assert text in answer["text"]
-    assert ("traceback" in answer) == (code == 6) and ("details" in answer) == (code != 6)
+    assert ("traceback" in answer) == (code in (6, 9)) and ("details" in answer) == (code not in (6, 9))
+
+
+def test_an_unknown_method_is_said_to_be_where_it_is_once(invoke: Invoke, system: SimpleNamespace) -> None:
+    ended = invoke("call", "compute", "nope", env=system.env)
+    assert ended.stderr == "rpcmq: UnknownMethod: 'compute' has no public method 'nope' (on compute.node-7)\n"
+
+
+def test_a_result_that_is_not_decoded_here_is_no_exception_of_the_method(
+    invoke: Invoke, system: SimpleNamespace
+) -> None:
+    ended = invoke("call", "compute", "own", env=system.env)
+    assert (ended.returncode, ended.stdout) == (12, "")
+    assert ended.stderr.startswith(
+        "rpcmq: PayloadRefused: the method ran, but the reply from 'compute' was not decoded"
+    )
+    assert "RPCMQ_ALLOW" in ended.stderr and len(ended.stderr.splitlines()) == 1
 
 
 def test_what_a_terminal_would_obey_is_printed_escaped(invoke: Invoke, system: SimpleNamespace) -> None:
