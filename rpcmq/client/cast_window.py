@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -12,7 +13,7 @@ from rpcmq.core.process.casts import Casts
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.errors import Overloaded
 from rpcmq.transport.connection import Connection
-from rpcmq.transport.shell import ClientShell
+from rpcmq.transport.shell import ClientShell, Handle
 from rpcmq.wire import Address
 
 __all__ = ["CastWindow"]
@@ -59,17 +60,19 @@ class CastWindow:
                 raise _no_room(self._casts, self._config, address, name, timeout, self._connection.condition)
             resume, park = self._shell.parking()
             waiting = self.waiting.setdefault(address, deque())
-            waiting.append(resume)
-            self._uplink.ask_acknowledgement()
-            self._connection.schedule()
-            timer = self._shell.call_later(left, resume)
+            timer: Handle | None = None
             try:
+                waiting.append(resume)
+                self._uplink.ask_acknowledgement()
+                self._connection.schedule()
+                timer = self._shell.call_later(left, partial(_resume_waiting, waiting, resume))
                 park()
             finally:
-                timer.stop()
-                timer.close()
                 if resume in waiting:
                     waiting.remove(resume)
+                if timer is not None:
+                    timer.stop()
+                    timer.close()
             self._connection.check_open()
 
     def wake(self, switch: Callable[[Callable[[], object]], None]) -> None:
@@ -80,6 +83,12 @@ class CastWindow:
         self.waiting = {address: waiting for address, waiting in self.waiting.items() if waiting}
         if self.waiting:
             self._uplink.ask_acknowledgement()
+
+
+def _resume_waiting(waiting: deque[Callable[[], object]], resume: Callable[[], object]) -> None:
+    """Call ``resume`` unless it waits no more: a signal's handler may have raised while its timer was made."""
+    if resume in waiting:
+        resume()
 
 
 def _no_room(
@@ -110,5 +119,9 @@ def _no_room(
         if queue is not None:
             details |= {"queue": queue.details}
     details |= {"limit": limit, "limit_value": value}
-    text = f"cast to {name!r} not sent: {casts} casts ({size_bytes} bytes) wait for the router to take them, for "
+    # Those on their way are to any topic.
+    others = f", {queue.casts} of them to {name!r}" if queue is not None and queue.casts < casts else ""
+    text = (
+        f"cast to {name!r} not sent: {casts} casts ({size_bytes} bytes) wait for the router to take them{others}, for "
+    )
     return Overloaded(f"{text}{timeout:g} s now ({limit} = {value}); {why}", details)

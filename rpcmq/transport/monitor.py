@@ -52,13 +52,20 @@ class NativeMonitor(Monitor):
     def outside(self, function: Callable[..., T], *args: Any) -> T:
         """See :meth:`Monitor.outside`."""
         try:
-            # In here: a signal that comes before `function` is called must find the lock taken back, too.
-            self._release()
-            return function(*args)
-        finally:
-            if not self.is_held():
-                # Not `acquire`, which a signal can interrupt.
-                self._take_back((1, get_ident()))
+            try:
+                # In here: a signal that comes before `function` is called must find the lock taken back, too.
+                self._release()
+                return function(*args)
+            finally:
+                self._hold_again()
+        except BaseException:
+            self._hold_again()  # the signal came while it was being taken back
+            raise
+
+    def _hold_again(self) -> None:
+        if not self.is_held():
+            # Not `acquire`, which a signal can interrupt.
+            self._take_back((1, get_ident()))
 
 
 class GreenMonitor(Monitor):

@@ -14,12 +14,15 @@ import pytest
 import rpcmq
 from rpcmq import rpc
 from rpcmq.client import Client
-from rpcmq.client.cast_window import CastWindow
+from rpcmq.client.cast_window import CastWindow, _no_room
 from rpcmq.client.hello import default_identity
+from rpcmq.config import ClientConfig
 from rpcmq.core.process.uplink import Uplink
-from rpcmq.errors import CallTimeout, Overloaded, RouterUnreachable
+from rpcmq.errors import CallTimeout, Outcome, Overloaded, RouterUnreachable
 from rpcmq.testing import eventually
 from tests.client.endpoints import Compute, message, topic
+from tests.core.process.calling import COMPUTE, OTHER, Process
+from tests.core.process.test_open_casts import PlayedRouter
 
 # --- cancellation -------------------------------------------------------------------------------
 
@@ -265,6 +268,23 @@ def test_one_full_topic_holds_up_the_casts_to_no_other():
     details = refused.value.details
     assert (details["topic"], details["limit"], details["limit_value"]) == ("compute", "cast_window", 10)
     assert (details["queue"]["limit"], details["queue"]["limit_value"]) == ("queue.max_messages", 5)
+
+
+def test_the_error_of_a_full_window_tells_the_casts_to_its_topic_from_all():
+    process = Process()
+    router = PlayedRouter(process)
+    for _ in range(2):
+        process.cast(COMPUTE)
+        router.refuse(Outcome.OVERLOADED, limit_value=1)
+    for _ in range(3):
+        process.cast(OTHER)
+    router.acknowledge()
+    error = _no_room(process.casts, ClientConfig(cast_window=4), COMPUTE, "compute", 1.0, "connected")
+    assert re.match(
+        r"cast to 'compute' not sent: 5 casts \(\d+ bytes\) wait for the router to take them, 2 of them to 'compute', "
+        r"for 1 s now \(cast_window = 4\)",
+        str(error),
+    )
 
 
 def test_casts_to_many_full_topics_are_bounded_together():
