@@ -10,7 +10,7 @@ from typing import Any
 
 from rpcmq.errors import PayloadRefused, UsageError
 from rpcmq.payload.bounded_text import short_repr
-from rpcmq.payload.never_allowed import is_never_allowed
+from rpcmq.payload.never_allowed import carries_nothing, is_never_allowed
 
 __all__ = ["NUMPY", "NUMPY_ARRAYS", "entry_name", "imported", "imported_module", "not_allowed", "parsed"]
 
@@ -55,6 +55,8 @@ def parsed(entry: str) -> tuple[str, str]:
             f"allow-list entry {entry!r} would let any sender run code of its choice; "
             "list the classes of the values themselves"
         )
+    if carries_nothing(module, qualname):
+        raise UsageError(f"allow-list entry {entry!r} cannot be allowed: {_reason(qualname)}")
     return module, qualname
 
 
@@ -96,6 +98,14 @@ def not_allowed(module: str, qualname: str) -> str:
     entry = f"{module[:200]}:{qualname[:200]}"
     if is_never_allowed(module, qualname):
         return f"pickle names the global {entry!r}, which runs code of the sender's choice and can never be allowed"
+    if carries_nothing(module, qualname):
+        return f"pickle names the global {entry!r}, which cannot be allowed: {_reason(qualname)}"
+    if module.partition(".")[0] != "numpy" and _is_loaded_function(module, qualname):
+        return (
+            f"pickle names the function {entry!r}, which is not on this process's allow-list: {_NOT_SENT}. Only if a "
+            f"class of yours is rebuilt by calling it (__reduce__) and it is to be trusted, set allow=[{entry!r}] or "
+            f"RPCMQ_ALLOW={entry} in this process ({_program()})"
+        )
     name = qualname[:200]
     if module.partition(".")[0] == "numpy" and qualname not in NUMPY_ARRAYS:
         return (
@@ -113,6 +123,21 @@ def not_allowed(module: str, qualname: str) -> str:
     if module == "__main__":
         text += " (and move it to a module: __main__ is another one in each process)"
     return text
+
+
+#: The reason that functions are refused, and the way to do without.
+_NOT_SENT = "functions are not sent as values; send data, or the name of what is to be called"
+
+
+def _reason(qualname: str) -> str:
+    return "an object() has nothing to send; send data" if qualname == "object" else _NOT_SENT
+
+
+def _is_loaded_function(module: str, qualname: str) -> bool:
+    """Whether this global is a function here. Nothing is imported for it, and no code of a module runs."""
+    loaded = sys.modules.get(module)
+    found = vars(loaded).get(qualname) if type(loaded) is types.ModuleType else None
+    return type(found) in (types.FunctionType, types.BuiltinFunctionType)
 
 
 def _program() -> str:

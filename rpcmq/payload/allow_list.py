@@ -84,7 +84,10 @@ def allow(what: T) -> T:
     elif isinstance(what, str):
         _allow_entry(what)
     else:
-        raise UsageError(f"rpcmq.allow takes a class, a module or an entry 'module:Class', not {short_repr(what)}")
+        raise UsageError(
+            f"rpcmq.allow takes a class, a module or an entry 'module:Class', not {short_repr(what)}"
+            + (": functions are not sent as values" if callable(what) else "")
+        )
     return what
 
 

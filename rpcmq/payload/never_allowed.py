@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
+import types
 from typing import Final
 
-__all__ = ["is_never_allowed"]
+__all__ = ["carries_nothing", "is_never_allowed"]
 
 _NEVER_MODULES: Final = frozenset(
     {
@@ -26,6 +28,17 @@ _NEVER_BUILTINS: Final = frozenset(
 )  # fmt: skip
 """Listing one of these would undo the list, so it is refused. A guard for whoever writes the
 configuration; what protects the process is that nothing is allowed unless it is listed."""
+
+
+_CARRY_NOTHING: Final = frozenset(
+    {"object", *(name for name, value in vars(builtins).items() if isinstance(value, types.BuiltinFunctionType))}
+)
+"""Functions such as ``print``, which are not sent and rebuild no value; ``object`` is no value either."""
+
+
+def carries_nothing(module: str, qualname: str) -> bool:
+    """Whether this global of Python's neither is a value that can be sent nor rebuilds one: listing it is of no use."""
+    return module == "builtins" and qualname in _CARRY_NOTHING
 
 
 def is_never_allowed(module: str, qualname: str) -> bool:

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import collections
+import os
 from typing import Any
 
 import pytest
 
 from rpcmq.errors import PayloadRefused, UsageError
-from rpcmq.payload.allow_list import AllowList
+from rpcmq.payload.allow_list import AllowList, allow
 from rpcmq.payload.never_allowed import is_never_allowed
 from rpcmq.payload.stand_in import stand_in
 from tests.payload import samples
@@ -193,3 +194,32 @@ def test_never_allowed() -> None:
     assert is_never_allowed("posix", "system")
     assert not is_never_allowed("builtins", "ValueError")
     assert not is_never_allowed("osprofiler.profiler", "Thing")
+
+
+@pytest.mark.parametrize("entry", ["builtins:print", "builtins:len", "builtins:object"])
+def test_what_carries_no_value_is_neither_allowed_nor_advised(entry: str) -> None:
+    reason = "cannot be allowed: (functions are not sent as values|an object.. has nothing to send)"
+    with pytest.raises(UsageError, match=reason):
+        AllowList([entry])
+    with pytest.raises(UsageError, match=reason):
+        allow(entry)
+    with pytest.raises(PayloadRefused, match=reason) as caught:
+        AllowList().find(*entry.split(":"))
+    assert "RPCMQ_ALLOW" not in str(caught.value)
+    assert "rpcmq.allow" not in str(caught.value)
+
+
+def test_allow_takes_no_function_and_object_is_no_value() -> None:
+    with pytest.raises(UsageError, match="functions are not sent as values"):
+        allow(print)
+    with pytest.raises(UsageError, match=r"an object.. has nothing to send"):
+        allow(object)
+
+
+def test_a_function_is_refused_as_such_and_as_what_rebuilds_objects_it_can_be_listed() -> None:
+    module, name = os.path.join.__module__, os.path.join.__name__
+    with pytest.raises(PayloadRefused, match=r"names the function 'posixpath:join'.* functions are not sent") as caught:
+        AllowList().find(module, name)
+    assert "rpcmq.allow(" not in str(caught.value)
+    assert "RPCMQ_ALLOW=posixpath:join" in str(caught.value)
+    AllowList(["posixpath:join"]).load_all()
