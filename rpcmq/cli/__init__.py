@@ -12,6 +12,7 @@ from typing import NoReturn
 
 import click
 
+from rpcmq import __version__
 from rpcmq.cli.exit_codes import EXIT_CODES_HELP, ExitCode, exit_code_for, report
 from rpcmq.cli.lazy import LazyGroup
 from rpcmq.cli.options import State
@@ -76,6 +77,7 @@ class _Commands(LazyGroup):
     metavar="URL",
     help="URL of the router, or of several, with commas.  [env: RPCMQ_ROUTER; default: tcp://127.0.0.1:7700]",
 )
+@click.version_option(__version__, prog_name="rpcmq")
 @click.pass_context
 def _group(ctx: click.Context, router: str | None) -> None:
     """RPC for cloud controllers over ZeroMQ and gevent."""

@@ -84,6 +84,8 @@ def publish_command(
             events += 1
     if state.json:
         print(json.dumps({"events": events, "confirmed": confirm, "subscribers": subscribers if confirm else None}))
+    elif not events:
+        click.echo("sent nothing: standard input has no lines")
     elif confirm:
         reached = counted(subscribers, "subscriber") if subscribers else f"nobody: no pattern matches {topic!r}"
         click.echo(plain(f"sent {counted(events, 'event')} to {reached}"))

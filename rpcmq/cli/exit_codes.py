@@ -60,7 +60,7 @@ EXIT_CODES = {
     ExitCode.REMOTE_ERROR: "the method raised an exception",
     ExitCode.OVERLOADED: "a bounded queue is full",
     ExitCode.LINK_LOST: "the consumer or the router went away during the call",
-    ExitCode.REFUSED: "the router or the service refused the request, as one for a method that it does not have",
+    ExitCode.REFUSED: "the router or service refused the request, or has no such method",
     ExitCode.NOT_INSTALLED: "an optional part is not installed; the text says what to install",
     ExitCode.EXCEEDED: "a limit that was given is exceeded (`rpcmq latency compare --fail-if`)",
     ExitCode.UNDECODED: "the answer came, but is not decoded here; the text says why",

@@ -100,9 +100,15 @@ def init_command(state: State, folder: str, listen: str, client: str, owner: str
     print(f"router:   rpcmq router --config {config}")
     print(f"clients:  export RPCMQ_KEY_FILE={key_file.resolve()}")
     if listen != "tcp://127.0.0.1:7700":
-        print(f"          export RPCMQ_ROUTER={listen}      # as the clients reach it")
+        print(f"          export RPCMQ_ROUTER={_for_clients(listen)}      # as the clients reach it")
     print(f"more:     rpcmq keys add NAME --keys {root} --allow 'serve:compute.#'")
     print("check:    rpcmq doctor --config", config)
+
+
+def _for_clients(listen: str) -> str:
+    """The URL for clients of a router that listens on ``listen``: all interfaces are no address to connect to."""
+    host, _, port = listen.rpartition(":")
+    return f"tcp://HOST:{port}" if host in ("tcp://0.0.0.0", "tcp://*", "tcp://[::]") else listen
 
 
 def _check_listen(listen: str) -> None:

@@ -62,7 +62,8 @@ def parse_selection(text: str, now: float) -> Selection:
         raise UsageError(f"{text!r}: expected DIR[@SINCE..UNTIL][,NAME=VALUE], such as log@-2h..-1h,router=r1")
     path = Path(found["path"])
     if not path.is_dir():
-        raise UsageError(f"{text!r}: {str(path)!r} is no directory")
+        whole = f"{text!r}: " if text != str(path) else ""
+        raise UsageError(f"{whole}{str(path)!r} is no directory")
     since = parse_time(found["since"], now) if found["since"] else None
     until = parse_time(found["until"], now) if found["until"] else None
     if since is not None and until is not None and since >= until:

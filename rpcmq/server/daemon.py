@@ -32,7 +32,7 @@ from rpcmq.server.log import EventLog, log_event, log_hub_errors, start_logging
 from rpcmq.server.metrics import metrics_text
 from rpcmq.server.monitor import Monitor, Page
 from rpcmq.server.sd_notify import Notifier
-from rpcmq.server.sidecar import ShipperProcess, command_for
+from rpcmq.server.sidecar import start_shipper
 
 __all__ = ["Daemon"]
 
@@ -93,7 +93,7 @@ class Daemon:
         self._router = EmbeddedRouter(self.config, self._notes, self._engine)
         self._monitor = self._start_monitor(settings.http)
         self._log_started()
-        sidecar = ShipperProcess(command_for(self.config)) if self._ships() else None
+        sidecar = start_shipper(self.config) if self._ships() else None
         tune_gc()
         housekeeping = gevent.spawn(self._housekeeping)
         self._notifier.ready(f"listening on {self._router.url}")

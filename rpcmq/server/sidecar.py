@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from importlib.util import find_spec
 from time import monotonic
 
 import gevent
@@ -14,12 +15,14 @@ from gevent.event import Event
 from rpcmq.config import RouterConfig
 from rpcmq.server.log import log_event
 
-__all__ = ["ShipperProcess", "command_for"]
+__all__ = ["ShipperProcess", "command_for", "start_shipper"]
 
 log = logging.getLogger("rpcmq.router")
 
-#: Exit codes after which it is not restarted: wrong settings, a missing package.
-HOPELESS = (2, 10)
+#: Exit codes after which it is not restarted, and their reasons.
+HOPELESS = {2: "its settings are wrong", 10: "a package is missing: pip install 'rpcmq[ship]'"}
+#: Packages of the extra ``ship``.
+_PACKAGES = ("numpy", "pyarrow")
 #: Seconds before it is started again: the first time, and at most.
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0
 
@@ -40,6 +43,19 @@ def command_for(config: RouterConfig) -> list[str]:
     }
     flags = [str(each) for pair in values.items() for each in pair]
     return [sys.executable, "-m", "rpcmq.cli", "ship", *flags]
+
+
+def start_shipper(config: RouterConfig) -> ShipperProcess | None:
+    """Start ``rpcmq ship`` for the log of ``config``; if it is not installed, log an error and return None."""
+    missing = [name for name in _PACKAGES if find_spec(name) is None]
+    if not missing:
+        return ShipperProcess(command_for(config))
+    text = (
+        f"dispatch_log.ship: {' and '.join(missing)} not installed: pip install 'rpcmq[ship]'; "
+        "rpcmq ship is not started, and the log stays in its spool"
+    )
+    log_event(log, logging.ERROR, "shipper failed", text, exit_code=10)
+    return None
 
 
 class ShipperProcess:
@@ -81,7 +97,8 @@ class ShipperProcess:
             if self._stop.is_set():
                 return
             if code in HOPELESS:
-                text = f"rpcmq ship ended with {code} and is not started again; the log stays in its spool"
+                why = f"rpcmq ship ended with {code} ({HOPELESS[code]})"
+                text = f"{why} and is not started again; the log stays in its spool"
                 log_event(log, logging.ERROR, "shipper failed", text, exit_code=code)
                 return
             if monotonic() - started > _LONGEST_WAIT:

@@ -60,6 +60,11 @@ def test_what_is_published_is_printed(system: SimpleNamespace) -> None:
     assert output == 'disk.node-3.sda {"free": 3}\ncpu.node-3 "hot"\ndisk 5\n'
 
 
+def test_no_input_is_not_told_as_events_that_nobody_wants(system: SimpleNamespace) -> None:
+    ended = run("publish", "lines", "-", env=system.env)
+    assert (ended.returncode, ended.stdout) == (0, "sent nothing: standard input has no lines\n")
+
+
 def test_lines_of_standard_input_are_published_and_printed_as_json(system: SimpleNamespace) -> None:
     with subscribed(system, "lines", "--count", "3", "--json") as sub:
         ended = subprocess.run(

@@ -58,6 +58,12 @@ def test_init_says_how_to_go_on(tmp_path: Path, invoke: Invoke) -> None:
         assert word in ended.stdout
 
 
+@pytest.mark.parametrize("host", ["0.0.0.0", "*", "[::]"])
+def test_init_tells_clients_no_address_that_none_can_connect_to(tmp_path: Path, invoke: Invoke, host: str) -> None:
+    ended = invoke("init", str(tmp_path / "keys"), "--listen", f"tcp://{host}:7711")
+    assert "export RPCMQ_ROUTER=tcp://HOST:7711 " in ended.stdout
+
+
 def test_init_changes_nothing_that_is_there(made: Path, invoke: Invoke) -> None:
     before = (made / "router.key").read_text()
     ended = invoke("init", str(made))

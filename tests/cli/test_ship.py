@@ -133,7 +133,7 @@ def test_it_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
 
 
 def test_the_router_knows_which_ends_are_for_good() -> None:
-    assert HOPELESS == (ExitCode.USAGE, ExitCode.NOT_INSTALLED)
+    assert tuple(HOPELESS) == (ExitCode.USAGE, ExitCode.NOT_INSTALLED)
 
 
 # --- what does not belong in a spool ------------------------------------------------------------

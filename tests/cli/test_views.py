@@ -15,7 +15,7 @@ import click
 import pytest
 from gevent import subprocess
 
-from rpcmq import Client, Service
+from rpcmq import Client, Service, __version__
 from rpcmq.cli import COMMANDS, _group, listing
 from rpcmq.cli.exit_codes import EXIT_CODES
 from tests.server.daemons import COMMAND, SECONDS, environment, eventually, router, run
@@ -31,6 +31,10 @@ def json_of(invoke: Invoke, *arguments: str, env: dict[str, str]) -> Any:
     assert (ended.returncode, ended.stderr) == (0, "")
     [line] = ended.stdout.splitlines()
     return json.loads(line)
+
+
+def test_the_version_is_an_option_too(invoke: Invoke) -> None:
+    assert invoke("--version").stdout == f"rpcmq, version {__version__}\n"
 
 
 def test_help_lists_the_commands_and_exit_codes_and_loads_nothing() -> None:

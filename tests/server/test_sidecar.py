@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 from functools import partial
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import gevent
@@ -18,7 +20,7 @@ from rpcmq.client import Client
 from rpcmq.errors import NoConsumer
 from rpcmq.latency.manifest import read
 from rpcmq.server.sidecar import ShipperProcess
-from tests.server.daemons import eventually, router
+from tests.server.daemons import SECONDS, environment, eventually, router
 
 pytestmark = pytest.mark.integration
 
@@ -44,6 +46,39 @@ def test_a_child_that_dies_is_started_again(tmp_path: Path) -> None:
         os.kill(sidecar.pid, signal.SIGKILL)
     sidecar.stop(20)
     assert sidecar.pid is None
+
+
+def test_a_router_that_lacks_what_ships_says_so_at_its_start(tmp_path: Path) -> None:
+    """It serves all the same."""
+    program = dedent("""
+        import sys
+        from importlib.machinery import PathFinder
+
+        class Without(PathFinder):
+            @classmethod
+            def find_spec(cls, name, path=None, target=None):
+                return None if name in ("numpy", "pyarrow") else super().find_spec(name, path, target)
+
+        sys.meta_path[sys.meta_path.index(PathFinder)] = Without
+        from rpcmq.cli import main
+        main(sys.argv[1:])
+    """)
+    listen = ("--listen", "tcp://127.0.0.1:0")
+    log = ("--dispatch-log", str(tmp_path / "log"), "--dispatch-log-ship", "--log-format", "json")
+    with subprocess.Popen(
+        [sys.executable, "-c", program, "router", *listen, *log], env=environment(), stderr=subprocess.PIPE
+    ) as daemon:
+        assert daemon.stderr is not None
+        try:
+            with gevent.Timeout(SECONDS):
+                record = json.loads(daemon.stderr.readline())
+                while record["event"] != "shipper failed":
+                    record = json.loads(daemon.stderr.readline())
+        finally:
+            daemon.terminate()
+        rest = daemon.communicate(timeout=SECONDS)[1]
+    assert "numpy and pyarrow not installed: pip install 'rpcmq[ship]'" in str(record)
+    assert daemon.returncode == 0 and b"shipper" not in rest
 
 
 def test_one_that_is_just_being_started_is_told_to_end(
