@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from rpcmq import rpc
+    from rpcmq import rpc, threads
     from rpcmq.client import (
         CallOptions,
         Client,
@@ -43,6 +43,7 @@ __all__ = [
     "allow",
     "current_request",
     "rpc",
+    "threads",
 ]
 
 _HOME = {
@@ -67,8 +68,12 @@ _HOME = {
 
 def __getattr__(name: str) -> Any:
     # On first use, so that the router process does not load what decodes payloads.
-    if name == "rpc":
-        return importlib.import_module("rpcmq.rpc")
+    if name in ("rpc", "threads"):
+        return importlib.import_module(f"rpcmq.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'rpcmq' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -14,6 +14,8 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from rpcmq.client import Client
 from rpcmq.client.verbs import ClientVerbs
+from rpcmq.errors import UsageError
+from rpcmq.payload.bounded_text import short_repr
 from rpcmq.transport.originals import allocate_lock
 
 __all__ = ["call", "cast", "client", "configure", "fanout_cast", "multicall", "notify", "publish", "subscribe"]
@@ -41,7 +43,13 @@ def _new_client(unusable: Client | None) -> Client:
 
 
 def configure(new_client: Client | None) -> Client | None:
-    """Make ``new_client`` the default; None: a fresh one at next use. Returns the one before, still open."""
+    """Make ``new_client`` the default; None: a fresh one at next use. Returns the one before, still open.
+
+    Raises:
+        UsageError: it is no client.
+    """
+    if new_client is not None and not isinstance(new_client, ClientVerbs):
+        raise UsageError(f"rpc.configure takes a Client or None, not {short_repr(new_client)}")
     global _client
     with _choosing:
         old, _client = _client, new_client

@@ -16,6 +16,8 @@ __all__ = ["LegacyMessage", "check_seconds", "context_dict", "request_body", "tr
 _OWN = frozenset({"method", "args"})
 _RESERVED = frozenset({"context", "keepalive"})
 _LEGACY = frozenset({"namespace", "version"})
+#: Bound of times (seconds): the wire carries milliseconds in 32 bits.
+_MAX_SECONDS = 4_000_000
 #: https://www.w3.org/TR/trace-context/, version 00
 _TRACEPARENT = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
@@ -109,8 +111,9 @@ def check_seconds(name: str, value: object) -> float:
     Raises:
         UsageError: it is no positive number, or beyond what the wire can carry.
     """
-    if type(value) is float and 0.0 < value < 4_000_000.0:
+    if type(value) is float and 0.0 < value < _MAX_SECONDS:
         return value
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 4_000_000:
-        raise UsageError(f"{name} must be a positive number of seconds, not {short_repr(value)}")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < _MAX_SECONDS:
+        text = f"{name} must be a positive number of seconds below {_MAX_SECONDS:,}, not {short_repr(value)}"
+        raise UsageError(text)
     return float(value)

@@ -10,6 +10,7 @@ from weakref import finalize
 
 from rpcmq.client.process import Process
 from rpcmq.client.sender import Sender
+from rpcmq.client.shown_names import shown_as
 from rpcmq.client.subscription import Subscriptions
 from rpcmq.config import ClientConfig
 from rpcmq.payload import Codec
@@ -48,6 +49,7 @@ class _Links:
             self.home.post(self.close)
 
 
+@shown_as("Client")
 class BaseClient:
     """The connection of a client; its verbs are those of the classes that derive from it.
 
@@ -89,6 +91,16 @@ class BaseClient:
                 self._links = links
                 self.shell = links.home.shell
             return self._links
+
+    def __repr__(self) -> str:
+        # Of what there is: not even in the child of a fork does this connect.
+        process = self._links.process
+        state = ""
+        if process.connection.abandoned:
+            state = ", of the parent process"
+        elif process.connection.closed:
+            state = ", closed"
+        return f"<{type(self).__name__} {process.identity!r} at {', '.join(self.config.router)}{state}>"
 
     @property
     def home(self) -> Home:

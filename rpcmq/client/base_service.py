@@ -10,9 +10,11 @@ from typing import Any, Self
 
 from rpcmq.client.consumer import Consumer
 from rpcmq.client.methods import check_endpoint, find_method, public_methods
+from rpcmq.client.shown_names import shown_as
 from rpcmq.client.verbs import ClientVerbs
 from rpcmq.core.process.task import Task
 from rpcmq.errors import UnknownMethod, UsageError
+from rpcmq.payload.bounded_text import short_repr
 from rpcmq.payload.remote_exception import mark_not_run
 from rpcmq.transport.home import Home, at_home
 from rpcmq.wire import Address
@@ -22,6 +24,7 @@ __all__ = ["BaseService"]
 _BUILTIN = "rpcmq."
 
 
+@shown_as("Service")
 class BaseService:
     """A service over a client, wherever that lives.
 
@@ -53,8 +56,10 @@ class BaseService:
         if context is not None and not callable(getattr(context, "from_dict", None)):
             raise UsageError(f"context {context!r} has no from_dict()")
         check_endpoint(endpoint)
+        if client is not None and not isinstance(client, ClientVerbs):
+            raise UsageError(f"client must be a Client, not {short_repr(client)}")
         self._own_client = client is None
-        self.client = client or self._new_client(settings)
+        self.client = self._new_client(settings) if client is None else client
         self.shell = self.client.shell
         self.endpoint = endpoint
         self.host = socket.gethostname() if host is None else host
@@ -68,6 +73,9 @@ class BaseService:
         self._methods: dict[str, Callable[..., Any]] = {}
         self._stopping = False
         self._stopped = self.shell.event()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.address} by {type(self.endpoint).__qualname__}, {self.client!r}>"
 
     def _new_client(self, settings: Mapping[str, Any]) -> ClientVerbs:
         """Make the client of a service that was given none."""

@@ -44,11 +44,13 @@ def public_methods(endpoint: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 def check_endpoint(endpoint: Any) -> None:
-    """Refuse an endpoint with methods that could not be run.
+    """Refuse an endpoint with methods that could not be run, or without any.
 
     Raises:
-        UsageError: one is ``async``.
+        UsageError: one is ``async``, or there is none.
     """
+    if not _may_have_methods(endpoint):
+        raise UsageError(f"endpoint {short_repr(endpoint)} has no public method, so nothing could be called on it")
     for name in dir(endpoint):
         # A property is not to be computed for this.
         method = inspect.getattr_static(endpoint, name, None)
@@ -57,6 +59,13 @@ def check_endpoint(endpoint: Any) -> None:
         if isinstance(endpoint, ModuleType) and find_method(endpoint, name) is None:
             continue
         raise UsageError(f"{_name_of(endpoint)}: method {name!r} cannot be served: {ASYNC}")
+
+
+def _may_have_methods(endpoint: Any) -> bool:
+    if isinstance(endpoint, ModuleType):
+        return any(True for _ in public_methods(endpoint))
+    # One that makes its methods as they are asked for lists none. A property is not to be computed for this.
+    return hasattr(type(endpoint), "__getattr__") or any(not name.startswith("_") for name in dir(endpoint))
 
 
 def check_handler(handler: Any) -> None:
@@ -73,8 +82,9 @@ def check_handler(handler: Any) -> None:
 
 #: The reason that async methods are refused, and the way to do without.
 ASYNC = (
-    "it is async, and methods run in greenlets, with no asyncio event loop. Write it with plain 'def': what waits "
-    "there (sockets, sleep, other calls) waits for this request only; or use asyncio.run() in a thread of its own"
+    "it is async, and what rpcmq runs, in a greenlet or a thread, has no asyncio event loop. Write it with plain "
+    "'def': what waits there (sockets, sleep, other calls) waits for this request only; or use asyncio.run() in a "
+    "thread of its own"
 )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from rpcmq.client.base import BaseClient
 from rpcmq.client.sender import Target
+from rpcmq.client.shown_names import shown_as
 from rpcmq.transport.home import at_home
 from rpcmq.wire import MAX_VIEW_BYTES, Address, body_of
 from rpcmq.wire.bodies import DeclareBody, KickAnswer, KickQuery, PurgeAnswer, PurgeQuery, QueryBody
@@ -16,6 +17,7 @@ __all__ = ["RouterVerbs"]
 _ROUTER = (b"", "router")
 
 
+@shown_as("Client")
 class RouterVerbs(BaseClient):
     """The verbs that the router itself answers."""
 

@@ -13,6 +13,7 @@ from rpcmq.client.options import CallOptions, Defaults
 from rpcmq.client.retry import Retry, RetryBudget
 from rpcmq.client.router_verbs import RouterVerbs
 from rpcmq.client.sender import Target
+from rpcmq.client.shown_names import shown_as
 from rpcmq.client.subscription import Subscription
 from rpcmq.config import ClientConfig
 from rpcmq.errors import UsageError
@@ -27,6 +28,7 @@ _IDEMPOTENT, _MANDATORY, _FANOUT = int(Flag.IDEMPOTENT), int(Flag.MANDATORY), in
 _PRIORITIES = ("DEBUG", "INFO", "WARN", "WARNING", "ERROR", "CRITICAL", "AUDIT", "SAMPLE")
 
 
+@shown_as("Client")
 class ClientVerbs(RouterVerbs):
     """The verbs of a client, wherever it lives.
 

@@ -12,6 +12,7 @@ from rpcmq.client.options import CallOptions
 from rpcmq.client.process import codec_for
 from rpcmq.client.verbs import ClientVerbs, Target
 from rpcmq.config import load_client_config
+from rpcmq.errors import ConfigError
 from rpcmq.payload import Codec, ExceptionRegistry
 from rpcmq.threads.outside_codec import outside_codec
 from rpcmq.threads.process import ThreadProcess
@@ -25,7 +26,8 @@ class Client(ClientVerbs):
 
     Args:
         router, identity, exceptions, codec, options, topic_options, middleware, settings: as for
-            :class:`rpcmq.Client`; the setting ``shell`` has no meaning here.
+            :class:`rpcmq.Client`; the setting ``shell`` can only be ``"threads"`` or ``"auto"`` here, and
+            ``RPCMQ_SHELL`` has no meaning.
 
     All threads share a client freely. One thread, which only serves the sockets of all clients of the process, sends
     what they send, and answers heartbeats whatever the program does. Handlers of events run in a thread of their own
@@ -34,7 +36,8 @@ class Client(ClientVerbs):
     patched, green threads may use it, too; but the program must be patched before the client is made.
 
     Raises:
-        ConfigError: a setting is unknown or wrong, or the ``key_file`` is: missing, wrong, readable by others.
+        ConfigError: a setting is unknown or wrong, ``shell`` is ``"gevent"``, or the ``key_file`` is missing, wrong,
+            or readable by others.
     """
 
     _process_class = ThreadProcess
@@ -53,6 +56,8 @@ class Client(ClientVerbs):
     ) -> None:
         arguments = {k: v for k, v in {"router": router, "identity": identity, **settings}.items() if v is not None}
         config = load_client_config(os.environ, arguments)
+        if "shell" in arguments and config.shell == "gevent":
+            raise ConfigError("shell = 'gevent': a client of rpcmq.threads lives in a plain thread; use rpcmq.Client")
         codec = outside_codec(codec or codec_for(config, exceptions))
         super().__init__(config, codec, options, topic_options, middleware, _pause)
 

@@ -125,6 +125,6 @@ def test_async_methods_are_refused_when_the_service_is_made(endpoint: type):
 def test_an_async_function_of_a_module_is_refused_if_it_would_be_served():
     with pytest.raises(UsageError, match="served: method 'later' cannot be served: it is async"):
         check_endpoint(module_of("async def later(ctx): pass\n"))
-    check_endpoint(module_of("from asyncio import sleep\nasync def _later(ctx): pass\n"))
+    check_endpoint(module_of("from asyncio import sleep\nasync def _later(ctx): pass\ndef now(ctx): pass\n"))
     check_endpoint(module_of("async def later(ctx): pass\ndef now(ctx): pass\n__all__ = ['now']\n"))
     check_endpoint(Endpoint())

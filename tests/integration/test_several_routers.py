@@ -171,12 +171,17 @@ def test_consumers_and_subscribers_with_several_routers_are_refused(kind: Any) -
     with kind(routers) as client:
         text = "registered at one router, and its client has 2 .*make one for each router"
         with pytest.raises(UsageError, match="a consumer of compute.*" + text):
-            (Service if kind is Client else rpcmq.threads.Service)("compute", object(), client=client)
+            (Service if kind is Client else rpcmq.threads.Service)("compute", Endpoint(), client=client)
         with pytest.raises(UsageError, match="a subscription to a.* is " + text):
             client.subscribe("a.*", print)
+
+
+class Endpoint:
+    def add(self, ctx: object, a: int) -> int:
+        return a
 
 
 def test_a_service_that_is_given_several_routers_is_refused(monkeypatch) -> None:
     monkeypatch.setenv("RPCMQ_ROUTER", "tcp://127.0.0.1:1,tcp://127.0.0.1:2")
     with pytest.raises(UsageError, match="is registered at one router"):
-        Service("compute", object())
+        Service("compute", Endpoint())
