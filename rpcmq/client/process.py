@@ -291,11 +291,14 @@ class Process:
 
     def send_cast(
         self, payload: bytes, flags: int, form: int, address: bytes, method: bytes, trace: bytes, ttl: int | None
-    ) -> None:
-        """Send a cast that nobody waits for.
+    ) -> bool:
+        """Send a cast that nobody waits for, unless other threads have filled the window since the caller has looked.
 
         Args:
             ttl: milliseconds; None: it does not age.
+
+        Returns:
+            False if it was not sent, because there is no room.
         """
         life = {} if ttl is None else {"ttl": ttl}
         message = pack(
@@ -311,6 +314,7 @@ class Process:
         )
         self.casts.send(message, address)
         self.connection.send_soon()
+        return True
 
     def start_soon(self) -> None:
         """Start waiting direct calls at the end of this turn of the loop."""

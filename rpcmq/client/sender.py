@@ -117,7 +117,11 @@ class Sender:
         if process.payloads.signs:
             flags, payload = process.payloads.sign_request(Kind.CAST, None, flags, form, payload, address, method, ttl)
         trace = trace_context(traceparent) if traceparent is not None or handling() is not None else b""
-        process.send_cast(payload, flags, form, address, method, trace, life)
+        if not process.send_cast(payload, flags, form, address, method, trace, life):
+            deadline = monotonic() + seconds
+            process.wait_for_room(address, seconds, name)
+            while not process.send_cast(payload, flags, form, address, method, trace, life):
+                process.wait_for_room(address, max(0.001, deadline - monotonic()), name)
         return None
 
     def _confirmed(

@@ -29,6 +29,9 @@ log = logging.getLogger("rpcmq.client")
 
 #: Calls and casts handed over after which the next cast waits until the loop's thread has had its turn.
 _MOST_POSTED = 256
+#: Casts below the limit of the window from which on they are counted before the verb returns: more than there are
+#: threads that look and hand over at the same moment.
+_NEAR = 64
 #: Largest cast that is only handed over (bytes): a larger one is counted in the window before the verb returns.
 _LARGE = 64 * 1024
 #: Pause while too much is handed over (seconds).
@@ -80,19 +83,20 @@ class ThreadProcess(Process):
 
     def send_cast(
         self, payload: bytes, flags: int, form: int, address: bytes, method: bytes, trace: bytes, ttl: int | None
-    ) -> None:
+    ) -> bool:
         """See :meth:`Process.send_cast`."""
         arguments = payload, flags, form, address, method, trace, ttl
         if self._is_inside():
             self._drain()
-            super().send_cast(*arguments)
-            return
-        if len(payload) > _LARGE:
-            self.shell.inside(self.send_cast, *arguments)
-            return
+            # Others may have cast since the caller has looked: it encodes without the lock.
+            return self.cast_window.has_room(address) and super().send_cast(*arguments)
+        is_near_limit = self.casts.open + len(self._posted) + _NEAR >= self.config.cast_window
+        if is_near_limit or len(payload) > _LARGE:
+            return self.shell.inside(self.send_cast, *arguments)
         while len(self._posted) >= _MOST_POSTED:
             self.shell.inside(self.shell.sleep, _A_TURN)
         self._inbox.put((self._cast, arguments))
+        return True
 
     def wait(
         self, call: Call, until_item: bool = False, on_progress: Callable[[Call, bytes], None] | None = None

@@ -159,6 +159,13 @@ def test_the_window_of_casts_holds_for_large_ones():
         assert program.wait(60) == 0, program.said()
 
 
+def test_threads_that_cast_at_once_keep_to_the_window_together(router, held):
+    with start(router.url, "many_casting_threads") as program:
+        assert program.wait(60) == 0, program.said()
+        assert int(program.expect("most (.*)")[1]) <= 10
+    eventually(lambda: len(held.seen) == 400)
+
+
 def test_a_service_of_threads_is_stopped_by_a_signal(router, client):
     with start(router.url, "serves") as program:
         program.expect("serving")

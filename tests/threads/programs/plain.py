@@ -16,6 +16,7 @@ for name in ("gevent", "greenlet"):
     sys.modules[name] = None  # type: ignore[assignment]
 
 from rpcmq import current_request, threads  # noqa: E402
+from rpcmq.core.process.uplink import Uplink  # noqa: E402
 from rpcmq.errors import AccessDenied, CallTimeout, Overloaded, RpcError, UsageError  # noqa: E402
 
 URL = sys.argv[1]
@@ -310,6 +311,42 @@ def large_casts() -> None:
     except Overloaded as error:
         print(sent, error.details["limit"])
     client.close(0.0)
+
+
+class Slow:
+    """A context that takes its time to be encoded."""
+
+    def to_dict(self) -> dict[str, object]:
+        time.sleep(0.001)
+        return {}
+
+
+def many_casting_threads() -> None:
+    """Threads that encode at the same time keep to the window together."""
+    window, most = 10, 0
+    client = threads.Client(URL, cast_window=window)
+    client.connect()
+    next_key = Uplink.next_key
+
+    def watched(uplink: Uplink) -> bytes:
+        nonlocal most
+        most = max(most, client.process.casts.open + 1)
+        return next_key(uplink)
+
+    Uplink.next_key = watched  # type: ignore[method-assign, assignment]
+
+    def cast() -> None:
+        for n in range(50):
+            client.cast(Slow(), "compute", message("note", value=n), timeout=30)
+
+    casting = [threading.Thread(target=cast) for _ in range(8)]
+    for thread in casting:
+        thread.start()
+    for thread in casting:
+        thread.join()
+    settled(lambda: client.statistics()["casts_open"] == 0)
+    print("most", most)
+    client.close()
 
 
 def serves() -> None:
