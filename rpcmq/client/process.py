@@ -147,17 +147,25 @@ class Process:
     def _after_receive(self) -> None:
         while self.calls.changed or self.tasks.delivered or self.tasks.changed:
             calls = self.calls.take_changed()
-            flush_at = monotonic() + _FLUSH_AFTER
-            outbox = self.uplink.outbox
-            for call in calls:
-                if call.waiter is not None:
-                    self.switch(call.waiter)
-                    if len(outbox) >= _FLUSH_MESSAGES or monotonic() > flush_at:
-                        self.connection.flush()
-                        flush_at = monotonic() + _FLUSH_AFTER
+            try:
+                self._resume(calls)
+            except BaseException:
+                # A signal's handler: who was resumed already looks for what it waits for once more.
+                self.calls.changed[:0] = calls
+                raise
             self.start_tasks()
         if self.cast_window.waiting:
             self.cast_window.wake(self.switch)
+
+    def _resume(self, calls: list[Call]) -> None:
+        flush_at = monotonic() + _FLUSH_AFTER
+        outbox = self.uplink.outbox
+        for call in calls:
+            if call.waiter is not None:
+                self.switch(call.waiter)
+                if len(outbox) >= _FLUSH_MESSAGES or monotonic() > flush_at:
+                    self.connection.flush()
+                    flush_at = monotonic() + _FLUSH_AFTER
 
     def start_tasks(self) -> None:
         """Start the handlers of delivered tasks, and notify running ones of changes."""

@@ -9,6 +9,7 @@ import gevent
 import pytest
 
 from rpcmq.client import Client, Service
+from rpcmq.core.process.call import Call
 from rpcmq.testing import InProcessRouter, eventually
 from rpcmq.transport.batches import BatchSocket
 from rpcmq.transport.router_shell import RouterShell
@@ -177,3 +178,24 @@ def test_ctrl_c_while_an_acknowledgement_is_handled_leaves_the_cast_window_right
         eventually(lambda: {0, *range(1, sent)} <= set(compute.seen) and client.process.casts.open == 0)
         assert len(compute.seen) == len(set(compute.seen))
         assert client.call(None, "compute", message("add", a=2)) == 2
+
+
+def test_an_exception_of_a_signals_handler_before_a_waiter_is_resumed_loses_no_answer(
+    router: InProcessRouter, serve: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve(Compute())
+    with Client(router.url) as client:
+        client.call(None, "compute", message("add", a=1))
+        resume = client.process._resume
+        raised: list[list[Call]] = []
+
+        def interrupted(calls: list[Call]) -> None:
+            if calls and not raised:
+                raised.append(calls)
+                raise TimeoutError("as a handler of SIGALRM may raise it")
+            resume(calls)
+
+        monkeypatch.setattr(client.process, "_resume", interrupted)
+        with gevent.Timeout(20):
+            assert client.call(None, "compute", message("add", a=2), timeout=10) == 2
+        assert raised

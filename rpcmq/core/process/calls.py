@@ -62,7 +62,7 @@ class Calls:
     def take_changed(self) -> list[Call]:
         """Return ``changed``, and empty it."""
         changed = self.changed[:]
-        self.changed.clear()
+        del self.changed[:]  # no call, after which a signal's handler could raise and lose them
         return changed
 
     # --- verbs -------------------------------------------------------------------------------
