@@ -79,8 +79,12 @@ class RefusedCasts:
 
     def _add(self, queue: FullQueue, message: bytes) -> None:
         queue.waiting[message[KEY]] = message
-        if queue.offered.pop(message[KEY], None) is None:
+        offered = queue.offered.pop(message[KEY], None)
+        if offered is None:
             self._count(queue, 1, size_of(message))
+        else:
+            # It may be in another format now.
+            self._count(queue, 0, size_of(message) - size_of(offered))
 
     def _count(self, queue: FullQueue, casts: int, size_bytes: int) -> None:
         queue.size_bytes += size_bytes

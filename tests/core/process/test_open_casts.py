@@ -219,6 +219,21 @@ def test_one_that_is_sent_in_another_format_counts_once_with_its_new_size():
     assert (process.casts.open, process.casts.open_bytes) == (0, 0)
 
 
+def test_one_that_waits_in_another_format_counts_with_its_new_size():
+    process = Process()
+    message = process.cast()
+    process.sent()
+    process.error(message[KEY], Outcome.OVERLOADED)
+    process.calls.tick(1.0)
+    process.sent()
+    process.on_refused = lambda message, error: with_payload(message, 2, bytes(1000))
+    process.error(message[KEY], Outcome.PROTOCOL, accepts=2)
+    (other,) = process.sent()
+    process.error(message[KEY], Outcome.OVERLOADED)
+    check_counts(process)
+    assert process.casts.refused.size_bytes == size_of(other)
+
+
 def test_a_refusal_gives_no_room_and_takes_none():
     process = Process()
     window: dict[str, Any] = {"casts": 3, "size_bytes": 1000, "total_bytes": 2000}
