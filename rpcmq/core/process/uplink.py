@@ -14,18 +14,16 @@ from operator import length_hint
 
 from rpcmq.core.common.illegal_events import IllegalEvents
 from rpcmq.core.common.session import Session
+from rpcmq.core.process.new_work import begins_work
 from rpcmq.core.process.uplink_states import OWN_EVENTS, TRANSITIONS, UplinkState
 from rpcmq.core.process.welcome import Welcome
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import (
     KIND_AT,
-    LOW_FLAGS_AT,
     ORIGIN,
     SESSION_KINDS,
     VERSION,
-    Flag,
     Kind,
-    flags_of,
     origin_of,
     pack,
     sequence_of,
@@ -37,14 +35,12 @@ from rpcmq.wire.bodies import DrainBody, HelloBody, RefusedBody, WelcomeBody
 __all__ = ["Uplink"]
 
 Handler = Callable[[float, bytes], None]
-_REQUEST, _CAST, _PUBLISH = int(Kind.REQUEST), int(Kind.CAST), int(Kind.PUBLISH)
 #: Kinds of messages that may be handled twice: what has ended by the first time is over.
 _REPEATABLE = tuple(
     map(
         int, (Kind.REPLY, Kind.FAULT, Kind.END, Kind.CONFIRM, Kind.ANSWER, Kind.REGISTERED, Kind.SUBSCRIBED, Kind.ERROR)
     )
 )
-_NESTED, _CONFIRM = Flag.NESTED, Flag.CONFIRM
 #: Lateness of a heartbeat that shows that this process was stopped or busy (seconds).
 _LATE = 0.5
 #: Longest recovery window of a router that is believed (seconds).
@@ -128,7 +124,7 @@ class Uplink(Session):
 
     def send(self, message: bytes) -> None:
         """Queue a message of a session kind."""
-        if self._holds and _begins_something(message):
+        if self._holds and begins_work(message):
             self.held.append(message)
             return
         if not self.marked:
@@ -345,8 +341,8 @@ class Uplink(Session):
         """Handle DRAIN: the router accepts nothing new."""
         self._happens("drain")
         self._holds = True
-        self.held = [message for message in self.outbox if _begins_something(message)]
-        self.outbox[:] = [message for message in self.outbox if not _begins_something(message)]
+        self.held = [message for message in self.outbox if begins_work(message)]
+        self.outbox[:] = [message for message in self.outbox if not begins_work(message)]
         if body.answer:
             # Sent after everything else, so that the router knows that nothing new is under way.
             self.send_last(pack(Kind.DRAIN, sequence=self.received))
@@ -398,13 +394,3 @@ class Uplink(Session):
             return
         sent, unsent = self.abandon()
         self.on_welcome(now, Welcome(False, same_handle, sent, unsent, next_life, elsewhere, dismissed))
-
-
-def _begins_something(message: bytes) -> bool:
-    """Whether ``message`` starts new work, which a draining router does not accept."""
-    kind = message[KIND_AT]
-    if kind == _REQUEST:
-        return not (flags_of(message)) & _NESTED
-    if kind == _CAST:
-        return (flags_of(message)) & (_NESTED | _CONFIRM) != _NESTED | _CONFIRM
-    return kind == _PUBLISH and not message[LOW_FLAGS_AT] & _CONFIRM
