@@ -54,11 +54,12 @@ def test_a_signal_counts_wherever_it_interrupts_the_wait(number: signal.Signals)
 
 
 def test_handlers_are_restored_and_no_thread_is_left() -> None:
-    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT), threading.active_count()
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     with stopped_by_signals() as stop:
         assert signal.getsignal(signal.SIGTERM) is not before[0]
-    for thread in threading.enumerate():
-        if thread.name == "rpcmq-signals":
-            thread.join(SECONDS)
-    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT), threading.active_count()) == before
+    ours = [thread for thread in threading.enumerate() if thread.name == "rpcmq-signals"]
+    for thread in ours:
+        thread.join(SECONDS)
+    assert not any(thread.is_alive() for thread in ours)
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
     assert not stop.is_set()

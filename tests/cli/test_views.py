@@ -170,7 +170,7 @@ def test_a_malformed_description_is_an_error_that_says_what_is_wrong(
 ) -> None:
     monkeypatch.setattr(Service, "_describe", lambda self, ctx: answer)
     monkeypatch.setattr(Service, "_ping", lambda self, ctx: answer)
-    with Client(system.url) as client, Service("odd", SimpleNamespace(), client=client):
+    with Client(system.url) as client, Service("odd", SimpleNamespace(run=print), client=client):
         for arguments in (("describe", "odd"), ("describe", "odd", "--json")):
             ended = invoke(*arguments, env=system.env)
             assert (ended.returncode, ended.stdout) == (1, "")

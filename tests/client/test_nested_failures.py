@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import gevent
@@ -143,7 +144,7 @@ def test_three_hops(client, scheduler, serve, connect):
 
 
 def test_a_method_that_a_nested_call_did_not_find_is_not_the_callers(client, scheduler, serve):
-    serve(object(), "compute")
+    serve(SimpleNamespace(other=lambda ctx: None), "compute")
     error = failure(client, "forward", topic="compute", method="nope")
     assert type(error) is NestedCallError and error.exc_type == "rpcmq.errors.UnknownMethod"
     assert [hop.method for hop in error.remote_hops] == ["forward", "nope"]

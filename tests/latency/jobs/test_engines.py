@@ -160,7 +160,7 @@ def test_both_engines_answer_the_same_questions(engines: tuple[Engine, Engine], 
             series = {name: plain(each) for name, each in found.cells.series(found.for_findings() | wanted).items()}
             calls, newest = found.answered_calls()
             span = (found.methods, found.begin, found.end, found.coarse_window)
-            answers.append((series, plain(calls), newest, span, found.raised(), found.unknown(3), found.account))
+            answers.append((series, plain(calls), newest, span, found.raised(), found.unknown(3), found.account([])))
     assert answers[0] == answers[1]
     assert len(answers[0][5]) == 2 and answers[0][0]["some"] and not answers[0][0]["none"]
     trace = next(row["trace_id"] for row in rows_of_good_files(log) if row["trace_id"])
