@@ -71,6 +71,7 @@ lock: $(VENV)/.tools ## resolve pyproject.toml anew into requirements/*.txt
 	@$(COMPILE) --upgrade --extra latency --group dev -o requirements/dev.txt pyproject.toml
 	@$(COMPILE) --upgrade --constraint requirements/dev.txt -o requirements/runtime.txt pyproject.toml
 	@$(COMPILE) --upgrade --constraint requirements/dev.txt --group bench -o requirements/bench.txt
+	@$(COMPILE) --upgrade --constraint requirements/dev.txt --group docs -o requirements/docs.txt
 	@$(COMPILE) --upgrade --constraint requirements/dev.txt --group tools -o requirements/tools.txt
 	@grep -c '==' requirements/*.txt
 
