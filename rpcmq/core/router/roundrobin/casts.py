@@ -138,7 +138,7 @@ class Casts:
         requests, deliveries, settings = self._requests, self._deliveries, self._settings
         destination = request.destination
         destination.statistics.casts += 1
-        flags, size = request.flags, request.size
+        flags, size, key, form = request.flags, request.size, request.key, request.message[FORMAT_AT]
         if not destination.consumers and flags & Flag.MANDATORY:
             refused = explain.no_consumer(now, destination)
             requests.refuse(now, requests.copy(request), link, Outcome.NO_CONSUMER, refused)
@@ -148,25 +148,27 @@ class Casts:
         shared.size_bytes += 1
         requests.turns.spent += 4 * len(destination.consumers)
         for consumer in list(destination.consumers):
-            if request.key in consumer.in_flight or request.key in consumer.backlog:
+            if key in consumer.in_flight or key in consumer.backlog:
                 repeated += 1
                 continue
-            copy = requests.copy(request)
-            if not consumer.accepts >> request.message[FORMAT_AT] & 1:
+            requests.last_number = number = requests.last_number + 1
+            copy = request.copy(number)
+            if not consumer.accepts >> form & 1:
                 requests.drop(now, copy, consumer.backlog, "format not accepted")
                 requests.record(now, copy, Outcome.PROTOCOL)
-            elif consumer.ready:
+                continue
+            if consumer.ready:
                 _charge_copy(copy, shared)
                 deliveries.deliver(now, copy, consumer)
-                reached += 1
             elif consumer.backlog.has_room(size, settings.queue_max_messages, settings.queue_max_bytes):
                 _charge_copy(copy, shared)
                 requests.deadlines.arm_cast(now, copy)
                 consumer.backlog.append(copy)
-                reached += 1
             else:
                 requests.drop(now, copy, consumer.backlog, "queue full")
                 requests.record(now, copy, Outcome.OVERLOADED)
+                continue
+            reached += 1
         shared.size_bytes -= 1
         if not destination.consumers:
             copy = requests.copy(request)
