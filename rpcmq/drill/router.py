@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from rpcmq.config import RouterConfig, load_router_config
-from rpcmq.core.router.link import Link
+from rpcmq.core.router.model import Link
 from rpcmq.drill.history import Recorder, What
 from rpcmq.drill.names import ROUTER
 from rpcmq.drill.watched import WatchedRouter

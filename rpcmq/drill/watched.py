@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from rpcmq.core.router.consumer import Consumer
-from rpcmq.core.router.link import Link
-from rpcmq.core.router.request import Request
+from rpcmq.core.router.model import Consumer, Link, Request
 from rpcmq.core.router.roundrobin.deliveries import Deliveries
 from rpcmq.core.router.roundrobin.dispatch import Dispatch
 from rpcmq.core.router.roundrobin.node import RoundRobin

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from rpcmq.core.router.request import Request
+from rpcmq.core.router.model import Request, Topic
 from rpcmq.core.router.router import Router
-from rpcmq.core.router.topics import Topic
 from rpcmq.core.router.waiting_queue import Queue
 from rpcmq.wire import ORIGIN_OF_KEY, size_of
 

@@ -17,10 +17,8 @@ from rpcmq.core.common.illegal_events import IllegalEvents
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.call_states import TRANSITIONS as OF_CALLS
 from rpcmq.core.process.calls import Calls
-from rpcmq.core.router.consumer import Consumer
-from rpcmq.core.router.link import Link
 from rpcmq.core.router.link_table import LinkTable
-from rpcmq.core.router.request import Delivery, Request
+from rpcmq.core.router.model import Consumer, Delivery, Link, Request
 from rpcmq.core.router.request_states import (
     DELIVERY_TRANSITIONS,
     TRANSITIONS,

@@ -28,7 +28,7 @@ from rpcmq.core.common.session import Session
 from rpcmq.core.router.actions import Action, Answer, Disconnect, LinkDetached, LogEvent
 from rpcmq.core.router.dispatch_log import Sink
 from rpcmq.core.router.effects import NO_STORE, Store, StoreError
-from rpcmq.core.router.link import Link
+from rpcmq.core.router.model import Link
 from rpcmq.core.router.router import Router
 from rpcmq.core.router.settings import Settings
 from rpcmq.testing.endpoint import Connection, Endpoint, Way

@@ -24,7 +24,7 @@ from time import monotonic
 from gevent import get_hub
 
 from rpcmq.core.router.actions import LogEvent
-from rpcmq.core.router.link import Link
+from rpcmq.core.router.model import Link
 from rpcmq.core.router.router import Router
 from rpcmq.transport.owned_sockets import break_connection, received_bytes
 from rpcmq.transport.unidentified import UnidentifiedConnections

@@ -9,7 +9,7 @@ from time import monotonic
 import zmq
 
 from rpcmq.core.common.session import Session
-from rpcmq.core.router.link import Link
+from rpcmq.core.router.model import Link
 from rpcmq.core.router.router import Router
 from rpcmq.transport.batches import BatchSocket, flush_session
 from rpcmq.transport.router_connections import RouterConnections

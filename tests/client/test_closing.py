@@ -12,7 +12,7 @@ import pytest
 
 import rpcmq.testing
 from rpcmq.client import Client, Service
-from rpcmq.core.router.link import Link
+from rpcmq.core.router.model import Link
 from rpcmq.testing import eventually
 from rpcmq.testing.processes import Program, RouterProcess
 from rpcmq.wire import Kind

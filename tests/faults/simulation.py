@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any
 
-from rpcmq.core.router.link import Link
+from rpcmq.core.router.model import Link
 from rpcmq.drill.checks import Bounds, Checker, Verdict, Violation
 from rpcmq.drill.history import Event, What, line_of
 from rpcmq.drill.late_answers import LATE

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rpcmq.client.arguments import trace_context
-from rpcmq.core.router.link import Link
+from rpcmq.core.router.model import Link
 from rpcmq.core.router.settings import Settings
 from rpcmq.drill.faults import FAULTS
 from rpcmq.drill.history import Event, What

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from rpcmq.core.router.actions import Answer, LogEvent
-from rpcmq.core.router.link import Link
+from rpcmq.core.router.model import Link
 from rpcmq.core.router.router import Router
 from rpcmq.core.router.settings import Settings
 from rpcmq.wire import SESSION_KINDS, Kind, body_of, parse, split

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from rpcmq.core.router.link import Link
+from rpcmq.core.router.model import Destination, Link
 from rpcmq.core.router.permissions import KeyUsage
-from rpcmq.core.router.topics import Destination
 
 __all__ = ["AccessControl", "Admission", "AllowAll", "Refusal"]
 

@@ -10,12 +10,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from rpcmq.core.router.consumer import Consumer
-from rpcmq.core.router.link import Link
 from rpcmq.core.router.method_statistics import Statistics
+from rpcmq.core.router.model import Consumer, Destination, Link, Server, Topic
 from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.steps import Steps
-from rpcmq.core.router.topics import Destination, Server, Topic
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import Address, address_and_method_of, address_of, parse
 

@@ -18,10 +18,8 @@ from operator import attrgetter
 from struct import Struct
 from typing import Any, NamedTuple, Protocol
 
-from rpcmq.core.router.consumer import Consumer
-from rpcmq.core.router.link import Link
 from rpcmq.core.router.link_table import LinkTable
-from rpcmq.core.router.request import Delivery, Request
+from rpcmq.core.router.model import Consumer, Delivery, Link, Request
 from rpcmq.core.router.settings import Settings
 from rpcmq.errors import Outcome
 from rpcmq.log_format import (

@@ -13,9 +13,9 @@ from itertools import islice
 from rpcmq.core.common.session import MAX_FAILED_RESUMPTIONS
 from rpcmq.core.common.text import shorten
 from rpcmq.core.router.access_control import Admission, Refusal
-from rpcmq.core.router.link import Link
 from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.link_table import LinkTable
+from rpcmq.core.router.model import Link
 from rpcmq.core.router.settings import Settings
 from rpcmq.errors import ProtocolError
 from rpcmq.payload.format import known_mask

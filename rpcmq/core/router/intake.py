@@ -12,9 +12,9 @@ from rpcmq.core.router.actions import Action, Answer
 from rpcmq.core.router.faults import FaultReporter
 from rpcmq.core.router.handshake import Handshake
 from rpcmq.core.router.kind_table import KindTable
-from rpcmq.core.router.link import Handler, Link
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.memory import Memory
+from rpcmq.core.router.model import Handler, Link
 from rpcmq.core.router.protocol_errors import ProtocolErrors, refuse_connection
 from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.turns import TURN_STEPS, Turns

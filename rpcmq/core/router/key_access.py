@@ -14,13 +14,12 @@ from hmac import compare_digest
 from rpcmq.core.common.token_bucket import TokenBucket
 from rpcmq.core.router.access_control import AccessControl, Admission, Refusal
 from rpcmq.core.router.actions import Action, Disconnect, LogEvent
-from rpcmq.core.router.link import Link
 from rpcmq.core.router.link_table import LinkTable
+from rpcmq.core.router.model import Destination, Link
 from rpcmq.core.router.permissions import KeyUsage, Permissions
 from rpcmq.core.router.right_checks import RightChecks, registered_names
 from rpcmq.core.router.rights import Key
 from rpcmq.core.router.settings import Settings
-from rpcmq.core.router.topics import Destination
 from rpcmq.wire.bodies import IntroductionBody
 
 __all__ = ["KeyAccessControl"]

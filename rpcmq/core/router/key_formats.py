@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rpcmq.core.router.link import Handler, Link
+from rpcmq.core.router.model import Handler, Link
 from rpcmq.payload.format import Format, format_name
 from rpcmq.wire import (
     ATTEMPT_AT,

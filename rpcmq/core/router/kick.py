@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from rpcmq.core.common.text import shorten
 from rpcmq.core.router.actions import Action, Answer
-from rpcmq.core.router.link import Link
 from rpcmq.core.router.link_table import LinkTable
+from rpcmq.core.router.model import Link
 from rpcmq.errors import ProtocolError
 from rpcmq.wire.bodies import KickAnswer, KickQuery, RefusedBody
 

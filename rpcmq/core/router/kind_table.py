@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rpcmq.core.router.link import Handler, Link
+from rpcmq.core.router.model import Handler, Link
 from rpcmq.core.router.node_type import Control, NodeType
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import KIND_AT, Kind

@@ -16,8 +16,8 @@ from rpcmq.core.common.illegal_events import IllegalEvent, IllegalEvents
 from rpcmq.core.common.session import WINDOW_BYTES, Session
 from rpcmq.core.router.access_control import AccessControl, AllowAll
 from rpcmq.core.router.faults import reraise
-from rpcmq.core.router.link import Handler, Link
 from rpcmq.core.router.link_states import TRANSITIONS, LinkState
+from rpcmq.core.router.model import Handler, Link
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import KIND_AT, Kind, pack, sequence_of
 from rpcmq.wire.bodies import QUEUE_TYPES, DrainBody, RefusedBody

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from math import ceil
 
-from rpcmq.core.router.link import Link, outgoing_bytes
+from rpcmq.core.router.base_link import outgoing_bytes
 from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.link_table import LinkTable
+from rpcmq.core.router.model import Link
 from rpcmq.core.router.settings import Settings
 from rpcmq.wire import Kind, pack
 

@@ -15,8 +15,9 @@ from collections import Counter
 from collections.abc import Callable, Hashable
 
 from rpcmq.core.router.actions import Action
-from rpcmq.core.router.link import Link, outgoing_bytes
+from rpcmq.core.router.base_link import outgoing_bytes
 from rpcmq.core.router.link_table import LinkTable
+from rpcmq.core.router.model import Link
 from rpcmq.core.router.protocol_errors import refuse_connection
 from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.usage import Usage

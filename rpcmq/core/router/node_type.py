@@ -17,8 +17,8 @@ from rpcmq.core.router.actions import Action
 from rpcmq.core.router.directory import Directory
 from rpcmq.core.router.dispatch_log import Sink
 from rpcmq.core.router.faults import FaultReporter
-from rpcmq.core.router.link import Handler, Link
 from rpcmq.core.router.link_table import LinkTable
+from rpcmq.core.router.model import Handler, Link
 from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.turns import Turns
 from rpcmq.core.router.view_rows import View

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 
 from rpcmq.core.common.text import shorten
 from rpcmq.core.router.actions import Action, Answer, Disconnect, LogEvent
-from rpcmq.core.router.link import Link
+from rpcmq.core.router.model import Link
 from rpcmq.core.router.turns import ERROR_STEPS, Turns
 from rpcmq.errors import Outcome, ProtocolError
 from rpcmq.wire import KEY, KIND_AT

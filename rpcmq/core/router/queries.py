@@ -15,8 +15,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from rpcmq.core.router.link import Link, outgoing_bytes
+from rpcmq.core.router.base_link import outgoing_bytes
 from rpcmq.core.router.link_states import LinkState
+from rpcmq.core.router.model import Link
 from rpcmq.core.router.steps import Steps
 from rpcmq.core.router.turns import ERROR_STEPS, Turns
 from rpcmq.core.router.view_rows import View

@@ -14,9 +14,8 @@ from rpcmq.core.common.text import shorten
 from rpcmq.core.router.actions import Action, LogEvent
 from rpcmq.core.router.key_formats import restrict_formats
 from rpcmq.core.router.kick import FREE
-from rpcmq.core.router.link import Handler, Link
+from rpcmq.core.router.model import Destination, Handler, Link
 from rpcmq.core.router.permissions import KeyUsage, Permissions
-from rpcmq.core.router.topics import Destination
 from rpcmq.core.router.turns import ERROR_STEPS, Turns
 from rpcmq.errors import Outcome
 from rpcmq.wire import KEY, KIND_AT, LOW_FLAGS_AT, Address, Flag, Kind, address_of, parse, sequence_of

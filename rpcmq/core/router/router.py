@@ -27,11 +27,11 @@ from rpcmq.core.router.intake import Intake
 from rpcmq.core.router.key_access import KeyAccessControl
 from rpcmq.core.router.kick import kick
 from rpcmq.core.router.kind_table import KindTable
-from rpcmq.core.router.link import Link
 from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.liveness import Liveness
 from rpcmq.core.router.memory import Memory
+from rpcmq.core.router.model import Link
 from rpcmq.core.router.node_type import NodeContext, NodeType
 from rpcmq.core.router.peer2peer.node import Peer2Peer
 from rpcmq.core.router.protocol_errors import ProtocolErrors

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from rpcmq.core.router.link import Link
 from rpcmq.core.router.link_states import LinkState
+from rpcmq.core.router.model import Link
 from rpcmq.wire import size_of
 
 __all__ = ["ERROR_STEPS", "TURN_STEPS", "Turns"]

@@ -9,9 +9,9 @@ from itertools import islice
 from typing import Any, Protocol
 
 from rpcmq.core.router.directory import Directory
-from rpcmq.core.router.link import Link
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.memory import Memory
+from rpcmq.core.router.model import Link
 from rpcmq.core.router.node_type import NodeType
 from rpcmq.core.router.permissions import usage_row
 from rpcmq.core.router.pubsub.node import PubSub

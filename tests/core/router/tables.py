@@ -5,10 +5,7 @@ from __future__ import annotations
 import gc
 from collections import Counter
 
-from rpcmq.core.router.consumer import Consumer
-from rpcmq.core.router.link import Link
-from rpcmq.core.router.request import Delivery, Request
-from rpcmq.core.router.topics import Server, Topic
+from rpcmq.core.router.model import Consumer, Delivery, Link, Request, Server, Topic
 from rpcmq.testing.invariants import left_behind
 
 __all__ = ["alive", "left_behind"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rpcmq.core.router.request import Delivery, Request
+from rpcmq.core.router.model import Delivery, Request
 from rpcmq.errors import Outcome
 from rpcmq.testing.invariants import check_router
 from rpcmq.testing.network import Call, Network, Process

@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from rpcmq.core.router.consumer import Consumer
 from rpcmq.core.router.least_busy import LeastBusy
+from rpcmq.core.router.model import Consumer
 from rpcmq.testing.network import Message, Network, Process
 from rpcmq.wire import Flag, Kind
 

@@ -10,7 +10,7 @@ import pytest
 from rpcmq.core.common.session import Session
 from rpcmq.core.router.actions import Answer, LogEvent
 from rpcmq.core.router.effects import NO_STORE, Effects, StoreError
-from rpcmq.core.router.link import Link
+from rpcmq.core.router.model import Link
 from rpcmq.core.router.node_type import NodeContext, NodeType
 from rpcmq.core.router.router import NODE_TYPES, Router
 from rpcmq.testing.network import Network

@@ -11,9 +11,9 @@ import pytest
 import rpcmq
 from rpcmq.core.common import illegal_events
 from rpcmq.core.common.illegal_events import IllegalEvent
-from rpcmq.core.router.link import Link
 from rpcmq.core.router.link_states import TRANSITIONS, LinkState
 from rpcmq.core.router.link_table import LinkTable
+from rpcmq.core.router.model import Link
 from rpcmq.testing.network import Network, Process
 from rpcmq.wire import NO_TTL, Address, Kind, json_bytes, pack
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from rpcmq.core.common.session import Session
 from rpcmq.core.router.handshake import Handshake
-from rpcmq.core.router.link import Link
 from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.liveness import Liveness
+from rpcmq.core.router.model import Link
 from rpcmq.core.router.settings import Settings
 from rpcmq.wire import VERSION, Kind, control
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rpcmq.core.router.kind_table import KindTable
-from rpcmq.core.router.link import Link
+from rpcmq.core.router.model import Link
 from rpcmq.core.router.node_type import NodeContext, NodeType
 from rpcmq.core.router.router import NODE_TYPES, Router
 from rpcmq.errors import ProtocolError

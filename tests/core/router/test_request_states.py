@@ -9,7 +9,7 @@ import pytest
 
 from rpcmq.core.common import illegal_events
 from rpcmq.core.common.illegal_events import IllegalEvent
-from rpcmq.core.router.request import Delivery, Request
+from rpcmq.core.router.model import Delivery, Request
 from rpcmq.core.router.request_states import (
     DELIVERY_TRANSITIONS,
     TRANSITIONS,

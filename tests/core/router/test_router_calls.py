@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from rpcmq.core.router.request import Delivery, Request
+from rpcmq.core.router.model import Delivery, Request
 from rpcmq.errors import Outcome
 from rpcmq.testing.network import Call, Network, Process
 from rpcmq.wire import DETACH_BYTES, NO_TTL, Flag, Kind

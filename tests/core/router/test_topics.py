@@ -7,7 +7,7 @@ import random
 import pytest
 
 from rpcmq.core.router.method_statistics import Statistics
-from rpcmq.core.router.request import Request
+from rpcmq.core.router.model import Request
 from rpcmq.core.router.waiting_queue import Queue
 from rpcmq.errors import Outcome
 from rpcmq.histogram import Histogram, microseconds

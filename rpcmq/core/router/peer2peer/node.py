@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from rpcmq.core.router.link import Link
+from rpcmq.core.router.model import Destination, Link
 from rpcmq.core.router.node_type import NodeContext, NodeType
-from rpcmq.core.router.topics import Destination
 from rpcmq.wire import KEY, Kind
 from rpcmq.wire.bodies import IntroductionBody
 

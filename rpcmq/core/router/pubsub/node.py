@@ -13,7 +13,7 @@ from math import inf
 from rpcmq.core.common.drops import Drop
 from rpcmq.core.common.text import shorten
 from rpcmq.core.common.topic_patterns import PatternTrie, pattern_states, split_words
-from rpcmq.core.router.link import Link
+from rpcmq.core.router.model import Link
 from rpcmq.core.router.node_type import NodeContext, NodeType
 from rpcmq.core.router.pubsub.subscriber import Subscriber
 from rpcmq.errors import ProtocolError

@@ -7,7 +7,7 @@ router's next life. So a router that is killed loses no cast whose sender lives,
 from __future__ import annotations
 
 from rpcmq.core.router.link_table import LinkTable
-from rpcmq.core.router.request import Request
+from rpcmq.core.router.model import Request
 from rpcmq.wire import ORIGIN_OF_KEY, SEQUENCE_OF_KEY, Kind, pack
 
 __all__ = ["RECEIPTS", "DeliveryAcknowledgements"]

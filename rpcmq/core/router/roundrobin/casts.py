@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from rpcmq.core.router.directory import Directory
-from rpcmq.core.router.link import Link
-from rpcmq.core.router.request import Request
+from rpcmq.core.router.model import Destination, Link, Request, Topic
 from rpcmq.core.router.roundrobin import explain
 from rpcmq.core.router.roundrobin.deliveries import Deliveries
 from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.core.router.roundrobin.restart_recovery import Recovery
 from rpcmq.core.router.settings import Settings
-from rpcmq.core.router.topics import Destination, Topic
 from rpcmq.core.router.usage import SharedUsage
 from rpcmq.errors import Outcome
 from rpcmq.wire import FORMAT_AT, KIND_AT, Flag, Kind, size_of, with_kind

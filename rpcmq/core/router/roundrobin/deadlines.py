@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rpcmq.core.common.timing_wheel import DeadlineWheel
-from rpcmq.core.router.request import Request
+from rpcmq.core.router.model import Request
 from rpcmq.core.router.settings import Settings
 from rpcmq.wire import NO_TTL
 

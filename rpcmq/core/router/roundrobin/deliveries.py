@@ -6,12 +6,10 @@ from collections.abc import Callable
 from math import inf
 
 from rpcmq.core.common.session import WINDOW_BYTES
-from rpcmq.core.router.consumer import Consumer
 from rpcmq.core.router.least_busy import ALONE
-from rpcmq.core.router.link import Link
 from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.link_table import LinkTable
-from rpcmq.core.router.request import Delivery, Request
+from rpcmq.core.router.model import Consumer, Delivery, Link, Request
 from rpcmq.core.router.roundrobin import explain
 from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.core.router.roundrobin.restart_recovery import Recovery

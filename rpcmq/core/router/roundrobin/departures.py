@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections import deque
 from itertools import islice
 
-from rpcmq.core.router.consumer import Consumer
-from rpcmq.core.router.link import Link
-from rpcmq.core.router.request import Delivery, Request
+from rpcmq.core.router.model import Consumer, Delivery, Link, Request
 from rpcmq.core.router.roundrobin import explain
 from rpcmq.core.router.roundrobin.deadlines import ENDED_AT_ONCE
 from rpcmq.core.router.roundrobin.deliveries import Deliveries

@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rpcmq.core.common.drops import Drop
+from rpcmq.core.router.base_link import outgoing_bytes
 from rpcmq.core.router.directory import Directory
 from rpcmq.core.router.least_busy import ALONE
-from rpcmq.core.router.link import Link, outgoing_bytes
 from rpcmq.core.router.link_table import LinkTable
-from rpcmq.core.router.request import Delivery, Request
+from rpcmq.core.router.model import Delivery, Link, Request
 from rpcmq.core.router.roundrobin import explain
 from rpcmq.core.router.roundrobin.casts import Casts, resolve_group
 from rpcmq.core.router.roundrobin.deliveries import Deliveries

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rpcmq.core.router.request import Delivery, Request
+from rpcmq.core.router.model import Delivery, Destination, Request
 from rpcmq.core.router.settings import Settings
-from rpcmq.core.router.topics import Destination
 
 __all__ = ["consumer_lost", "drain_timed_out", "no_consumer", "overloaded", "timed_out"]
 

@@ -8,7 +8,7 @@ from struct import error as StructError
 from rpcmq.core.common.drops import drop_text
 from rpcmq.core.router.actions import LogEvent
 from rpcmq.core.router.dispatch_log import DispatchLog
-from rpcmq.core.router.link import Link
+from rpcmq.core.router.model import Link
 from rpcmq.core.router.node_type import NodeContext, NodeType
 from rpcmq.core.router.roundrobin import views
 from rpcmq.core.router.roundrobin.dispatch import Dispatch

@@ -7,11 +7,9 @@ from itertools import islice
 
 from rpcmq.core.common.text import shorten
 from rpcmq.core.router.actions import LogEvent
-from rpcmq.core.router.link import Link
+from rpcmq.core.router.model import Link, Request, Server, Topic
 from rpcmq.core.router.node_type import NodeContext
-from rpcmq.core.router.request import Request
 from rpcmq.core.router.roundrobin.request_table import RequestTable
-from rpcmq.core.router.topics import Server, Topic
 from rpcmq.core.router.waiting_queue import Queue
 from rpcmq.wire import ORIGIN_OF_KEY
 from rpcmq.wire.bodies import CallerAnswer, CallerQuery, PurgeAnswer, PurgeQuery

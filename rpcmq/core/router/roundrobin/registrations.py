@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from rpcmq.core.common.text import shorten
 from rpcmq.core.router.actions import Answer
-from rpcmq.core.router.consumer import Consumer
-from rpcmq.core.router.link import Link
+from rpcmq.core.router.model import Consumer, Link
 from rpcmq.core.router.node_type import NodeContext
 from rpcmq.core.router.roundrobin.dispatch import Dispatch
 from rpcmq.errors import ProtocolError

@@ -16,9 +16,8 @@ from rpcmq.core.common.text import shorten
 from rpcmq.core.router.dispatch_log import DispatchLog
 from rpcmq.core.router.faults import reraise
 from rpcmq.core.router.journal import Journal
-from rpcmq.core.router.link import Link
 from rpcmq.core.router.link_table import LinkTable
-from rpcmq.core.router.request import Request
+from rpcmq.core.router.model import Link, Request
 from rpcmq.core.router.request_states import TRANSITIONS, end_event
 from rpcmq.core.router.roundrobin import explain
 from rpcmq.core.router.roundrobin.acknowledgements import DeliveryAcknowledgements

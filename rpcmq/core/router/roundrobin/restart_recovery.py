@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from rpcmq.core.router.link import Link
 from rpcmq.core.router.link_table import LinkTable
-from rpcmq.core.router.request import Request
+from rpcmq.core.router.model import Destination, Link, Request, Topic
 from rpcmq.core.router.roundrobin import explain
 from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.core.router.settings import Settings
-from rpcmq.core.router.topics import Destination, Topic
 from rpcmq.core.router.usage import MESSAGE_OVERHEAD
 from rpcmq.errors import Outcome, ProtocolError
 from rpcmq.wire import KEY_BYTES, Address, Flag, size_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rpcmq.core.router.link import Link
+from rpcmq.core.router.model import Link
 from rpcmq.core.router.roundrobin.deliveries import Deliveries
 from rpcmq.core.router.roundrobin.departures import Departures
 from rpcmq.core.router.roundrobin.request_table import RequestTable

@@ -5,8 +5,8 @@ A caller grants items, and a consumer that sends more breaks the protocol.
 
 from __future__ import annotations
 
-from rpcmq.core.router.link import Link, outgoing_bytes
-from rpcmq.core.router.request import Delivery, Request
+from rpcmq.core.router.base_link import outgoing_bytes
+from rpcmq.core.router.model import Delivery, Link, Request
 from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.core.router.settings import Settings
 from rpcmq.errors import Outcome, ProtocolError

@@ -9,12 +9,10 @@ from collections.abc import Callable, Iterable
 from heapq import heappush, heappushpop
 from typing import Any
 
-from rpcmq.core.router.consumer import Consumer
 from rpcmq.core.router.directory import Directory
 from rpcmq.core.router.link_table import LinkTable
-from rpcmq.core.router.request import Request
+from rpcmq.core.router.model import Consumer, Request, Topic
 from rpcmq.core.router.steps import Steps
-from rpcmq.core.router.topics import Topic
 from rpcmq.core.router.waiting_queue import Queue
 from rpcmq.wire import ORIGIN_OF_KEY
 

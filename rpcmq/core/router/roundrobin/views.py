@@ -9,14 +9,11 @@ from operator import itemgetter
 from typing import Any
 
 from rpcmq.core.common.drops import Drops
-from rpcmq.core.router.consumer import Consumer
 from rpcmq.core.router.directory import Directory
-from rpcmq.core.router.link import Link
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.method_statistics import Statistics
-from rpcmq.core.router.request import Request
+from rpcmq.core.router.model import Consumer, Link, Request, Topic
 from rpcmq.core.router.roundrobin.stuck import stuck_rows
-from rpcmq.core.router.topics import Topic
 from rpcmq.core.router.view_rows import MAX_ROWS, SMALL, View, made, rows_of
 from rpcmq.core.router.waiting_queue import Queue
 from rpcmq.errors import Outcome

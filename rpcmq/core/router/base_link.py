@@ -1,54 +1,43 @@
-"""A link: a process's connection of one queue type, as the router knows it.
+"""A link as far as it is known without the work on it: its process, its connection, and what waits on both ways.
 
 A link outlives the ZeroMQ connection under it. Its states are those of :mod:`rpcmq.core.router.link_states`, and
-:class:`~rpcmq.core.router.link_table.LinkTable` changes them.
+:class:`~rpcmq.core.router.link_table.LinkTable` changes them. Its requests and consumers are added by
+:class:`rpcmq.core.router.model.Link`, the one class of all links.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable
 from typing import Any
 
 from rpcmq.core.common.session import Session
-from rpcmq.core.router.consumer import Consumer
 from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.permissions import Permissions
 from rpcmq.core.router.pubsub.subscriber import Subscriber
-from rpcmq.core.router.request import Request
 from rpcmq.core.router.rights import Key
-from rpcmq.core.router.topics import Destination
 from rpcmq.core.router.usage import Usage
-from rpcmq.core.router.waiting_queue import Queue
 from rpcmq.payload.format import Format
 from rpcmq.wire import origin_of, size_of
 
-__all__ = ["Handler", "Link", "outgoing_bytes"]
+__all__ = ["BaseLink", "outgoing_bytes"]
 
 
-class Link(Session):
-    """A process's connection of one queue type, which outlives the ZeroMQ connection under it."""
+class BaseLink(Session):
+    """The process, the connection and the inbox of a link."""
 
     __slots__ = (
         "accepts",
-        "allowed_calls",
-        "allowed_casts",
         "answers_drain",
-        "calls",
-        "consumers",
         "counters",
         "description",
         "handle",
-        "handlers",
         "heard",
-        "held",
         "identity",
         "inbox",
         "inbox_bytes",
         "is_full",
         "is_responsive",
         "keeps",
-        "lapsed_consumers",
         "leaves",
         "origin",
         "overdrawn",
@@ -61,7 +50,6 @@ class Link(Session):
         "route",
         "sent_us",
         "since",
-        "stalled",
         "state",
         "token",
         "usage",
@@ -103,8 +91,6 @@ class Link(Session):
     #: The process's monotonic clock when it sent the current answers (microseconds); 0 if unknown.
     sent_us: int
 
-    #: Handlers of its messages, by kind.
-    handlers: list[Handler]
     #: Received messages waiting for the link's next turn, and their approximate bytes.
     inbox: deque[bytes]
     inbox_bytes: int
@@ -118,16 +104,6 @@ class Link(Session):
     is_full: bool
     counters: Counter[str]
 
-    #: Calls in flight, by key.
-    calls: dict[bytes, Request]
-    #: Registrations, by tag.
-    consumers: dict[int, Consumer]
-    #: Consumers removed while the link was away; restored when it resumes.
-    lapsed_consumers: list[Consumer]
-    #: Casts that wait for the end of the recovery window after a restart of the router.
-    held: list[bytes]
-    #: Queues that refused a cast of this link -> sequence of the cast that must come next.
-    stalled: dict[Queue[Request], int]
     #: PubSub: (exchange, pattern) subscribed to.
     patterns: dict[tuple[bytes, bytes], None]
     #: PubSub: deliveries that may still be sent.
@@ -135,9 +111,6 @@ class Link(Session):
 
     #: The key that it belongs to, and what that was found to be allowed; None without CURVE.
     permissions: Permissions | None
-    #: Destinations to which it may send calls and casts, as far as decided; None: no restriction.
-    allowed_calls: set[Destination] | None
-    allowed_casts: set[Destination] | None
 
     def __init__(self, dirty: list[Session], identity: str, queue_type: str, handle: int, router_id: int) -> None:
         super().__init__(dirty)
@@ -155,10 +128,8 @@ class Link(Session):
         self.usage = Usage()
         self.inbox = deque()
         self.counters = Counter()
-        self.handlers = []
-        self.calls, self.consumers, self.stalled, self.patterns = {}, {}, {}, {}
-        self.lapsed_consumers, self.held = [], []
-        self.window = self.permissions = self.allowed_calls = self.allowed_casts = None
+        self.patterns = {}
+        self.window = self.permissions = None
 
     def forget_inbox(self) -> None:
         """Discard the inbox: its messages were not counted as received, and will be sent again."""
@@ -166,28 +137,10 @@ class Link(Session):
         self.inbox_bytes = 0
         self.leaves = False
 
-    def window_full(self) -> None:
-        """Stop deliveries to its consumers: messages wait in bounded queues, from which others can take them."""
-        if not self.is_full:
-            self.is_full = True
-            self.counters["window full"] += 1
-            for consumer in self.consumers.values():
-                consumer.credit = 0
-                consumer.topic.ready.move(consumer)
-
     @property
     def key(self) -> Key | None:
         """The key that it belongs to; None without CURVE."""
         return self.permissions.usage.key if self.permissions is not None else None
-
-    @property
-    def is_counted_on(self) -> bool:
-        """Whether somebody waits for it: it consumes, subscribes, or has calls in flight."""
-        return bool(self.consumers or self.patterns or self.calls)
-
-
-#: Handles one message of a link.
-Handler = Callable[[float, Link, bytes], None]
 
 
 def outgoing_bytes(link: Session) -> int:
