@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from rpcmq.config import (
     ClientConfig,
+    ClientSettings,
+    ConnectionSettings,
     RouterConfig,
     apply_live,
     describe_fields,
@@ -115,6 +117,12 @@ def test_only_the_settings_of_a_deployment_have_client_variables():
         "RPCMQ_TRUST_AUDIT",
         "RPCMQ_MAC_FILE",
     }
+
+
+def test_each_setting_of_a_client_is_a_keyword_for_type_checkers():
+    fields = {field.name for field in dataclasses.fields(ClientConfig)}
+    assert set(ClientSettings.__annotations__) == fields - {"router", "identity"}
+    assert set(ConnectionSettings.__annotations__) == fields - {"router", "identity", "exchange"}
 
 
 def test_the_settings_cannot_be_changed_in_place():

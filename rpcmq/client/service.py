@@ -6,12 +6,13 @@ import os
 import signal
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import gevent
 
 from rpcmq.client.base_service import BaseService
 from rpcmq.client.client import Client
+from rpcmq.config import ConnectionSettings
 
 __all__ = ["Service"]
 
@@ -66,7 +67,7 @@ class Service(BaseService):
         drain_seconds: float = 30.0,
         direct: bool = False,
         group: str = "",
-        **settings: Any,
+        **settings: Unpack[ConnectionSettings],
     ) -> None:
         super().__init__(
             topic, endpoint, client, {"router": router, "identity": identity, **settings}, host=host, exchange=exchange,

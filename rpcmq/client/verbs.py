@@ -1,35 +1,29 @@
-"""The caller's side: call, cast, fanout, multicall, notify, publish and subscribe."""
+"""The caller's side: call, cast, fanout and multicall."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from time import time
-from typing import Any
-from uuid import uuid4
+from typing import Any, Literal, overload
 
-from rpcmq.client.arguments import context_dict
+from rpcmq.client.event_verbs import EventVerbs
 from rpcmq.client.middleware import Middleware, OutgoingRequest, Pipeline
 from rpcmq.client.options import CallOptions, Defaults
 from rpcmq.client.retry import Retry, RetryBudget
 from rpcmq.client.router_verbs import RouterVerbs
 from rpcmq.client.sender import Target
 from rpcmq.client.shown_names import shown_as
-from rpcmq.client.subscription import Subscription
 from rpcmq.config import ClientConfig
-from rpcmq.errors import UsageError
 from rpcmq.payload import Codec
-from rpcmq.payload.bounded_text import short_repr
 from rpcmq.transport.home import at_home, run_at_home
 from rpcmq.wire import Flag
 
 __all__ = ["ClientVerbs", "Target"]
 
 _IDEMPOTENT, _MANDATORY, _FANOUT = int(Flag.IDEMPOTENT), int(Flag.MANDATORY), int(Flag.FANOUT)
-_PRIORITIES = ("DEBUG", "INFO", "WARN", "WARNING", "ERROR", "CRITICAL", "AUDIT", "SAMPLE")
 
 
 @shown_as("Client")
-class ClientVerbs(RouterVerbs):
+class ClientVerbs(EventVerbs, RouterVerbs):
     """The verbs of a client, wherever it lives.
 
     Args:
@@ -171,6 +165,28 @@ class ClientVerbs(RouterVerbs):
         sender = links.sender if not links.process.connection.abandoned else self.sender
         sender.cast(ctx, topic, msg, flags, confirm, ttl, timeout, traceparent)
 
+    @overload
+    def fanout_cast(
+        self,
+        ctx: Any,
+        topic: Target,
+        msg: Mapping[str, Any],
+        *,
+        confirm: Literal[True],
+        timeout: float | None = None,
+        traceparent: str | None = None,
+    ) -> int: ...
+    @overload
+    def fanout_cast(
+        self,
+        ctx: Any,
+        topic: Target,
+        msg: Mapping[str, Any],
+        *,
+        confirm: bool | None = None,
+        timeout: float | None = None,
+        traceparent: str | None = None,
+    ) -> int | None: ...
     def fanout_cast(
         self,
         ctx: Any,
@@ -221,78 +237,6 @@ class ClientVerbs(RouterVerbs):
         if not self.shell.is_current:
             return run_at_home(ClientVerbs.multicall, self, ctx, topic, msg, timeout)
         return self.sender.multicall(self, ctx, topic, msg, timeout)
-
-    @at_home
-    def notify(
-        self,
-        ctx: Any,
-        event_type: str,
-        payload: Any,
-        priority: str = "INFO",
-        *,
-        publisher_id: str | None = None,
-        confirm: bool = False,
-    ) -> int | None:
-        """Publish an event, to topic ``notifications.<priority>.<event type>``.
-
-        So ``notify(ctx, "compute.x", ...)`` goes to ``notifications.info.compute.x``: the patterns ``notifications.#``,
-        ``notifications.info.#`` and ``notifications.*.compute.#`` match it, ``compute.#`` does not.
-
-        Subscribers receive a mapping with message_id, event_type, publisher_id, priority,
-        timestamp (seconds since the epoch) and payload.
-
-        Returns:
-            With ``confirm``: how many subscribers there are.
-
-        Raises:
-            UsageError: the priority is unknown or the event type is no topic.
-            PayloadError: the payload cannot be encoded.
-        """
-        if not isinstance(priority, str) or priority.upper() not in _PRIORITIES:
-            raise UsageError(f"priority {short_repr(priority)} is unknown; known: {', '.join(_PRIORITIES)}")
-        event = {
-            "message_id": str(uuid4()),
-            "event_type": event_type,
-            "publisher_id": publisher_id or self.identity,
-            "priority": priority.upper(),
-            "timestamp": time(),
-            "payload": payload,
-        }
-        return self.publish(ctx, f"notifications.{priority.lower()}.{event_type}", event, confirm=confirm)
-
-    @at_home
-    def publish(self, ctx: Any, topic: str, payload: Any, *, confirm: bool = False) -> int | None:
-        """Send ``payload`` to all who subscribe to a pattern that matches ``topic``.
-
-        Returns:
-            With ``confirm``: how many subscribers there are.
-
-        Raises:
-            PayloadError: the payload cannot be encoded.
-            UsageError: the topic is malformed.
-        """
-        return self.subscriptions().publish(context_dict(ctx), topic, payload, confirm)
-
-    @at_home
-    def subscribe(self, pattern: str, handler: Callable[[Any, str, Any], None], *, window: int = 1000) -> Subscription:
-        """Have ``handler(ctx, topic, payload)`` called for each event whose topic matches ``pattern``.
-
-        Args:
-            pattern: words between dots; ``*`` is one word, ``#`` any number of words. It is matched with the whole
-                topic; that of what :meth:`notify` sends begins with ``notifications.<priority>.``.
-            handler: runs in one greenlet for all events of this subscription, in order; in one OS thread, where the
-                client lives in a background thread. It is not ``async``.
-            window: events that may be on their way to here at once.
-
-        Returns:
-            The subscription; ``close()`` ends it, ``lost`` counts events lost because this
-            subscriber was too slow.
-
-        Raises:
-            UsageError: a wrong argument.
-            RouterUnreachable: there is no router.
-        """
-        return self.subscriptions().subscribe(self, pattern, handler, window)
 
     def describe(self, topic: Target, timeout: float | None = None) -> dict[str, Any]:
         """Describe the service on ``topic``: its methods with signatures and docstrings.

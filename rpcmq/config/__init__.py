@@ -10,13 +10,15 @@ Times are seconds: a number, or text such as ``"250ms"``, ``"30s"``, ``"5m"``, `
 bytes: an integer, or text such as ``"64KiB"``, ``"16MiB"``, ``"1GiB"``.
 """
 
-from rpcmq.config.client import ClientConfig
+from rpcmq.config.client import ClientConfig, ClientSettings, ConnectionSettings
 from rpcmq.config.keys import FieldInfo, describe_fields
 from rpcmq.config.loading import apply_live, diff_live, live_fields, load_client_config, load_router_config
 from rpcmq.config.router import RouterConfig
 
 __all__ = [
     "ClientConfig",
+    "ClientSettings",
+    "ConnectionSettings",
     "FieldInfo",
     "RouterConfig",
     "apply_live",

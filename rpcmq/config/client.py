@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, TypedDict
 
 from rpcmq.config.values import (
     BYTES,
@@ -20,7 +22,7 @@ from rpcmq.config.values import (
     setting,
 )
 
-__all__ = ["ClientConfig"]
+__all__ = ["ClientConfig", "ClientSettings", "ConnectionSettings"]
 
 
 @dataclass(frozen=True)
@@ -81,3 +83,35 @@ class ClientConfig:
     )
     retry_budget_ratio: float = setting(0.1, number(0, 1), "retries allowed for each call made", env=False)
     connect_timeout: float = setting(5.0, seconds(0.01, 3600), "seconds to wait for the router at first use", env=False)
+
+
+class ConnectionSettings(TypedDict, total=False):
+    """The settings of :class:`ClientConfig` as keywords of a service, for type checkers; None: not given.
+
+    ``router``, ``identity`` and ``exchange`` are parameters of their own.
+    """
+
+    key_file: str | None
+    shell: Literal["auto", "gevent", "threads"] | None
+    timeout: float | str | None
+    format: Literal["pickle", "json", "dill"] | None
+    allow: str | Sequence[str] | None
+    accept_dill: bool | None
+    trust_file: str | None
+    trust_audit: str | None
+    mac_file: str | None
+    cast_window: int | None
+    cast_window_bytes: int | str | None
+    cast_window_total_bytes: int | str | None
+    cast_kept: int | None
+    cast_kept_bytes: int | str | None
+    reconnect_max_seconds: float | str | None
+    linger_seconds: float | str | None
+    retry_budget_ratio: float | None
+    connect_timeout: float | str | None
+
+
+class ClientSettings(ConnectionSettings, total=False):
+    """The same as keywords of a client, of which only ``router`` and ``identity`` are parameters of their own."""
+
+    exchange: str | None

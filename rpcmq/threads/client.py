@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Unpack
 
 from rpcmq.client.middleware import Middleware
 from rpcmq.client.options import CallOptions
 from rpcmq.client.process import codec_for
 from rpcmq.client.verbs import ClientVerbs, Target
-from rpcmq.config import load_client_config
+from rpcmq.config import ClientSettings, load_client_config
 from rpcmq.errors import ConfigError
 from rpcmq.payload import Codec, ExceptionRegistry
 from rpcmq.threads.outside_codec import outside_codec
@@ -52,7 +52,7 @@ class Client(ClientVerbs):
         options: CallOptions | None = None,
         topic_options: Mapping[Target, CallOptions] | None = None,
         middleware: Sequence[Middleware] = (),
-        **settings: Any,
+        **settings: Unpack[ClientSettings],
     ) -> None:
         arguments = {k: v for k, v in {"router": router, "identity": identity, **settings}.items() if v is not None}
         config = load_client_config(os.environ, arguments)

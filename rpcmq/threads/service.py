@@ -5,9 +5,10 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from rpcmq.client.base_service import BaseService
+from rpcmq.config import ConnectionSettings
 from rpcmq.threads.client import Client
 
 __all__ = ["Service"]
@@ -45,7 +46,7 @@ class Service(BaseService):
         drain_seconds: float = 30.0,
         direct: bool = False,
         group: str = "",
-        **settings: Any,
+        **settings: Unpack[ConnectionSettings],
     ) -> None:
         super().__init__(
             topic, endpoint, client, {"router": router, "identity": identity, **settings}, host=host, exchange=exchange,

@@ -472,7 +472,7 @@ def test_a_message_too_large_for_the_router_is_refused_by_its_sender():
 
 def test_settings_that_are_unknown_or_wrong_are_refused():
     with pytest.raises(ConfigError, match="tiemout: unknown; did you mean timeout"):
-        Client(tiemout=5)
+        Client(tiemout=5)  # type: ignore[call-arg]
     with pytest.raises(ConfigError, match="cast_window = 0: expected an integer >= 1"):
         Client(cast_window=0)
     with pytest.raises(ConfigError, match="router = 'nonsense'"):

@@ -1,0 +1,123 @@
+"""The verbs of events: notify, publish and subscribe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import time
+from typing import Any, Literal, overload
+from uuid import uuid4
+
+from rpcmq.client.arguments import context_dict
+from rpcmq.client.base import BaseClient
+from rpcmq.client.shown_names import shown_as
+from rpcmq.client.subscription import Subscription
+from rpcmq.errors import UsageError
+from rpcmq.payload.bounded_text import short_repr
+from rpcmq.transport.home import at_home, run_at_home
+
+__all__ = ["EventVerbs"]
+
+_PRIORITIES = ("DEBUG", "INFO", "WARN", "WARNING", "ERROR", "CRITICAL", "AUDIT", "SAMPLE")
+
+
+@shown_as("Client")
+class EventVerbs(BaseClient):
+    """The verbs of events: notify, publish and subscribe."""
+
+    @overload
+    def notify(
+        self,
+        ctx: Any,
+        event_type: str,
+        payload: Any,
+        priority: str = "INFO",
+        *,
+        publisher_id: str | None = None,
+        confirm: Literal[True],
+    ) -> int: ...
+    @overload
+    def notify(
+        self,
+        ctx: Any,
+        event_type: str,
+        payload: Any,
+        priority: str = "INFO",
+        *,
+        publisher_id: str | None = None,
+        confirm: bool = False,
+    ) -> int | None: ...
+    def notify(
+        self,
+        ctx: Any,
+        event_type: str,
+        payload: Any,
+        priority: str = "INFO",
+        *,
+        publisher_id: str | None = None,
+        confirm: bool = False,
+    ) -> int | None:
+        """Publish an event, to topic ``notifications.<priority>.<event type>``.
+
+        So ``notify(ctx, "compute.x", ...)`` goes to ``notifications.info.compute.x``: the patterns ``notifications.#``,
+        ``notifications.info.#`` and ``notifications.*.compute.#`` match it, ``compute.#`` does not.
+
+        Subscribers receive a mapping with message_id, event_type, publisher_id, priority,
+        timestamp (seconds since the epoch) and payload.
+
+        Returns:
+            With ``confirm``: how many subscribers there are.
+
+        Raises:
+            UsageError: the priority is unknown or the event type is no topic.
+            PayloadError: the payload cannot be encoded.
+        """
+        if not isinstance(priority, str) or priority.upper() not in _PRIORITIES:
+            raise UsageError(f"priority {short_repr(priority)} is unknown; known: {', '.join(_PRIORITIES)}")
+        event = {
+            "message_id": str(uuid4()),
+            "event_type": event_type,
+            "publisher_id": publisher_id or self.identity,
+            "priority": priority.upper(),
+            "timestamp": time(),
+            "payload": payload,
+        }
+        return self.publish(ctx, f"notifications.{priority.lower()}.{event_type}", event, confirm=confirm)
+
+    @overload
+    def publish(self, ctx: Any, topic: str, payload: Any, *, confirm: Literal[True]) -> int: ...
+    @overload
+    def publish(self, ctx: Any, topic: str, payload: Any, *, confirm: bool = False) -> int | None: ...
+    def publish(self, ctx: Any, topic: str, payload: Any, *, confirm: bool = False) -> int | None:
+        """Send ``payload`` to all who subscribe to a pattern that matches ``topic``.
+
+        Returns:
+            With ``confirm``: how many subscribers there are.
+
+        Raises:
+            PayloadError: the payload cannot be encoded.
+            UsageError: the topic is malformed.
+        """
+        if not self.shell.is_current:
+            return run_at_home(EventVerbs.publish, self, ctx, topic, payload, confirm=confirm)
+        return self.subscriptions().publish(context_dict(ctx), topic, payload, confirm)
+
+    @at_home
+    def subscribe(self, pattern: str, handler: Callable[[Any, str, Any], None], *, window: int = 1000) -> Subscription:
+        """Have ``handler(ctx, topic, payload)`` called for each event whose topic matches ``pattern``.
+
+        Args:
+            pattern: words between dots; ``*`` is one word, ``#`` any number of words. It is matched with the whole
+                topic; that of what :meth:`notify` sends begins with ``notifications.<priority>.``.
+            handler: runs in one greenlet for all events of this subscription, in order; in one OS thread, where the
+                client lives in a background thread. It is not ``async``.
+            window: events that may be on their way to here at once.
+
+        Returns:
+            The subscription; ``close()`` ends it, ``lost`` counts events lost because this
+            subscriber was too slow.
+
+        Raises:
+            UsageError: a wrong argument.
+            RouterUnreachable: there is no router.
+        """
+        return self.subscriptions().subscribe(self, pattern, handler, window)
