@@ -15,14 +15,14 @@ BENCH_ARGS ?=
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --no-input install --quiet
-SOURCES := rpcmq compat tests benchmarks examples
+SOURCES := rpcmq compat tests benchmarks examples docs/conf.py docs/site
 CODE = $(wildcard $(SOURCES))
 COMPILE := $(VENV)/bin/uv --quiet --no-config pip compile --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-more test-long cover tox bench lint format lock build clean
+.PHONY: help setup demo test test-more test-long cover tox bench docs lint format lock build clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -56,6 +56,13 @@ bench: setup ## run the benchmarks beside their peers; a peer that can't be inst
 	@$(MAKE) --no-print-directory $(VENV)/.bench \
 		|| echo "bench: going on without what could not be installed"
 	@$(PY) -m benchmarks $(BENCH_ARGS)
+
+# All pages anew each time: Sphinx warns of a page only when it reads it.
+docs: $(VENV)/.docs ## build the site into build/docs, readable without a network; warnings and dead links are errors
+	@rm -rf build/docs
+	@$(PY) -m sphinx --fail-on-warning --keep-going --nitpicky --quiet --fresh-env -b html -d build/docs-cache docs build/docs
+	@$(PY) -m docs.site.check build/docs
+	@echo "docs: open build/docs/index.html"
 
 lint: setup ## ruff, mypy --strict, the import contracts
 	@$(PY) -m ruff check $(CODE)
@@ -112,6 +119,11 @@ $(VENV)/.project: pyproject.toml $(VENV)/.dev
 
 $(VENV)/.tools: requirements/tools.txt | $(VENV)/.created
 	$(call pip,requirements/tools.txt,--require-hashes -r requirements/tools.txt)
+	@touch $@
+
+$(VENV)/.docs: requirements/docs.txt $(VENV)/.project
+	@echo "docs: installing the locked generator"
+	$(call pip,requirements/docs.txt,--require-hashes -r requirements/docs.txt)
 	@touch $@
 
 $(VENV)/.bench: requirements/bench.txt $(VENV)/.project
