@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from rpcmq import rpc, threads
+    from rpcmq import aio, rpc, threads
     from rpcmq.client import (
         CallOptions,
         Client,
@@ -40,6 +40,7 @@ __all__ = [
     "Subscription",
     "Tracing",
     "__version__",
+    "aio",
     "allow",
     "current_request",
     "rpc",
@@ -68,7 +69,7 @@ _HOME = {
 
 def __getattr__(name: str) -> Any:
     # On first use, so that the router process does not load what decodes payloads.
-    if name in ("rpc", "threads"):
+    if name in ("aio", "rpc", "threads"):
         return importlib.import_module(f"rpcmq.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'rpcmq' has no attribute {name!r}")

@@ -16,9 +16,11 @@ from rpcmq.transport.forks import OF_THE_PARENT
 from rpcmq.transport.home import Home, Housed, at_home
 from rpcmq.wire import KIND_AT, Kind, method_of
 
-__all__ = ["Stream", "result_of"]
+__all__ = ["OVER", "Items", "Stream", "result_of"]
 
 _FAULT, _END = int(Kind.FAULT), int(Kind.END)
+#: In place of the result of a stream that has given all of its items.
+OVER: Any = object()
 
 
 def decoded(payloads: Payloads, call: Call, message: bytes) -> Any:
@@ -72,7 +74,39 @@ def result_of(payloads: Payloads, call: Call) -> Any:
     return decoded(payloads, call, message)
 
 
-class Stream:
+class Items:
+    """The items of a multicall, without the waits for them."""
+
+    __slots__ = ("_call", "_payloads", "_process")
+
+    def __init__(self, process: Process, call: Call | None) -> None:
+        self._process = process
+        self._payloads = process.payloads
+        #: None: it is over.
+        self._call = call
+
+    def _before_wait(self, call: Call) -> None:
+        if not call.done and monotonic() - call.sign_of_life > (call.timeout or 0.0) / 10:
+            # The timeout of this item starts now, not at the previous item.
+            self._process.grant(call)
+
+    def _take(self, call: Call) -> Any:
+        """Decode the next of the items that have come, and have the service send more."""
+        message = call.items.pop(0)
+        call.given += 1
+        if call.given >= STREAM_WINDOW // 2 and not call.done:
+            self._process.grant(call)
+        return decoded(self._payloads, call, message)
+
+    def _end_of(self, call: Call) -> Any:
+        """The result of a call that has ended; :data:`OVER` if there were all items."""
+        if call.error is None and call.answer is not None and call.answer[KIND_AT] == _END:
+            _check_end(self._payloads, call, call.answer)
+            return OVER
+        return result_of(self._payloads, call)
+
+
+class Stream(Items):
     """Iterates over the items of a multicall as they come.
 
     Args:
@@ -82,12 +116,10 @@ class Stream:
     """
 
     def __init__(self, client: Housed, process: Process, call: Call, again: Callable[[Call], Call | None]) -> None:
+        super().__init__(process, call)
         self._client = client
         self.shell = client.shell
-        self._process = process
-        self._payloads = process.payloads
         self._again = again
-        self._call: Call | None = call
 
     def __iter__(self) -> Self:
         return self
@@ -108,30 +140,18 @@ class Stream:
         call = self._call
         if call is None:
             raise StopIteration
-        process = self._process
         if not call.items:
-            if not call.done and monotonic() - call.sign_of_life > (call.timeout or 0.0) / 10:
-                # The timeout of this item starts now, not at the previous item.
-                self._grant(call)
-            process.wait(call, until_item=True)
+            self._before_wait(call)
+            self._process.wait(call, until_item=True)
         if call.items:
-            message = call.items.pop(0)
-            call.given += 1
-            if call.given >= STREAM_WINDOW // 2 and not call.done:
-                self._grant(call)
-            return decoded(self._payloads, call, message)
+            return self._take(call)
         self._call = self._again(call)
         if self._call is not None:
             return self._next()
-        if call.error is None and call.answer is not None and call.answer[KIND_AT] == _END:
-            _check_end(self._payloads, call, call.answer)
+        result = self._end_of(call)
+        if result is OVER:
             raise StopIteration
-        return result_of(self._payloads, call)
-
-    def _grant(self, call: Call) -> None:
-        self._process.calls.grant(monotonic(), call, call.given)
-        self._process.connection.schedule()
-        call.given = 0
+        return result
 
     def close(self) -> None:
         """Cancel the call. In the child of a fork: leave it to the parent."""

@@ -57,14 +57,13 @@ class CastWindow:
         while not self.has_room(address):
             left = deadline - monotonic()
             if left <= 0.0:
-                raise _no_room(self._casts, self._config, address, name, timeout, self._connection.condition)
+                raise self.no_room(address, name, timeout)
             resume, park = self._shell.parking()
             waiting = self.waiting.setdefault(address, deque())
             timer: Handle | None = None
             try:
                 waiting.append(resume)
-                self._uplink.ask_acknowledgement()
-                self._connection.schedule()
+                self._hurry()
                 timer = self._shell.call_later(left, partial(_resume_waiting, waiting, resume))
                 park()
             finally:
@@ -74,6 +73,28 @@ class CastWindow:
                     timer.stop()
                     timer.close()
             self._connection.check_open()
+
+    def resume_when_room(self, address: bytes, resume: Callable[[], object]) -> None:
+        """Call ``resume`` once there may be room for a cast to ``address``; at once if there is."""
+        if self._connection.closed or self.has_room(address):
+            resume()
+            return
+        self.waiting.setdefault(address, deque()).append(resume)
+        self._hurry()
+
+    def forget(self, address: bytes, resume: Callable[[], object]) -> None:
+        """Do not call ``resume`` any more."""
+        waiting = self.waiting.get(address)
+        if waiting is not None and resume in waiting:
+            waiting.remove(resume)
+
+    def no_room(self, address: bytes, name: str, timeout: float) -> Overloaded:
+        """Build the error for a cast to ``address``, shown as ``name``, not sent within ``timeout`` (seconds)."""
+        return _no_room(self._casts, self._config, address, name, timeout, self._connection.condition)
+
+    def _hurry(self) -> None:
+        self._uplink.ask_acknowledgement()
+        self._connection.schedule()
 
     def wake(self, switch: Callable[[Callable[[], object]], None]) -> None:
         """Resume those for whose casts there is room now, each by ``switch``; in the loop."""

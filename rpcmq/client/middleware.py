@@ -22,7 +22,7 @@ from rpcmq.errors import UsageError
 from rpcmq.payload.bounded_text import short_repr
 from rpcmq.wire import Address
 
-__all__ = ["Middleware", "OutgoingRequest", "Pipeline", "Send", "Tracing"]
+__all__ = ["Middleware", "OutgoingRequest", "Pipeline", "Send", "Tracing", "one_attempt", "with_defaults"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class OutgoingRequest:
     topic: str | Address
     message: Mapping[str, Any]
     options: CallOptions
-    on_progress: Callable[[Any], None] | None = None
+    on_progress: Callable[[Any], object] | None = None
     traceparent: str | None = None
 
 
@@ -83,9 +83,11 @@ class Tracing(Middleware):
 
     def __call__(self, request: OutgoingRequest, send: Send) -> Any:
         """See :class:`Middleware`."""
-        if request.traceparent is None:
-            request = replace(request, traceparent=self._current())
-        return send(request)
+        return send(self.traced(request))
+
+    def traced(self, request: OutgoingRequest) -> OutgoingRequest:
+        """``request`` with a traceparent."""
+        return request if request.traceparent is not None else replace(request, traceparent=self._current())
 
 
 class _Retries(Middleware):
@@ -98,16 +100,39 @@ class _Retries(Middleware):
     def __call__(self, request: OutgoingRequest, send: Send) -> Any:
         if request.verb != "call" or not request.options.retry:
             return send(request)
-        options = request.options
         on_progress = None if request.on_progress is None else guarded(request.on_progress)
-        deadline = monotonic() + (options.timeout or 0.0)
+        deadline = monotonic() + (request.options.timeout or 0.0)
 
         def attempt() -> Any:
-            left = max(0.001, deadline - monotonic())
-            once = replace(options, timeout=left, idempotent=True, retry=None)
-            return send(replace(request, options=once, on_progress=on_progress))
+            return send(replace(one_attempt(request, deadline), on_progress=on_progress))
 
-        return Retry.of(options.retry).run(attempt, deadline, self._budget, self._pause)
+        return Retry.of(request.options.retry).run(attempt, deadline, self._budget, self._pause)
+
+
+def with_defaults(
+    request: OutgoingRequest, defaults: Defaults, seconds: Callable[[float | None], float]
+) -> OutgoingRequest:
+    """``request`` with the options that its caller has left to ``defaults``, and a timeout.
+
+    Args:
+        seconds: the time that a call without a timeout may take.
+    """
+    options, given = request.options, request.options.timeout
+    if defaults.said:
+        options = options.or_else(defaults.of(request.topic))
+    timeout = seconds(options.timeout)
+    if given is None and options.timeout is not None:
+        current = current_request()
+        if current is not None and current.remaining is not None:
+            # A default is not a reason to wait longer than the caller of ours does.
+            timeout = max(0.001, min(timeout, current.remaining))
+    return replace(request, options=replace(options, timeout=timeout))
+
+
+def one_attempt(request: OutgoingRequest, deadline: float) -> OutgoingRequest:
+    """One attempt of ``request``, whose retries end at ``deadline`` (monotonic seconds)."""
+    left = max(0.001, deadline - monotonic())
+    return replace(request, options=replace(request.options, timeout=left, idempotent=True, retry=None))
 
 
 class Pipeline:
@@ -120,6 +145,7 @@ class Pipeline:
         pause: waits for so many seconds before a retry.
 
     Attributes:
+        middleware, defaults, budget: as given.
         used: whether there is anything but retries: if not, a call without ``retry`` need not pass through here.
 
     Raises:
@@ -137,7 +163,9 @@ class Pipeline:
         for each in given:
             if not isinstance(each, Middleware):
                 raise UsageError(f"middleware must derive from rpcmq.Middleware; {short_repr(each)} does not")
-        self._defaults = defaults
+        self.middleware = given
+        self.defaults = defaults
+        self.budget = budget
         around = [each for each in given if not each.each_attempt]
         within = [each for each in given if each.each_attempt]
         self._layers: tuple[Middleware, ...] = (*around, _Retries(budget, pause), *within)
@@ -150,16 +178,7 @@ class Pipeline:
             seconds: the time that a call without a timeout may take.
             send: the innermost layer.
         """
-        options, given = request.options, request.options.timeout
-        if self._defaults.said:
-            options = options.or_else(self._defaults.of(request.topic))
-        timeout = seconds(options.timeout)
-        if given is None and options.timeout is not None:
-            current = current_request()
-            if current is not None and current.remaining is not None:
-                # A default is not a reason to wait longer than the caller of ours does.
-                timeout = max(0.001, min(timeout, current.remaining))
-        return self._pass(0, send, replace(request, options=replace(options, timeout=timeout)))
+        return self._pass(0, send, with_defaults(request, self.defaults, seconds))
 
     def _pass(self, layer: int, send: Send, request: OutgoingRequest) -> Any:
         if layer == len(self._layers):

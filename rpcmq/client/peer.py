@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from ipaddress import ip_address
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from rpcmq.errors import CallError, CallTimeout, ProtocolError, RouterUnreachabl
 from rpcmq.payload.format import Format
 from rpcmq.transport.key_files import curve_for
 from rpcmq.transport.peer_socket import PeerSocket, local_host_towards
+from rpcmq.transport.shell import Handle
 from rpcmq.wire import KEY, Kind
 from rpcmq.wire.bodies import IntroductionBody
 
@@ -126,23 +128,29 @@ class DirectLinks:
         on_progress: Callable[[Call, bytes], None] | None = None,
     ) -> None:
         """Send ``call`` on ``link`` and wait for its end; ``call`` has the answer or the error then."""
+        timer = self.start(link, call, payload, format, address, method)
+        try:
+            self._process.wait(call, False, on_progress)
+        except BaseException:
+            self.cancel(link, call)
+            raise
+        finally:
+            timer.stop()
+            timer.close()
+
+    def start(self, link: DirectLink, call: Call, payload: bytes, format: int, address: bytes, method: bytes) -> Handle:
+        """Send ``call`` on ``link``; return what ends it with a CallTimeout when its time is over."""
         self._peers.start(link, call, payload, format, address, method)
         self.schedule()
         seconds = call.timeout or 60.0
         text = f"with {link.identity} (direct) for {seconds:.1f} s, no answer"
         expired = CallTimeout(text, {"topic": call.address, "server": link.identity, "state": "direct"})
+        return self._process.end_within(seconds, call, partial(self.cancel, link, call), expired)
 
-        def cancel() -> None:
-            self._peers.cancel(link, call)
-            self.schedule()
-
-        try:
-            in_time = self._process.wait_within(seconds, call, cancel, on_progress)
-        except BaseException:
-            cancel()
-            raise
-        if not in_time:
-            raise expired
+    def cancel(self, link: DirectLink, call: Call) -> None:
+        """Cancel ``call``: nobody waits for it any more."""
+        self._peers.cancel(link, call)
+        self.schedule()
 
     def close(self) -> None:
         """End all direct links."""

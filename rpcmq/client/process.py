@@ -27,7 +27,7 @@ from rpcmq.payload import Codec, ExceptionRegistry, Format
 from rpcmq.payload.default_allow_list import DEFAULT_ALLOW_LIST
 from rpcmq.transport.connection import Connection
 from rpcmq.transport.key_files import KeyFile, curve_for, read_key_file
-from rpcmq.transport.shell import ClientShell
+from rpcmq.transport.shell import ClientShell, Handle
 from rpcmq.wire import NO_TTL, Flag, Kind, address_of, pack, parse, with_payload
 
 __all__ = ["Process", "codec_for", "keys_for"]
@@ -266,21 +266,25 @@ class Process:
     ) -> bool:
         """Wait until ``call`` is done; if it is not within ``seconds``, call ``cancel``, and return False."""
         expired = CallTimeout("")
-
-        def expire() -> None:
-            if not call.done:
-                cancel()
-                call.error = expired
-                if call.waiter is not None:
-                    self.switch(call.waiter)
-
-        timer = self.shell.call_later(max(0.0, seconds), expire)
+        timer = self.end_within(seconds, call, cancel, expired)
         try:
             self.wait(call, on_progress=on_progress)
         finally:
             timer.stop()
             timer.close()
         return call.error is not expired
+
+    def end_within(self, seconds: float, call: Call, cancel: Callable[[], object], error: CallError) -> Handle:
+        """Have ``cancel`` called, and ``call`` end with ``error``, unless it is done within ``seconds``."""
+
+        def expire() -> None:
+            if not call.done:
+                cancel()
+                call.error = error
+                if call.waiter is not None:
+                    self.switch(call.waiter)
+
+        return self.shell.call_later(max(0.0, seconds), expire)
 
     def wait_ready(self, timeout: float, restart_timeout: float) -> None:
         """See :meth:`rpcmq.transport.connection.Connection.wait_ready`."""
@@ -333,6 +337,12 @@ class Process:
         """Flush messages queued for the router and for peers at the end of this turn of the loop."""
         self.connection.schedule()
         self.direct.schedule()
+
+    def grant(self, call: Call) -> None:
+        """Let the service send as many more items as were taken of the stream ``call`` since the last time."""
+        count, call.given = call.given, 0
+        self.calls.grant(monotonic(), call, count)
+        self.connection.schedule()
 
     def cancel(self, call: Call) -> None:
         """Cancel ``call``: nobody waits for it any more."""

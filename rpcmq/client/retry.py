@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from inspect import isawaitable
 from math import inf
 from time import monotonic
 from typing import Any, TypeVar
 
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
+from tenacity import AsyncRetrying, RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
 
 from rpcmq.errors import LinkLost, Overloaded, UsageError
 from rpcmq.payload.bounded_text import short_repr
 
-__all__ = ["Retry", "RetryBudget", "guarded"]
+__all__ = ["Retry", "RetryBudget", "guarded", "guarded_async"]
 
 T = TypeVar("T")
 
@@ -26,12 +27,26 @@ class _CallbackRaised(Exception):
         self.error = error
 
 
-def guarded(callback: Callable[[Any], None]) -> Callable[[Any], None]:
+def guarded(callback: Callable[[Any], object]) -> Callable[[Any], None]:
     """``callback`` for use within :meth:`Retry.run`: whatever it raises ends the attempts."""
 
     def call(value: Any) -> None:
         try:
             callback(value)
+        except Exception as error:
+            raise _CallbackRaised(error) from error
+
+    return call
+
+
+def guarded_async(callback: Callable[[Any], object]) -> Callable[[Any], Awaitable[None]]:
+    """:func:`guarded` for :meth:`Retry.run_async`; ``callback`` may return what is to be awaited."""
+
+    async def call(value: Any) -> None:
+        try:
+            made = callback(value)
+            if isawaitable(made):
+                await made
         except Exception as error:
             raise _CallbackRaised(error) from error
 
@@ -107,6 +122,28 @@ class Retry:
             deadline: monotonic seconds; no pause goes beyond it.
             pause: waits for so many seconds.
         """
+        try:
+            return Retrying(sleep=pause, **self._policy(deadline, budget))(attempt)
+        except _CallbackRaised as raised:
+            error = raised.error
+        raise error
+
+    async def run_async(
+        self,
+        attempt: Callable[[], Awaitable[T]],
+        deadline: float,
+        budget: RetryBudget,
+        pause: Callable[[float], Awaitable[None]],
+    ) -> T:
+        """:meth:`run` for what is awaited."""
+        try:
+            return await AsyncRetrying(sleep=pause, **self._policy(deadline, budget))(attempt)
+        except _CallbackRaised as raised:
+            error = raised.error
+        raise error
+
+    def _policy(self, deadline: float, budget: RetryBudget) -> dict[str, Any]:
+        """The policy for one call, as tenacity takes it."""
         budget.earn()
 
         def enough(state: RetryCallState) -> bool:
@@ -114,15 +151,9 @@ class Retry:
             return late or state.attempt_number >= self.attempts or not budget.spend()
 
         jitter = wait_random_exponential(multiplier=self.base, max=self.most)
-        retrying = Retrying(
-            sleep=pause,
-            wait=lambda state: _retry_after(state) + jitter(state),
-            retry=retry_if_exception_type((LinkLost, Overloaded)),
-            stop=enough,
-            reraise=True,
-        )
-        try:
-            return retrying(attempt)
-        except _CallbackRaised as raised:
-            error = raised.error
-        raise error
+        return {
+            "wait": lambda state: _retry_after(state) + jitter(state),
+            "retry": retry_if_exception_type((LinkLost, Overloaded)),
+            "stop": enough,
+            "reraise": True,
+        }

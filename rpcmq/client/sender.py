@@ -12,6 +12,7 @@ from rpcmq.client.arguments import check_seconds, request_body, trace_context
 from rpcmq.client.process import Process
 from rpcmq.client.request import current_request, handling
 from rpcmq.core.process.call import Call
+from rpcmq.core.process.direct_links import DirectLink
 from rpcmq.errors import CallTimeout, Outcome, UsageError
 from rpcmq.payload import Format
 from rpcmq.payload.bounded_text import short_repr
@@ -19,11 +20,13 @@ from rpcmq.transport.home import Housed
 from rpcmq.wire import Address, Flag, Kind, address_of, payload_of
 from rpcmq.wire.body_fields import Body
 
-__all__ = ["Sender", "Target"]
+__all__ = ["ONLY_ROUTED", "Sender", "Target"]
 
 #: Ways to give a destination: a topic's name, or an address.
 Target = str | Address
 
+#: Text of the refusal of a direct call with ``sign_of_life``.
+ONLY_ROUTED = "sign_of_life is watched for calls through the router; leave out direct or sign_of_life"
 _DILL = Format.DILL.bit
 # Looking up a member of an enum costs a call as much as a few of its steps.
 _REQUEST, _CAST = int(Kind.REQUEST), int(Kind.CAST)
@@ -70,7 +73,7 @@ class Sender:
     ) -> Any:  # fmt: skip
         """Like :meth:`call`, with no router in between where that is possible."""
         if sign_of_life is not None:
-            raise UsageError("sign_of_life is watched for calls through the router; leave out direct or sign_of_life")
+            raise UsageError(ONLY_ROUTED)
         deadline = monotonic() + self.seconds(timeout)
         ended = self._ended_directly(ctx, topic, msg, deadline, on_progress)
         if ended is not None:
@@ -95,7 +98,8 @@ class Sender:
         """See :meth:`Client.cast`, and for its result :meth:`Client.fanout_cast`."""
         process = self.process
         seconds = self.seconds(timeout)
-        life = None if ttl is None else max(1, int(check_seconds("ttl", ttl) * 1000))
+        if ttl is not None:
+            check_seconds("ttl", ttl)
         address, name = self.address(topic)
         if confirm:
             return self._confirmed(ctx, topic, msg, flags, ttl, seconds, traceparent)
@@ -109,18 +113,11 @@ class Sender:
         if not process.cast_window.has_room(address):
             process.check_usable()
             process.wait_for_room(address, seconds, name)
-        method, body = request_body(ctx, msg)
-        known = process.accepts_by_topic.get(address, self._accepted)
-        if process.payloads.limits:
-            known &= process.payloads.formats(address)
-        form, payload = process.encode(body, known)
-        if process.payloads.signs:
-            flags, payload = process.payloads.sign_request(Kind.CAST, None, flags, form, payload, address, method, ttl)
-        trace = trace_context(traceparent) if traceparent is not None or handling() is not None else b""
-        if not process.send_cast(payload, flags, form, address, method, trace, life):
+        message = self.encoded_cast(ctx, msg, address, flags, ttl, traceparent)
+        if not process.send_cast(*message):
             deadline = monotonic() + seconds
             process.wait_for_room(address, seconds, name)
-            while not process.send_cast(payload, flags, form, address, method, trace, life):
+            while not process.send_cast(*message):
                 process.wait_for_room(address, max(0.001, deadline - monotonic()), name)
         return None
 
@@ -140,15 +137,20 @@ class Sender:
             call = self.start(_CAST, ctx, topic, msg, ttl, flags | Flag.CONFIRM, None, traceparent)
             left = max(0.001, deadline - monotonic())
             if not process.wait_within(left, call, partial(process.cancel, call)):
-                raise self._not_confirmed(call, seconds)
+                raise self.not_confirmed(call, seconds)
             if not self.learn_format(call):
                 break
+        return self.confirmed_count(call)
+
+    def confirmed_count(self, call: Call) -> int:
+        """Return how many consumers the router sends the confirmed cast ``call`` to, or raise why it does not."""
         if call.error is not None:
             raise call.error
         assert call.answer is not None
         return int.from_bytes(payload_of(call.answer))
 
-    def _not_confirmed(self, call: Call, seconds: float) -> CallTimeout:
+    def not_confirmed(self, call: Call, seconds: float) -> CallTimeout:
+        """Build the error for the confirmed cast ``call``, which was cancelled after ``seconds``."""
         text = f"the router has not confirmed the cast to {call.address!r} within {seconds:g} s"
         if not call.withdrawn:
             return CallTimeout(f"{text}; it may still be delivered", {"topic": call.address})
@@ -218,6 +220,21 @@ class Sender:
         process.start_call(started, call, kind, payload, form, address, method, trace)
         return call
 
+    def encoded_cast(
+        self, ctx: Any, msg: Mapping[str, Any], address: bytes, flags: int, ttl: float | None, traceparent: str | None
+    ) -> tuple[bytes, int, int, bytes, bytes, bytes, int | None]:
+        """Encode and sign a cast: the arguments of :meth:`Process.send_cast`."""
+        process = self.process
+        method, body = request_body(ctx, msg)
+        known = process.accepts_by_topic.get(address, self._accepted)
+        if process.payloads.limits:
+            known &= process.payloads.formats(address)
+        form, payload = process.encode(body, known)
+        if process.payloads.signs:
+            flags, payload = process.payloads.sign_request(Kind.CAST, None, flags, form, payload, address, method, ttl)
+        trace = trace_context(traceparent) if traceparent is not None or handling() is not None else b""
+        return payload, flags, form, address, method, trace, None if ttl is None else max(1, int(ttl * 1000))
+
     def learn_format(self, call: Call) -> bool:
         """Whether to retry the call in another format, because it was refused for its format only."""
         error = call.error
@@ -278,12 +295,23 @@ class Sender:
         process = self.process
         process.check_usable()
         address, name = self.address(topic)
-        method, body = request_body(ctx, msg)
         if not process.direct.has_link(address):
             self._ready(deadline - monotonic())
         link = process.direct.link_to(address, name, max(0.001, deadline - monotonic()))
         if link is None:
             return None
+        call, payload, form, method = self.encoded_directly(link, ctx, topic, msg, deadline)
+        progress = None if on_progress is None else self._progress(on_progress)
+        process.direct.call(link, call, payload, form, address, method, progress)
+        return None if self.is_to_be_routed(call, address) else call
+
+    def encoded_directly(
+        self, link: DirectLink, ctx: Any, topic: Target, msg: Mapping[str, Any], deadline: float
+    ) -> tuple[Call, bytes, int, bytes]:
+        """Encode and sign a direct call: the call, its payload, format and method."""
+        process = self.process
+        address, name = self.address(topic)
+        method, body = request_body(ctx, msg)
         seconds = max(0.001, deadline - monotonic())
         payloads = process.payloads
         form, payload = process.codec.encode(
@@ -294,9 +322,11 @@ class Sender:
             call.flags, payload = payloads.sign_request(
                 Kind.REQUEST, call, call.flags, form, payload, address, method, seconds
             )
-        progress = None if on_progress is None else self._progress(on_progress)
-        process.direct.call(link, call, payload, form, address, method, progress)
+        return call, payload, form, method
+
+    def is_to_be_routed(self, call: Call, address: bytes) -> bool:
+        """Whether the process behind the link did not run ``call``, so that the router is to be used."""
         if call.error is not None and call.error.details.get("started") == "no":
-            process.direct.forget(address)
-            return None
-        return call
+            self.process.direct.forget(address)
+            return True
+        return False

@@ -17,7 +17,7 @@ from rpcmq.payload import Codec
 from rpcmq.transport.home import at_home, run_at_home
 from rpcmq.wire import Flag
 
-__all__ = ["ClientVerbs", "Target"]
+__all__ = ["ClientVerbs", "Target", "flags_of"]
 
 _IDEMPOTENT, _MANDATORY, _FANOUT = int(Flag.IDEMPOTENT), int(Flag.MANDATORY), int(Flag.FANOUT)
 
@@ -48,8 +48,8 @@ class ClientVerbs(EventVerbs, RouterVerbs):
     ) -> None:
         super().__init__(config, codec)
         defaults = Defaults(options, topic_options, config.exchange)
-        self._pipeline = Pipeline(middleware, defaults, RetryBudget(config.retry_budget_ratio), pause)
-        self._layered = self._pipeline.used
+        self.pipeline = Pipeline(middleware, defaults, RetryBudget(config.retry_budget_ratio), pause)
+        self._layered = self.pipeline.used
 
     def call(
         self,
@@ -252,7 +252,7 @@ class ClientVerbs(EventVerbs, RouterVerbs):
 
     def _through_pipeline(self, request: OutgoingRequest) -> Any:
         """Send ``request`` with default options, middleware and retries; these run where the verb was used."""
-        return self._pipeline.run(
+        return self.pipeline.run(
             request, self.sender.seconds, lambda sent: self._send(sent, on_progress=sent.on_progress)
         )
 
@@ -262,7 +262,7 @@ class ClientVerbs(EventVerbs, RouterVerbs):
         sender, options = self.sender, request.options
         message = request.ctx, request.topic, request.message
         trace = request.traceparent
-        flags = _flags(options.idempotent, options.mandatory)
+        flags = flags_of(options.idempotent, options.mandatory)
         match request.verb:
             case "call" if options.direct:
                 return sender.call_directly(*message, options.timeout, flags, options.sign_of_life, on_progress, trace)
@@ -276,5 +276,6 @@ class ClientVerbs(EventVerbs, RouterVerbs):
                 return sender.cast(*message, _FANOUT, bool(options.confirm), None, options.timeout, trace)
 
 
-def _flags(idempotent: bool | None, mandatory: bool | None) -> int:
+def flags_of(idempotent: bool | None, mandatory: bool | None) -> int:
+    """The flags of a message with these options."""
     return (_IDEMPOTENT if idempotent else 0) | (_MANDATORY if mandatory else 0)

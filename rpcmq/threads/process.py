@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from time import monotonic
 from typing import Any
 
 from rpcmq.client.payloads import Payloads
@@ -51,7 +52,9 @@ class ThreadProcess(Process):
         self._is_inside = shell.monitor.is_held
         #: Functions and their arguments.
         self._inbox = shell.new_inbox(self._drain)
-        self._posted: deque[tuple[Callable[..., None], tuple[Any, ...]]] = self._inbox.waiting
+        self._posted: deque[tuple[Callable[..., object], tuple[Any, ...]]] = self._inbox.waiting
+        #: Whether the loop looks into the inbox no more: the process was closed.
+        self._is_gone = False
 
     # --- in any thread -----------------------------------------------------------------------
 
@@ -90,13 +93,22 @@ class ThreadProcess(Process):
             self._drain()
             # Others may have cast since the caller has looked: it encodes without the lock.
             return self.cast_window.has_room(address) and super().send_cast(*arguments)
-        is_near_limit = self.casts.open + len(self._posted) + _NEAR >= self.config.cast_window
-        if is_near_limit or len(payload) > _LARGE:
+        if self.must_count(payload):
             return self.shell.inside(self.send_cast, *arguments)
-        while len(self._posted) >= _MOST_POSTED:
+        while self.has_fallen_behind:
             self.shell.inside(self.shell.sleep, _A_TURN)
         self._inbox.put((self._cast, arguments))
         return True
+
+    def must_count(self, payload: bytes) -> bool:
+        """Whether a cast of ``payload`` is to be counted in the window before the verb returns."""
+        near_limit = self.casts.open + len(self._posted) + _NEAR >= self.config.cast_window
+        return near_limit or len(payload) > _LARGE
+
+    @property
+    def has_fallen_behind(self) -> bool:
+        """Whether so much is handed over that the next cast is to wait until the loop's thread has had its turn."""
+        return len(self._posted) >= _MOST_POSTED
 
     def wait(
         self, call: Call, until_item: bool = False, on_progress: Callable[[Call, bytes], None] | None = None
@@ -120,6 +132,20 @@ class ThreadProcess(Process):
         except BaseException:
             self.cancel(call)
             raise
+
+    def post(self, function: Callable[..., object], *args: Any) -> None:
+        """Call ``function``, which must not wait, in the loop's thread: after what was handed over before."""
+        self._inbox.put((function, args))
+        if self._is_gone:
+            self.shell.inside(self._drain)
+
+    def grant(self, call: Call) -> None:
+        """See :meth:`Process.grant`."""
+        if self._is_inside():
+            super().grant(call)
+        else:
+            count, call.given = call.given, 0
+            self.post(self.calls.grant, monotonic(), call, count)
 
     def cancel(self, call: Call) -> None:
         """See :meth:`Process.cancel`."""
@@ -164,3 +190,5 @@ class ThreadProcess(Process):
             self._drain()
         super().close(linger_seconds)
         self.shell.remove_inbox(self._inbox)
+        self._is_gone = True
+        self._drain()

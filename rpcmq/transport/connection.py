@@ -58,13 +58,15 @@ class Connection:
         sends: singular noun for unawaited messages of ``engines``; for texts.
 
     Attributes:
+        status: the state of its routers, for those who wait for it.
         schedule, send_soon, flush: those of its :class:`~rpcmq.transport.wake_loop.WakeLoop`.
         abandoned: this is the child of a fork, and the connection its parent's.
     """
 
     __slots__ = (
         "__weakref__", "_dialed", "_dialer", "_engines", "_failures", "_gone", "_linger_seconds", "_loop",
-        "_reconnector", "_sends", "_status", "abandoned", "flush", "schedule", "send_soon", "shell", "uplink",
+        "_reconnector", "_sends", "abandoned", "flush", "schedule", "send_soon", "shell", "status",
+        "uplink",
     )  # fmt: skip
 
     def __init__(
@@ -89,7 +91,7 @@ class Connection:
         self._failures = failures = WakeFailures(shell, self)
         self._engines = driven = DrivenEngines(uplink, engines, failures.note)
         self._dialer = dialer = Dialer(uplink, urls, connect_timeout, reconnect_max_seconds, _first_router())
-        self._status = status = RouterStatus(uplink, dialer, shell)
+        self.status = status = RouterStatus(uplink, dialer, shell)
         self._dialed = dialed = DialedSocket(shell, curve)
         self._reconnector = reconnector = Reconnector(uplink, dialer, status, dialed)
         self._loop = loop = WakeLoop(shell, failures, uplink, driven, dialed, reconnector, after_receive, before_flush)
@@ -131,7 +133,7 @@ class Connection:
     @property
     def closed(self) -> bool:
         """Whether :meth:`close` was called."""
-        return self._status.closing
+        return self.status.closing
 
     def wait_ready(self, timeout: float | None, restart_timeout: float = 0.0) -> None:
         """Wait until the router has welcomed us.
@@ -146,17 +148,17 @@ class Connection:
             UsageError: the connection is closed.
         """
         self.start()
-        self._status.wait_ready(timeout, restart_timeout)
+        self.status.wait_ready(timeout, restart_timeout)
 
     @property
     def reason(self) -> str:
         """The known reason why there is no connection, or no answer on it."""
-        return self._status.reason
+        return self.status.reason
 
     @property
     def condition(self) -> str:
         """The state of the connection to the router, as a clause."""
-        return self._status.condition
+        return self.status.condition
 
     @property
     def of_this_thread(self) -> bool:
@@ -165,7 +167,7 @@ class Connection:
 
     def call_when_denied(self, function: Callable[[str], None]) -> None:
         """Have ``function`` called, with the reason, when the router no longer accepts our key."""
-        self._status.on_denied = function
+        self.status.on_denied = function
 
     def check_thread(self) -> None:
         """Raise unless the current OS thread is the one that the connection belongs to.
@@ -184,7 +186,7 @@ class Connection:
             IdentityTaken: another live process has our identity.
             AccessDenied: the router had welcomed us, and does not accept our key any more.
         """
-        status = self._status
+        status = self.status
         if status.closing or status.denied or self._dialer.identity_taken:
             status.raise_closed()
 
@@ -195,9 +197,9 @@ class Connection:
             linger_seconds: how long to wait at most until the router has all that is queued; default: as the
                 connection was made with. In the loop, which cannot wait, libzmq is given so long to send it.
         """
-        if self._status.closing:
+        if self.status.closing:
             return
-        self._status.closing = True
+        self.status.closing = True
         deadline = monotonic() + (self._linger_seconds if linger_seconds is None else linger_seconds)
         if self._dialer.phase is not Phase.IDLE and self.shell.can_wait:
             self._wait_until_acknowledged(deadline)
@@ -220,7 +222,7 @@ class Connection:
         # The goodbye itself has to leave, too.
         self._dialed.close(max(_LAST_WORD, deadline - monotonic()))
         self._dialer.stop()
-        self._status.ready.set()
+        self.status.ready.set()
         forget_at_exit(self)
         self._gone.set()
 
@@ -237,7 +239,7 @@ class Connection:
 
     def abandon(self, loop_runs: bool) -> None:
         """After a fork, in the child: forget the parent's sockets without touching them."""
-        self.abandoned = self._status.closing = True
+        self.abandoned = self.status.closing = True
         self._loop.abandon(loop_runs)
 
     # --- what the engines tell ---------------------------------------------------------------

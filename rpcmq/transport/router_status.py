@@ -97,11 +97,23 @@ class RouterStatus:
         ready = self.ready
         if not ready.is_set():
             ready.wait(timeout)
-        if timeout is not None and self._restarting and restart_timeout > timeout and not ready.is_set():
-            ready.wait(restart_timeout - timeout)
+        if timeout is not None and (longer := self.seconds_to_restart(timeout, restart_timeout)):
+            ready.wait(longer)
             timeout = restart_timeout
+        self.check_ready(timeout)
+
+    def seconds_to_restart(self, timeout: float, restart_timeout: float) -> float:
+        """Return how many seconds more to wait after ``timeout``, for a router that is shutting down."""
+        return max(0.0, restart_timeout - timeout) if self._restarting and not self.ready.is_set() else 0.0
+
+    def check_ready(self, timeout: float | None) -> None:
+        """Raise unless a router has welcomed us, after ``timeout`` (seconds).
+
+        Raises:
+            RouterUnreachable, IdentityTaken, UsageError: see :meth:`rpcmq.transport.connection.Connection.wait_ready`.
+        """
         self._check_not_ended()
-        if not ready.is_set():
+        if not self.ready.is_set():
             seconds = round(timeout or 0.0, 2)
             routers = self._dialer.problems
             which = "no router" if len(routers) > 1 else f"router {routers[0][0]} not"

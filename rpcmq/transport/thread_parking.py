@@ -5,7 +5,7 @@ from __future__ import annotations
 import _thread
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from rpcmq.errors import UsageError
 from rpcmq.transport.forks import OF_THE_PARENT
@@ -13,7 +13,14 @@ from rpcmq.transport.green_porter import GreenPorter
 from rpcmq.transport.monitor import Monitor
 from rpcmq.transport.originals import allocate_lock
 
-__all__ = ["Event", "GreenParking", "Lock", "Parking"]
+__all__ = ["Event", "GreenParking", "Lock", "Parking", "Resumable"]
+
+
+class Resumable(Protocol):
+    """Somebody who waits."""
+
+    def resume(self) -> object:
+        """Have it go on. Called by whoever holds the monitor."""
 
 
 class Parking:
@@ -82,7 +89,7 @@ class Event:
     def __init__(self, new_parking: Callable[[], Parking]) -> None:
         self._new_parking = new_parking
         self._is_set = False
-        self._waiting: list[Parking] = []
+        self._waiting: list[Resumable] = []
 
     def is_set(self) -> bool:
         """See :class:`rpcmq.transport.shell.WaitableEvent`."""
@@ -98,6 +105,18 @@ class Event:
     def clear(self) -> None:
         """See :class:`rpcmq.transport.shell.WaitableEvent`."""
         self._is_set = False
+
+    def resume_when_set(self, waiting: Resumable) -> None:
+        """Resume ``waiting`` once the flag is set, or at once."""
+        if self._is_set:
+            waiting.resume()
+        else:
+            self._waiting.append(waiting)
+
+    def forget(self, waiting: Resumable) -> None:
+        """Do not resume ``waiting`` any more."""
+        if waiting in self._waiting:
+            self._waiting.remove(waiting)
 
     def wait(self, timeout: float | None = None) -> bool:
         """See :class:`rpcmq.transport.shell.WaitableEvent`."""

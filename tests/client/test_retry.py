@@ -107,7 +107,7 @@ def test_a_call_is_tried_again_when_its_queue_was_full():
         assert compute.started.wait(20)
         eventually(lambda: topic(router)["queued"] == 1)
         retry = Retry(attempts=1000, base=0.01, most=0.02)
-        client._pipeline = Pipeline([], Defaults(None, None, ""), RetryBudget(1.0, most=1000.0), gevent.sleep)
+        client.pipeline = Pipeline([], Defaults(None, None, ""), RetryBudget(1.0, most=1000.0), gevent.sleep)
         trying = gevent.spawn(client.call, None, "compute", message("add", a=1), timeout=10, retry=retry)
         gevent.sleep(0.1)
         assert not trying.ready()
