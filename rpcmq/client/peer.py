@@ -125,7 +125,7 @@ class DirectLinks:
         format: int,
         address: bytes,
         method: bytes,
-        on_progress: Callable[[Call, bytes], None] | None = None,
+        on_progress: Callable[[Call, bytes], object] | None = None,
     ) -> None:
         """Send ``call`` on ``link`` and wait for its end; ``call`` has the answer or the error then."""
         timer = self.start(link, call, payload, format, address, method)

@@ -233,7 +233,7 @@ class Process:
         self.connection.check_open()
 
     def wait(
-        self, call: Call, until_item: bool = False, on_progress: Callable[[Call, bytes], None] | None = None
+        self, call: Call, until_item: bool = False, on_progress: Callable[[Call, bytes], object] | None = None
     ) -> None:
         """Wait until ``call`` is done, or has an item.
 
@@ -262,7 +262,7 @@ class Process:
         seconds: float,
         call: Call,
         cancel: Callable[[], object],
-        on_progress: Callable[[Call, bytes], None] | None = None,
+        on_progress: Callable[[Call, bytes], object] | None = None,
     ) -> bool:
         """Wait until ``call`` is done; if it is not within ``seconds``, call ``cancel``, and return False."""
         expired = CallTimeout("")

@@ -52,7 +52,7 @@ class Sender:
 
     def call(
         self, ctx: Any, topic: Target, msg: Mapping[str, Any], timeout: float | None, flags: int,
-        sign_of_life: float | None, on_progress: Callable[[Any], None] | None, traceparent: str | None,
+        sign_of_life: float | None, on_progress: Callable[[Any], object] | None, traceparent: str | None,
     ) -> Any:  # fmt: skip
         """See :meth:`Client.call`."""
         process = self.process
@@ -69,7 +69,7 @@ class Sender:
 
     def call_directly(
         self, ctx: Any, topic: Target, msg: Mapping[str, Any], timeout: float | None, flags: int,
-        sign_of_life: float | None, on_progress: Callable[[Any], None] | None, traceparent: str | None,
+        sign_of_life: float | None, on_progress: Callable[[Any], object] | None, traceparent: str | None,
     ) -> Any:  # fmt: skip
         """Like :meth:`call`, with no router in between where that is possible."""
         if sign_of_life is not None:
@@ -279,7 +279,7 @@ class Sender:
         self.process.check_usable()
         self.process.wait_ready(min(seconds, self._config.connect_timeout), seconds)
 
-    def _progress(self, on_progress: Callable[[Any], None]) -> Callable[[Call, bytes], None]:
+    def _progress(self, on_progress: Callable[[Any], object]) -> Callable[[Call, bytes], object]:
         payloads = self.process.payloads
         return lambda call, message: on_progress(payloads.answer(call, message))
 
@@ -289,7 +289,7 @@ class Sender:
         topic: Target,
         msg: Mapping[str, Any],
         deadline: float,
-        on_progress: Callable[[Any], None] | None,
+        on_progress: Callable[[Any], object] | None,
     ) -> Call | None:
         """A call on a direct link; None if there can be none, and the router is to be used."""
         process = self.process

@@ -257,7 +257,7 @@ class ClientVerbs(EventVerbs, RouterVerbs):
         )
 
     @at_home
-    def _send(self, request: OutgoingRequest, *, on_progress: Callable[[Any], None] | None) -> Any:
+    def _send(self, request: OutgoingRequest, *, on_progress: Callable[[Any], object] | None) -> Any:
         """Send ``request``, which has passed the pipeline; return its result."""
         sender, options = self.sender, request.options
         message = request.ctx, request.topic, request.message

@@ -111,7 +111,7 @@ class ThreadProcess(Process):
         return len(self._posted) >= _MOST_POSTED
 
     def wait(
-        self, call: Call, until_item: bool = False, on_progress: Callable[[Call, bytes], None] | None = None
+        self, call: Call, until_item: bool = False, on_progress: Callable[[Call, bytes], object] | None = None
     ) -> None:
         """See :meth:`Process.wait`."""
         if self._is_inside():
