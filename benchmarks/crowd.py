@@ -19,9 +19,9 @@ from rpcmq.errors import Outcome
 from rpcmq.wire import (
     ATTEMPT_AT,
     CONSUMER_AT,
+    FIRST_SESSION_KIND,
     KEY,
     KIND_AT,
-    SESSION_KINDS,
     SETTLEMENT,
     Address,
     Kind,
@@ -102,7 +102,7 @@ class Process:
         """Wait for messages that are not about the link; acknowledge them when that is due."""
         messages: list[bytes] = []
         while not messages:
-            messages = [message for message in split(self._socket.recv()) if message[KIND_AT] >= SESSION_KINDS]
+            messages = [message for message in split(self._socket.recv()) if message[KIND_AT] >= FIRST_SESSION_KIND]
         self._received += len(messages)
         if self._received - self._acknowledged >= ACK_MESSAGES:
             self._acknowledged = self._received

@@ -21,7 +21,7 @@ from typing import Any
 import zmq
 
 from benchmarks.children import ChildFailed, child, cpu_seconds, router, say
-from rpcmq.wire import KEY, KIND_AT, SESSION_KINDS, Address, Flag, Kind, body_of, control, pack, split
+from rpcmq.wire import FIRST_SESSION_KIND, KEY, KIND_AT, Address, Flag, Kind, body_of, control, pack, split
 
 __all__ = ["ATTACKS", "attack", "honest", "service"]
 
@@ -145,7 +145,7 @@ class _Link:
         if not self._socket.poll(10):
             return []
         messages = split(self._socket.recv_multipart()[0])
-        return [] if messages[0][KIND_AT] < SESSION_KINDS else messages
+        return [] if messages[0][KIND_AT] < FIRST_SESSION_KIND else messages
 
     def skip(self) -> None:
         """Take what has come, and look at none of it."""

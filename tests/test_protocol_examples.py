@@ -16,7 +16,7 @@ from rpcmq.core.common import session as link
 from rpcmq.core.common.topic_patterns import MAX_TOPIC_BYTES, MAX_TOPIC_WORDS
 from rpcmq.core.process import calls as caller
 from rpcmq.core.process import direct_links as peers
-from rpcmq.core.process import tasks as serving
+from rpcmq.core.process import task_table
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.core.process.uplink_states import TRANSITIONS, UplinkState
 from rpcmq.core.router import view_rows
@@ -31,11 +31,11 @@ from rpcmq.payload.typed_json import DEFAULT_MAX_DEPTH
 from rpcmq.server.settings import settings_for
 from rpcmq.wire import (
     DETACH_BYTES,
+    FIRST_SESSION_KIND,
     HEADER,
     MAX_ERROR_BYTES,
     MAX_INLINE_BYTES,
     NO_TTL,
-    SESSION_KINDS,
     SETTLEMENT,
     VERSION,
     Address,
@@ -265,7 +265,7 @@ def test_kind_table_is_complete() -> None:
 
 def test_kinds_below_the_session_have_no_key() -> None:
     for row in table("number | kind | direction"):
-        assert int(row[0], 16) >= SESSION_KINDS or "key" not in row[3]
+        assert int(row[0], 16) >= FIRST_SESSION_KIND or "key" not in row[3]
 
 
 def test_flag_table_is_complete() -> None:
@@ -330,7 +330,7 @@ def test_limits_without_a_setting_are_those_of_the_code() -> None:
     assert stated["consumers that are lost with one idempotent message"] == str(departures.MAX_ATTEMPTS)
     assert stated["rows of a view"] == str(view_rows.MAX_ROWS)
     assert stated["nesting of typed JSON"] == str(DEFAULT_MAX_DEPTH)
-    assert f"this implementation remembers {serving._RECENT_CASTS}" in TEXT
+    assert f"this implementation remembers {task_table._RECENT_CASTS}" in TEXT
     assert f"for {peers.TICKET_SECONDS:.0f} s" in TEXT
     assert f"up to {peers.MAX_WAITING:,} more wait" in TEXT
 
@@ -384,7 +384,7 @@ def test_each_documented_refusal_reason_is_given_and_no_other() -> None:
     router = new_router()
     assert hello(router) == ""
     given.add(hello(router, b"other"))
-    router.drain(0.0)
+    router.begin_drain(0.0)
     given.add(hello(router, identity="b"))
     router.receive(0.0, b"stranger", pack(Kind.HEARTBEAT))
     given.add(refusal(router))

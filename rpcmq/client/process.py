@@ -19,7 +19,7 @@ from rpcmq.core.process.call import Call
 from rpcmq.core.process.calls import Calls
 from rpcmq.core.process.casts import Casts
 from rpcmq.core.process.task import Registration
-from rpcmq.core.process.tasks import Tasks
+from rpcmq.core.process.task_table import TaskTable
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.core.process.welcome import Welcome
 from rpcmq.errors import AccessDenied, CallError, CallTimeout, LinkLost, PayloadError, RpcError, UsageError
@@ -94,7 +94,7 @@ class Process:
         self.calls = Calls(self.uplink, self.casts)
         self._limited_log = RateLimitedLog(log)
         self.casts.losses.on_loss = partial(log.warning, "%s")
-        self.tasks = Tasks(self.uplink, self.calls, self._not_registered)
+        self.tasks = TaskTable(self.uplink, self.calls, self._not_registered)
         self.connection = Connection(
             config.router,
             self.uplink,

@@ -143,7 +143,7 @@ def _slow_subscriber(drill: Drill, rng: Random, seconds: float) -> None:
     drill.expect_ready([place])
     with _written(drill, "slow subscriber", place.life):
         gevent.sleep(seconds)
-        drill.dismiss(place)
+        drill.stop_place(place)
 
 
 # --- of the router -------------------------------------------------------------------------------

@@ -178,7 +178,7 @@ class Drill:
         self._lives += 1
         return self._lives
 
-    def dismiss(self, place: Place) -> None:
+    def stop_place(self, place: Place) -> None:
         """Let a process end in order, and forget its place."""
         self._end([place])
         self._ended.append(place.program)

@@ -215,7 +215,7 @@ class Daemon:
         engine, seconds = self._router.engine, self.config.router.drain_seconds
         self._notifier.stopping(f"draining, for at most {seconds:g} s")
         started = monotonic()
-        engine.drain(started)
+        engine.begin_drain(started)
         self._router.shell.wake()
         gevent.sleep(0)
         while (looked := monotonic()) < started + seconds:
@@ -224,7 +224,7 @@ class Daemon:
             # A scan is costly with many topics; leave most of the time to the router.
             gevent.sleep(max(_POLL, 5 * (monotonic() - looked)))
         self._report_leftovers(monotonic() - started)
-        self._router.shell.dismiss()
+        self._router.shell.finish_drain()
         ended = monotonic()
         # They disconnect when they have read all that was sent to them.
         while engine.links.routes and monotonic() < ended + LINGER:

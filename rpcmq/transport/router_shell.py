@@ -253,20 +253,20 @@ class RouterShell:
         """Number of connections that have not said HELLO."""
         return len(self.unidentified)
 
-    def dismiss(self) -> None:
+    def finish_drain(self) -> None:
         """Read everything that has arrived, then stop reading and send GOODBYE to all processes.
 
         They re-send unread messages to the router's next incarnation, because they get the final receive count.
         """
         if self._closed:
             return
-        self.router.end_drain()
+        self.router.refuse_nested_work()
         deadline = monotonic() + _LAST_READ
         while self._has_more(0) and monotonic() < deadline:
             self._wake()
         self._is_deaf = True
         self._io.stop()
-        self.router.dismiss(monotonic())
+        self.router.finish_drain(monotonic())
         self._wake()
 
     def close(self, linger_seconds: float = 1.0) -> None:

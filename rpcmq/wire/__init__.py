@@ -60,7 +60,7 @@ from rpcmq.wire.header import (
     without_payload,
 )
 from rpcmq.wire.json_body import MAX_VIEW_BYTES, body_of, control, json_bytes
-from rpcmq.wire.kinds import SESSION_KINDS, VERSION, Flag, Kind
+from rpcmq.wire.kinds import FIRST_SESSION_KIND, VERSION, Flag, Kind
 from rpcmq.wire.settlement import MAX_SETTLEMENTS, SETTLEMENT
 
 __all__ = [
@@ -68,6 +68,7 @@ __all__ = [
     "CONSUMER_AT",
     "DETACH_BYTES",
     "FIRST_KIND",
+    "FIRST_SESSION_KIND",
     "FORMAT_AT",
     "HEADER",
     "HEADER_BYTES",
@@ -87,7 +88,6 @@ __all__ = [
     "ORIGIN_OF_KEY",
     "SEQUENCE",
     "SEQUENCE_OF_KEY",
-    "SESSION_KINDS",
     "SETTLEMENT",
     "TRACE_LENGTH_AT",
     "VERSION",

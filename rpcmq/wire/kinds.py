@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["SESSION_KINDS", "VERSION", "Flag", "Kind"]
+__all__ = ["FIRST_SESSION_KIND", "VERSION", "Flag", "Kind"]
 
 VERSION = 1
 #: Messages of a kind at or above this are counted, acknowledged and re-sent by the session.
-SESSION_KINDS = 0x10
+FIRST_SESSION_KIND = 0x10
 
 
 class Kind(IntEnum):

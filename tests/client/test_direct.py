@@ -16,7 +16,7 @@ from rpcmq.core.process.calls import Calls
 from rpcmq.core.process.casts import Casts
 from rpcmq.core.process.direct_links import EARLY_SECONDS, MAX_EARLY, DirectLink, DirectLinkTable
 from rpcmq.core.process.task import Registration, Task
-from rpcmq.core.process.tasks import Tasks
+from rpcmq.core.process.task_table import TaskTable
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.errors import CallTimeout, LinkLost, Outcome, RouterUnreachable, UsageError
 from rpcmq.testing import eventually
@@ -153,7 +153,7 @@ def lone_peers() -> DirectLinkTable:
         lambda reason, text: None,
     )
     caller = Calls(uplink, Casts(uplink, lambda message, error: None))
-    return DirectLinkTable("node", Tasks(uplink, caller))
+    return DirectLinkTable("node", TaskTable(uplink, caller))
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,7 @@ def slow_subscriber(seed: int, seconds: float, rate: float) -> Result:
                 slow.program.kill()
                 drill.fault("kill", slow.life)
                 del drill.places["slow"]
-            drill.dismiss(quick)
+            drill.stop_place(quick)
         result = drill.finish()
         for event in drill.events():
             if event.what == What.COUNTED and event.process.startswith("quick"):

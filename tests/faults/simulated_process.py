@@ -10,7 +10,7 @@ from rpcmq.core.process.call import Call
 from rpcmq.core.process.calls import Calls
 from rpcmq.core.process.casts import Casts
 from rpcmq.core.process.task import Registration, Task
-from rpcmq.core.process.tasks import Tasks
+from rpcmq.core.process.task_table import TaskTable
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.core.process.welcome import Welcome
 from rpcmq.drill.history import What
@@ -64,7 +64,7 @@ class SimulatedProcess(Endpoint):
         uplink = Uplink(hello, self._welcomed, self._refused)
         self.casts = Casts(uplink, self._cast_refused)
         self.calls = Calls(uplink, self.casts)
-        self.tasks = Tasks(uplink, self.calls)
+        self.tasks = TaskTable(uplink, self.calls)
         super().__init__(stage.net, identity, uplink)
 
     # --- time --------------------------------------------------------------------------------

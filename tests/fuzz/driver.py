@@ -8,7 +8,7 @@ from rpcmq.core.router.actions import Answer, LogEvent
 from rpcmq.core.router.model import Link
 from rpcmq.core.router.router import Router
 from rpcmq.core.router.settings import Settings
-from rpcmq.wire import SESSION_KINDS, Kind, body_of, parse, split
+from rpcmq.wire import FIRST_SESSION_KIND, Kind, body_of, parse, split
 from tests.fuzz.frames import FrameMaker
 
 __all__ = ["Driver"]
@@ -142,7 +142,7 @@ class Driver:
 
     def _note_sent(self, link: Link, message: bytes) -> None:
         header = parse(message)
-        assert header.kind >= SESSION_KINDS
+        assert header.kind >= FIRST_SESSION_KIND
         self.sent.add(header.kind)
         if header.kind == Kind.REQUEST or header.kind == Kind.CAST:
             lately = self.delivered.setdefault(link.origin, [])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from rpcmq.wire import NO_TTL, SESSION_KINDS, SETTLEMENT, VERSION, Address, Kind, pack
+from rpcmq.wire import FIRST_SESSION_KIND, NO_TTL, SETTLEMENT, VERSION, Address, Kind, pack
 
 __all__ = ["FrameMaker"]
 
@@ -21,7 +21,7 @@ _RARE_ADDRESSES = (
     *(Address(f"topic-{i}", f"s-{i % 3}" if i % 2 else "").encode() for i in range(40)),
     b"", b"\0", b"\0\0\0", b"\0\1\0", b"\0\1\0\xff", b"\0\1\0\n", b"\0\xff\0a", b"\3\0\0abc",
 )  # fmt: skip
-_SESSION = [kind for kind in Kind if kind >= SESSION_KINDS]
+_SESSION = [kind for kind in Kind if kind >= FIRST_SESSION_KIND]
 _TALK = [
     *[Kind.REQUEST] * 6, *[Kind.CAST] * 6, *[Kind.REPLY] * 4, Kind.FAULT, Kind.END, *[Kind.ITEM] * 2, Kind.ALIVE,
     *[Kind.CANCEL] * 2, Kind.GRANT, *[Kind.SETTLE] * 3, *[Kind.REGISTER] * 3, Kind.UNREGISTER, *[Kind.SUBSCRIBE] * 3,
@@ -140,7 +140,7 @@ class FrameMaker:
         """ACK, HEARTBEAT, GOODBYE or what a process must not send, with a right count or a wrong one."""
         rng = self._rng
         self.made += 1
-        kind = rng.choice((Kind.ACK, Kind.HEARTBEAT)) if rng.random() < 0.9 else rng.randrange(SESSION_KINDS)
+        kind = rng.choice((Kind.ACK, Kind.HEARTBEAT)) if rng.random() < 0.9 else rng.randrange(FIRST_SESSION_KIND)
         sequence = rng.choice((*counts, *counts, 0, 1, 2**64 - 1))
         return bytes(pack(kind, sequence=sequence, flags=self._flags() & 0xFFFE))
 

@@ -75,7 +75,7 @@ def test_long_histories(seed: int):
         if step % 300 == 299:
             driver.pass_time(driver.rng.choice((3.0, 30.0)))
             driver.flush()
-    driver.router.drain(driver.now)
+    driver.router.begin_drain(driver.now)
     for _ in range(100):
         driver.step()
         check_router(driver.router)

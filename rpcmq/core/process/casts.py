@@ -313,7 +313,7 @@ class Casts:
         messages = [*self.returned.values(), *sent, *waiting]
         messages = [message for message in messages if message[KIND_AT] in RETAINED_KINDS]
         self.returned, self._retry_at = {}, None
-        if (welcome.next_life and welcome.same_handle) or (welcome.elsewhere and welcome.dismissed):
+        if (welcome.next_life and welcome.same_handle) or (welcome.elsewhere and welcome.drained):
             retained = {message[KEY]: message for message in self.retained}
             known = unsent.union(message[KEY] for message in messages)
             for key in retained.keys() - known:

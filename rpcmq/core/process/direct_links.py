@@ -14,7 +14,7 @@ from typing import NamedTuple
 from rpcmq.core.common.text import shorten
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.task import Registration
-from rpcmq.core.process.tasks import Tasks
+from rpcmq.core.process.task_table import TaskTable
 from rpcmq.errors import LinkLost, Outcome, ProtocolError, error_for
 from rpcmq.payload.format import Format
 from rpcmq.wire import (
@@ -105,7 +105,7 @@ class DirectLink:
 class DirectLinkTable:
     """The direct links of a process. ``dirty`` lists those with something to send."""
 
-    def __init__(self, identity: str, tasks: Tasks) -> None:
+    def __init__(self, identity: str, tasks: TaskTable) -> None:
         self._identity = identity
         self._tasks = tasks
         #: The oldest first.
@@ -132,11 +132,11 @@ class DirectLinkTable:
             oldest = next(iter(self._tickets))
             if self._tickets[oldest].until > now and len(self._tickets) < MAX_TICKETS:
                 break
-            self._redeem_ticket(oldest)
+            self._take_ticket(oldest)
         if self._tickets_of[identity] >= MAX_TICKETS_EACH:
             self.refused["tickets"] += 1
             return
-        self._redeem_ticket(ticket)
+        self._take_ticket(ticket)
         self._tickets[ticket] = _Ticket(identity, key, topic, now + TICKET_SECONDS)
         self._tickets_of[identity] += 1
         early = self._early.pop(ticket, None)
@@ -150,7 +150,7 @@ class DirectLinkTable:
                 del self._early[ticket]
                 self._admit(now, early.route, DirectHelloBody.of(early.message), early.user)
 
-    def _redeem_ticket(self, ticket: str) -> _Ticket:
+    def _take_ticket(self, ticket: str) -> _Ticket:
         known = self._tickets.pop(ticket, _NO_TICKET)
         if known.identity:
             self._tickets_of[known.identity] -= 1
@@ -169,7 +169,7 @@ class DirectLinkTable:
             The links to end.
         """
         for ticket in [t for t, known in self._tickets.items() if known.key == key]:
-            self._redeem_ticket(ticket)
+            self._take_ticket(ticket)
         return [link for link in self.links.values() if link.key == key]
 
     def connect(self, route: bytes, identity: str, ticket: str, key: str = "") -> DirectLink:
@@ -278,7 +278,7 @@ class DirectLinkTable:
 
     def _admit(self, now: float, route: bytes, hello: DirectHelloBody, user: str) -> None:
         """Welcome the peer that says ``hello``, or refuse it."""
-        identity, key, topic, until = self._redeem_ticket(hello.ticket)
+        identity, key, topic, until = self._take_ticket(hello.ticket)
         link = DirectLink(self.dirty, route, identity, key)
         if not identity or until < now or hello.identity != identity or user != key:
             self._refuse(link, "ticket", "ticket", "the ticket is unknown or too old")

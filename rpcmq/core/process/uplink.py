@@ -19,9 +19,9 @@ from rpcmq.core.process.uplink_states import OWN_EVENTS, TRANSITIONS, UplinkStat
 from rpcmq.core.process.welcome import Welcome
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import (
+    FIRST_SESSION_KIND,
     KIND_AT,
     ORIGIN,
-    SESSION_KINDS,
     VERSION,
     Kind,
     origin_of,
@@ -88,7 +88,7 @@ class Uplink(Session):
         self.max_message_bytes = 64 << 20
         self.heard = 0.0
         self.lost_at = 0.0
-        self._asked = self._dismissed = False
+        self._asked = self._drained = False
         #: Messages waiting for the next incarnation of a router that is shutting down.
         self.held: list[bytes] = []
         self._holds = False
@@ -199,7 +199,7 @@ class Uplink(Session):
         try:
             messages = split(batch, payloads)
             self.heard = now
-            is_about_link = messages[0][KIND_AT] < SESSION_KINDS
+            is_about_link = messages[0][KIND_AT] < FIRST_SESSION_KIND
             if not is_about_link and not self.ready:
                 self._happens("message")
         except ProtocolError as error:
@@ -333,11 +333,11 @@ class Uplink(Session):
             if is_over:
                 self.lost(now)  # whatever the owner has done
         elif kind == Kind.DRAIN:
-            self._drain(DrainBody.of(message))
+            self._hold_new_work(DrainBody.of(message))
         else:
             raise ProtocolError(f"kind {kind:#04x} is not one that a router sends", "kind")
 
-    def _drain(self, body: DrainBody) -> None:
+    def _hold_new_work(self, body: DrainBody) -> None:
         """Handle DRAIN: the router accepts nothing new."""
         self._happens("drain")
         self._holds = True
@@ -357,7 +357,7 @@ class Uplink(Session):
         except ProtocolError as error:
             self.refused[error.reason] += 1
             return False
-        self._dismissed = True
+        self._drained = True
         return True
 
     def _welcome(self, now: float, said: WelcomeBody) -> None:
@@ -378,7 +378,7 @@ class Uplink(Session):
         same_router = before is not None and before.router_id == said.router_id and not elsewhere
         next_life = same_router and before is not None and before.boot != said.boot
         self._welcomed_at = self._url
-        dismissed, self._dismissed = self._dismissed, False
+        drained, self._drained = self._drained, False
         same_handle = origin == self.origin or not self.origin
         self.router, self.origin = said, origin
         self._heartbeat_seconds = said.heartbeat_seconds
@@ -393,4 +393,4 @@ class Uplink(Session):
             self.on_welcome(now, Welcome(True, same_handle, [], []))
             return
         sent, unsent = self.abandon()
-        self.on_welcome(now, Welcome(False, same_handle, sent, unsent, next_life, elsewhere, dismissed))
+        self.on_welcome(now, Welcome(False, same_handle, sent, unsent, next_life, elsewhere, drained))

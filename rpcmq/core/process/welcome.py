@@ -15,19 +15,19 @@ class Welcome:
         same_handle: the keys of earlier messages are still ours.
         next_life: it is the router that we had before, and has been started since.
         elsewhere: it was reached by another url than the last one that welcomed us.
-        dismissed: the last one had shut down in order: it has told all that it had delivered.
+        drained: the last one had drained before it ended: it has told all that it had delivered.
     """
 
-    __slots__ = ("dismissed", "elsewhere", "next_life", "resumed", "same_handle", "sent", "unsent")
+    __slots__ = ("drained", "elsewhere", "next_life", "resumed", "same_handle", "sent", "unsent")
 
     def __init__(
         self, resumed: bool, same_handle: bool, sent: list[bytes], unsent: list[bytes], next_life: bool = False,
-        elsewhere: bool = False, dismissed: bool = False,
+        elsewhere: bool = False, drained: bool = False,
     ) -> None:  # fmt: skip
         self.resumed = resumed
         self.next_life = next_life
         self.elsewhere = elsewhere
-        self.dismissed = dismissed
+        self.drained = drained
         self.same_handle = same_handle
         self.sent = sent
         self.unsent = unsent

@@ -19,7 +19,7 @@ from rpcmq.core.router.protocol_errors import ProtocolErrors, refuse_connection
 from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.turns import TURN_STEPS, Turns
 from rpcmq.errors import ProtocolError
-from rpcmq.wire import KEY, KIND_AT, LOW_FLAGS_AT, SESSION_KINDS, Flag, Kind, parse, payload_of, size_of, split
+from rpcmq.wire import FIRST_SESSION_KIND, KEY, KIND_AT, LOW_FLAGS_AT, Flag, Kind, parse, payload_of, size_of, split
 
 __all__ = ["Intake"]
 
@@ -77,7 +77,7 @@ class Intake:
                 link.read_bytes += sum(map(len, payloads)) + _FRAME_BYTES * len(payloads)
         try:
             messages = split(batch, payloads)
-            if link is None or messages[0][KIND_AT] < SESSION_KINDS:
+            if link is None or messages[0][KIND_AT] < FIRST_SESSION_KIND:
                 self._about_link(now, route, link, messages, user)
                 return
             link.heard = now

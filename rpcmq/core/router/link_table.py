@@ -229,7 +229,7 @@ class LinkTable:
 
     # --- shutdown ----------------------------------------------------------------------------
 
-    def drain(self) -> None:
+    def begin_drain(self) -> None:
         """Tell all processes that nothing new is accepted, and admit nobody who has no session here."""
         self.draining = True
         for link in self:
@@ -244,7 +244,7 @@ class LinkTable:
         """Whether a connected process may still send something new, and will say when it does not."""
         return any(link.answers_drain and link.is_responsive for link in self)
 
-    def dismiss(self) -> None:
+    def finish_drain(self) -> None:
         """Tell each process how many of its messages were handled, and that no more will be."""
         text = "the router has shut down"
         for link in self:

@@ -110,14 +110,14 @@ class NodeType:
     def link_ended(self, now: float, link: Link, reason: str) -> None:
         """``link`` is gone for good."""
 
-    def drain(self, now: float) -> None:
-        """Take nothing new; what runs may finish."""
+    def begin_drain(self, now: float) -> None:
+        """A drain begins: take nothing new; what runs may finish."""
 
-    def end_drain(self) -> None:
-        """From now on nothing is waited for any more."""
+    def refuse_nested_work(self) -> None:
+        """The drain waits for running handlers no more: refuse what they ask for, too."""
 
-    def dismiss(self, now: float) -> None:
-        """The end of a drain: tell those who still wait."""
+    def finish_drain(self, now: float) -> None:
+        """The drain is over: tell those who still wait."""
 
     def close(self, now: float) -> None:
         """The router ends."""

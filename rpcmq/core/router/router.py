@@ -233,25 +233,25 @@ class Router:
             due = min(due, count_at)
         return due
 
-    def drain(self, now: float) -> None:
+    def begin_drain(self, now: float) -> None:
         """Begin a drain: accept nothing new, notify everyone, let running work finish."""
         for node in self.nodes:
-            node.drain(now)
-        self.links.drain()
+            node.begin_drain(now)
+        self.links.begin_drain()
 
-    def end_drain(self) -> None:
-        """Return even requests made by running handlers: the drain has timed out."""
+    def refuse_nested_work(self) -> None:
+        """Return requests made by running handlers, too: the drain waits for these no more."""
         for node in self.nodes:
-            node.end_drain()
+            node.refuse_nested_work()
 
-    def dismiss(self, now: float) -> None:
+    def finish_drain(self, now: float) -> None:
         """Finish a drain: fail the calls still running, and send each process its final receive count.
 
         Nothing may be received after this.
         """
         for node in self.nodes:
-            node.dismiss(now)
-        self.links.dismiss()
+            node.finish_drain(now)
+        self.links.finish_drain()
 
     def close(self, now: float) -> None:
         """Close the dispatch log, recording unfinished messages."""

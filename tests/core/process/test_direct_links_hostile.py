@@ -16,7 +16,7 @@ from rpcmq.core.process.calls import Calls
 from rpcmq.core.process.casts import Casts
 from rpcmq.core.process.direct_links import DirectLink, DirectLinkTable
 from rpcmq.core.process.task import Registration
-from rpcmq.core.process.tasks import Tasks
+from rpcmq.core.process.task_table import TaskTable
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.errors import Outcome
 from rpcmq.wire import (
@@ -42,7 +42,7 @@ def made(credit: int = 10) -> tuple[DirectLinkTable, Registration]:
     uplink = Uplink(
         HelloBody(versions=(1,), identity="node", queue_type="roundrobin"), lambda now, welcome: None, lambda a, b: None
     )
-    serving = Tasks(uplink, Calls(uplink, Casts(uplink, lambda message, error: None)))
+    serving = TaskTable(uplink, Calls(uplink, Casts(uplink, lambda message, error: None)))
     registration = serving.registrations[0] = Registration(0, Address("compute"), credit, "", lambda task: None)
     return DirectLinkTable("node", serving), registration
 

@@ -161,13 +161,13 @@ def waits_too_long(net: Network, api: Process, node: Process) -> None:
 
 def drain_while_it_waits(net: Network, api: Process, node: Process) -> None:
     api.request("compute")
-    net.router.drain(net.now)
+    net.router.begin_drain(net.now)
 
 
 def drain_times_out(net: Network, api: Process, node: Process) -> None:
     delivered(api, node, flags=Flag.IDEMPOTENT)
-    net.router.drain(net.now)
-    net.router.dismiss(net.now)
+    net.router.begin_drain(net.now)
+    net.router.finish_drain(net.now)
 
 
 def consumer_comes(net: Network, api: Process, node: Process) -> None:

@@ -17,7 +17,7 @@ def error_of(call: Call) -> tuple[Outcome, str, dict[str, object]]:
 
 
 def drain(net: Network) -> None:
-    net.router.drain(net.now)
+    net.router.begin_drain(net.now)
     net.run()
 
 
@@ -57,7 +57,7 @@ def test_everyone_is_told_of_the_drain(net: Network, api: Process, node: Process
 def test_the_router_knows_when_nothing_new_can_be_under_way_any_more(net: Network, api: Process, node: Process):
     node.register("compute")
     api.delay = 0.2
-    net.router.drain(net.now)
+    net.router.begin_drain(net.now)
     with net.together():
         call = api.request("compute")
     assert net.router.links.has_undrained_senders
@@ -144,9 +144,9 @@ def test_when_the_router_leaves_each_call_is_told_what_became_of_it(net: Network
     drain(net)
     net.advance(5.0)
     inner = node.request("nowhere", flags=Flag.NESTED)
-    net.router.end_drain()
+    net.router.refuse_nested_work()
     late = node.request("compute", flags=Flag.NESTED)
-    net.router.dismiss(net.now)
+    net.router.finish_drain(net.now)
     net.run()
     outcome, text, details = error_of(running)
     assert outcome is Outcome.LINK_LOST
@@ -165,8 +165,8 @@ def test_what_was_not_read_when_the_router_leaves_goes_to_its_next_life(net: Net
     drain(net)
     old(api).delay = 1.0
     unread = api.request("compute", payload=b"unread")
-    net.router.end_drain()
-    net.router.dismiss(net.now)
+    net.router.refuse_nested_work()
+    net.router.finish_drain(net.now)
     api.delay = 0.0
     # The router reads nothing more.
     assert api.connection is not None
@@ -185,7 +185,7 @@ def test_casts_that_a_consumer_had_are_not_offered_again(net: Network, node: Pro
     cast = api.cast("compute")
     assert api.got(Kind.DELIVERED) == []
     drain(net)
-    net.router.dismiss(net.now)
+    net.router.finish_drain(net.now)
     net.run()
     assert [bytes(m.payload) for m in api.got(Kind.DELIVERED)] == [cast.key[12:]]
 

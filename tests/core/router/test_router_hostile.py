@@ -12,8 +12,8 @@ from rpcmq.errors import Outcome
 from rpcmq.testing.network import Message, Network, Process
 from rpcmq.wire import (
     DETACH_BYTES,
+    FIRST_SESSION_KIND,
     HEADER,
-    SESSION_KINDS,
     VERSION,
     Address,
     Flag,
@@ -226,7 +226,7 @@ def test_an_error_does_not_send_back_megabytes(net: Network, mallory: Process):
 
 UNKNOWN_KINDS = [
     kind
-    for kind in range(SESSION_KINDS, 256)
+    for kind in range(FIRST_SESSION_KIND, 256)
     if kind not in set(Kind)
     or kind
     in {

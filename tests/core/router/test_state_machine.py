@@ -165,11 +165,11 @@ class Conversation(RuleBasedStateMachine):
     @rule(drains=st.booleans(), finishes=st.booleans())
     def restart(self, drains: bool, finishes: bool) -> None:
         if drains:
-            self.net.router.drain(self.net.now)
+            self.net.router.begin_drain(self.net.now)
             self.net.run()
             check_router(self.net.router)
         if finishes:
-            self.net.router.dismiss(self.net.now)
+            self.net.router.finish_drain(self.net.now)
             self.net.run()
         self.net.restart_router()
         for process in self.processes.values():

@@ -28,7 +28,17 @@ from rpcmq.core.router.settings import Settings
 from rpcmq.errors import Outcome
 from rpcmq.testing.endpoint import Connection, Way
 from rpcmq.testing.network import Message, Network, Process
-from rpcmq.wire import KEY_BYTES, KIND_AT, NO_TTL, SESSION_KINDS, SETTLEMENT, Flag, Kind, sequence_of_key, with_flag
+from rpcmq.wire import (
+    FIRST_SESSION_KIND,
+    KEY_BYTES,
+    KIND_AT,
+    NO_TTL,
+    SETTLEMENT,
+    Flag,
+    Kind,
+    sequence_of_key,
+    with_flag,
+)
 
 __all__ = ["TRANSCRIPTS", "Conversation", "rewritten"]
 
@@ -99,7 +109,7 @@ class _Recording(Network):
         message = Message(raw)
         header, kind = message.header, message.kind
         words = [kind.name]
-        if kind < SESSION_KINDS:
+        if kind < FIRST_SESSION_KIND:
             words += [str(header.sequence)] if header.sequence else []
         elif any(message.key):
             words.append(self._key(message.key))
@@ -192,13 +202,13 @@ class Conversation:
         everything = (Right(frozenset(["call", "cast", "serve"]), ("#",)),)
         self._net.router.set_authorized_keys(self._net.now, [Key(name, name.upper(), everything) for name in names])
 
-    def _router_drain(self) -> None:
-        self._net.router.drain(self._net.now)
+    def _router_begin_drain(self) -> None:
+        self._net.router.begin_drain(self._net.now)
 
-    def _router_dismiss(self) -> None:
+    def _router_finish_drain(self) -> None:
         """The drain is over, as a stopping router ends it."""
-        self._net.router.end_drain()
-        self._net.router.dismiss(self._net.now)
+        self._net.router.refuse_nested_work()
+        self._net.router.finish_drain(self._net.now)
 
     # --- processes ---------------------------------------------------------------------------
 

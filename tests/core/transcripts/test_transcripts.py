@@ -13,7 +13,7 @@ import pytest
 from tests.core.transcripts.conversation import TRANSCRIPTS, rewritten
 
 LIFE_CYCLES = {
-    "call", "cast_and_restart", "consumer_lost", "drain_and_dismiss", "link_resumed", "revoked_key", "slow_subscriber",
+    "call", "cast_and_restart", "consumer_lost", "drain", "link_resumed", "revoked_key", "slow_subscriber",
     "start_and_recovery",
 }  # fmt: skip
 

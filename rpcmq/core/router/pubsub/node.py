@@ -197,7 +197,7 @@ class PubSub(NodeType):
         """Send a subscriber what waits for it."""
         self.link_changed(now, link)
 
-    def drain(self, now: float) -> None:
+    def begin_drain(self, now: float) -> None:
         """Flush subscribers' queues whatever their windows: the router is about to stop.
 
         It is bounded already, and their processes keep it until their handlers get to it.

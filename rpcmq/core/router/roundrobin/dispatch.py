@@ -71,7 +71,7 @@ class Dispatch:
 
     __slots__ = (
         "_deliver", "_destinations", "_directory", "_links", "_settings", "casts", "deliveries", "departures",
-        "ending", "recovery", "requests", "settlements", "streams",
+        "recovery", "refuses_nested_work", "requests", "settlements", "streams",
     )  # fmt: skip
 
     #: A recording router has others.
@@ -93,8 +93,8 @@ class Dispatch:
         self.streams = Streams(settings, self.requests)
         self.departures = Departures(self.requests, self.deliveries)
         self.settlements = Settlements(self.requests, self.deliveries, self.departures)
-        #: Whether the drain has timed out.
-        self.ending = False
+        #: Whether a drain waits for running handlers no more, and so returns what these ask for, too.
+        self.refuses_nested_work = False
 
     # --- from callers ------------------------------------------------------------------------
 
@@ -329,8 +329,8 @@ class Dispatch:
         if self.departures.deserted:
             self.departures.end_deserted(now)
 
-    def drain(self, now: float) -> None:
-        """Accept only what running handlers need; return undelivered calls, which did not run, to their callers."""
+    def return_undelivered_calls(self, now: float) -> None:
+        """Begin a drain: undelivered calls go back to their callers. Accept only what running handlers need."""
         requests = self.requests
         requests.draining = True
         for link in list(self._links):
@@ -345,12 +345,12 @@ class Dispatch:
 
         Any running handler counts: it may use its service's link or that of another client of its process.
         """
-        if not flags & Flag.NESTED or self.ending or not self.requests.draining:
+        if not flags & Flag.NESTED or self.refuses_nested_work or not self.requests.draining:
             return False
         return any(consumer.in_flight for each in self._links for consumer in each.consumers.values())
 
-    def give_up(self, now: float) -> None:
-        """End the drain: fail unfinished calls; callers send those that may run again to the next incarnation."""
+    def fail_unfinished_calls(self, now: float) -> None:
+        """Finish a drain: fail unfinished calls; callers send those that may run again to the next incarnation."""
         requests = self.requests
         for link in list(self._links):
             for request in list(link.calls.values()):

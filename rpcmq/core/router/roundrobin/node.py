@@ -132,17 +132,17 @@ class RoundRobin(NodeType):
         if self.log is not None:
             self.log.caller_gone(link)
 
-    def drain(self, now: float) -> None:
+    def begin_drain(self, now: float) -> None:
         """Calls that nobody has yet go back to their callers."""
-        self.dispatch.drain(now)
+        self.dispatch.return_undelivered_calls(now)
 
-    def end_drain(self) -> None:
-        """Also what handlers ask for is given back now."""
-        self.dispatch.ending = True
+    def refuse_nested_work(self) -> None:
+        """Calls and casts of running handlers are refused from now on, too."""
+        self.dispatch.refuses_nested_work = True
 
-    def dismiss(self, now: float) -> None:
+    def finish_drain(self, now: float) -> None:
         """The callers of what still runs are told, and senders which casts they need not keep."""
-        self.dispatch.give_up(now)
+        self.dispatch.fail_unfinished_calls(now)
         self.requests.receipts.tell_all()
 
     def close(self, now: float) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rpcmq.core.process.calls import STREAM_WINDOW, Calls
 from rpcmq.core.process.casts import Casts
 from rpcmq.core.process.task import Registration, Task
-from rpcmq.core.process.tasks import Tasks, wire_microseconds
+from rpcmq.core.process.task_table import TaskTable, wire_microseconds
 from rpcmq.core.process.welcome import Welcome
 from rpcmq.errors import CallError, Outcome, UsageError
 from rpcmq.wire import NO_TTL, SETTLEMENT, Address, Flag, Kind, body_of, control, pack, parse, payload_of
@@ -26,7 +26,7 @@ class Process(Linked):
         self.refused: list[tuple[Registration, CallError]] = []
         self.tasks: list[Task] = []
         self.calls = Calls(self.uplink, Casts(self.uplink, lambda message, error: None))
-        self.serving = Tasks(self.uplink, self.calls, lambda *what: self.refused.append(what))
+        self.serving = TaskTable(self.uplink, self.calls, lambda *what: self.refused.append(what))
         self._sequence = 0
         self.connect()
 

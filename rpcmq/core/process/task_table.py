@@ -31,7 +31,7 @@ from rpcmq.wire import (
 )
 from rpcmq.wire.bodies import RegisterBody
 
-__all__ = ["Tasks"]
+__all__ = ["TaskTable"]
 
 #: Number of the latest casts remembered, to recognise one that is sent again after a restart
 #: of the router.
@@ -45,7 +45,7 @@ _ANSWERS = (int(Kind.REPLY), int(Kind.FAULT), int(Kind.END))
 _SENT = int(Kind.CLOCK_STAMP)
 
 
-class Tasks:
+class TaskTable:
     """Registrations and tasks over one uplink. ``delivered`` lists the tasks to be started.
 
     Args:
