@@ -64,18 +64,23 @@ def _run_of(no_argument: bytes) -> bytes:
     """
     simple = b"[" + re.escape(no_argument) + b"]"
     counts = (re.escape(bytes([n])) + b".{%d}" % n for n in range(256))
-    counted = b"(?:" + b"|".join(counts) + b")"
+    counted = b"[" + pickle.SHORT_BINUNICODE + pickle.SHORT_BINBYTES + pickle.LONG1 + b"](?:" + b"|".join(counts) + b")"
+    small = b"[" + pickle.BININT1 + pickle.BINGET + b"]."
+    # An alternative begins with a byte or a class, by which the engine skips it, and swallows what stores or memoizes
+    # its value; the commonest come first, and several of them in a row.
     alternatives = (
-        # The commonest first: a string, then what stores or memoizes it.
-        pickle.SHORT_BINUNICODE + counted + simple + b"*+",
-        simple + b"++",
-        b"[" + pickle.BININT1 + pickle.BINGET + b"].",
-        pickle.BININT2 + b"..",
-        b"[" + pickle.BININT + pickle.LONG_BINGET + b"].{4}",
-        pickle.BINFLOAT + b".{8}",
-        b"[" + pickle.SHORT_BINBYTES + pickle.LONG1 + b"]" + counted,
+        _repeated(counted + simple + b"*+"),
+        _repeated(small + simple + b"*+"),
+        simple + simple + b"*+",
+        _repeated(pickle.BININT2 + b".." + simple + b"*+"),
+        b"[" + pickle.BININT + pickle.LONG_BINGET + b"].{4}" + simple + b"*+",
+        pickle.BINFLOAT + b".{8}" + simple + b"*+",
     )
     return b"(?:" + b"|".join(alternatives) + b")*+"
+
+
+def _repeated(pattern: bytes) -> bytes:
+    return pattern + b"(?:" + pattern + b")*+"
 
 
 _RUN = re.compile(_run_of(_NO_ARGUMENT), re.DOTALL)

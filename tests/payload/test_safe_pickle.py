@@ -275,7 +275,7 @@ def test_truncated_pickles(data: bytes, size: int) -> None:
 
 
 _NAMES = [hostile.name(*entry.split(":")) for entry in ALLOW.names]
-_OPCODES = st.sampled_from(
+OPCODES = st.sampled_from(
     [
         *(bytes([opcode]) for opcode in b"N\x88\x89()]}\x8f\x94\x85\x86\x87tR\x81\x92baesu\x90\x9101"),
         b"K\x01", b"J\xff\xff\xff\xff", b"\x8a\x01\x7f", b"G\x7f\xf8\x00\x00\x00\x00\x00\x00", b"C\x04abcd",
@@ -286,7 +286,7 @@ _OPCODES = st.sampled_from(
 
 
 @pytest.mark.fuzz
-@given(st.lists(_OPCODES, max_size=40))
+@given(st.lists(OPCODES, max_size=40))
 def test_any_sequence_of_allowed_opcodes(opcodes: list[bytes]) -> None:
     data = hostile.pickled(*opcodes)
     try:
