@@ -39,9 +39,8 @@ test: setup ## run the test suite, without what is marked long
 test-more: setup ## run the long tests that CI runs, too: random frames, random histories, a stream that is killed
 	@$(PY) -m pytest -n $(WORKERS) --dist worksteal -m long tests/latency/jobs/test_stream_process.py tests/fuzz $(ARGS)
 
-test-long: setup ## run only the long tests: stress, a million random frames; and those of clients in a background thread, and in plain threads
+test-long: setup ## run only the long tests: stress, a million random frames; and those of clients in plain threads
 	@$(PY) -m pytest -m long $(ARGS)
-	@CLIENT_SHELL=threads $(PY) -m pytest tests/client
 	@CLIENT_SHELL=plain $(PY) -m pytest tests/client/test_client.py tests/client/test_service.py tests/client/test_subscription.py \
 		tests/client/test_groups.py tests/client/test_direct.py
 

@@ -14,7 +14,7 @@ from gevent import get_hub
 
 from benchmarks.children import Child, child, commands, cpu_seconds, say
 from benchmarks.workload import ARGUMENTS, CONTEXT, METHOD, Meter, rebooted
-from rpcmq import Client, Service, threads
+from rpcmq import Client, Service
 
 __all__ = ["Endpoint", "answer", "both", "caller", "sample", "service"]
 
@@ -101,7 +101,7 @@ def caller(url: str, topics: list[str], **settings: Any) -> None:
     client = Client(url, shell="gevent", **settings)
     client.connect()
     verbs: dict[str, Callable[..., dict[str, float]]] = {
-        "call": _calls, "cast": _casts, "thread call": _thread_calls, "plain call": _plain_calls,
+        "call": _calls, "cast": _casts, "thread call": _thread_calls,
     }  # fmt: skip
     say("ready")
     answer(lambda verb, **arguments: verbs[verb](client, topics, **arguments))
@@ -134,18 +134,9 @@ def _calls(
 
 
 def _thread_calls(client: Client, topics: list[str], width: int, seconds: float) -> dict[str, float]:
-    """``width`` OS threads call for ``seconds`` with a client that lives in the hub of the background thread."""
-    return _called_by_threads(Client(client.config.router, shell="threads"), topics[0], width, seconds)
-
-
-def _plain_calls(client: Client, topics: list[str], width: int, seconds: float) -> dict[str, float]:
-    """``width`` OS threads call for ``seconds`` with a client of ``rpcmq.threads``."""
-    return _called_by_threads(threads.Client(client.config.router), topics[0], width, seconds)
-
-
-def _called_by_threads(client: Client | threads.Client, topic: str, width: int, seconds: float) -> dict[str, float]:
-    message = {"method": METHOD, "args": ARGUMENTS}
-    with client as threaded:
+    """``width`` OS threads call for ``seconds`` with a client that lives in a plain thread."""
+    message, topic = {"method": METHOD, "args": ARGUMENTS}, topics[0]
+    with Client(client.config.router, shell="threads") as threaded:
         threaded.call(CONTEXT, topic, message)
         meter = Meter(seconds)
 

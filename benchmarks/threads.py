@@ -1,4 +1,4 @@
-"""Calls from OS threads, of ``rpcmq.threads`` and of a hub in a background thread, against as many greenlets."""
+"""Calls from OS threads with a client in a plain thread, against as many greenlets with one in gevent."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from benchmarks.report import Benchmark, Options, Row
 
 __all__ = ["BENCHMARK"]
 
-_GREENLETS, _HUB, _THREADS = "greenlets", "hub in a thread", "rpcmq.threads"
-_VERBS = {_GREENLETS: "call", _HUB: "thread call", _THREADS: "plain call"}
+_GREENLETS, _THREADS = "gevent", "threads"
+_VERBS = {_GREENLETS: "call", _THREADS: "thread call"}
 _WIDTHS = (1, 16, 64)
 
 

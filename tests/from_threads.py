@@ -21,8 +21,8 @@ import rpcmq.threads
 
 __all__ = ["CLIENT_SHELL", "client", "each_shell", "in_thread", "new_event", "over", "service"]
 
-#: The home of the clients of these tests: ``CLIENT_SHELL=threads`` runs those of tests/client over a hub in a
-#: background thread, ``CLIENT_SHELL=plain`` over :mod:`rpcmq.threads`.
+#: The home of the clients of these tests: "auto" is gevent, and ``CLIENT_SHELL=plain`` runs those of tests/client over
+#: :mod:`rpcmq.threads`.
 CLIENT_SHELL = os.environ.get("CLIENT_SHELL", "auto")
 
 #: The home of those of the test that runs.

@@ -117,10 +117,10 @@ class MessageConsumer:
     Args:
         client: the connection to consume over.
         address: what is consumed.
-        handle: called with an :class:`IncomingMessage`, in a greenlet of its own; in an OS thread of its own where the
-            client lives in a background thread. What it returns is ignored. A call that it has not answered stays open,
-            and counts as running, until somebody answers it or the caller gives up. A cast is acknowledged when it
-            returns. What it raises fails the call, and is logged.
+        handle: called with an :class:`IncomingMessage`, in a greenlet of its own; in one of ``concurrency`` threads
+            where the client lives in plain threads. What it returns is ignored. A call that it has not answered stays
+            open, and counts as running, until somebody answers it or the caller gives up. A cast is acknowledged when
+            it returns. What it raises fails the call, and is logged.
         concurrency: how many messages may run at once, 1 to 65535; more wait in the router.
         group: consume a group of the topic: it gets a copy of each message, for one of its consumers.
         direct: also listen for direct calls, which do not pass the router.

@@ -14,9 +14,9 @@ from inspect import isawaitable
 from typing import Any, TypeVar
 
 from rpcmq.aio.loop_port import LoopPort, Waiting, _resolve
+from rpcmq.client.thread_process import ThreadProcess
 from rpcmq.core.process.call import Call
 from rpcmq.errors import UsageError
-from rpcmq.threads.process import ThreadProcess
 from rpcmq.transport.thread_parking import Event
 
 __all__ = ["Bridge", "ThreadPool", "running_loop"]

@@ -11,11 +11,11 @@ from rpcmq.aio.bridge import Bridge
 from rpcmq.client.answers import result_of
 from rpcmq.client.arguments import check_seconds
 from rpcmq.client.sender import ONLY_ROUTED, Target
+from rpcmq.client.thread_process import ThreadProcess
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.direct_links import DirectLink
 from rpcmq.errors import UsageError
 from rpcmq.threads.client import Client
-from rpcmq.threads.process import ThreadProcess
 from rpcmq.wire import Flag, Kind
 
 __all__ = ["Caller"]

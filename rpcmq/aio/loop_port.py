@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from rpcmq.threads.process import ThreadProcess
+from rpcmq.client.thread_process import ThreadProcess
 from rpcmq.transport.shell import Handle
 
 __all__ = ["LoopPort", "Waiting"]

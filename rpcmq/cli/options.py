@@ -136,6 +136,7 @@ def make_client(state: State, timeout: float) -> Client:
     logging.basicConfig(level=logging.ERROR, format="rpcmq: %(message)s")
     return Client(
         state.router,
+        shell="gevent",
         exchange=state.exchange,
         key_file=state.key_file,
         timeout=timeout,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar, Self
+from typing import Self
 from weakref import finalize
 
 from rpcmq.client.process import Process
+from rpcmq.client.process_choice import process_in
 from rpcmq.client.sender import Sender
 from rpcmq.client.shown_names import shown_as
 from rpcmq.client.subscription import Subscriptions
@@ -26,6 +27,7 @@ class _Links:
 
     def __init__(self, home: Home, process: Process) -> None:
         self.home = home
+        self.shell = home.shell
         self.process = process
         self.sender = Sender(process)
         self.subscriptions: Subscriptions | None = None
@@ -58,9 +60,6 @@ class BaseClient:
         codec: encodes and decodes payloads.
     """
 
-    #: The engines that fit the home.
-    _process_class: ClassVar[type[Process]] = Process
-
     def __init__(self, config: ClientConfig, codec: Codec) -> None:
         self.config = config
         self._codec = codec
@@ -75,7 +74,7 @@ class BaseClient:
 
     def _open(self) -> _Links:
         home = self._new_home()
-        links = _Links(home, home.run(self._process_class, self.config, self._codec, home.shell))
+        links = _Links(home, home.run(process_in, home.shell, self.config, self._codec))
         finalize(self, links.close_soon).atexit = False
         home.when_the_thread_ends(partial(links.close, 0.0))
         return links
@@ -169,7 +168,7 @@ class BaseClient:
         """
         links = self._links
         if not links.process.connection.abandoned and links.home.alive:
-            links.home.run(links.close, linger_seconds)
+            links.home.end(links.close, linger_seconds)
 
     def __enter__(self) -> Self:
         return self

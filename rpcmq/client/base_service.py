@@ -22,6 +22,8 @@ from rpcmq.wire import Address
 __all__ = ["BaseService"]
 
 _BUILTIN = "rpcmq."
+#: Requests that run at once, if nothing is said: in greenlets, and in threads.
+_GREENLETS, _THREADS = 64, 16
 
 
 @shown_as("Service")
@@ -47,7 +49,7 @@ class BaseService:
         *,
         host: str | None,
         exchange: str | None,
-        concurrency: int,
+        concurrency: int | None,
         context: Any,
         drain_seconds: float,
         direct: bool,
@@ -56,13 +58,15 @@ class BaseService:
         if context is not None and not callable(getattr(context, "from_dict", None)):
             raise UsageError(f"context {context!r} has no from_dict()")
         check_endpoint(endpoint)
-        if client is not None and not isinstance(client, ClientVerbs):
-            raise UsageError(f"client must be a Client, not {short_repr(client)}")
+        if client is not None:
+            self._check_client(client)
         self._own_client = client is None
         self.client = self._new_client(settings) if client is None else client
         self.shell = self.client.shell
         self.endpoint = endpoint
         self.host = socket.gethostname() if host is None else host
+        if concurrency is None:
+            concurrency = _GREENLETS if self.shell.outside is None else _THREADS
         exchange = self.client.config.exchange if exchange is None else exchange
         self.address = Address(topic, "" if group else self.host, exchange)
         self._consumer = self.home.run(
@@ -76,6 +80,15 @@ class BaseService:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.address} by {type(self.endpoint).__qualname__}, {self.client!r}>"
+
+    def _check_client(self, client: ClientVerbs) -> None:
+        """Raise unless the service can be served over ``client``.
+
+        Raises:
+            UsageError: it cannot.
+        """
+        if not isinstance(client, ClientVerbs):
+            raise UsageError(f"client must be a Client, not {short_repr(client)}")
 
     def _new_client(self, settings: Mapping[str, Any]) -> ClientVerbs:
         """Make the client of a service that was given none."""
@@ -103,7 +116,6 @@ class BaseService:
         """
         self._consumer.start(timeout)
 
-    @at_home
     def stop(self, timeout: float | None = None) -> bool:
         """Take no more, let what runs finish, and leave.
 
@@ -113,6 +125,9 @@ class BaseService:
         Returns:
             Whether all that ran has finished.
         """
+        return self._stop(timeout) if self.shell.is_current else self.home.end(self._stop, timeout)
+
+    def _stop(self, timeout: float | None) -> bool:
         if self._stopping:
             return self._stopped.wait(timeout)
         self._stopping = True

@@ -1,18 +1,19 @@
-"""A client that lives in a gevent hub: that of the program, or one in a background thread."""
+"""A client that lives where its program does: in gevent, or in plain threads."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Unpack
+from typing import Any, Unpack
 
 from rpcmq.client.middleware import Middleware
 from rpcmq.client.options import CallOptions
 from rpcmq.client.process import codec_for
 from rpcmq.client.verbs import ClientVerbs, Target
-from rpcmq.config import ClientSettings, load_client_config
+from rpcmq.config import ClientConfig, ClientSettings, load_client_config
 from rpcmq.payload import Codec, ExceptionRegistry
-from rpcmq.transport.gevent_home import GeventHome, home_for, pause
+from rpcmq.transport.home import Home
+from rpcmq.transport.home_choice import home_for
 
 __all__ = ["Client", "Target"]
 
@@ -35,12 +36,14 @@ class Client(ClientVerbs):
 
     Greenlets and OS threads share a client freely. Where it lives is the setting ``shell`` (``RPCMQ_SHELL``): in a
     program that gevent has patched, or where a gevent hub is in use already, in the hub of the thread that makes it;
-    in any other program in a background thread, so that what it sends leaves and heartbeats go on whatever the program
-    does. There handlers of events run in threads of their own, and ``on_progress`` in the thread that calls. After a
-    fork the child's first use connects anew, under an identity of its own. A client that is dropped is closed.
+    in any other program in a plain thread of its own, which needs no gevent: what it sends leaves and heartbeats go on
+    whatever the program does. There each subscription's handler runs in a thread of its own, and ``on_progress`` in the
+    thread that calls. After a fork the child's first use connects anew, under an identity of its own. A client that is
+    dropped is closed.
 
     Raises:
-        ConfigError: a setting is unknown or wrong, or the ``key_file`` is: missing, wrong, readable by others.
+        ConfigError: a setting is unknown or wrong, or the ``key_file`` is: missing, wrong, readable by others; or
+            ``shell`` is ``"gevent"``, which cannot be imported.
     """
 
     def __init__(
@@ -55,9 +58,13 @@ class Client(ClientVerbs):
         middleware: Sequence[Middleware] = (),
         **settings: Unpack[ClientSettings],
     ) -> None:
-        arguments = {k: v for k, v in {"router": router, "identity": identity, **settings}.items() if v is not None}
-        config = load_client_config(os.environ, arguments)
-        super().__init__(config, codec or codec_for(config, exceptions), options, topic_options, middleware, pause)
+        given = {k: v for k, v in {"router": router, "identity": identity, **settings}.items() if v is not None}
+        config = self._load_config(given)
+        super().__init__(config, codec or codec_for(config, exceptions), options, topic_options, middleware)
 
-    def _new_home(self) -> GeventHome:
+    def _load_config(self, given: Mapping[str, Any]) -> ClientConfig:
+        """The settings of a client to which some were ``given``."""
+        return load_client_config(os.environ, given)
+
+    def _new_home(self) -> Home:
         return home_for(self.config.shell)

@@ -74,7 +74,7 @@ class Consumer:
         self._group = group
         self._direct = direct
         self._workers: Workers[Task] = shell.workers(self._run, concurrency)
-        self._threads = shell.handler_threads(concurrency)
+        self._outside = shell.outside
         self._registration: Registration | None = None
         self._stopping = False
         #: Whether the router has confirmed that it delivers no more.
@@ -135,8 +135,6 @@ class Consumer:
             return False
         self.client.process.tasks.remove(registration)
         self._workers.close()
-        if self._threads is not None:
-            self._threads.close()
         return True
 
     def leave(self, timeout: float = _UNREGISTER) -> None:
@@ -236,9 +234,7 @@ class Consumer:
 
     def _call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call the application's ``function`` where blocking is allowed."""
-        if self._threads is None:
-            return function(*args)
-        return self._threads.call(function, *args)
+        return function(*args) if self._outside is None else self._outside(function, *args)
 
     def _stream(self, task: Task, items: Any) -> None:
         if type(items) in _ASYNC:

@@ -108,8 +108,8 @@ class EventVerbs(BaseClient):
         Args:
             pattern: words between dots; ``*`` is one word, ``#`` any number of words. It is matched with the whole
                 topic; that of what :meth:`notify` sends begins with ``notifications.<priority>.``.
-            handler: runs in one greenlet for all events of this subscription, in order; in one OS thread, where the
-                client lives in a background thread. It is not ``async``.
+            handler: runs in one greenlet for all events of this subscription, in order; in one thread, where the client
+                lives in plain threads. It is not ``async``.
             window: events that may be on their way to here at once.
 
         Returns:

@@ -1,18 +1,16 @@
-"""A service in a gevent hub: each request in a greenlet of its own, or an OS thread where the hub must not block."""
+"""A service in gevent, each request in a greenlet of its own, or in a pool of threads."""
 
 from __future__ import annotations
 
 import os
 import signal
-import threading
 from collections.abc import Mapping
 from typing import Any, Unpack
-
-import gevent
 
 from rpcmq.client.base_service import BaseService
 from rpcmq.client.client import Client
 from rpcmq.config import ConnectionSettings
+from rpcmq.transport.home_choice import gevent_can_live_here
 
 __all__ = ["Service"]
 
@@ -20,10 +18,10 @@ __all__ = ["Service"]
 class Service(BaseService):
     """Serves the public methods of ``endpoint`` on a topic.
 
-    A method is called as ``method(ctx, **args)`` in a greenlet of its own: in an OS thread of its own where the
-    service uses a ``client`` that lives in a background thread, or ``RPCMQ_SHELL=threads`` asks for that. What it
-    returns, yields or raises, also ``SystemExit``, goes back to the caller. Names that begin with an underscore are
-    not served.
+    A method is called as ``method(ctx, **args)`` in a greenlet of its own: in a thread where the service uses a
+    ``client`` that lives in plain threads, or ``RPCMQ_SHELL=threads`` or ``shell="threads"`` asks for that. There
+    methods may block, and must be safe to run beside one another. What a method returns, yields or raises, also
+    ``SystemExit``, goes back to the caller. Names that begin with an underscore are not served.
 
     A method that yields, or returns an iterator, is a stream: callers ask for it with ``multicall``. A ``call`` of it
     raises, and makes none of its items; a cast runs it to its end. ``async`` methods are refused.
@@ -37,7 +35,7 @@ class Service(BaseService):
         identity: name of this process; default as for :class:`Client`.
         client: serve over this client's connection rather than one of its own.
         exchange: namespace of the topic; default: the client's.
-        concurrency: how many requests run at once; more wait in the router.
+        concurrency: how many requests run at once; more wait in the router. Default: 64 greenlets, or 16 threads.
         context: class with ``from_dict()`` that request contexts are made into; default: plain dict.
         drain_seconds: how long :meth:`stop` waits for what runs.
         direct: also listen for direct calls, which do not pass the router.
@@ -47,6 +45,7 @@ class Service(BaseService):
         settings: further settings of the client.
 
     Raises:
+        ConfigError: a wrong setting; or gevent cannot be imported, and nothing asks for threads.
         UsageError: a wrong argument.
     """
 
@@ -62,7 +61,7 @@ class Service(BaseService):
         identity: str | None = None,
         client: Client | None = None,
         exchange: str | None = None,
-        concurrency: int = 64,
+        concurrency: int | None = None,
         context: Any = None,
         drain_seconds: float = 30.0,
         direct: bool = False,
@@ -75,32 +74,21 @@ class Service(BaseService):
         )  # fmt: skip
 
     def _new_client(self, settings: Mapping[str, Any]) -> Client:
-        # A service is at home in gevent also in a program that has not used it yet: wait() runs the hub.
-        shell = {"shell": os.environ.get("RPCMQ_SHELL", "gevent")}
-        return Client(**{**shell, **settings})
+        # A service is at home in gevent also in a program that has not used it yet: wait() runs the hub. Methods that
+        # were written for greenlets must not suddenly run beside one another in threads.
+        shell = os.environ.get("RPCMQ_SHELL", "gevent" if gevent_can_live_here() else "threads")
+        return Client(**{"shell": shell, **settings})
 
     def wait(self) -> None:
         """Wait until the service has stopped. SIGTERM and SIGINT stop it (in the main thread of a program)."""
-        if self.home.shell.is_current:
-            self._wait()
-            return
-        before = {}
-        if threading.current_thread() is threading.main_thread():
+        before: dict[signal.Signals, Any] = {}
+        try:
             for number in (signal.SIGTERM, signal.SIGINT):
                 before[number] = signal.signal(number, lambda number, frame: self.home.post(self.stop))
+        except ValueError:
+            pass  # this is not the main thread, to which all signals come
         try:
             self.home.run(self._stopped.wait)
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def _wait(self) -> None:
-        watchers = [gevent.signal_handler(n, self._stop_soon) for n in (signal.SIGTERM, signal.SIGINT)]
-        try:
-            self._stopped.wait()
-        finally:
-            for watcher in watchers:
-                watcher.cancel()
-
-    def _stop_soon(self) -> None:
-        gevent.spawn(self.stop)
+            for changed, handler in before.items():
+                signal.signal(changed, handler)

@@ -74,8 +74,6 @@ class Subscription:
         self._client = client
         self.shell = shell = client.shell
         self._handler = handler
-        # A handler may block, and the hub of a background thread must not.
-        self._thread = shell.handler_threads(1)
         self._queue: deque[_Event] = deque()
         self._wakeup = shell.event()
         self._limited_log = RateLimitedLog(log)
@@ -127,14 +125,12 @@ class Subscription:
                     self._owner.handled(event)
         while self._queue:
             self._owner.handled(self._queue.popleft())
-        if self._thread is not None:
-            self._thread.close()
 
     def _handle(self, ctx: Any, topic: str, payload: Any) -> None:
-        if self._thread is None:
+        if self.shell.outside is None:
             self._handler(ctx, topic, payload)
         else:
-            self._thread.call(self._handler, ctx, topic, payload)
+            self.shell.outside(self._handler, ctx, topic, payload)
 
 
 class Subscriptions:

@@ -14,6 +14,7 @@ from rpcmq.client.sender import Target
 from rpcmq.client.shown_names import shown_as
 from rpcmq.config import ClientConfig
 from rpcmq.payload import Codec
+from rpcmq.transport.current_hub import pause
 from rpcmq.transport.home import at_home, run_at_home
 from rpcmq.wire import Flag
 
@@ -30,7 +31,6 @@ class ClientVerbs(EventVerbs, RouterVerbs):
         config: router, identity, limits and times.
         codec: encodes and decodes payloads.
         options, topic_options, middleware: as for :class:`rpcmq.Client`.
-        pause: waits for so many seconds before a retry, where the verb was used.
 
     Raises:
         ConfigError: the ``key_file`` is missing, wrong, or readable by others.
@@ -44,7 +44,6 @@ class ClientVerbs(EventVerbs, RouterVerbs):
         options: CallOptions | None,
         topic_options: Mapping[Target, CallOptions] | None,
         middleware: Sequence[Middleware],
-        pause: Callable[[float], None],
     ) -> None:
         super().__init__(config, codec)
         defaults = Defaults(options, topic_options, config.exchange)
@@ -106,14 +105,16 @@ class ClientVerbs(EventVerbs, RouterVerbs):
                 direct=direct,
             )  # fmt: skip
             return self._through_pipeline(OutgoingRequest("call", ctx, topic, msg, options, on_progress, traceparent))
-        if not self.shell.is_current and (direct or on_progress is not None or not self._links.process.posts):
+        links = self._links
+        if links.process.connection.abandoned:
+            links = self._reopened()
+        if not links.shell.is_current and (direct or on_progress is not None or not links.process.posts):
             return run_at_home(
                 ClientVerbs.call, self, ctx, topic, msg, timeout, idempotent=idempotent, mandatory=mandatory,
                 sign_of_life=sign_of_life, on_progress=on_progress, retry=retry, direct=direct, traceparent=traceparent,
             )  # fmt: skip
         flags = (_IDEMPOTENT if idempotent else 0) | (_MANDATORY if mandatory else 0)
-        links = self._links
-        sender = links.sender if not links.process.connection.abandoned else self.sender
+        sender = links.sender
         if direct:
             return sender.call_directly(ctx, topic, msg, timeout, flags, sign_of_life, on_progress, traceparent)
         return sender.call(ctx, topic, msg, timeout, flags, sign_of_life, on_progress, traceparent)
@@ -154,16 +155,17 @@ class ClientVerbs(EventVerbs, RouterVerbs):
             options = CallOptions(confirm=confirm, idempotent=idempotent, mandatory=mandatory, ttl=ttl, timeout=timeout)
             self._through_pipeline(OutgoingRequest("cast", ctx, topic, msg, options, None, traceparent))
             return
-        if not self.shell.is_current and (confirm or not self._links.process.posts):
+        links = self._links
+        if links.process.connection.abandoned:
+            links = self._reopened()
+        if not links.shell.is_current and (confirm or not links.process.posts):
             run_at_home(
                 ClientVerbs.cast, self, ctx, topic, msg, confirm=confirm, idempotent=idempotent, mandatory=mandatory,
                 ttl=ttl, timeout=timeout, traceparent=traceparent,
             )  # fmt: skip
             return
         flags = (_IDEMPOTENT if idempotent else 0) | (_MANDATORY if mandatory else 0)
-        links = self._links
-        sender = links.sender if not links.process.connection.abandoned else self.sender
-        sender.cast(ctx, topic, msg, flags, confirm, ttl, timeout, traceparent)
+        links.sender.cast(ctx, topic, msg, flags, confirm, ttl, timeout, traceparent)
 
     @overload
     def fanout_cast(
@@ -212,12 +214,15 @@ class ClientVerbs(EventVerbs, RouterVerbs):
             options = CallOptions(confirm=confirm, timeout=timeout)
             request = OutgoingRequest("fanout_cast", ctx, topic, msg, options, None, traceparent)
             return self._through_pipeline(request)  # type: ignore[no-any-return]
-        if not self.shell.is_current and (confirm or not self._links.process.posts):
+        links = self._links
+        if links.process.connection.abandoned:
+            links = self._reopened()
+        if not links.shell.is_current and (confirm or not links.process.posts):
             return run_at_home(
                 ClientVerbs.fanout_cast, self, ctx, topic, msg, confirm=confirm, timeout=timeout,
                 traceparent=traceparent,
             )  # fmt: skip
-        return self.sender.cast(ctx, topic, msg, _FANOUT, confirm, None, timeout, traceparent)
+        return links.sender.cast(ctx, topic, msg, _FANOUT, confirm, None, timeout, traceparent)
 
     def multicall(self, ctx: Any, topic: Target, msg: Mapping[str, Any], timeout: float | None = None) -> Iterator[Any]:
         """Ask one consumer and iterate over what its generator yields, as it is yielded.
@@ -234,9 +239,12 @@ class ClientVerbs(EventVerbs, RouterVerbs):
         if self._layered:
             request = OutgoingRequest("multicall", ctx, topic, msg, CallOptions(timeout=timeout))
             return self._through_pipeline(request)  # type: ignore[no-any-return]
-        if not self.shell.is_current:
+        links = self._links
+        if links.process.connection.abandoned:
+            links = self._reopened()
+        if not links.shell.is_current:
             return run_at_home(ClientVerbs.multicall, self, ctx, topic, msg, timeout)
-        return self.sender.multicall(self, ctx, topic, msg, timeout)
+        return links.sender.multicall(self, ctx, topic, msg, timeout)
 
     def describe(self, topic: Target, timeout: float | None = None) -> dict[str, Any]:
         """Describe the service on ``topic``: its methods with signatures and docstrings.

@@ -42,8 +42,8 @@ class ClientConfig:
     shell: str = setting(
         "auto",
         choice("auto", "gevent", "threads"),
-        "where the client lives: the gevent hub of the thread that makes it, or a background thread; "
-        "auto: gevent in a patched program or where a hub is in use, else the thread",
+        "where the client lives: the gevent hub of the thread that makes it, or a plain thread of its own; "
+        "auto: gevent where it has patched the program or a hub is in use, else the thread",
     )
     timeout: float = setting(60.0, seconds(0.001, DAY), "seconds for a call that names no timeout")
     format: str = setting("pickle", choice("pickle", "json", "dill"), "payload format tried first")

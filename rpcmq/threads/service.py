@@ -1,25 +1,23 @@
-"""A service in a pool of plain threads."""
+"""A service in a pool of plain threads, whatever the program is."""
 
 from __future__ import annotations
 
-import signal
-import threading
 from collections.abc import Mapping
-from typing import Any, Unpack
+from typing import Any
 
-from rpcmq.client.base_service import BaseService
-from rpcmq.config import ConnectionSettings
+from rpcmq.client.service import Service as AnyService
+from rpcmq.client.verbs import ClientVerbs
+from rpcmq.errors import UsageError
 from rpcmq.threads.client import Client
+from rpcmq.transport.thread_shell import ThreadShell
 
 __all__ = ["Service"]
 
 
-class Service(BaseService):
-    """Serves the public methods of ``endpoint`` on a topic, each request in one of ``concurrency`` threads.
+class Service(AnyService):
+    """A :class:`rpcmq.Service` that runs each request in one of ``concurrency`` threads, 16 if nothing is said.
 
-    Args:
-        topic, endpoint, host, router, identity, client, exchange, concurrency, context, drain_seconds, direct, group,
-            settings: as for :class:`rpcmq.Service`; ``client`` is a :class:`rpcmq.threads.Client`.
+    Its arguments are those of :class:`rpcmq.Service`; a ``client`` must live in plain threads.
 
     Methods may block, and compute: heartbeats do not depend on them. They run beside one another, so what they share
     must be safe for threads. A thread is started when a request needs one, and ends when it has had nothing to do for
@@ -29,41 +27,13 @@ class Service(BaseService):
         UsageError: a wrong argument.
     """
 
-    client: Client
-
-    def __init__(
-        self,
-        topic: str,
-        endpoint: Any,
-        *,
-        host: str | None = None,
-        router: str | None = None,
-        identity: str | None = None,
-        client: Client | None = None,
-        exchange: str | None = None,
-        concurrency: int = 16,
-        context: Any = None,
-        drain_seconds: float = 30.0,
-        direct: bool = False,
-        group: str = "",
-        **settings: Unpack[ConnectionSettings],
-    ) -> None:
-        super().__init__(
-            topic, endpoint, client, {"router": router, "identity": identity, **settings}, host=host, exchange=exchange,
-            concurrency=concurrency, context=context, drain_seconds=drain_seconds, direct=direct, group=group,
-        )  # fmt: skip
+    def _check_client(self, client: ClientVerbs) -> None:
+        super()._check_client(client)
+        if not isinstance(client.shell, ThreadShell):
+            raise UsageError(
+                f"{client!r} lives in gevent: a service of rpcmq.threads runs over a client in plain threads, such as "
+                "rpcmq.threads.Client; over this one, use rpcmq.Service"
+            )
 
     def _new_client(self, settings: Mapping[str, Any]) -> Client:
         return Client(**settings)
-
-    def wait(self) -> None:
-        """Wait until the service has stopped. SIGTERM and SIGINT stop it (in the main thread of a program)."""
-        before = {}
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGTERM, signal.SIGINT):
-                before[number] = signal.signal(number, lambda number, frame: self.home.post(self.stop))
-        try:
-            self.home.run(self._stopped.wait)
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)

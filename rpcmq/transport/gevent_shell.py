@@ -8,18 +8,18 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 import gevent
-from gevent import get_hub, getcurrent, monkey
+from gevent import get_hub, getcurrent
 from gevent._hub_local import get_hub_if_exists
 from gevent.event import Event
 from gevent.lock import BoundedSemaphore
 
-from rpcmq.transport.gevent_handler_threads import GeventHandlerThreads
+from rpcmq.transport.current_hub import program_is_patched
 from rpcmq.transport.gevent_names import GeventNameCheck
 from rpcmq.transport.gevent_workers import GeventWorkers
-from rpcmq.transport.shell import ClientShell, Handle, HandlerThreads, WaitableEvent, Workers
+from rpcmq.transport.shell import ClientShell, Handle, WaitableEvent, Workers
 from rpcmq.transport.thread_calls import run_within
 
-__all__ = ["GeventShell", "program_is_patched"]
+__all__ = ["GeventShell"]
 
 T = TypeVar("T")
 
@@ -29,29 +29,21 @@ _AT_EXIT = 3.0
 _kept: list[object] = []
 
 
-def program_is_patched() -> bool:
-    """Whether gevent has patched blocking calls, so that waiting lets the hub run."""
-    return monkey.is_module_patched("threading") or monkey.is_module_patched("socket")
-
-
 class GeventShell(ClientShell):
     """The hub of the current OS thread, which is made if it has none. Those of one hub are equal.
-
-    Args:
-        run: runs a function in the hub from another thread, if the thread of the hub only runs that; None: it is one of
-            the program's.
 
     Attributes:
         hub: that hub.
     """
 
-    __slots__ = ("_loop", "_park", "_run", "hub")
+    __slots__ = ("_loop", "_park", "hub")
+    outside = None
+    shares_interpreter = False
     cannot_wait = "the gevent hub cannot wait for a call; spawn a greenlet for it"
 
-    def __init__(self, run: Callable[..., object] | None = None) -> None:
+    def __init__(self) -> None:
         self.hub: Any = get_hub()
         self._loop = self.hub.loop
-        self._run = run
         self._park: Callable[[], object] = self.hub.switch
 
     def __eq__(self, other: object) -> bool:
@@ -116,11 +108,6 @@ class GeventShell(ClientShell):
         # block, in its main greenlet for as long as it likes.
         return getcurrent().parent is None and not program_is_patched()
 
-    @property
-    def shares_interpreter(self) -> bool:
-        """See :meth:`Shell.shares_interpreter`."""
-        return self._run is not None
-
     def event(self) -> WaitableEvent:
         """See :meth:`Shell.event`."""
         return cast("WaitableEvent", Event())
@@ -149,26 +136,18 @@ class GeventShell(ClientShell):
         """See :meth:`ClientShell.workers`."""
         return GeventWorkers(handle)
 
-    def handler_threads(self, most: int) -> HandlerThreads | None:
-        """See :meth:`ClientShell.handler_threads`."""
-        # Handlers may block, and the hub of a background thread must not.
-        return GeventHandlerThreads(most) if self._run is not None else None
-
     def print_exception(self, context: object, error: BaseException) -> None:
         """See :meth:`Shell.print_exception`."""
         self.hub.handle_error(context, type(error), error, error.__traceback__)
 
     def run_at_exit(self, function: Callable[[], object]) -> bool:
         """See :meth:`Shell.run_at_exit`."""
-        if self._run is not None:
-            self._run(function)
-        elif self.is_current:
+        if self.is_current:
             function()
-        else:
-            # A thread that is still there when the program ends is a daemon. If its hub wakes up while the interpreter
-            # is finalized, it is ended inside a greenlet, which can crash the process: nothing of ours may wake it.
-            return run_within(_AT_EXIT, self.hub, partial(self._run_last, function))
-        return True
+            return True
+        # A thread that is still there when the program ends is a daemon. If its hub wakes up while the interpreter
+        # is finalized, it is ended inside a greenlet, which can crash the process: nothing of ours may wake it.
+        return run_within(_AT_EXIT, self.hub, partial(self._run_last, function))
 
     def _run_last(self, function: Callable[[], object]) -> None:
         # A hub that has nothing left to wait for raises LoopExit in whoever waits in it.

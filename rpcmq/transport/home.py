@@ -52,6 +52,9 @@ class Home(Protocol):
             BaseException: what it raises.
         """
 
+    def end(self, function: Callable[..., T], *args: Any) -> T:
+        """Run ``function``, which ends something that lives here, as :meth:`run` does; it is never refused."""
+
     def run_with_messages(self, function: Callable[[Callable[[Any], None]], T], on_message: Callable[[Any], None]) -> T:
         """Run ``function`` as :meth:`run` does, from another thread; its messages are handled in the caller's.
 

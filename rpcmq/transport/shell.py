@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
-__all__ = ["ClientShell", "Handle", "HandlerThreads", "Shell", "WaitableEvent", "Workers"]
+__all__ = ["ClientShell", "Handle", "Shell", "WaitableEvent", "Workers"]
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -54,20 +54,6 @@ class Workers(Protocol[T_contra]):
 
     def close(self) -> None:
         """Release those that wait for an item."""
-
-
-class HandlerThreads(Protocol):
-    """Threads for functions of the application that may block."""
-
-    def call(self, function: Callable[..., T], *args: object) -> T:
-        """Call ``function`` where it holds up nobody, with the current context variables; wait for it.
-
-        Raises:
-            BaseException: what ``function`` raises.
-        """
-
-    def close(self) -> None:
-        """Release the threads, each once its call has ended."""
 
 
 class Shell(Protocol):
@@ -148,9 +134,12 @@ class ClientShell(Shell, Protocol):
 
     Attributes:
         cannot_wait: what to say to the loop itself where it calls what would have to wait.
+        outside: calls a function of the application with its arguments where it may block; None: it may where it is,
+            because it waits in the loop.
     """
 
     cannot_wait: str
+    outside: Callable[..., Any] | None
 
     def call_from_any_thread(self, function: Callable[..., object], *args: object) -> None:
         """Call ``function`` in the loop soon. From any thread, also by the garbage collector."""
@@ -173,6 +162,3 @@ class ClientShell(Shell, Protocol):
 
     def workers(self, handle: Callable[[T], None], most: int) -> Workers[T]:
         """Return what runs ``handle``, which may wait, for at most ``most`` items at once."""
-
-    def handler_threads(self, most: int) -> HandlerThreads | None:
-        """Return where handlers of the application may block, ``most`` at once; None: wherever they wait."""

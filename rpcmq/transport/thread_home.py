@@ -34,7 +34,7 @@ class ThreadHome(Home):
     @property
     def usable(self) -> bool:
         """See :meth:`Home.usable`."""
-        return True
+        return self._threads.is_as_made
 
     def when_the_thread_ends(self, function: Callable[[], object]) -> None:
         """See :meth:`Home.when_the_thread_ends`: it ends with the process."""
@@ -47,6 +47,12 @@ class ThreadHome(Home):
         """See :meth:`Home.run`."""
         self._threads.check_not_patched_since()
         return self._threads.inside(function, *args, **options)
+
+    def end(self, function: Callable[..., T], *args: Any) -> T:
+        """See :meth:`Home.end`."""
+        threads = self._threads
+        inside = threads.inside if threads.is_as_made or threads.is_current else threads.inside_elsewhere
+        return inside(function, *args)
 
     def run_with_messages(self, function: Callable[[Callable[[Any], None]], T], on_message: Callable[[Any], None]) -> T:
         """See :meth:`Home.run_with_messages`."""

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from rpcmq.errors import UsageError
+from rpcmq.transport.current_hub import new_lock
 from rpcmq.transport.forks import OF_THE_PARENT
 from rpcmq.transport.green_porter import GreenPorter
 from rpcmq.transport.monitor import Monitor
-from rpcmq.transport.originals import allocate_lock
 
 __all__ = ["Event", "GreenParking", "Lock", "Parking", "Resumable"]
 
@@ -36,7 +36,7 @@ class Parking:
         self._resumed = False
 
     def _new_lock(self) -> Any:
-        return allocate_lock()
+        return new_lock()
 
     def resume(self) -> None:
         """Have :meth:`park` return, or the next one."""

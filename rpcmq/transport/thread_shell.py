@@ -7,6 +7,7 @@ depend on what the program does. The engines are used by whichever thread holds 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -18,7 +19,7 @@ from rpcmq.transport.green_porter import GreenPorter
 from rpcmq.transport.log_handover import hand_over_log_records
 from rpcmq.transport.monitor import GreenMonitor, Monitor, NativeMonitor
 from rpcmq.transport.originals import program_is_patched, start_new_thread
-from rpcmq.transport.shell import ClientShell, Handle, HandlerThreads, WaitableEvent, Workers
+from rpcmq.transport.shell import ClientShell, Handle, WaitableEvent, Workers
 from rpcmq.transport.thread_loop import Inbox, ThreadLoop, print_failure
 from rpcmq.transport.thread_names import ThreadNameCheck
 from rpcmq.transport.thread_parking import Event, GreenParking, Lock, Parking
@@ -28,21 +29,10 @@ __all__ = ["ThreadShell"]
 
 T = TypeVar("T")
 
+#: Pause of a green thread before it looks again whether another thread has ended its work (seconds).
+_LOOK_AGAIN = 0.005
 #: Longest wait at exit for the loop to do what it was given (seconds).
 _SETTLED_WITHIN = 5.0
-
-
-class _Outside:
-    """Runs functions of the application in the thread that calls them, without the monitor."""
-
-    def __init__(self, monitor: Monitor) -> None:
-        self._monitor = monitor
-
-    def call(self, function: Callable[..., T], *args: object) -> T:
-        return self._monitor.outside(function, *args)
-
-    def close(self) -> None:
-        pass
 
 
 class ThreadShell(ClientShell):
@@ -55,7 +45,7 @@ class ThreadShell(ClientShell):
         is_patched: whether the threads of the program are green.
     """
 
-    __slots__ = ("_loop", "_porter", "call_soon", "is_patched", "monitor")
+    __slots__ = ("_loop", "_porter", "call_soon", "is_patched", "monitor", "outside")
     cannot_wait = "the thread that owns the sockets cannot wait for a call; use another thread for it"
     may_starve = False
     shares_interpreter = True
@@ -64,6 +54,7 @@ class ThreadShell(ClientShell):
     def __init__(self) -> None:
         self.is_patched = program_is_patched()
         self.monitor: Monitor = GreenMonitor() if self.is_patched else NativeMonitor()
+        self.outside: Callable[..., Any] | None = self.monitor.outside
         self._porter = GreenPorter() if self.is_patched else None
         self._loop = loop = ThreadLoop(self.monitor)
         self.call_soon: Callable[..., Handle] = loop.call_soon
@@ -160,6 +151,24 @@ class ThreadShell(ClientShell):
         with self.monitor.lock:
             return function(*args, **options)
 
+    def inside_elsewhere(self, function: Callable[..., T], *args: Any) -> T:
+        """Do as :meth:`inside` in another thread, while the green threads of a program that was patched since go on."""
+        ended: list[tuple[Any, BaseException | None]] = []
+
+        def run() -> None:
+            try:
+                ended.append((self.inside(function, *args), None))
+            except BaseException as error:
+                ended.append((None, error))
+
+        start_new_thread(run, ())
+        while not ended:
+            time.sleep(_LOOK_AGAIN)
+        value, error = ended[0]
+        if error is not None:
+            raise error
+        return value  # type: ignore[no-any-return]
+
     def new_inbox(self, drain: Callable[[], object]) -> Inbox:
         """Return a queue into the loop, which calls ``drain`` when there is something in it."""
         inbox = Inbox(self._loop, drain)
@@ -170,16 +179,21 @@ class ThreadShell(ClientShell):
         """Look no more into ``inbox``."""
         self._loop.inboxes = [other for other in self._loop.inboxes if other is not inbox]
 
+    @property
+    def is_as_made(self) -> bool:
+        """Whether the threads of the program are of the kind that they were of when this was made."""
+        return program_is_patched() is self.is_patched
+
     def check_not_patched_since(self) -> None:
         """Raise if the threads of the program have become green since this was made.
 
         Raises:
             UsageError: they have.
         """
-        if program_is_patched() is not self.is_patched:
+        if not self.is_as_made:
             raise UsageError(
-                "gevent or eventlet has patched this process after rpcmq.threads was used in it: what waits here would "
-                "hold up all its green threads; patch first"
+                "gevent or eventlet has patched this process after this client was made in it: what waits here would "
+                "hold up all its green threads; patch first, or make a new client"
             )
 
     # --- beside the caller -------------------------------------------------------------------
@@ -209,10 +223,6 @@ class ThreadShell(ClientShell):
     def workers(self, handle: Callable[[T], None], most: int) -> Workers[T]:
         """See :meth:`ClientShell.workers`."""
         return ThreadWorkers(handle, most, self.spawn, self.new_parking)
-
-    def handler_threads(self, most: int) -> HandlerThreads:
-        """See :meth:`ClientShell.handler_threads`."""
-        return _Outside(self.monitor)
 
     def print_exception(self, context: object, error: BaseException) -> None:
         """See :meth:`Shell.print_exception`."""

@@ -217,4 +217,4 @@ def test_the_thread_of_the_sockets_does_not_wait_for_a_green_lock_of_logging(rou
 def test_a_program_that_is_patched_later_is_told(router):
     with start_green("", router.url, "later") as program:
         assert program.wait(60) == 0, program.said()
-        assert "has patched this process after rpcmq.threads was used in it" in program.said()
+        assert "has patched this process after this client was made in it" in program.said()

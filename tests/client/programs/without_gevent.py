@@ -172,7 +172,7 @@ def service() -> None:
         def leave(self, ctx: object) -> None:
             sys.exit(3)
 
-    # A client that lives in the background thread; its service's handlers are OS threads.
+    # A client that lives in a plain thread; its service's handlers are threads.
     with rpcmq.Client() as client:
         server = rpcmq.Service("blocking", Blocking(), host="n", client=client)
         server.start()

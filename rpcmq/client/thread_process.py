@@ -19,7 +19,7 @@ from rpcmq.config import ClientConfig
 from rpcmq.core.process.call import Call
 from rpcmq.errors import CallError, UsageError
 from rpcmq.payload import Codec
-from rpcmq.transport.originals import allocate_lock
+from rpcmq.transport.current_hub import new_lock
 from rpcmq.transport.shell import ClientShell
 from rpcmq.transport.thread_shell import ThreadShell
 from rpcmq.wire import Address
@@ -117,15 +117,15 @@ class ThreadProcess(Process):
         if self._is_inside():
             super().wait(call, until_item, on_progress)
             return
-        lock = allocate_lock()
-        lock.acquire()
-
-        def resume() -> None:
-            if lock.locked():
-                lock.release()
-
-        call.waiter = resume
         try:
+            lock = new_lock()
+            lock.acquire()
+
+            def resume() -> None:
+                if lock.locked():
+                    lock.release()
+
+            call.waiter = resume
             # It may have ended before it had a waiter.
             while call.answer is None and call.error is None:
                 lock.acquire()

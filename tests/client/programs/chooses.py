@@ -1,0 +1,120 @@
+"""A program that leaves it to rpcmq where its client lives. chooses.py ROUTER KIND
+
+Kinds: "plain", in which gevent cannot be imported; "hub", whose main thread has a gevent hub; "gevent" and "eventlet",
+which have patched it; "later", which gevent patches after the first call.
+"""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+os.environ["RPCMQ_ROUTER"], KIND = sys.argv[1:3]
+sleep: Callable[[float], object] = time.sleep
+if KIND == "plain":
+    for name in ("gevent", "greenlet"):
+        sys.modules[name] = None  # type: ignore[assignment]
+elif KIND == "hub":
+    import gevent
+
+    sleep = gevent.sleep
+    sleep(0)
+elif KIND == "gevent":
+    import gevent.monkey
+
+    gevent.monkey.patch_all()
+    sleep = time.sleep
+elif KIND == "eventlet":
+    import eventlet
+
+    eventlet.monkey_patch()
+    sleep = time.sleep
+
+import rpcmq  # noqa: E402
+from rpcmq import rpc  # noqa: E402
+from rpcmq.errors import ConfigError, UsageError  # noqa: E402
+
+
+class Endpoint:
+    def add(self, ctx: object, a: int, b: int) -> int:
+        return a + b
+
+    def nap(self, ctx: object) -> None:
+        sleep(0.01)
+
+    def meet(self, ctx: object) -> str:
+        met.append(1)
+        while len(met) < 3:  # returns only if three run at once
+            sleep(0.002)
+        return "met"
+
+
+def home(client: rpcmq.Client) -> str:
+    return type(client.home).__name__
+
+
+def call(method: str, **args: object) -> object:
+    return rpc.call(None, "compute", {"method": method, "args": args}, timeout=30)
+
+
+def calls_of_many_threads() -> None:
+    answers: list[object] = []
+    callers = [threading.Thread(target=lambda: answers.append(call("meet"))) for _ in range(3)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    print(answers, rpc.client().query("summary")["links"])
+
+
+def chosen() -> None:
+    try:
+        service = rpcmq.Service("compute", Endpoint(), host="h")
+        print("service", home(service.client))
+        service.client.close()
+    except ConfigError as error:
+        print(error)
+    print("client", home(rpc.client()), isinstance(rpc.client(), rpcmq.Client))
+    if KIND == "hub":
+        # One that runs while the main thread waits for others.
+        import gevent
+
+        threads = gevent.get_hub().threadpool
+        with rpcmq.Service("compute", Endpoint(), host="h", client=rpc.client()):
+            threads.apply(calls_of_many_threads)
+        return
+    with rpcmq.Service("compute", Endpoint(), host="h", client=rpc.client()):
+        print(call("add", a=1, b=2))
+        calls_of_many_threads()
+
+
+def patched_later() -> None:
+    own = rpcmq.Client()
+    with rpcmq.threads.Service("compute", Endpoint(), host="h"):
+        print(own.call(None, "compute", {"method": "add", "args": {"a": 1, "b": 2}}), call("add", a=1, b=2))
+        rpc.cast(None, "compute", {"method": "nap"})
+        import gevent.monkey
+
+        before = home(rpc.client())
+        gevent.monkey.patch_all()
+        try:
+            own.call(None, "compute", {"method": "add", "args": {"a": 1, "b": 2}})
+        except UsageError as error:
+            print(error)
+        print(before, home(rpc.client()), call("add", a=1, b=3))
+        ticks: list[int] = []
+
+        def tick() -> None:
+            while True:
+                ticks.append(1)
+                gevent.sleep(0.001)
+
+        ticking = gevent.spawn(tick)
+        call("nap")
+        print(len(ticks) > 3)
+        ticking.kill()
+
+
+met: list[int] = []
+{"later": patched_later}.get(KIND, chosen)()

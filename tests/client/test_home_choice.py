@@ -1,0 +1,78 @@
+"""Clients and services that choose by themselves where they live, each in a program of its own."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import rpcmq.threads
+from rpcmq import rpc
+from rpcmq.errors import UsageError
+from rpcmq.testing.processes import Program
+from tests.client.endpoints import Compute
+
+PROGRAM = Path(__file__).parent / "programs" / "chooses.py"
+NO_GEVENT = (
+    "shell = 'gevent' (a Service's own if nothing is said): gevent cannot be imported (import of gevent halted; None "
+    "in sys.modules); install gevent, or use plain threads: RPCMQ_SHELL=threads, or rpcmq.threads"
+)
+PATCHED_LATER = (
+    "gevent or eventlet has patched this process after this client was made in it: what waits here would hold up all "
+    "its green threads; patch first, or make a new client"
+)
+MET = "['met', 'met', 'met'] 1"
+
+
+def said(url: str, kind: str, shell: str = "") -> list[str]:
+    environment = {"PYTHONWARNINGS": "ignore", **({"RPCMQ_SHELL": shell} if shell else {})}
+    with Program([sys.executable, str(PROGRAM), url, kind], environment, name=kind) as program:
+        assert program.wait(60) == 0, program.said()
+        return program.lines
+
+
+def test_a_plain_program_is_at_home_in_threads_and_never_imports_gevent(router):
+    assert said(router.url, "plain") == [NO_GEVENT, "client ThreadHome True", "3", MET]
+    assert said(router.url, "plain", "threads") == ["service ThreadHome", "client ThreadHome True", "3", MET]
+    with Program([sys.executable, str(PROGRAM), router.url, "plain"], {"RPCMQ_SHELL": "gevent"}) as program:
+        assert program.wait(60) == 1
+        assert NO_GEVENT in program.said()
+
+
+def test_a_program_with_a_hub_or_that_gevent_has_patched_is_at_home_in_gevent(router):
+    assert said(router.url, "gevent") == ["service GeventHome", "client GeventHome True", "3", MET]
+    assert said(router.url, "hub") == ["service GeventHome", "client GeventHome True", MET]
+
+
+@pytest.mark.parametrize("kind", ["gevent", "hub"])
+def test_plain_threads_can_be_asked_for_in_a_program_of_gevent(router, kind):
+    assert said(router.url, kind, "threads") == [
+        "service ThreadHome", "client ThreadHome True", *(["3"] if kind == "gevent" else []), MET
+    ]  # fmt: skip
+
+
+@pytest.mark.skipif(find_spec("eventlet") is None, reason="eventlet is not installed")
+def test_a_program_that_eventlet_has_patched_is_at_home_in_threads_of_its_own_kind(router):
+    assert said(router.url, "eventlet") == ["service ThreadHome", "client ThreadHome True", "3", MET]
+
+
+def test_a_program_that_is_patched_after_its_first_call_gets_a_new_default_client_and_no_hang(router):
+    # Python itself may complain of threads that were there before they became green.
+    assert said(router.url, "later")[:4] == ["3 3", PATCHED_LATER, "ThreadHome GeventHome 4", "True"]
+
+
+def test_a_client_of_rpcmq_threads_can_be_the_default(router, serve):
+    serve(Compute())
+    with rpcmq.threads.Client(router.url) as client:
+        before = rpc.configure(client)
+        try:
+            assert rpc.call(None, "compute", {"method": "add", "args": {"a": 1}}, 20) == 1
+        finally:
+            rpc.configure(before)
+
+
+def test_a_service_of_rpcmq_threads_is_refused_a_client_in_gevent(router):
+    with rpcmq.Client(router.url) as client, pytest.raises(UsageError, match="lives in gevent: a service of"):
+        rpcmq.threads.Service("compute", Compute(), client=client)
