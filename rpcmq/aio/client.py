@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
+from contextvars import copy_context
+from functools import partial
 from typing import Any, Self
 
 from rpcmq.aio.caller import Caller
 from rpcmq.aio.middleware import AnyMiddleware, Pipeline
 from rpcmq.aio.stream import Stream
+from rpcmq.aio.subscription import Handler, Subscription
 from rpcmq.client.middleware import OutgoingRequest
 from rpcmq.client.options import CallOptions, Defaults
 from rpcmq.client.retry import Retry
 from rpcmq.client.sender import Target
 from rpcmq.client.shown_names import shown_as
+from rpcmq.client.subscription import Subscriptions
 from rpcmq.client.verbs import flags_of
 from rpcmq.config import ClientConfig
 from rpcmq.core.process.call import Call
@@ -21,6 +25,7 @@ from rpcmq.errors import UsageError
 from rpcmq.payload import Codec, ExceptionRegistry
 from rpcmq.payload.bounded_text import short_repr
 from rpcmq.threads.client import Client as ThreadClient
+from rpcmq.transport.home import Housed
 from rpcmq.wire import Flag, Kind
 
 __all__ = ["Client"]
@@ -298,6 +303,34 @@ class Client(BaseClient):
     async def publish(self, ctx: Any, topic: str, payload: Any, *, confirm: bool = False) -> int | None:
         """Send ``payload`` to all who subscribe to ``topic``. See :meth:`rpcmq.Client.publish`."""
         return await self.caller.bridge.in_thread(self._client.publish, ctx, topic, payload, confirm=confirm)
+
+    async def subscribe(self, pattern: str, handler: Handler, *, window: int = 1000) -> Subscription:
+        """Have ``handler(ctx, topic, payload)`` called for each event whose topic matches ``pattern``.
+
+        Args:
+            pattern: as for :meth:`rpcmq.Client.subscribe`.
+            handler: runs in one task of this event loop for all events of this subscription, in order, in the context
+                of the caller. It may be ``async``; one that is not must not block.
+            window: events that may be on their way to here at once.
+
+        Returns:
+            The subscription; ``await close()`` ends it, as does the end of the event loop, and ``lost`` counts events
+            lost because this subscriber was too slow.
+
+        Raises:
+            UsageError: a wrong argument.
+            RouterUnreachable: there is no router.
+        """
+        if not callable(handler):
+            raise UsageError(f"handler must be callable, not {short_repr(handler)}")
+        bridge = self.caller.bridge
+        new = partial(Subscription, bridge, bridge.port(), handler, copy_context())
+        return await bridge.in_thread(self._subscribed, pattern, new, window, undo=Subscription.end)
+
+    def _subscribed(
+        self, pattern: str, new: Callable[[Subscriptions, Housed, str], Subscription], window: int
+    ) -> Subscription:
+        return self._client.subscriptions().subscribe(self._client, pattern, new, window)
 
     async def describe(self, topic: Target, timeout: float | None = None) -> dict[str, Any]:
         """Describe the service on ``topic``: its methods with signatures and docstrings.

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rpcmq.client.client import Client, Target
+    from rpcmq.client.event_subscription import Subscription
     from rpcmq.client.middleware import Middleware, OutgoingRequest, Tracing
     from rpcmq.client.options import CallOptions
     from rpcmq.client.request import Request, current_request
     from rpcmq.client.retry import Retry
     from rpcmq.client.service import Service
-    from rpcmq.client.subscription import Subscription
 
 __all__ = [
     "CallOptions",
@@ -36,7 +36,7 @@ _HOME = {
     "Request": "request",
     "Retry": "retry",
     "Service": "service",
-    "Subscription": "subscription",
+    "Subscription": "event_subscription",
     "Target": "client",
     "Tracing": "middleware",
     "current_request": "request",

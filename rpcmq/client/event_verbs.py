@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from time import time
 from typing import Any, Literal, overload
 from uuid import uuid4
 
 from rpcmq.client.arguments import context_dict
 from rpcmq.client.base import BaseClient
+from rpcmq.client.event_subscription import Subscription
+from rpcmq.client.methods import check_handler
 from rpcmq.client.shown_names import shown_as
-from rpcmq.client.subscription import Subscription
 from rpcmq.errors import UsageError
 from rpcmq.payload.bounded_text import short_repr
 from rpcmq.transport.home import at_home, run_at_home
@@ -120,4 +122,5 @@ class EventVerbs(BaseClient):
             UsageError: a wrong argument.
             RouterUnreachable: there is no router.
         """
-        return self.subscriptions().subscribe(self, pattern, handler, window)
+        check_handler(handler)
+        return self.subscriptions().subscribe(self, pattern, partial(Subscription, handler), window)

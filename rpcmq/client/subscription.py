@@ -6,12 +6,11 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
+from rpcmq.client.event_subscription import BaseSubscription, Event
 from rpcmq.client.hello import hello_of
-from rpcmq.client.interrupts import is_interrupt
 from rpcmq.client.limited_log import RateLimitedLog
-from rpcmq.client.methods import check_handler
 from rpcmq.client.one_router import only_router
 from rpcmq.client.process import Process
 from rpcmq.config import ClientConfig
@@ -22,11 +21,11 @@ from rpcmq.core.process.casts import Casts
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.core.process.welcome import Welcome
 from rpcmq.errors import CallError, LinkLost, Overloaded, PayloadRefused, ProtocolError, UsageError
-from rpcmq.payload.bounded_text import printable_exception, short_repr
+from rpcmq.payload.bounded_text import short_repr
 from rpcmq.payload.seal import NotTrusted
 from rpcmq.transport.connection import Connection
 from rpcmq.transport.curve import Curve
-from rpcmq.transport.home import Home, Housed, at_home
+from rpcmq.transport.home import Housed
 from rpcmq.wire import (
     KEY,
     KIND_AT,
@@ -41,7 +40,7 @@ from rpcmq.wire import (
 )
 from rpcmq.wire.bodies import SubscribeBody
 
-__all__ = ["Subscription", "Subscriptions"]
+__all__ = ["Subscriptions"]
 
 log = logging.getLogger("rpcmq.client")
 
@@ -50,87 +49,7 @@ log = logging.getLogger("rpcmq.client")
 _RECENT_EVENTS = 4096
 
 
-class _Event:
-    """An event on its way through the handlers of this process."""
-
-    __slots__ = ("handlers", "message", "refused", "seen")
-
-    def __init__(self, message: bytes, handlers: int) -> None:
-        self.message = message
-        self.handlers = handlers
-        #: Whether a handler has decoded it; and why it was refused for all of them.
-        self.seen = False
-        self.refused: NotTrusted | None = None
-
-
-class Subscription:
-    """One pattern and its handler. Events are handled one after the other."""
-
-    def __init__(
-        self, owner: Subscriptions, client: Housed, pattern: str, handler: Callable[[Any, str, Any], None]
-    ) -> None:
-        self._owner = owner
-        #: Keeps the client from being garbage-collected, and so closed, while there are subscriptions.
-        self._client = client
-        self.shell = shell = client.shell
-        self._handler = handler
-        self._queue: deque[_Event] = deque()
-        self._wakeup = shell.event()
-        self._limited_log = RateLimitedLog(log)
-        self._closed = False
-        self.pattern = pattern
-        self.received = 0
-        #: Events this process lost because it was too slow to take them.
-        self.lost = 0
-        shell.spawn(self._run)
-
-    @property
-    def home(self) -> Home:
-        """The home of the client."""
-        return self._client.home
-
-    @at_home
-    def close(self) -> None:
-        """Get no more events."""
-        if not self._closed:
-            self._closed = True
-            self._wakeup.set()
-            self._owner.remove(self)
-
-    def offer(self, event: _Event) -> None:
-        """Called in the loop for each matching event."""
-        self._queue.append(event)
-        self._wakeup.set()
-
-    def _run(self) -> None:
-        while not self._closed:
-            self._wakeup.wait()
-            self._wakeup.clear()
-            while self._queue and not self._closed:
-                event = self._queue.popleft()
-                try:
-                    ctx, topic, payload = self._owner.opened(event)
-                    self.received += 1
-                    self._handle(ctx, topic, payload)
-                except NotTrusted:
-                    pass  # counted and logged where it was refused
-                except (PayloadRefused, ProtocolError) as error:
-                    self._limited_log.error(type(error).__qualname__, f"event for {self.pattern} not handled: {error}")
-                except BaseException as error:  # also SystemExit or a gevent.Timeout: the subscription goes on
-                    text = f"handler of {self.pattern} failed"
-                    self._limited_log.error(type(error).__qualname__, text, printable_exception(error))
-                    if is_interrupt(error):
-                        raise
-                finally:
-                    self._owner.handled(event)
-        while self._queue:
-            self._owner.handled(self._queue.popleft())
-
-    def _handle(self, ctx: Any, topic: str, payload: Any) -> None:
-        if self.shell.outside is None:
-            self._handler(ctx, topic, payload)
-        else:
-            self.shell.outside(self._handler, ctx, topic, payload)
+S = TypeVar("S", bound=BaseSubscription)
 
 
 class Subscriptions:
@@ -142,8 +61,8 @@ class Subscriptions:
         self._payloads = payloads = process.payloads
         self._codec = codec = payloads.codec
         hello = hello_of(process.identity, "pubsub", codec.accepted)
-        self._trie: PatternTrie[Subscription] = PatternTrie()
-        self._all: dict[Subscription, int] = {}
+        self._trie: PatternTrie[BaseSubscription] = PatternTrie()
+        self._all: dict[BaseSubscription, int] = {}
         self._taken = 0
         self._lost_in_all = 0
         self._recent: deque[bytes] = deque(maxlen=_RECENT_EVENTS)
@@ -171,16 +90,19 @@ class Subscriptions:
     # --- verbs -------------------------------------------------------------------------------
 
     def subscribe(
-        self, client: Housed, pattern: str, handler: Callable[[Any, str, Any], None], window: int
-    ) -> Subscription:
-        """See :meth:`Client.subscribe`."""
+        self, client: Housed, pattern: str, new_subscription: Callable[[Subscriptions, Housed, str], S], window: int
+    ) -> S:
+        """See :meth:`Client.subscribe`.
+
+        Args:
+            new_subscription: makes it, from this, ``client`` and ``pattern``.
+        """
         self._check(pattern, "pattern")
-        check_handler(handler)
         only_router(self._config, f"a subscription to {pattern}")
         if isinstance(window, bool) or not isinstance(window, int) or not 1 <= window <= 65535:
             raise UsageError(f"window must be an integer from 1 to 65535, not {short_repr(window)}")
         self._ready()
-        subscription = Subscription(self, client, pattern, handler)
+        subscription = new_subscription(self, client, pattern)
         known = any(other.pattern == pattern for other in self._all)
         self._trie.add(pattern.encode(), subscription)
         self._all[subscription] = window
@@ -188,7 +110,7 @@ class Subscriptions:
             try:
                 self._wait(self._subscribe(pattern, window, self._config.timeout))
             except BaseException:
-                subscription.close()
+                subscription.end()
                 raise
         return subscription
 
@@ -221,13 +143,13 @@ class Subscriptions:
             linger_seconds: how long to wait at most until the router has what is queued; default: the setting.
         """
         for subscription in list(self._all):
-            subscription.close()
+            subscription.end()
         self._calls.fail_all(LinkLost("the client was closed while the router's answer was awaited"))
         self._room.set()
         self.connection.schedule()
         self.connection.close(linger_seconds)
 
-    def remove(self, subscription: Subscription) -> None:
+    def remove(self, subscription: BaseSubscription) -> None:
         """``subscription`` was closed."""
         self._trie.remove(subscription.pattern.encode(), subscription)
         self._all.pop(subscription, None)
@@ -236,7 +158,7 @@ class Subscriptions:
             self._uplink.send(pack(Kind.UNSUBSCRIBE, key=self._uplink.next_key(), address=address))
             self.connection.schedule()
 
-    def opened(self, event: _Event) -> tuple[Any, str, Any]:
+    def opened(self, event: Event) -> tuple[Any, str, Any]:
         """Context, topic and payload of an event.
 
         Raises:
@@ -255,7 +177,7 @@ class Subscriptions:
             raise PayloadRefused("the payload is no mapping with context and payload")
         return body.get("context"), Address.decode(address_of(message)).topic, body.get("payload")
 
-    def handled(self, event: _Event) -> None:
+    def handled(self, event: Event) -> None:
         """Release ``event``, which a handler has finished."""
         event.handlers -= 1
         if event.handlers == 0:
@@ -275,7 +197,7 @@ class Subscriptions:
             return
         self._recent.append(key)
         subscriptions = self._trie.match(Address.decode(address_of(message)).topic.encode())
-        event = _Event(message, len(subscriptions))
+        event = Event(message, len(subscriptions))
         for subscription in subscriptions:
             subscription.offer(event)
         if not subscriptions:

@@ -1,0 +1,93 @@
+"""A subscription whose handler runs in an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextvars import Context
+from inspect import isawaitable
+from typing import Any
+
+from rpcmq.aio.bridge import Bridge
+from rpcmq.aio.loop_port import LoopPort
+from rpcmq.client.event_subscription import BaseSubscription
+from rpcmq.client.subscription import Subscriptions
+from rpcmq.transport.home import Housed
+
+__all__ = ["Handler", "Subscription"]
+
+#: Called with context, topic and payload of an event; may be ``async``.
+Handler = Callable[[Any, str, Any], object]
+
+
+class Subscription(BaseSubscription):
+    """One pattern and its handler, which runs in one task for all events, in order.
+
+    It ends with the event loop, or when :meth:`close` is called.
+
+    Attributes:
+        pattern: as it was given.
+        received: events that were handled, or are being handled.
+        lost: events that this process lost because it was too slow to take them.
+    """
+
+    def __init__(
+        self, bridge: Bridge, port: LoopPort, handler: Handler, context: Context, owner: Subscriptions, client: Housed,
+        pattern: str,
+    ) -> None:  # fmt: skip
+        super().__init__(owner, client, pattern)
+        self._bridge = bridge
+        self._port = port
+        self._handler = handler
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        port.owners.append(self.end)
+        port.post(self._begin, context)
+
+    async def close(self) -> None:
+        """Get no more events. A handler that runs goes on to its end."""
+        await self._bridge.run(self.end)
+
+    def end(self) -> None:
+        """See :meth:`BaseSubscription.end`."""
+        super().end()
+        if self.end in self._port.owners:
+            self._port.owners.remove(self.end)
+        if self._port.loop.is_closed():
+            self._drop_queue()
+
+    def _wake(self) -> None:
+        self._port.post(self._changed.set)
+
+    # --- in the event loop -----------------------------------------------------------------------
+
+    def _begin(self, context: Context) -> None:
+        self._task = self._port.loop.create_task(self._run(), name=f"rpcmq {self.pattern}", context=context)
+
+    async def _run(self) -> None:
+        try:
+            while not self._closed:
+                await self._changed.wait()
+                self._changed.clear()
+                while self._queue and not self._closed:
+                    await self._handle()
+        finally:
+            self._bridge.process.post(self.end)
+            self._bridge.process.post(self._drop_queue)
+
+    async def _handle(self) -> None:
+        event = self._queue.popleft()
+        owner, bridge = self._owner, self._bridge
+        try:
+            if bridge.posts:
+                ctx, topic, payload = owner.opened(event)
+            else:
+                ctx, topic, payload = await bridge.in_thread(owner.opened, event)
+            self.received += 1
+            made = self._handler(ctx, topic, payload)
+            if isawaitable(made):
+                await made
+        except Exception as error:
+            self._failed(error)
+        finally:
+            bridge.process.post(owner.handled, event)
