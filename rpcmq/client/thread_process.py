@@ -3,6 +3,9 @@
 Whoever calls only appends to a queue, wakes the loop, and waits on a lock of its own; the loop's thread starts what
 it finds, all of one wake-up in one batch. So threads that call at once do not wait for each other, and a signal that
 interrupts one of them finds no engine in the middle of its work.
+
+A call that is the only one of its process is sent by the thread that makes it, which then waits at the socket itself:
+to hand it over would only take time.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from rpcmq.config import ClientConfig
 from rpcmq.core.process.call import Call
 from rpcmq.errors import CallError, UsageError
 from rpcmq.payload import Codec
-from rpcmq.transport.current_hub import new_lock
+from rpcmq.transport.current_hub import current_hub, new_lock
 from rpcmq.transport.shell import ClientShell
 from rpcmq.transport.thread_shell import ThreadShell
 from rpcmq.wire import Address
@@ -55,6 +58,7 @@ class ThreadProcess(Process):
         self._posted: deque[tuple[Callable[..., object], tuple[Any, ...]]] = self._inbox.waiting
         #: Whether the loop looks into the inbox no more: the process was closed.
         self._is_gone = False
+        self._lone_caller = shell.lone_caller(self.connection)
 
     # --- in any thread -----------------------------------------------------------------------
 
@@ -81,8 +85,12 @@ class ThreadProcess(Process):
         if self._is_inside():
             self._drain()
             super().start_call(*arguments)
-        else:
+        elif not self._is_alone(0) or not self.shell.monitor.inside_if_free(self._start_now, *arguments):
             self._inbox.put((self._start, arguments))
+
+    def _is_alone(self, calls: int) -> bool:
+        """Whether so many ``calls`` are all that this process waits for."""
+        return len(self.calls.open) == calls and not self._posted and self._lone_caller.is_free
 
     def send_cast(
         self, payload: bytes, flags: int, form: int, address: bytes, method: bytes, trace: bytes, ttl: int | None
@@ -118,6 +126,10 @@ class ThreadProcess(Process):
             super().wait(call, until_item, on_progress)
             return
         try:
+            if self._is_alone(1) and current_hub() is None:
+                self.shell.inside(self._lone_caller.wait, call)
+                if call.done:
+                    return
             lock = new_lock()
             lock.acquire()
 
@@ -161,10 +173,20 @@ class ThreadProcess(Process):
         """Do what was handed over so far, in its order."""
         posted = self._posted
         if posted:
+            self._lone_caller.dismiss()
             while posted:
                 function, arguments = posted.popleft()
                 function(*arguments)
             self.connection.schedule()
+
+    def _start_now(self, now: float, call: Call, kind: int, payload: bytes, form: int, *names: bytes) -> None:
+        if self.connection.closed:
+            raise closed_error()
+        self._drain()
+        address, method, trace = names
+        self.calls.start(now, call, kind, payload, format=form, address=address, method=method, trace=trace)
+        # A stream, and a call whose service has to give signs of life, are looked at before their timeout.
+        self.connection.send_now(now if call.timeout is None or call.silence is not None else now + call.timeout)
 
     def _start(self, now: float, call: Call, *arguments: Any) -> None:
         try:
@@ -189,6 +211,7 @@ class ThreadProcess(Process):
         if not self.connection.abandoned:
             self._drain()
         super().close(linger_seconds)
+        self._lone_caller.close()
         self.shell.remove_inbox(self._inbox)
         self._is_gone = True
         self._drain()

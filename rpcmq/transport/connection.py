@@ -59,14 +59,14 @@ class Connection:
 
     Attributes:
         status: the state of its routers, for those who wait for it.
-        schedule, send_soon, flush: those of its :class:`~rpcmq.transport.wake_loop.WakeLoop`.
+        schedule, send_now, send_soon, flush, wake: those of its :class:`~rpcmq.transport.wake_loop.WakeLoop`.
         abandoned: this is the child of a fork, and the connection its parent's.
     """
 
     __slots__ = (
         "__weakref__", "_dialed", "_dialer", "_engines", "_failures", "_gone", "_linger_seconds", "_loop",
-        "_reconnector", "_sends", "abandoned", "flush", "schedule", "send_soon", "shell", "status",
-        "uplink",
+        "_reconnector", "_sends", "abandoned", "flush", "schedule", "send_now", "send_soon", "shell", "status",
+        "uplink", "wake",
     )  # fmt: skip
 
     def __init__(
@@ -98,8 +98,10 @@ class Connection:
         reconnector.attach(loop)
         # Not methods of this class: each message is sent by way of one of them.
         self.schedule = loop.schedule
+        self.send_now = loop.send_now
         self.send_soon = loop.send_soon
         self.flush = loop.flush
+        self.wake = loop.wake
         self._gone = shell.event()
         uplink.on_error = failures.show
         close_at_exit(self)
@@ -114,6 +116,12 @@ class Connection:
     def url(self) -> str:
         """The url of the router that we are connected to, or dial next."""
         return self._dialer.url
+
+    @property
+    def fd(self) -> int | None:
+        """The file descriptor that is readable when there may be something to receive; None between attempts."""
+        socket = self._dialed.socket
+        return None if socket is None else socket.fd
 
     @property
     def lost_wakeups(self) -> int:

@@ -36,16 +36,20 @@ class Monitor(Protocol):
     def outside(self, function: Callable[..., T], *args: Any) -> T:
         """Call ``function`` without the lock, which the caller holds, and holds again afterwards."""
 
+    def inside_if_free(self, function: Callable[..., object], *args: Any) -> bool:
+        """Call ``function`` with the lock if nobody holds it; return whether nobody did."""
+
 
 class NativeMonitor(Monitor):
     """For threads of the operating system."""
 
-    __slots__ = ("_release", "_take_back", "is_held", "lock")
+    __slots__ = ("_release", "_take", "_take_back", "is_held", "lock")
 
     def __init__(self) -> None:
         # The functions of C: each use of the engines calls them.
         self.lock = lock = new_rlock()
         self.is_held = lock._is_owned
+        self._take: Callable[[bool], bool] = lock.acquire
         self._release: Callable[[], None] = lock.release
         self._take_back: Callable[[tuple[int, int]], None] = lock._acquire_restore
 
@@ -61,6 +65,25 @@ class NativeMonitor(Monitor):
         except BaseException:
             self._hold_again()  # the signal came while it was being taken back
             raise
+
+    def inside_if_free(self, function: Callable[..., object], *args: Any) -> bool:
+        """See :meth:`Monitor.inside_if_free`."""
+        try:
+            try:
+                # In here, as above.
+                if not self._take(False):
+                    return False
+                function(*args)
+                return True
+            finally:
+                self._let_go()
+        except BaseException:
+            self._let_go()  # the signal came while it was being released
+            raise
+
+    def _let_go(self) -> None:
+        if self.is_held():
+            self._release()
 
     def _hold_again(self) -> None:
         if not self.is_held():
@@ -109,3 +132,9 @@ class GreenMonitor(Monitor):
             return function(*args)
         finally:
             self.__enter__()
+
+    def inside_if_free(self, function: Callable[..., object], *args: Any) -> bool:
+        """See :meth:`Monitor.inside_if_free`: to wait for it lets the others run."""
+        with self:
+            function(*args)
+        return True

@@ -16,17 +16,16 @@ from itertools import count
 from time import monotonic
 from typing import Any
 
-import zmq
-from zmq import zmq_poll
-
 from rpcmq.transport.monitor import Monitor
-from rpcmq.transport.originals import allocate_lock, get_ident, start_new_thread
+from rpcmq.transport.originals import allocate_lock, get_ident, new_epoll, start_new_thread
 
 __all__ = ["Callback", "Inbox", "ThreadLoop", "print_failure"]
 
-_POLLIN = int(zmq.POLLIN)
-#: Longest sleep (milliseconds); nothing depends on it.
-_LONGEST = 60_000
+_READABLE, _MUTED = 1, 0
+#: Longest sleep (seconds); nothing depends on it.
+_LONGEST = 60.0
+#: Sleep after a turn that has failed (seconds).
+_AFTER_FAILURE = 0.001
 #: Stopped timers that are kept until they are due, beside those that are not stopped.
 _STOPPED = 100
 
@@ -101,8 +100,8 @@ class ThreadLoop:
     """
 
     __slots__ = (
-        "_bell", "_monitor", "_number", "_polled", "_readers", "_soon", "_stopped", "_timers", "ident", "inboxes",
-        "is_asleep",
+        "_bell", "_bells", "_epoll", "_monitor", "_number", "_pid", "_readers", "_soon", "_stopped", "_timers",
+        "ident", "inboxes", "is_asleep",
     )  # fmt: skip
 
     def __init__(self, monitor: Monitor) -> None:
@@ -112,8 +111,11 @@ class ThreadLoop:
         self._number = count()
         self._stopped = 0
         self._readers: dict[int, Callback] = {}
-        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._polled: list[tuple[Any, int]] = [(self._bell, _POLLIN)]
+        self._bells: list[int] = []
+        self._bell = self.new_bell()
+        self._epoll = new_epoll()
+        self._epoll.register(self._bell, _READABLE)
+        self._pid = os.getpid()
         self.is_asleep = False
         self.ident = 0
         self.inboxes: list[Inbox] = []
@@ -132,7 +134,20 @@ class ThreadLoop:
 
     def forget(self) -> None:
         """In the child of a fork, where its thread is not: close what is its own."""
-        os.close(self._bell)
+        for bell in self._bells:
+            os.close(bell)
+        self._epoll.close()
+
+    def new_bell(self) -> int:
+        """Return a file descriptor that is readable once it was written to."""
+        bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._bells.append(bell)
+        return bell
+
+    def close_bell(self, bell: int) -> None:
+        """Close what :meth:`new_bell` has returned."""
+        self._bells.remove(bell)
+        os.close(bell)
 
     # --- to be called later ------------------------------------------------------------------
 
@@ -155,9 +170,19 @@ class ThreadLoop:
 
     def call_when_readable(self, fd: int, function: Callable[[], object]) -> Callback:
         """Call ``function`` in each turn in which ``fd`` is readable."""
-        callback = self._readers[fd] = Callback(function, (), self._reader_stopped)
-        self._readers_changed()
+        self._epoll.register(fd, _READABLE)
+        callback = self._readers[fd] = Callback(function, (fd,), self._reader_stopped)
         return callback
+
+    def mute(self, fd: int) -> None:
+        """Have the thread not look at ``fd`` until :meth:`unmute` is called: the caller does."""
+        if fd in self._readers:
+            self._epoll.modify(fd, _MUTED)
+
+    def unmute(self, fd: int) -> None:
+        """Have the thread look at ``fd`` again, if it did before."""
+        if fd in self._readers:
+            self._epoll.modify(fd, _READABLE)
 
     def _timer_stopped(self, callback: Callback) -> None:
         self._stopped += 1
@@ -167,13 +192,15 @@ class ThreadLoop:
             self._stopped = 0
 
     def _reader_stopped(self, callback: Callback) -> None:
-        self._readers = {fd: reader for fd, reader in self._readers.items() if reader is not callback}
-        self._readers_changed()
-
-    def _readers_changed(self) -> None:
-        self._polled = [(fd, _POLLIN) for fd in (self._bell, *self._readers)]
-        if self.is_asleep:
-            self.ring()
+        (fd,) = callback.args
+        if self._readers.get(fd) is callback:
+            del self._readers[fd]
+            # A child of a fork shares what the kernel keeps for it with its parent.
+            if self._pid == os.getpid():
+                try:
+                    self._epoll.unregister(fd)
+                except OSError:
+                    pass  # closed before, which has taken it out
 
     def ring(self) -> None:
         """Wake the thread up."""
@@ -190,30 +217,30 @@ class ThreadLoop:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         self.ident = get_ident()
         lives()
-        lock = self._monitor.lock
-        readable: list[tuple[Any, int]] = []
+        lock, wait = self._monitor.lock, self._epoll.poll
+        readable: list[tuple[int, int]] = []
         while True:
             with lock:
                 try:
-                    polled, wait_ms = self._turn(readable)
+                    seconds = self._turn(readable)
                 except BaseException as error:
                     print_failure(self, error)
-                    polled, wait_ms = self._polled, 1
+                    seconds = _AFTER_FAILURE
             # Whoever adds something from here on sees that this sleeps, and rings.
             try:
-                readable = zmq_poll(polled, wait_ms)
+                readable = wait(seconds)
             except BaseException as error:
                 print_failure(self, error)
                 readable = []
             self.is_asleep = False
 
-    def _turn(self, readable: list[tuple[Any, int]]) -> tuple[list[tuple[Any, int]], int]:
-        """Call what is due. Return what to wait for, and for how long (milliseconds)."""
+    def _turn(self, readable: list[tuple[int, int]]) -> float:
+        """Call what is due. Return for how long to wait (seconds)."""
         for fd, _ in readable:
             if fd == self._bell:
                 self._unring()
-            elif (reader := self._readers.get(fd)) is not None:
-                self._call(reader)
+            elif (reader := self._readers.get(fd)) is not None and reader.function is not None:
+                self._run(reader.function)
         for inbox in self.inboxes:
             if inbox.waiting:
                 self._run(inbox.drain)
@@ -227,11 +254,10 @@ class ThreadLoop:
         self.is_asleep = True
         if soon or any(inbox.waiting for inbox in self.inboxes):
             self.is_asleep = False
-            return self._polled, 0
+            return 0
         if not self._timers:
-            return self._polled, _LONGEST
-        seconds = self._timers[0][0] - monotonic()
-        return self._polled, min(_LONGEST, max(0, int(seconds * 1000) + 1))
+            return _LONGEST
+        return min(_LONGEST, max(0.0, self._timers[0][0] - monotonic()))
 
     def _unring(self) -> None:
         try:

@@ -15,11 +15,13 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from rpcmq.errors import UsageError
+from rpcmq.transport.connection import Connection
 from rpcmq.transport.green_porter import GreenPorter
 from rpcmq.transport.log_handover import hand_over_log_records
 from rpcmq.transport.monitor import GreenMonitor, Monitor, NativeMonitor
 from rpcmq.transport.originals import program_is_patched, start_new_thread
 from rpcmq.transport.shell import ClientShell, Handle, WaitableEvent, Workers
+from rpcmq.transport.thread_lone_caller import LoneCaller
 from rpcmq.transport.thread_loop import Inbox, ThreadLoop, print_failure
 from rpcmq.transport.thread_names import ThreadNameCheck
 from rpcmq.transport.thread_parking import Event, GreenParking, Lock, Parking
@@ -178,6 +180,10 @@ class ThreadShell(ClientShell):
     def remove_inbox(self, inbox: Inbox) -> None:
         """Look no more into ``inbox``."""
         self._loop.inboxes = [other for other in self._loop.inboxes if other is not inbox]
+
+    def lone_caller(self, connection: Connection) -> LoneCaller:
+        """Return the place where the one thread that waits for an answer waits at the socket of ``connection``."""
+        return LoneCaller(self.monitor, self._loop, connection)
 
     @property
     def is_as_made(self) -> bool:

@@ -144,6 +144,14 @@ class WakeLoop:
             self._reconnector.end("sending was interrupted")
             raise
 
+    def send_now(self, due: float) -> None:
+        """Flush queued messages for a caller that waits for an answer itself; that has something to do at ``due``."""
+        self.flush()
+        if self._blocked or not self._timer.due or due < self._timer.due:
+            self._arm()
+        if self._readable():
+            self.schedule()
+
     # --- wake-ups ----------------------------------------------------------------------------
 
     def _run_scheduled(self) -> None:

@@ -1,0 +1,107 @@
+"""A thread whose call is the only one of its process waits for the answer at the socket itself.
+
+Otherwise the loop's thread has to be woken to send the request, and the caller again when the answer is there: two
+changes of threads, which take as long as a third of such a call.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from rpcmq.core.process.call import Call
+from rpcmq.errors import UsageError
+from rpcmq.transport.connection import Connection
+from rpcmq.transport.forks import OF_THE_PARENT
+from rpcmq.transport.monitor import Monitor
+from rpcmq.transport.originals import new_poll
+from rpcmq.transport.thread_loop import ThreadLoop
+
+__all__ = ["LoneCaller"]
+
+_READABLE = 1
+
+
+class LoneCaller:
+    """The place of the one thread that waits at the socket of ``connection``. Used by whoever holds ``monitor``."""
+
+    __slots__ = ("_bell", "_call", "_connection", "_fd", "_is_polling", "_loop", "_monitor", "_wait")
+
+    def __init__(self, monitor: Monitor, loop: ThreadLoop, connection: Connection) -> None:
+        self._monitor = monitor
+        self._loop = loop
+        self._connection = connection
+        self._bell = -1
+        #: The socket, and the function that waits for it and the bell.
+        self._fd = -1
+        self._wait: Callable[[], list[tuple[int, int]]] = list
+        #: The loop's thread does not look at the socket while there is one.
+        self._call: Call | None = None
+        self._is_polling = False
+
+    @property
+    def is_free(self) -> bool:
+        """Whether no thread waits here."""
+        return self._call is None
+
+    def wait(self, call: Call) -> None:
+        """Wait until ``call`` is done, or somebody else has to look at the socket.
+
+        Raises:
+            UsageError: this is the child of a fork, and the call its parent's.
+        """
+        connection, fd = self._connection, self._connection.fd
+        if fd is None or self._call is not None:
+            return
+        if fd != self._fd:
+            self._watch(fd)
+        try:
+            self._call, call.waiter = call, self._resume
+            self._loop.mute(fd)
+            while call.answer is None and call.error is None and self._call is call and connection.fd == fd:
+                self._is_polling = True
+                readable = self._monitor.outside(self._wait)
+                self._is_polling = False
+                if connection.abandoned:
+                    raise UsageError(OF_THE_PARENT)
+                if self._call is not call:
+                    break
+                if readable[-1][0] == self._bell or readable[0][0] == self._bell:
+                    os.eventfd_read(self._bell)
+                connection.wake()
+        finally:
+            call.waiter = None
+            if self._call is call and not connection.abandoned:
+                self._leave()
+
+    def dismiss(self) -> None:
+        """Have the loop's thread look at the socket again; who waits here goes on elsewhere."""
+        if self._call is not None:
+            self._leave()
+            self._resume()
+
+    def _leave(self) -> None:
+        # In this order: a signal's handler can raise in between, and whoever comes next dismisses who is here.
+        self._loop.unmute(self._fd)
+        self._call = None
+
+    def _resume(self) -> None:
+        if self._is_polling:
+            self._is_polling = False
+            os.eventfd_write(self._bell, 1)
+
+    def _watch(self, fd: int) -> None:
+        if self._bell < 0:
+            self._bell = self._loop.new_bell()
+        poll = new_poll()
+        poll.register(self._bell, _READABLE)
+        poll.register(fd, _READABLE)
+        self._wait = poll.poll
+        self._fd = fd
+
+    def close(self) -> None:
+        """Release what it takes."""
+        self.dismiss()
+        if self._bell >= 0:
+            self._loop.close_bell(self._bell)
+            self._bell = self._fd = -1

@@ -1,0 +1,136 @@
+"""Programs of plain threads in which one call at a time is waited for: each scenario prints what came of it.
+
+lone.py ROUTER SCENARIO
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rpcmq import threads
+from rpcmq.errors import CallTimeout, LinkLost
+from rpcmq.transport.thread_loop import ThreadLoop
+
+URL = sys.argv[1]
+
+
+def message(method: str, **args: object) -> dict[str, object]:
+    return {"method": method, "args": args}
+
+
+def add(client: threads.Client, n: int) -> int:
+    result: int = client.call(None, "compute", message("add", a=n), timeout=20)
+    return result
+
+
+def settled(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end, "not within 30 s"
+        time.sleep(0.01)
+
+
+def waits_at_the_socket(client: threads.Client) -> bool:
+    process: Any = client.process
+    return not process._lone_caller.is_free
+
+
+def waiting_alone(client: threads.Client, ended: list[Any]) -> threading.Thread:
+    """A thread that waits, at the socket, for an answer that does not come by itself."""
+
+    def call() -> None:
+        try:
+            ended.append(client.call(None, "compute", message("wait_here"), timeout=60))
+        except Exception as error:
+            ended.append(type(error).__name__)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    settled(lambda: waits_at_the_socket(client))
+    return thread
+
+
+def alone() -> None:
+    """The loop's thread has nothing to do for a call that is alone."""
+    client = threads.Client(URL)
+    assert add(client, 0) == 0
+    rings, ring = [0], ThreadLoop.ring
+
+    def counted(self: ThreadLoop) -> None:
+        rings[0] += 1
+        ring(self)
+
+    ThreadLoop.ring = counted  # type: ignore[method-assign]
+    print([add(client, n) for n in range(200)] == list(range(200)), rings[0] < 20)
+
+
+def beside_one_another() -> None:
+    """Others call while one waits at the socket, which is then the loop's again."""
+    client, ended = threads.Client(URL), list[Any]()
+    add(client, 0)
+    thread = waiting_alone(client, ended)
+    print([add(client, n) for n in range(50)] == list(range(50)), ended)
+    client.call(None, "compute", message("release"))
+    thread.join(30)
+    print(ended, add(client, 1), waits_at_the_socket(client), client.process.connection.lost_wakeups)
+
+
+def timed_out() -> None:
+    client = threads.Client(URL)
+    add(client, 0)
+    try:
+        client.call(None, "compute", message("wait_here"), timeout=0.3)
+    except CallTimeout:
+        print("timeout", add(client, 1))
+
+
+def closed() -> None:
+    client, ended = threads.Client(URL), list[Any]()
+    add(client, 0)
+    thread = waiting_alone(client, ended)
+    client.close()
+    thread.join(30)
+    print(ended == [LinkLost.__name__])
+
+
+def forked() -> None:
+    """The child of a fork leaves the wait of its parent's thread whole."""
+    client, ended = threads.Client(URL), list[Any]()
+    add(client, 0)
+    thread = waiting_alone(client, ended)
+    child = os.fork()
+    if not child:
+        print("child", add(client, 2), flush=True)
+        client.call(None, "compute", message("release"))
+        client.close()
+        os._exit(0)
+    os.waitpid(child, 0)
+    thread.join(30)
+    print(ended, add(client, 3))
+
+
+def interrupted_often() -> None:
+    """Signals at any moment of calls that are alone: the client goes on."""
+    client = threads.Client(URL)
+    add(client, 0)
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    interrupts = 0
+    while interrupts < 200:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.0001 + 0.0007 * (interrupts % 10) / 10)
+            while True:
+                add(client, 1)
+        except KeyboardInterrupt:
+            interrupts += 1
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    print(add(client, 1))
+    # One whose verb was interrupted ends all the same.
+    settled(lambda: not client.process.calls.open)
+    print("nothing left")
+
+
+globals()[sys.argv[2]]()

@@ -1,0 +1,53 @@
+"""A call that is the only one of its process is waited for at the socket, in the thread that made it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rpcmq.testing.processes import Program
+from tests.client.endpoints import Compute
+
+PROGRAM = Path(__file__).parent / "programs" / "lone.py"
+
+
+class Held(Compute):
+    def wait_here(self, ctx: Any) -> str:
+        self.started.set()
+        self.go_on.wait(60)
+        return "released"
+
+    def release(self, ctx: Any) -> None:
+        self.go_on.set()
+
+
+@pytest.fixture
+def held(serve: Any) -> Iterator[Held]:
+    """A service in this process, in gevent."""
+    endpoint = Held()
+    serve(endpoint)
+    yield endpoint
+    endpoint.go_on.set()
+
+
+@pytest.mark.parametrize(
+    ("scenario", "said"),
+    [
+        ("alone", ["True True"]),
+        ("beside_one_another", ["True []", "['released'] 1 False 0"]),
+        ("timed_out", ["timeout 1"]),
+        ("closed", ["True"]),
+        ("forked", ["child 2", "['released'] 3"]),
+        ("interrupted_often", ["1", "nothing left"]),
+    ],
+)
+def test_a_call_that_is_alone(router, held, scenario, said):
+    # From Python 3.12 on every fork of a process with threads, such as ZeroMQ's, is warned about.
+    quiet = {"PYTHONWARNINGS": "ignore:This process:DeprecationWarning"}
+    with Program([sys.executable, str(PROGRAM), router.url, scenario], quiet, name=scenario) as program:
+        assert program.wait(90) == 0, program.said()
+        assert program.lines == said
