@@ -42,6 +42,7 @@ def held(serve: Any) -> Iterator[Held]:
         ("timed_out", ["timeout 1"]),
         ("closed", ["True"]),
         ("forked", ["child 2", "['released'] 3"]),
+        ("interrupted", ["cancelled 1"]),
         ("interrupted_often", ["1", "nothing left"]),
     ],
 )

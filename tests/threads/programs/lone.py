@@ -113,6 +113,18 @@ def forked() -> None:
     print(ended, add(client, 3))
 
 
+def interrupted() -> None:
+    client = threads.Client(URL)
+    add(client, 0)
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        client.call(None, "compute", message("wait_here"), timeout=60)
+    except KeyboardInterrupt:
+        settled(lambda: not client.process.calls.open)
+        print("cancelled", add(client, 1))
+
+
 def interrupted_often() -> None:
     """Signals at any moment of calls that are alone: the client goes on."""
     client = threads.Client(URL)
