@@ -19,7 +19,10 @@ if TYPE_CHECKING:
         Service,
         Subscription,
         Tracing,
+        as_cast,
+        as_fanout,
         current_request,
+        with_options,
     )
     from rpcmq.payload import AllowList, Codec, ExceptionRegistry, Format, allow
     from rpcmq.wire import Address
@@ -42,9 +45,12 @@ __all__ = [
     "__version__",
     "aio",
     "allow",
+    "as_cast",
+    "as_fanout",
     "current_request",
     "rpc",
     "threads",
+    "with_options",
 ]
 
 _HOME = {
@@ -63,7 +69,10 @@ _HOME = {
     "Subscription": "rpcmq.client",
     "Tracing": "rpcmq.client",
     "allow": "rpcmq.payload",
+    "as_cast": "rpcmq.client",
+    "as_fanout": "rpcmq.client",
     "current_request": "rpcmq.client",
+    "with_options": "rpcmq.client",
 }
 
 

@@ -10,18 +10,21 @@ import inspect
 import os
 from collections.abc import Callable
 from functools import wraps
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar, Unpack
 
 from rpcmq.client import Client
+from rpcmq.client.stubs import StubOptions, make_stub
 from rpcmq.client.verbs import ClientVerbs
 from rpcmq.errors import UsageError
 from rpcmq.payload.bounded_text import short_repr
 from rpcmq.transport.originals import allocate_lock
+from rpcmq.wire import Address
 
-__all__ = ["call", "cast", "client", "configure", "fanout_cast", "multicall", "notify", "publish", "subscribe"]
+__all__ = ["call", "cast", "client", "configure", "fanout_cast", "multicall", "notify", "publish", "stub", "subscribe"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+S = TypeVar("S")
 
 _client: Client | None = None
 _choosing = allocate_lock()
@@ -54,6 +57,14 @@ def configure(new_client: Client | None) -> Client | None:
     with _choosing:
         old, _client = _client, new_client
     return old
+
+
+def stub(service: Callable[..., S], topic: str | Address, **options: Unpack[StubOptions]) -> S:
+    """The methods of a service, to be called as if it were here; see :meth:`Client.stub`.
+
+    Each call is one of the client that is the default then. So a module can make its stubs while it is imported.
+    """
+    return make_stub(service, topic, client, options)
 
 
 def _after_fork_in_child() -> None:

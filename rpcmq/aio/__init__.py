@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from rpcmq.aio.client import Client
 from rpcmq.aio.middleware import Middleware
+from rpcmq.aio.stubs import as_cast, as_fanout
 
-__all__ = ["Client", "Middleware"]
+__all__ = ["Client", "Middleware", "as_cast", "as_fanout"]

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Se
 from contextlib import aclosing
 from contextvars import copy_context
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, TypeVar, Unpack
 
 from rpcmq.aio.caller import Caller
 from rpcmq.aio.middleware import AnyMiddleware, Pipeline
@@ -17,9 +17,10 @@ from rpcmq.client.options import CallOptions, Defaults
 from rpcmq.client.retry import Retry
 from rpcmq.client.sender import Target
 from rpcmq.client.shown_names import shown_as
+from rpcmq.client.stubs import StubOptions, make_stub
 from rpcmq.client.subscription import Subscriptions
 from rpcmq.client.verbs import flags_of
-from rpcmq.config import ClientConfig
+from rpcmq.config import ClientConfig, ClientSettings
 from rpcmq.core.process.call import Call
 from rpcmq.errors import UsageError
 from rpcmq.payload import Codec, ExceptionRegistry
@@ -29,6 +30,8 @@ from rpcmq.transport.home import Housed
 from rpcmq.wire import Flag, Kind
 
 __all__ = ["Client"]
+
+S = TypeVar("S")
 
 _REQUEST = int(Kind.REQUEST)
 _FANOUT, _STREAM = int(Flag.FANOUT), int(Flag.STREAM)
@@ -164,7 +167,7 @@ class Client(BaseClient):
         options: CallOptions | None = None,
         topic_options: Mapping[Target, CallOptions] | None = None,
         middleware: Sequence[AnyMiddleware] = (),
-        **settings: Any,
+        **settings: Unpack[ClientSettings],
     ) -> None:
         if client is None:
             made = ThreadClient(router, identity, exceptions=exceptions, codec=codec, **settings)
@@ -341,6 +344,17 @@ class Client(BaseClient):
         message = {"method": "rpcmq.describe", "args": {}}
         answer: dict[str, Any] = await self.call(None, topic, message, timeout, mandatory=True)
         return answer
+
+    def stub(self, service: Callable[..., S], topic: Target, **options: Unpack[StubOptions]) -> S:
+        """The methods of a service, to be awaited as if it were here. See :meth:`rpcmq.Client.stub`.
+
+        Args:
+            service: the class that says which methods there are, all of them ``async``: of a service whose methods are
+                not, a ``typing.Protocol`` with ``async def`` for each method, and for each stream a ``def`` that
+                returns an ``AsyncIterator``.
+            topic, options: as there. :func:`rpcmq.aio.as_cast` and :func:`rpcmq.aio.as_fanout` send a method otherwise.
+        """
+        return make_stub(service, topic, lambda: self, options, awaitable=True)
 
     # --- through the pipeline ----------------------------------------------------------------
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rpcmq.client.request import Request, current_request
     from rpcmq.client.retry import Retry
     from rpcmq.client.service import Service
+    from rpcmq.client.stubs import as_cast, as_fanout, with_options
 
 __all__ = [
     "CallOptions",
@@ -25,7 +26,10 @@ __all__ = [
     "Subscription",
     "Target",
     "Tracing",
+    "as_cast",
+    "as_fanout",
     "current_request",
+    "with_options",
 ]
 
 _HOME = {
@@ -39,7 +43,10 @@ _HOME = {
     "Subscription": "event_subscription",
     "Target": "client",
     "Tracing": "middleware",
+    "as_cast": "stubs",
+    "as_fanout": "stubs",
     "current_request": "request",
+    "with_options": "stubs",
 }
 
 

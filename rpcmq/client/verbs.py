@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypeVar, Unpack, overload
 
 from rpcmq.client.event_verbs import EventVerbs
 from rpcmq.client.middleware import Middleware, OutgoingRequest, Pipeline
@@ -12,6 +12,7 @@ from rpcmq.client.retry import Retry, RetryBudget
 from rpcmq.client.router_verbs import RouterVerbs
 from rpcmq.client.sender import Target
 from rpcmq.client.shown_names import shown_as
+from rpcmq.client.stubs import StubOptions, make_stub
 from rpcmq.config import ClientConfig
 from rpcmq.payload import Codec
 from rpcmq.transport.current_hub import pause
@@ -19,6 +20,8 @@ from rpcmq.transport.home import at_home, run_at_home
 from rpcmq.wire import Flag
 
 __all__ = ["ClientVerbs", "Target", "flags_of"]
+
+S = TypeVar("S")
 
 _IDEMPOTENT, _MANDATORY, _FANOUT = int(Flag.IDEMPOTENT), int(Flag.MANDATORY), int(Flag.FANOUT)
 
@@ -255,6 +258,28 @@ class ClientVerbs(EventVerbs, RouterVerbs):
         message = {"method": "rpcmq.describe", "args": {}}
         answer: dict[str, Any] = self.call(None, topic, message, timeout, mandatory=True)
         return answer
+
+    def stub(self, service: Callable[..., S], topic: Target, **options: Unpack[StubOptions]) -> S:
+        """The methods of a service, to be called as if it were here: ``compute.reboot(ctx, instance_id="i-1")``.
+
+        Each method goes out by :meth:`call`; one that yields, or is annotated to return an ``Iterator`` or
+        ``Generator``, by :meth:`multicall`. :func:`rpcmq.as_cast` and :func:`rpcmq.as_fanout` send one otherwise.
+
+        Args:
+            service: the class that says which methods there are: that of the service, an abstract one, or a
+                ``typing.Protocol``. It is not instantiated. For type checkers the stub is an instance of it.
+            topic: as for :meth:`call`.
+            options: fields of :class:`rpcmq.CallOptions`, and ``on_progress``; they come before those of the client.
+                A ``timeout`` is never longer than what the request being handled has left.
+
+        Returns:
+            The stub. Positional arguments get the names of the class's parameters; arguments that the method does not
+            take are a TypeError, a method that there is none is an AttributeError, and nothing is sent.
+
+        Raises:
+            UsageError: ``service`` is no class with public methods, or an option is wrong.
+        """
+        return make_stub(service, topic, lambda: self, options)
 
     # --- through the pipeline ----------------------------------------------------------------
 

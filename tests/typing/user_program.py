@@ -6,16 +6,37 @@ It is not run. An error that is not named, and one that is named and missing (an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, assert_type
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Protocol, assert_type
 
 import rpcmq
-from rpcmq import CallOptions, Retry, Subscription, rpc, threads
+from rpcmq import CallOptions, Retry, Subscription, aio, as_cast, as_fanout, rpc, threads, with_options
 
 
 class Compute:
+    def __init__(self, hypervisor: str) -> None:
+        self.hypervisor = hypervisor
+
     def reboot(self, ctx: Any, instance_id: str) -> str:
         return "active"
+
+    def instances(self, ctx: Any) -> Iterator[int]:
+        yield 1
+
+
+class ComputeApi(Protocol):
+    def reboot(self, ctx: Any, instance_id: str) -> str: ...
+
+
+class AbstractCompute(ABC):
+    @abstractmethod
+    def reboot(self, ctx: Any, instance_id: str) -> str: ...
+
+
+class AsyncCompute(Protocol):
+    async def reboot(self, ctx: Any, instance_id: str) -> str: ...
+    def instances(self, ctx: Any) -> AsyncIterator[int]: ...
 
 
 message = {"method": "reboot", "args": {"instance_id": "i-1"}}
@@ -62,7 +83,48 @@ def clients() -> None:
 
 
 def services() -> None:
-    rpcmq.Service("compute", Compute(), host="node-7", key_file="k")
-    rpcmq.Service("compute", Compute(), concurency=3)  # type: ignore[call-arg]
-    threads.Service("compute", Compute(), concurrency=3).start(5)
-    threads.Service("compute", Compute(), time_out=3)  # type: ignore[call-arg]
+    rpcmq.Service("compute", Compute("kvm"), host="node-7", key_file="k")
+    rpcmq.Service("compute", Compute("kvm"), concurency=3)  # type: ignore[call-arg]
+    threads.Service("compute", Compute("kvm"), concurrency=3).start(5)
+    threads.Service("compute", Compute("kvm"), time_out=3)  # type: ignore[call-arg]
+
+
+def stubs(client: rpcmq.Client, of_threads: threads.Client) -> None:
+    compute = rpc.stub(Compute, "compute", timeout=5, retry=3)
+    assert_type(compute, Compute)
+    assert_type(compute.reboot(None, instance_id="i-1"), str)
+    assert_type(compute.reboot(None, "i-1"), str)
+    assert_type(compute.instances(None), Iterator[int])
+    compute.reboot(None, instance_id=5)  # type: ignore[arg-type]
+    compute.reboot(None, instance="i-1")  # type: ignore[call-arg]
+    compute.reboot(None)  # type: ignore[call-arg]
+    compute.rebot(None, "i-1")  # type: ignore[attr-defined]
+    rpc.stub(Compute, "compute", timout=5)  # type: ignore[call-arg]
+
+    assert_type(rpc.stub(ComputeApi, "compute"), ComputeApi)
+    assert_type(client.stub(AbstractCompute, "compute").reboot(None, "i-1"), str)
+    assert_type(of_threads.stub(ComputeApi, "compute").reboot(None, "i-1"), str)
+    client.stub(Compute, "compute", timeout="5")  # type: ignore[arg-type]
+
+    as_cast(compute.reboot)(None, instance_id="i-1")
+    state: str = as_cast(compute.reboot)(None, "i-1")  # type: ignore[assignment]
+    print(state)
+    as_cast(compute.reboot)(None, instance_id=5)  # type: ignore[arg-type]
+    assert_type(as_fanout(compute.reboot)(None, "i-1"), int | None)
+    assert_type(with_options(compute, timeout=60), Compute)
+    assert_type(with_options(compute.reboot, timeout=60, on_progress=print)(None, "i-1"), str)
+    with_options(compute, timout=60)  # type: ignore[call-arg]
+
+
+async def tasks(client: aio.Client) -> None:
+    compute = client.stub(AsyncCompute, "compute", timeout=5)
+    assert_type(await compute.reboot(None, "i-1"), str)
+    async for instance in compute.instances(None):
+        assert_type(instance, int)
+    await compute.reboot(None, instance="i-1")  # type: ignore[call-arg]
+    compute.reboot(None, "i-1")  # type: ignore[unused-coroutine]
+    assert_type(await aio.as_fanout(compute.reboot)(None, "i-1"), int | None)
+    await aio.as_cast(compute.instances)(None)
+    await aio.as_cast(compute.reboot)(None, instance_id=5)  # type: ignore[arg-type]
+    await client.call(None, "compute", message, timout=5)  # type: ignore[call-arg]
+    aio.Client(timout=5)  # type: ignore[call-arg]
