@@ -304,7 +304,7 @@ def test_every_setting_that_bounds_the_engine_is_in_the_limits_table() -> None:
         info.key
         for info in describe_fields()
         if info.kind.name in ("integer", "bytes", "seconds")
-        and info.key not in ("router.id", "router.io_threads")
+        and info.key not in ("router.id", "router.io_threads", "router.cpu")
         and not info.key.startswith("dispatch_log.")  # bounds files, and nobody who speaks the protocol
     }
 

@@ -52,6 +52,7 @@ class RouterSettings:
         2.5, seconds(0, 3600), "seconds after a start in which links come back before casts and events are routed"
     )
     io_threads: int = setting(1, integer(1, 64), "ZeroMQ I/O threads")
+    cpu: int = setting(-1, integer(-1, 65535), "core on which the router's process runs; -1: on any")
     insecure: bool = setting(False, FLAG, "listen beyond this host without keys: anybody there can do anything")
 
 

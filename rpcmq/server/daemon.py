@@ -27,7 +27,7 @@ from rpcmq.core.router.views import overview
 from rpcmq.errors import ConfigError
 from rpcmq.server.embedded import EmbeddedRouter
 from rpcmq.server.leftovers import leftovers, under_way
-from rpcmq.server.limits import raise_open_files, tune_gc
+from rpcmq.server.limits import pin, raise_open_files, tune_gc
 from rpcmq.server.log import EventLog, log_event, log_hub_errors, start_logging
 from rpcmq.server.metrics import metrics_text
 from rpcmq.server.monitor import Monitor, Page
@@ -80,7 +80,7 @@ class Daemon:
             The exit code, 0.
 
         Raises:
-            ConfigError: an endpoint cannot be bound.
+            ConfigError: an endpoint cannot be bound, or ``router.cpu`` is no core.
         """
         settings = self.config.router
         start_logging(settings.log_format, settings.log_level)
@@ -89,11 +89,13 @@ class Daemon:
             gevent.signal_handler(number, self._on_stop, number)
         gevent.signal_handler(signal.SIGHUP, self._on_reload)
         self._max_files = raise_open_files()
+        # Before ZeroMQ starts its threads: a message changes hands within the core.
+        cores = pin(settings.cpu)
         self._notes = EventLog(log)
         self._router = EmbeddedRouter(self.config, self._notes, self._engine)
         self._monitor = self._start_monitor(settings.http)
         self._log_started()
-        sidecar = start_shipper(self.config) if self._ships() else None
+        sidecar = start_shipper(self.config, cores) if self._ships() else None
         tune_gc()
         housekeeping = gevent.spawn(self._housekeeping)
         self._notifier.ready(f"listening on {self._router.url}")

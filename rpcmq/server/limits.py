@@ -1,4 +1,4 @@
-"""Process-wide limits and tuning: open files, memory, garbage collection."""
+"""Process-wide limits and tuning: open files, cores, memory, garbage collection."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import gc
 import os
 import resource
 
-__all__ = ["half_of_memory", "raise_open_files", "tune_gc"]
+from rpcmq.errors import ConfigError
+
+__all__ = ["half_of_memory", "pin", "raise_open_files", "tune_gc"]
 
 #: Memory limit of this process's control group (a container, a unit with MemoryMax=).
 _CGROUP_LIMIT = "/sys/fs/cgroup/memory.max"
@@ -28,6 +30,29 @@ def raise_open_files() -> int:
     except (OSError, ValueError):
         return soft
     return hard
+
+
+def pin(cpu: int) -> frozenset[int]:
+    """Let this thread, and the threads and processes that it will start, run on core ``cpu`` only; -1: anywhere.
+
+    Returns:
+        The cores that it could run on before.
+
+    Raises:
+        ConfigError: there is no such core, or it is not for this process.
+    """
+    before = frozenset(os.sched_getaffinity(0))
+    if cpu == -1:
+        return before
+    try:
+        os.sched_setaffinity(0, {cpu})
+    except (OSError, ValueError, OverflowError) as error:
+        cores = ", ".join(map(str, sorted(before)))
+        raise ConfigError(
+            f"router.cpu = {cpu}: there is no such core, or this process may not run there ({error}); "
+            f"it runs on: {cores}. Choose one of them, or -1 for any"
+        ) from None
+    return before
 
 
 def half_of_memory() -> int:

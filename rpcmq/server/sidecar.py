@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Set
 from importlib.util import find_spec
 from time import monotonic
 
@@ -45,11 +46,11 @@ def command_for(config: RouterConfig) -> list[str]:
     return [sys.executable, "-m", "rpcmq.cli", "ship", *flags]
 
 
-def start_shipper(config: RouterConfig) -> ShipperProcess | None:
-    """Start ``rpcmq ship`` for the log of ``config``; if it is not installed, log an error and return None."""
+def start_shipper(config: RouterConfig, cores: Set[int]) -> ShipperProcess | None:
+    """Start ``rpcmq ship`` for the log of ``config`` on ``cores``; None, with an error logged: it is not installed."""
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if not missing:
-        return ShipperProcess(command_for(config))
+        return ShipperProcess(command_for(config), cores=cores)
     text = (
         f"dispatch_log.ship: {' and '.join(missing)} not installed: pip install 'rpcmq[ship]'; "
         "rpcmq ship is not started, and the log stays in its spool"
@@ -59,10 +60,17 @@ def start_shipper(config: RouterConfig) -> ShipperProcess | None:
 
 
 class ShipperProcess:
-    """Runs ``command`` until ``stop``; its standard error is the router's."""
+    """Runs ``command`` until ``stop``; its standard error is the router's.
 
-    def __init__(self, command: list[str], first_wait: float = _FIRST_WAIT) -> None:
+    Args:
+        command: the program and its arguments.
+        first_wait: seconds before it is started again the first time.
+        cores: on which it may run, whatever the router keeps to; None: where the router may.
+    """
+
+    def __init__(self, command: list[str], first_wait: float = _FIRST_WAIT, cores: Set[int] | None = None) -> None:
         self._command = command
+        self._cores = cores
         self._first_wait = first_wait
         self._process: subprocess.Popen[bytes] | None = None
         self._stop = Event()
@@ -116,6 +124,11 @@ class ShipperProcess:
         except OSError as error:
             log_event(log, logging.WARNING, "shipper failed", f"rpcmq ship cannot be started: {error.strerror}")
             return -1
+        if self._cores is not None:
+            try:
+                os.sched_setaffinity(self._process.pid, self._cores)
+            except ProcessLookupError:
+                pass  # it has ended already
         if self._stop.is_set():
             # It was being started when it was to end.
             self._process.terminate()

@@ -130,6 +130,43 @@ def test_a_recovery_window_that_is_too_short_is_warned_of() -> None:
         assert "router.recovery_seconds = 0.3: processes may need 1 s to come back" in warning["message"]
 
 
+def cores_of(pid: int) -> list[set[int]]:
+    """Those on which each thread of a process may run."""
+    return [os.sched_getaffinity(int(thread)) for thread in os.listdir(f"/proc/{pid}/task")]
+
+
+def test_it_runs_on_the_core_that_it_is_given_with_all_its_threads(tmp_path: Path, endpoint: Blocking) -> None:
+    core = max(os.sched_getaffinity(0))
+    with (
+        router("--cpu", str(core), "--dispatch-log", str(tmp_path)) as daemon,
+        Service("compute", endpoint, host="a", router=daemon.url),
+        Client(daemon.url) as client,
+    ):
+        endpoint.leave.set()
+        assert client.call(None, "compute", work(1), timeout=SECONDS) == 1
+        threads = cores_of(daemon.process.pid)
+        # The loop, an I/O thread and the reaper of ZeroMQ, the writer of the log.
+        assert len(threads) >= 4
+        assert all(cores == {core} for cores in threads)
+
+
+def test_it_runs_on_any_core_unless_told_otherwise() -> None:
+    with router() as daemon:
+        assert all(cores == os.sched_getaffinity(0) for cores in cores_of(daemon.process.pid))
+
+
+def test_a_core_that_does_not_exist_is_refused_with_those_that_do() -> None:
+    ended = run("router", "--listen", "tcp://127.0.0.1:0", "--cpu", "4000")
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("rpcmq: router.cpu = 4000: there is no such core, or this process may not run there")
+    cores = ", ".join(map(str, sorted(os.sched_getaffinity(0))))
+    assert f"it runs on: {cores}. Choose one of them, or -1 for any" in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+    wrong = run("router", "--cpu", "all")
+    assert wrong.returncode == 2
+    assert wrong.stderr == "rpcmq: command line: --cpu = 'all': expected an integer from -1 to 65535\n"
+
+
 def test_it_allows_itself_as_many_files_as_it_may_have_and_says_if_they_are_too_few() -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (256, 1024))

@@ -48,6 +48,19 @@ def test_a_child_that_dies_is_started_again(tmp_path: Path) -> None:
     assert sidecar.pid is None
 
 
+def test_it_runs_where_it_may_and_not_on_the_core_of_the_router() -> None:
+    cores = os.sched_getaffinity(0)
+    sidecar = None
+    try:
+        os.sched_setaffinity(0, {min(cores)})
+        sidecar = ShipperProcess(python("import time; time.sleep(60)"), cores=cores)
+        eventually(lambda: sidecar.pid and os.sched_getaffinity(sidecar.pid) == cores)
+    finally:
+        os.sched_setaffinity(0, cores)
+        if sidecar is not None:
+            sidecar.stop(20)
+
+
 def test_a_router_that_lacks_what_ships_says_so_at_its_start(tmp_path: Path) -> None:
     """It serves all the same."""
     program = dedent("""
