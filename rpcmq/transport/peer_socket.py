@@ -20,7 +20,13 @@ from rpcmq.transport.batches import BatchSocket
 from rpcmq.transport.curve import Curve
 from rpcmq.transport.forks import abandon_after_fork
 from rpcmq.transport.owned_sockets import break_connection, socket_inode
-from rpcmq.transport.process_context import process_context, process_zap, release_zap
+from rpcmq.transport.process_context import (
+    close_at_exit,
+    forget_at_exit,
+    process_context,
+    process_zap,
+    release_zap,
+)
 from rpcmq.transport.shell import Shell
 from rpcmq.transport.unidentified import UnidentifiedConnections
 from rpcmq.transport.watch import ConnectionWatch, Watchdog
@@ -84,7 +90,7 @@ class PeerSocket:
         curve: Curve | None = None,
         lost_seconds: float = 60.0,
     ) -> None:
-        self._shell = shell
+        self.shell = shell
         self._peers = peers
         peers.on_error = lambda error: self._failed()
         peers.on_admitted = self._admitted
@@ -113,12 +119,13 @@ class PeerSocket:
         self._watchdog = Watchdog(lambda: self._socket, self._wake, shell)
         self._reader = shell.call_when_readable(self._socket.fd, self._wake)
         self._watchdog.start()
+        close_at_exit(self)
         abandon_after_fork(self, shell)
 
     def _checking(self, curve: Curve) -> Curve:
         """``curve`` in a domain of its own, in which this object decides who may connect."""
         self._domain = f"peer-{next(_numbers)}"
-        process_zap(self._shell).register(self._domain, self._decide, _PATIENCE)
+        process_zap(self.shell).register(self._domain, self._decide, _PATIENCE)
         return replace(curve, domain=self._domain)
 
     def _listen(self, host: str) -> str:
@@ -214,7 +221,7 @@ class PeerSocket:
     def schedule(self) -> None:
         """Flush queued messages at the end of this turn of the hub's loop."""
         if not self._waking:
-            self._shell.call_soon(self._wake)
+            self.shell.call_soon(self._wake)
 
     def _wake(self) -> None:
         if self._closed or self._waking:
@@ -257,7 +264,7 @@ class PeerSocket:
         """Print the current exception, which ends one link at most."""
         error = sys.exception()
         if error is not None:
-            self._shell.print_exception(self, error)
+            self.shell.print_exception(self, error)
 
     def _more(self, rounds: int) -> bool:
         return not self._closed and (rounds >= _ROUNDS or self._socket.readable())
@@ -312,6 +319,11 @@ class PeerSocket:
         self._watch.close()
         self._socket.close(1.0)
         self._release()
+        forget_at_exit(self)
+
+    def close_and_wait(self) -> None:
+        """Close at the end of the program: nothing may use the socket once the context has ended."""
+        self.close()
 
     def abandon(self, loop_runs: bool) -> None:
         """After a fork, in the child: the socket is the parent's."""

@@ -141,6 +141,12 @@ def test_threads_that_wait_do_not_keep_a_program_from_its_end(router, held):
         assert program.lines == ["ends"]
 
 
+def test_a_program_that_leaves_direct_links_open_ends_in_silence(router):
+    with start(router.url, "ends_with_direct_links") as program:
+        assert program.wait(60) == 0, program.said()
+        assert program.lines == ["1 {}"]
+
+
 def test_the_end_of_a_program_whose_router_is_away_says_what_may_be_lost():
     with RouterProcess() as router, start(router.url, "ends_without_router") as program:
         program.expect("connected")

@@ -3,6 +3,7 @@
 plain.py ROUTER SCENARIO
 """
 
+import atexit
 import logging
 import os
 import signal
@@ -285,6 +286,17 @@ def ends_with_waiting_threads() -> None:
         ).start()
     settled(lambda: len(client.query("calls")["calls"]) == 4)
     print("ends")
+
+
+def ends_with_direct_links() -> None:
+    """Neither end is closed, and the thread of the sockets lives on for a while after those of rpcmq are."""
+    atexit.register(time.sleep, 1.5)
+    threads.Service("compute", Endpoint(), router=URL, host="n", direct=True).start()
+    client = threads.Client(URL)
+    print(
+        client.call(None, "compute", message("add", a=1), timeout=20, direct=True),
+        dict(client.process.direct.fallbacks),
+    )
 
 
 def ends_without_router() -> None:
