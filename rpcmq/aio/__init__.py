@@ -1,9 +1,10 @@
-"""rpcmq for asyncio programs: a client whose verbs are awaited."""
+"""rpcmq for asyncio programs: a client whose verbs are awaited, and services whose methods may be ``async``."""
 
 from __future__ import annotations
 
 from rpcmq.aio.client import Client
 from rpcmq.aio.middleware import Middleware
+from rpcmq.aio.service import Service
 from rpcmq.aio.stubs import as_cast, as_fanout
 
-__all__ = ["Client", "Middleware", "as_cast", "as_fanout"]
+__all__ = ["Client", "Middleware", "Service", "as_cast", "as_fanout"]

@@ -12,10 +12,10 @@ from rpcmq.client.answers import result_of
 from rpcmq.client.arguments import check_seconds
 from rpcmq.client.sender import ONLY_ROUTED, Target
 from rpcmq.client.thread_process import ThreadProcess
+from rpcmq.client.verbs import ClientVerbs
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.direct_links import DirectLink
 from rpcmq.errors import UsageError
-from rpcmq.threads.client import Client
 from rpcmq.wire import Flag, Kind
 
 __all__ = ["Caller"]
@@ -35,7 +35,7 @@ class Caller:
         sender: its own.
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: ClientVerbs) -> None:
         process = client.process
         assert isinstance(process, ThreadProcess)
         self.client = client

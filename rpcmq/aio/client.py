@@ -12,6 +12,7 @@ from rpcmq.aio.caller import Caller
 from rpcmq.aio.middleware import AnyMiddleware, Pipeline
 from rpcmq.aio.stream import Stream
 from rpcmq.aio.subscription import Handler, Subscription
+from rpcmq.client.client import Client as PlainClient
 from rpcmq.client.middleware import OutgoingRequest
 from rpcmq.client.options import CallOptions, Defaults
 from rpcmq.client.retry import Retry
@@ -19,7 +20,7 @@ from rpcmq.client.sender import Target
 from rpcmq.client.shown_names import shown_as
 from rpcmq.client.stubs import StubOptions, make_stub
 from rpcmq.client.subscription import Subscriptions
-from rpcmq.client.verbs import flags_of
+from rpcmq.client.verbs import ClientVerbs, flags_of
 from rpcmq.config import ClientConfig, ClientSettings
 from rpcmq.core.process.call import Call
 from rpcmq.errors import UsageError
@@ -27,6 +28,7 @@ from rpcmq.payload import Codec, ExceptionRegistry
 from rpcmq.payload.bounded_text import short_repr
 from rpcmq.threads.client import Client as ThreadClient
 from rpcmq.transport.home import Housed
+from rpcmq.transport.thread_shell import ThreadShell
 from rpcmq.wire import Flag, Kind
 
 __all__ = ["Client"]
@@ -48,7 +50,7 @@ class BaseClient:
     """
 
     def __init__(
-        self, client: ThreadClient, middleware: tuple[AnyMiddleware, ...], defaults: Defaults, shared: bool
+        self, client: PlainClient, middleware: tuple[AnyMiddleware, ...], defaults: Defaults, shared: bool
     ) -> None:
         self._client = client
         self._shared = shared
@@ -68,6 +70,11 @@ class BaseClient:
         """The sender of the tasks' calls; in the child of a fork another one."""
         caller = self._present
         return caller if not caller.bridge.process.connection.abandoned else self._use_links()
+
+    @property
+    def threads(self) -> ClientVerbs:
+        """The same connection for the threads of this program, whose verbs block."""
+        return self._client
 
     @property
     def config(self) -> ClientConfig:
@@ -144,7 +151,7 @@ class Client(BaseClient):
         router, identity, exceptions, codec, options, topic_options, settings: as for :class:`rpcmq.threads.Client`.
         middleware: stands around calls and casts, the first outermost: objects of :class:`rpcmq.aio.Middleware`. One of
             :class:`rpcmq.Middleware`, of plain functions, takes a thread for as long as a call lasts, of 64 at most.
-        client: share the connection of this :class:`rpcmq.threads.Client`, with its options and middleware; then
+        client: share the connection of this :class:`rpcmq.Client`, with its options and middleware; then
             nothing else is given. It stays open when this is closed.
 
     One thread, which only serves sockets, sends what tasks send, and answers heartbeats whatever the event loop does.
@@ -161,7 +168,7 @@ class Client(BaseClient):
         router: str | Sequence[str] | None = None,
         identity: str | None = None,
         *,
-        client: ThreadClient | None = None,
+        client: PlainClient | None = None,
         exceptions: ExceptionRegistry | None = None,
         codec: Codec | None = None,
         options: CallOptions | None = None,
@@ -173,8 +180,8 @@ class Client(BaseClient):
             made = ThreadClient(router, identity, exceptions=exceptions, codec=codec, **settings)
             super().__init__(made, tuple(middleware), Defaults(options, topic_options, made.config.exchange), False)
             return
-        if not isinstance(client, ThreadClient):
-            raise UsageError(f"client must be an rpcmq.threads.Client, not {short_repr(client)}")
+        if not isinstance(client, PlainClient) or not isinstance(client.shell, ThreadShell):
+            raise UsageError(f"client must be an rpcmq.Client that lives in plain threads, not {short_repr(client)}")
         given = {
             "router": router, "identity": identity, "exceptions": exceptions, "codec": codec, "options": options,
             "topic_options": topic_options, "middleware": middleware or None, **settings,

@@ -1,27 +1,23 @@
-"""The serving side: an endpoint's public methods, run for the calls and casts of a topic."""
+"""A service over a client: its start, and its end."""
 
 from __future__ import annotations
 
-import inspect
-import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Self
 
 from rpcmq.client.consumer import Consumer
-from rpcmq.client.methods import check_endpoint, find_method, public_methods
+from rpcmq.client.methods import check_endpoint
+from rpcmq.client.served_methods import ServedMethods, check_context
 from rpcmq.client.shown_names import shown_as
 from rpcmq.client.verbs import ClientVerbs
-from rpcmq.core.process.task import Task
-from rpcmq.errors import UnknownMethod, UsageError
+from rpcmq.errors import UsageError
 from rpcmq.payload.bounded_text import short_repr
-from rpcmq.payload.remote_exception import mark_not_run
 from rpcmq.transport.home import Home, at_home
 from rpcmq.wire import Address
 
 __all__ = ["BaseService"]
 
-_BUILTIN = "rpcmq."
 #: Requests that run at once, if nothing is said: in greenlets, and in threads.
 _GREENLETS, _THREADS = 64, 16
 
@@ -55,8 +51,7 @@ class BaseService:
         direct: bool,
         group: str,
     ) -> None:
-        if context is not None and not callable(getattr(context, "from_dict", None)):
-            raise UsageError(f"context {context!r} has no from_dict()")
+        check_context(context)
         check_endpoint(endpoint)
         if client is not None:
             self._check_client(client)
@@ -69,12 +64,11 @@ class BaseService:
             concurrency = _GREENLETS if self.shell.outside is None else _THREADS
         exchange = self.client.config.exchange if exchange is None else exchange
         self.address = Address(topic, "" if group else self.host, exchange)
+        methods = ServedMethods(endpoint, self.address, self.host, self.client, context)
         self._consumer = self.home.run(
-            Consumer, self.client, self.address, self._invoke, concurrency=concurrency, group=group, direct=direct
+            Consumer, self.client, self.address, methods.invoke, concurrency=concurrency, group=group, direct=direct
         )
-        self._context = context
         self._drain_seconds = drain_seconds
-        self._methods: dict[str, Callable[..., Any]] = {}
         self._stopping = False
         self._stopped = self.shell.event()
 
@@ -144,43 +138,3 @@ class BaseService:
 
     def __exit__(self, *exc: object) -> None:
         self.stop()
-
-    # --- methods -----------------------------------------------------------------------------
-
-    def _invoke(self, task: Task, body: dict[str, Any]) -> Any:
-        name = task.method
-        ctx, args = body.get("context"), body.get("args") or {}
-        if self._context is not None and ctx is not None:
-            ctx = self._context.from_dict(ctx)
-        method = self._methods.get(name) or self._method(name)
-        return method(ctx, **args)
-
-    def _method(self, name: str) -> Callable[..., Any]:
-        builtin = {"rpcmq.describe": self._describe, "rpcmq.ping": self._ping}
-        method = builtin.get(name) if name.startswith(_BUILTIN) else None
-        if method is None:
-            method = find_method(self.endpoint, name)
-        if method is None:
-            raise mark_not_run(
-                UnknownMethod(f"{self.address.topic!r} has no public method {name!r} (on {self.address})")
-            )
-        self._methods[name] = method
-        return method
-
-    def _ping(self, ctx: Any) -> dict[str, Any]:
-        return {"identity": self.client.identity, "pid": os.getpid(), "server": self.host}
-
-    def _describe(self, ctx: Any) -> dict[str, Any]:
-        methods = []
-        for name, found in public_methods(self.endpoint):
-            try:
-                signature = str(inspect.signature(found))
-            except (TypeError, ValueError):
-                signature = "(...)"
-            methods.append({"name": name, "signature": signature, "doc": inspect.getdoc(found) or ""})
-        return {
-            "topic": self.address.topic,
-            "server": self.host,
-            "endpoint": type(self.endpoint).__qualname__,
-            "methods": methods,
-        }

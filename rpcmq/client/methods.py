@@ -11,7 +11,7 @@ from typing import Any
 from rpcmq.errors import UsageError
 from rpcmq.payload.bounded_text import short_repr
 
-__all__ = ["ASYNC", "check_endpoint", "check_handler", "find_method", "public_methods"]
+__all__ = ["ASYNC", "check_endpoint", "check_handler", "find_method", "is_async", "public_methods"]
 
 
 def find_method(endpoint: Any, name: str) -> Callable[..., Any] | None:
@@ -43,18 +43,23 @@ def public_methods(endpoint: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
             yield name, method
 
 
-def check_endpoint(endpoint: Any) -> None:
+def check_endpoint(endpoint: Any, *, may_be_async: bool = False) -> None:
     """Refuse an endpoint with methods that could not be run, or without any.
+
+    Args:
+        may_be_async: whether ``async`` methods can be run.
 
     Raises:
         UsageError: one is ``async``, or there is none.
     """
     if not _may_have_methods(endpoint):
         raise UsageError(f"endpoint {short_repr(endpoint)} has no public method, so nothing could be called on it")
+    if may_be_async:
+        return
     for name in dir(endpoint):
         # A property is not to be computed for this.
         method = inspect.getattr_static(endpoint, name, None)
-        if name.startswith("_") or not _is_async(method):
+        if name.startswith("_") or not is_async(method):
             continue
         if isinstance(endpoint, ModuleType) and find_method(endpoint, name) is None:
             continue
@@ -76,19 +81,20 @@ def check_handler(handler: Any) -> None:
     """
     if not callable(handler):
         raise UsageError(f"handler must be callable, not {short_repr(handler)}")
-    if _is_async(handler) or _is_async(type(handler).__call__):
+    if is_async(handler) or is_async(type(handler).__call__):
         raise UsageError(f"handler {short_repr(handler)} cannot be run: {ASYNC}")
 
 
-#: The reason that async methods are refused, and the way to do without.
+#: The reason that async methods are refused, and the ways to do without, and with.
 ASYNC = (
     "it is async, and what rpcmq runs, in a greenlet or a thread, has no asyncio event loop. Write it with plain "
-    "'def': what waits there (sockets, sleep, other calls) waits for this request only; or use asyncio.run() in a "
-    "thread of its own"
+    "'def': what waits there (sockets, sleep, other calls) waits for this request only; or use rpcmq.aio, whose "
+    "Service and Client run async methods and handlers in an event loop"
 )
 
 
-def _is_async(method: Any) -> bool:
+def is_async(method: Any) -> bool:
+    """Whether ``method`` is ``async``, or wraps one that is."""
     if isinstance(method, (staticmethod, classmethod)):
         method = method.__func__
     while isinstance(method, partial):

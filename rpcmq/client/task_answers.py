@@ -15,7 +15,7 @@ from rpcmq.payload import Format
 from rpcmq.transport.shell import WaitableEvent
 from rpcmq.wire import Address, Flag, Kind, error_name
 
-__all__ = ["TaskAnswers", "is_done", "streams"]
+__all__ = ["TaskAnswers", "accepted_by", "is_done", "streams"]
 
 
 _JSON = Format.JSON.bit
@@ -48,7 +48,7 @@ class TaskAnswers:
         """
         process = self.client.process
         form, payload = process.encode(value, accepted_by(task))
-        self._answer(process, task, _REPLY, form, payload)
+        self.answer(process, task, _REPLY, form, payload)
 
     def fail(self, task: Task, error: BaseException) -> None:
         """End ``task`` with ``error``: the caller of a call is told, a cast's is not. ``error`` may be hostile."""
@@ -67,7 +67,7 @@ class TaskAnswers:
             process.tasks.settle(monotonic(), task, Outcome.REMOTE_ERROR)
             return
         form, payload = process.codec.encode_exception(error, process.identity)
-        self._answer(process, task, Kind.FAULT, form, payload, error_name(error))
+        self.answer(process, task, Kind.FAULT, form, payload, error_name(error))
 
     def send(self, task: Task, item: Any) -> bool:
         """Send one item of a stream once the caller has granted it; return False if the call has ended.
@@ -80,7 +80,7 @@ class TaskAnswers:
         if task.cancelled or task.is_abandoned:
             return False
         form, payload = self.client.process.encode(item, accepted_by(task))
-        self._send(task, Kind.ITEM, form, payload)
+        self.send_encoded(task, Kind.ITEM, form, payload)
         return True
 
     def _granted(self, task: Task) -> bool:
@@ -106,7 +106,7 @@ class TaskAnswers:
 
     def end(self, task: Task) -> None:
         """End the stream."""
-        self._answer(self.client.process, task, Kind.END, Format.JSON, b"")
+        self.answer(self.client.process, task, Kind.END, Format.JSON, b"")
 
     def progress(self, task: Task, value: Any) -> None:
         """Tell the caller how far ``task`` is.
@@ -117,9 +117,9 @@ class TaskAnswers:
         if not task.is_call:
             return
         form, payload = self.client.process.encode(value, accepted_by(task))
-        self._send(task, Kind.ALIVE, form, payload)
+        self.send_encoded(task, Kind.ALIVE, form, payload)
 
-    def _answer(
+    def answer(
         self, process: Process, task: Task, kind: int, form: int, payload: bytes, error: bytes = b""
     ) -> None:  # fmt: skip
         """Send the last message of a call."""
@@ -131,7 +131,7 @@ class TaskAnswers:
         if self.waited_for and task in self.waited_for:
             self.waited_for[task].set()
 
-    def _send(self, task: Task, kind: Kind, form: int, payload: bytes) -> None:
+    def send_encoded(self, task: Task, kind: int, form: int, payload: bytes) -> None:
         """Send a message after which others of the call follow."""
         process = self.client.process
         flags = 0

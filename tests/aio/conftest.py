@@ -12,7 +12,7 @@ import uvloop
 from tests.from_threads import in_thread
 
 Main = Callable[[], Coroutine[Any, Any, Any]]
-_LIMIT = 60.0
+_LIMIT = 40.0
 
 
 @pytest.fixture(params=["asyncio", "uvloop"])

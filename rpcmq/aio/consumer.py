@@ -1,0 +1,225 @@
+"""A consumer whose tasks run in an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextvars import Context
+from functools import partial
+from inspect import isawaitable
+from time import monotonic
+from typing import Any
+
+from rpcmq.aio.bridge import Bridge, ThreadPool
+from rpcmq.aio.loop_port import LoopPort
+from rpcmq.client.consumer import PLAIN_VALUES, Consumer
+from rpcmq.client.interrupts import is_interrupt
+from rpcmq.client.methods import is_async
+from rpcmq.client.request import set_current_request
+from rpcmq.client.served_methods import ServedMethods
+from rpcmq.client.task_answers import accepted_by
+from rpcmq.client.verbs import ClientVerbs
+from rpcmq.core.process.task import Task
+from rpcmq.errors import Outcome
+from rpcmq.transport.shell import Handle, Workers
+from rpcmq.wire import Address, Kind
+
+__all__ = ["LoopConsumer"]
+
+log = logging.getLogger("rpcmq.service")
+
+_REPLY, _ITEM, _ALIVE = int(Kind.REPLY), int(Kind.ITEM), int(Kind.ALIVE)
+_END: Any = object()
+#: Longest wait for the caller of a stream before it is looked whether it is lost (seconds).
+_LOOK_AGAIN = 1.0
+
+
+class LoopConsumer(Consumer):
+    """Takes the calls and casts of an address, and runs each in a task of its own.
+
+    Args:
+        bridge: into the engines of ``client``.
+        methods: run for the tasks; those that are not ``async`` in a thread.
+        client, address, concurrency, group, direct: as for :class:`rpcmq.client.consumer.Consumer`.
+    """
+
+    def __init__(
+        self, bridge: Bridge, methods: ServedMethods, client: ClientVerbs, address: Address, concurrency: int,
+        group: str, direct: bool,
+    ) -> None:  # fmt: skip
+        super().__init__(client, address, methods.invoke, concurrency=concurrency, group=group, direct=direct)
+        self._bridge = bridge
+        self._methods = methods
+        self._process = bridge.process
+        self._threads = ThreadPool(bridge.process, concurrency, inside=False)
+        self._port: LoopPort | None = None
+        self._context = Context()
+        #: Methods, and whether they are async.
+        self._runs_here: dict[str, bool] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def _new_workers(self, concurrency: int) -> Workers[Task]:
+        return _Tasks(self._begin)
+
+    def attach(self, port: LoopPort, context: Context) -> None:
+        """Serve in this event loop, each request in a copy of ``context``. To be called before :meth:`start`."""
+        self._port = port
+        self._context = context
+        port.owners.append(self._loop_closed)
+
+    def detach(self) -> None:
+        """The service has ended."""
+        self._threads.close()
+        if self._port is not None and self._loop_closed in self._port.owners:
+            self._port.owners.remove(self._loop_closed)
+
+    # --- in the sockets' thread --------------------------------------------------------------
+
+    def _begin(self, task: Task) -> None:
+        assert self._port is not None
+        self._port.post(self._begin_in_loop, task)
+
+    def _loop_closed(self) -> None:
+        self.shell.spawn(self._abandon)
+
+    def _abandon(self) -> None:
+        """End what runs, and leave: the event loop was closed without :meth:`stop`."""
+        registration = self._registration
+        if registration is None:
+            return
+        text = f"the event loop of the service on {self.address} was closed before the service was stopped"
+        log.error("%s; it is not consumed here any more", text)
+        self.leave()
+        for task in list(registration.running.values()):
+            self.answers.fail(task, RuntimeError(text))
+            self._finish(task, None)
+
+    # --- in the event loop -----------------------------------------------------------------------
+
+    def _begin_in_loop(self, task: Task) -> None:
+        assert self._port is not None
+        running = self._port.loop.create_task(self._serve(task), context=self._context.copy())
+        self._tasks.add(running)
+        running.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, task: Task) -> None:
+        process, bridge = self._process, self._bridge
+        set_current_request(task, self.progress)
+        keepalive: Handle | None = None
+        try:
+            body = self._body(task) if bridge.posts else await bridge.in_thread(self._body, task)
+            if task.is_call and "keepalive" in body:
+                keepalive = await bridge.run(self._keep_alive, task, float(body["keepalive"]))
+            result = await self._result(task, body)
+            kind = type(result)
+            if kind not in PLAIN_VALUES and (hasattr(kind, "__anext__") or hasattr(kind, "__next__")):
+                await self._stream_items(task, result)
+            elif not task.is_call:
+                process.post(process.tasks.settle, monotonic(), task, Outcome.OK)
+            elif bridge.posts:
+                form, payload = process.encode(result, accepted_by(task))
+                process.post(self.answers.answer, process, task, _REPLY, form, payload)
+            else:
+                await bridge.in_thread(self.answers.reply, task, result)
+        except GeneratorExit:
+            raise  # the event loop was closed: nothing can be awaited
+        except BaseException as error:
+            await self._fail(task, error)
+            # Anything else, such as SystemExit, has been reported to the caller and ends here.
+            if is_interrupt(error) or isinstance(error, asyncio.CancelledError):
+                raise
+        finally:
+            process.post(self._finish, task, keepalive)
+
+    async def _result(self, task: Task, body: dict[str, Any]) -> Any:
+        """Run the method: one that is not ``async`` in a thread."""
+        method = self._methods.bound(task, body)
+        runs_here = self._runs_here.get(task.method)
+        if runs_here is None:
+            runs_here = self._runs_here[task.method] = is_async(method)
+        if runs_here:
+            result = method()
+        else:
+            assert self._port is not None
+            result = await self._threads.run(self._port, method)
+        return await result if type(result) not in PLAIN_VALUES and isawaitable(result) else result
+
+    async def _fail(self, task: Task, error: BaseException) -> None:
+        await self._bridge.in_thread(self.answers.fail, task, error)
+
+    async def _stream_items(self, task: Task, items: AsyncIterator[Any] | Iterator[Any]) -> None:
+        try:
+            self._check_asked_for_items(task)
+            credit = task.grants
+            while (item := await self._next(items)) is not _END:
+                if not task.is_call:
+                    continue
+                if credit <= 0:
+                    credit = await self._granted(task)
+                if task.cancelled or task.is_abandoned:
+                    break
+                await self._send(task, item)
+                credit -= 1
+        finally:
+            await self._close(items)
+        if task.is_call:
+            self._process.post(self.answers.end, task)
+        else:
+            self._process.post(self._process.tasks.settle, monotonic(), task, Outcome.OK)
+
+    async def _next(self, items: AsyncIterator[Any] | Iterator[Any]) -> Any:
+        if isinstance(items, AsyncIterator):
+            return await anext(items, _END)
+        assert self._port is not None
+        return await self._threads.run(self._port, partial(next, items, _END))
+
+    async def _close(self, items: AsyncIterator[Any] | Iterator[Any]) -> None:
+        if isinstance(items, AsyncIterator):
+            if (aclose := getattr(items, "aclose", None)) is not None:
+                await aclose()
+        elif (close := getattr(items, "close", None)) is not None:
+            assert self._port is not None
+            await self._threads.run(self._port, close)
+
+    async def _granted(self, task: Task) -> int:
+        """Wait until the caller of a stream takes more items; return how many, 0 if it does not want any more."""
+        changed = asyncio.Event()
+        assert self._port is not None
+        task.on_change = partial(self._port.post, changed.set)
+        while True:
+            changed.clear()
+            # After all items that were handed over to be sent.
+            credit = await self._bridge.run(lambda: task.grants)
+            if credit > 0 or task.cancelled or task.is_abandoned:
+                return credit
+            try:
+                async with asyncio.timeout(_LOOK_AGAIN):
+                    await changed.wait()
+            except TimeoutError:
+                pass  # a task is lost without notice when the router has restarted
+
+    async def _send(self, task: Task, item: Any) -> None:
+        if self._bridge.posts:
+            form, payload = self._process.encode(item, accepted_by(task))
+            self._process.post(self.answers.send_encoded, task, _ITEM, form, payload)
+        else:
+            await self._bridge.in_thread(self.answers.send, task, item)
+
+    def progress(self, task: Task, value: Any) -> None:
+        """See :meth:`TaskAnswers.progress`; from any thread."""
+        if not self._bridge.posts:
+            super().progress(task, value)
+        elif task.is_call:
+            form, payload = self._process.encode(value, accepted_by(task))
+            self._process.post(self.answers.send_encoded, task, _ALIVE, form, payload)
+
+
+class _Tasks:
+    """Begins each item where it is; see :class:`rpcmq.transport.shell.Workers`."""
+
+    def __init__(self, begin: Callable[[Task], None]) -> None:
+        self.start = begin
+
+    def close(self) -> None:
+        """Nothing waits for an item."""
