@@ -11,6 +11,7 @@ from typing import Any
 
 from rpcmq.client.consumer import ANSWERED, Consumer
 from rpcmq.client.request import Request
+from rpcmq.client.router_consumers import new_consumer
 from rpcmq.client.task_answers import is_done
 from rpcmq.client.verbs import ClientVerbs
 from rpcmq.core.process.task import Task
@@ -141,7 +142,7 @@ class MessageConsumer:
     ) -> None:
         self._handle = handle
         self._consumer = client.home.run(
-            Consumer, client, address, self._invoke, concurrency=concurrency, group=group, direct=direct
+            new_consumer, client, address, self._invoke, concurrency=concurrency, group=group, direct=direct
         )
         self.shell = self._consumer.shell
 
@@ -183,10 +184,10 @@ class MessageConsumer:
         return self._consumer.stop(timeout)
 
     def _invoke(self, task: Task, body: dict[str, Any]) -> Any:
-        self._handle(IncomingMessage(self._consumer, task, body))
+        self._handle(IncomingMessage(self._consumer.at(task), task, body))
         return ANSWERED
 
 
 def is_serving(client: ClientVerbs) -> bool:
     """Whether a consumer or service of ``client`` takes messages, or runs some that it has taken."""
-    return client.home.run(lambda: bool(client.process.tasks.registrations))
+    return client.home.run(lambda: bool(client.process.tasks.registrations) or client.consumer_links().serves)

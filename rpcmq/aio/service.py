@@ -12,6 +12,7 @@ from rpcmq.aio.bridge import running_loop
 from rpcmq.aio.client import Client
 from rpcmq.aio.consumer import LoopConsumer
 from rpcmq.client.methods import check_endpoint
+from rpcmq.client.one_router import only_router
 from rpcmq.client.served_methods import ServedMethods, check_context
 from rpcmq.errors import UsageError
 from rpcmq.payload.bounded_text import short_repr
@@ -66,6 +67,7 @@ class Service:
         self.host = socket.gethostname() if host is None else host
         exchange = self.client.config.exchange if exchange is None else exchange
         self.address = Address(topic, "" if group else self.host, exchange)
+        only_router(self.client.config, f"a consumer of {self.address}")
         self._bridge = self.client.caller.bridge
         methods = ServedMethods(endpoint, self.address, self.host, self.client, context)
         self._consumer = LoopConsumer(

@@ -12,6 +12,7 @@ from rpcmq.cli.options import State, connects, json_option, make_client, positiv
 from rpcmq.cli.output import Output, add_row, print_json, table
 from rpcmq.cli.text import counted, microseconds, plain
 from rpcmq.errors import ProtocolError
+from rpcmq.wire.bodies import CONSUMER_ROLE
 
 __all__ = ["describe_command", "ls_command"]
 
@@ -145,7 +146,7 @@ def _processes(rows: list[dict[str, Any]]) -> Table:
             made,
             (
                 row["identity"],
-                row["queue_type"],
+                f"{row['queue_type']} (consumer)" if row.get("role") == CONSUMER_ROLE else row["queue_type"],
                 f"{row['connected_seconds']:.0f}",
                 f"{row['silent_seconds']:.0f}",
                 row["calls"],

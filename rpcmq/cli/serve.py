@@ -100,7 +100,7 @@ def serve_command(
     )
     with service.client as client:
         service.start(timeout)
-        where = {"topic": str(service.address), "router": client.config.router[0], "identity": client.identity}
+        where = {"topic": str(service.address), "router": ", ".join(client.config.router), "identity": client.identity}
         text = f"serving {where['topic']} on {where['router']} as {where['identity']}"
         log_event(log, logging.INFO, "serving", text, **where)
         service.wait()

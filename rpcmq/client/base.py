@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Self
@@ -10,6 +11,7 @@ from weakref import finalize
 
 from rpcmq.client.process import Process
 from rpcmq.client.process_choice import process_in
+from rpcmq.client.router_links import RouterLinks
 from rpcmq.client.sender import Sender
 from rpcmq.client.shown_names import shown_as
 from rpcmq.client.subscription import Subscriptions
@@ -31,18 +33,24 @@ class _Links:
         self.process = process
         self.sender = Sender(process)
         self.subscriptions: Subscriptions | None = None
+        self.at_routers = RouterLinks(process)
 
     def close(self, linger_seconds: float | None = None) -> None:
         """See :meth:`Client.close`; at home."""
-        if self.subscriptions is None:
+        closers: list[Callable[[], object]] = [
+            *self.at_routers.closers(linger_seconds),
+            partial(self.process.close, linger_seconds),
+        ]
+        if self.subscriptions is not None:
+            closers.insert(0, partial(self.subscriptions.close, linger_seconds))
+        if len(closers) == 1:
             self.process.close(linger_seconds)
         elif not self.home.shell.can_wait:
-            self.subscriptions.close(linger_seconds)
-            self.process.close(linger_seconds)
+            for close in closers:
+                close()
         else:
-            # Both wait for the router, and at the same time.
-            both = (partial(self.subscriptions.close, linger_seconds), partial(self.process.close, linger_seconds))
-            self.home.shell.run_together(both)
+            # All wait for their routers, and at the same time.
+            self.home.shell.run_together(closers)
 
     def close_soon(self) -> None:
         """Close from the garbage collector, in any thread."""
@@ -131,6 +139,11 @@ class BaseClient:
         if links.subscriptions is None:
             links.subscriptions = Subscriptions(self.config, process, curve_for(process.keys))
         return links.subscriptions
+
+    def consumer_links(self) -> RouterLinks:
+        """The links over which this process consumes at each of several routers; at home."""
+        links = self._links
+        return links.at_routers if not links.process.connection.abandoned else self._reopened().at_routers
 
     @property
     def identity(self) -> str:

@@ -6,8 +6,8 @@ import socket
 from collections.abc import Mapping
 from typing import Any, Self
 
-from rpcmq.client.consumer import Consumer
 from rpcmq.client.methods import check_endpoint
+from rpcmq.client.router_consumers import new_consumer
 from rpcmq.client.served_methods import ServedMethods, check_context
 from rpcmq.client.shown_names import shown_as
 from rpcmq.client.verbs import ClientVerbs
@@ -66,7 +66,7 @@ class BaseService:
         self.address = Address(topic, "" if group else self.host, exchange)
         methods = ServedMethods(endpoint, self.address, self.host, self.client, context)
         self._consumer = self.home.run(
-            Consumer, self.client, self.address, methods.invoke, concurrency=concurrency, group=group, direct=direct
+            new_consumer, self.client, self.address, methods.invoke, concurrency=concurrency, group=group, direct=direct
         )
         self._drain_seconds = drain_seconds
         self._stopping = False

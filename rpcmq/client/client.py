@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
+from rpcmq.client.configured_codec import codec_for
 from rpcmq.client.middleware import Middleware
 from rpcmq.client.options import CallOptions
-from rpcmq.client.process import codec_for
 from rpcmq.client.verbs import ClientVerbs, Target
 from rpcmq.config import ClientConfig, ClientSettings, load_client_config
 from rpcmq.payload import Codec, ExceptionRegistry

@@ -10,11 +10,10 @@ from typing import Any
 
 from rpcmq.client.interrupts import is_interrupt
 from rpcmq.client.methods import ASYNC
-from rpcmq.client.one_router import only_router
 from rpcmq.client.process import Process
 from rpcmq.client.request import set_current_request
+from rpcmq.client.router_links import ServingLink
 from rpcmq.client.task_answers import TaskAnswers, is_done, streams
-from rpcmq.client.verbs import ClientVerbs
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.task import Registration, Task
 from rpcmq.errors import Outcome, PayloadRefused, UsageError
@@ -24,10 +23,12 @@ from rpcmq.transport.home import Home, at_home
 from rpcmq.transport.shell import Handle, Workers
 from rpcmq.wire import Address, Kind
 
-__all__ = ["ANSWERED", "PLAIN_VALUES", "Consumer"]
+__all__ = ["ANSWERED", "PLAIN_VALUES", "UNREGISTER_SECONDS", "Consumer"]
 
 log = logging.getLogger("rpcmq.service")
 
+#: Makes workers that run tasks by the function that it is given.
+NewWorkers = Callable[[Callable[[Task], None]], Workers[Task]]
 #: Returned by a handler that answers the call itself through
 #: :attr:`Consumer.answers`, now or later.
 ANSWERED: Any = object()
@@ -35,20 +36,21 @@ ANSWERED: Any = object()
 PLAIN_VALUES = frozenset({type(None), bool, int, float, str, bytes, list, tuple, dict, set})
 _END: Any = object()
 #: Longest wait of a stopping consumer for the router's confirmation (seconds); the router may be gone.
-_UNREGISTER = 2.0
+UNREGISTER_SECONDS = 2.0
 
 
 class Consumer:
     """Takes the calls and casts of an address, and runs each beside the others: in a greenlet or OS thread of its own.
 
     Args:
-        client: the connection to serve over.
+        link: the connection to serve over: a client, or one link of it to one of several routers.
         address: what is consumed.
         invoke: called with (task, body), where body is the decoded payload. What it returns, yields or
             raises goes back to the caller; :data:`ANSWERED` if it answers by itself, now or later.
         concurrency: how many run at once; more wait in the router.
         group: consume a group of the topic: it gets a copy of each message, for one of its consumers.
         direct: also listen for direct calls, which do not pass the router.
+        new_workers: makes the workers that run tasks, which may wait for a worker; default: workers of its own.
 
     Raises:
         UsageError: a wrong argument.
@@ -56,26 +58,26 @@ class Consumer:
 
     def __init__(
         self,
-        client: ClientVerbs,
+        link: ServingLink,
         address: Address,
         invoke: Callable[[Task, dict[str, Any]], Any],
         *,
         concurrency: int = 64,
         group: str = "",
         direct: bool = False,
+        new_workers: NewWorkers | None = None,
     ) -> None:
         if not 1 <= concurrency <= 65535:
             raise UsageError(f"concurrency must be 1 to 65535, not {concurrency!r}")
-        only_router(client.config, f"a consumer of {address}")
-        self.client = client
-        self.shell = shell = client.shell
+        self._link = link
+        self.shell = shell = link.shell
         self.address = address
         address.encode()
         self._invoke = invoke
         self._concurrency = concurrency
         self._group = group
         self._direct = direct
-        self._workers = self._new_workers(concurrency)
+        self._workers = self._new_workers(concurrency) if new_workers is None else new_workers(self._run_if_awaited)
         self._outside = shell.outside
         self._registration: Registration | None = None
         self._stopping = False
@@ -84,7 +86,7 @@ class Consumer:
         #: Whether the router has been silent since it was asked to deliver no more.
         self.unanswered = False
         self._idle = shell.event()
-        self.answers = TaskAnswers(client, address)
+        self.answers = TaskAnswers(link, address)
 
     def _new_workers(self, concurrency: int) -> Workers[Task]:
         """Make what runs the tasks beside one another."""
@@ -95,20 +97,28 @@ class Consumer:
     @property
     def home(self) -> Home:
         """The home of the client. All methods but :meth:`progress` must be called there."""
-        return self.client.home
+        return self._link.home
 
     @property
     def started(self) -> bool:
         """Whether :meth:`start` was called, and succeeded."""
         return self._registration is not None
 
+    def has(self, task: Task) -> bool:
+        """Whether ``task`` was delivered to this consumer."""
+        return task.registration is self._registration
+
+    def at(self, task: Task) -> Consumer:
+        """The consumer that ``task`` was delivered to: this one."""
+        return self
+
     def start(self, timeout: float = 30.0) -> None:
         """See :meth:`Service.start`."""
         if self.started:
             raise UsageError(f"the consumer of {self.address} was started already")
-        process = self.client.process
+        process = self._link.process
         deadline = monotonic() + timeout
-        self.client.connect(timeout)
+        process.connection.wait_ready(timeout)
         peer_url = process.direct.listen() if self._direct else ""
         tag = process.tasks.allocate_tag()
         registration = Registration(tag, self.address, self._concurrency, peer_url, self._workers.start, self._group)
@@ -139,22 +149,25 @@ class Consumer:
             self._idle.wait(max(0.0, deadline - monotonic()))
         if registration.running:
             return False
-        self.client.process.tasks.remove(registration)
+        self._link.process.tasks.remove(registration)
         self._workers.close()
         return True
 
-    def leave(self, timeout: float = _UNREGISTER) -> None:
+    def leave(self, timeout: float = UNREGISTER_SECONDS) -> None:
         """Stop deliveries. Call :meth:`stop` once running tasks are done.
 
         Args:
             timeout: seconds to wait for the router to know, a few at most.
         """
-        process, registration = self.client.process, self._registration
+        process, registration = self._link.process, self._registration
         if self._stopping or registration is None:
             return
         self._stopping = True
         if process.connection.connected:
-            self._unregister(process, registration, max(0.1, min(_UNREGISTER, timeout)))
+            self._unregister(process, registration, max(0.1, min(UNREGISTER_SECONDS, timeout)))
+        else:
+            # Sent when it is back, where something runs longer.
+            process.tasks.unregister(monotonic(), registration, None)
         self._left = True
 
     def _unregister(self, process: Process, registration: Registration, patience: float) -> None:
@@ -177,7 +190,7 @@ class Consumer:
         log.warning("%s: the router has not confirmed that it delivers no more: %s", self.address, reason)
 
     def _ask(self, call: Call) -> None:
-        process = self.client.process
+        process = self._link.process
         process.connection.schedule()
         process.wait(call)
         if call.error is not None:
@@ -185,9 +198,25 @@ class Consumer:
 
     # --- tasks -------------------------------------------------------------------------------
 
+    def _run_if_awaited(self, task: Task) -> None:
+        """Run ``task``, which may have waited for a worker, unless nobody wants it any more."""
+        if task.is_call:
+            # That its caller gives up, or is gone, is told; its deadline is the caller's.
+            if not (task.cancelled or task.is_abandoned):
+                self._run(task)
+                return
+            self.answers.decline(task)
+        elif task.ttl is None or monotonic() < task.received_at + task.ttl:
+            # Also where its router is gone: the router's next life is told that we have it.
+            self._run(task)
+            return
+        else:
+            self._link.process.tasks.settle(monotonic(), task, Outcome.TIMEOUT)
+        self._finish(task, None)
+
     def _run(self, task: Task) -> None:
         """Run ``task``, beside the loop, which has started it."""
-        process = self.client.process
+        process = self._link.process
         set_current_request(task, self.progress)
         keepalive: Handle | None = None
         try:
@@ -214,7 +243,7 @@ class Consumer:
             self._finish(task, keepalive)
 
     def _finish(self, task: Task, keepalive: Handle | None) -> None:
-        process = self.client.process
+        process = self._link.process
         if keepalive is not None:
             keepalive.stop()
             keepalive.close()
@@ -234,7 +263,7 @@ class Consumer:
             PayloadRefused: it is not decoded, or no mapping; the caller learns that nothing was run.
         """
         try:
-            body = self.client.process.payloads.request(task)
+            body = self._link.process.payloads.request(task)
             if type(body) is not dict:
                 raise PayloadRefused(f"the payload must be a mapping with context and args, not {type(body).__name__}")
         except PayloadRefused as error:
@@ -261,7 +290,7 @@ class Consumer:
         if task.is_call:
             self.answers.end(task)
         else:
-            self.client.process.tasks.settle(monotonic(), task, Outcome.OK)
+            self._link.process.tasks.settle(monotonic(), task, Outcome.OK)
 
     def _check_asked_for_items(self, task: Task) -> None:
         if task.is_call and not streams(task):
@@ -276,7 +305,7 @@ class Consumer:
         self.answers.progress(task, value)
 
     def _keep_alive(self, task: Task, seconds: float) -> Handle:
-        process = self.client.process
+        process = self._link.process
 
         def beat() -> None:
             process.tasks.send_item(task, Kind.ALIVE, Format.JSON, b"")

@@ -26,17 +26,18 @@ def default_identity(key_name: str = "") -> str:
     return f"{host}:{program}:{os.getpid()}:{secrets.token_hex(3)}"
 
 
-def hello_of(identity: str, queue_type: str, accepted: int) -> HelloBody:
+def hello_of(identity: str, queue_type: str, accepted: int, role: str = "process") -> HelloBody:
     """The body of this process's HELLO.
 
     Args:
         accepted: mask of the payload formats that it decodes.
+        role: ``CONSUMER_ROLE`` of a link that only consumes.
     """
     return HelloBody(
         versions=(VERSION,),
         identity=identity,
         queue_type=queue_type,
-        role="process",
+        role=role,
         accepts=tuple(accept_names(accepted)),
         host=socket.gethostname(),
         pid=os.getpid(),

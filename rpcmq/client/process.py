@@ -12,6 +12,7 @@ from time import monotonic
 from rpcmq.client.cast_window import CastWindow
 from rpcmq.client.hello import default_identity, hello_of
 from rpcmq.client.limited_log import RateLimitedLog
+from rpcmq.client.payloads import Payloads
 from rpcmq.client.peer import DirectLinks
 from rpcmq.client.trust import payload_checker_for
 from rpcmq.config import ClientConfig
@@ -23,14 +24,13 @@ from rpcmq.core.process.task_table import TaskTable
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.core.process.welcome import Welcome
 from rpcmq.errors import AccessDenied, CallError, CallTimeout, LinkLost, PayloadError, RpcError, UsageError
-from rpcmq.payload import Codec, ExceptionRegistry, Format
-from rpcmq.payload.default_allow_list import DEFAULT_ALLOW_LIST
+from rpcmq.payload import Codec
 from rpcmq.transport.connection import Connection
 from rpcmq.transport.key_files import KeyFile, curve_for, read_key_file
 from rpcmq.transport.shell import ClientShell, Handle
 from rpcmq.wire import NO_TTL, Flag, Kind, address_of, pack, parse, with_payload
 
-__all__ = ["Process", "codec_for", "keys_for"]
+__all__ = ["Process", "keys_for"]
 
 log = logging.getLogger("rpcmq.client")
 
@@ -55,17 +55,6 @@ def keys_for(config: ClientConfig) -> KeyFile | None:
     return read_key_file(config.key_file, client=True) if config.key_file else None
 
 
-def codec_for(config: ClientConfig, exceptions: ExceptionRegistry | None = None) -> Codec:
-    """The codec that ``config`` describes."""
-    accepted = Format.JSON.bit | Format.PICKLE.bit | (Format.DILL.bit if config.accept_dill else 0)
-    return Codec(
-        prefer=Format[config.format.upper()],
-        accepted=accepted,
-        allow=DEFAULT_ALLOW_LIST.allowing(*config.allow) if config.allow else DEFAULT_ALLOW_LIST,
-        exceptions=exceptions or ExceptionRegistry(),
-    )
-
-
 class Process:
     """The engines of a process on one connection, and those who wait for them.
 
@@ -73,6 +62,8 @@ class Process:
         config: router, identity, limits and times.
         codec: encodes and decodes payloads.
         shell: the loop that they live in.
+        role: ``CONSUMER_ROLE`` of a link that only consumes.
+        payloads: the checker of payloads, where the process has one already.
 
     Attributes:
         posts: whether calls and casts may be started, and calls be waited for, from any thread.
@@ -80,15 +71,18 @@ class Process:
 
     posts = False
 
-    def __init__(self, config: ClientConfig, codec: Codec, shell: ClientShell) -> None:
+    def __init__(
+        self, config: ClientConfig, codec: Codec, shell: ClientShell, role: str = "process",
+        payloads: Payloads | None = None,
+    ) -> None:  # fmt: skip
         self.config = config
         self.shell = shell
         self.codec = codec
         self.keys = keys_for(config)
         self.identity = config.identity or default_identity(self.keys.name if self.keys is not None else "")
-        self.payloads, self._audit = payload_checker_for(config, codec, self.identity, shell)
+        self.payloads, self._audit = payload_checker_for(config, codec, self.identity, shell, payloads)
         self.pid = os.getpid()
-        hello = replace(hello_of(self.identity, "roundrobin", codec.accepted), keeps=True, wants_drops=True)
+        hello = replace(hello_of(self.identity, "roundrobin", codec.accepted, role), keeps=True, wants_drops=True)
         self.uplink = Uplink(hello, self._welcomed, self._refused)
         self.casts = Casts(self.uplink, self._cast_refused, config.cast_kept, config.cast_kept_bytes)
         self.calls = Calls(self.uplink, self.casts)

@@ -31,7 +31,7 @@ class Service(BaseService):
         endpoint: any object with methods. Of a module: its own functions, not those it imports, or what its
             ``__all__`` names.
         host: name of this server: ``"<topic>.<host>"`` is its own topic. Default: the host's name.
-        router: url of the router, of one only; default as for :class:`Client`.
+        router: url of the router, or of several: it is registered at each of them. Default: as for :class:`Client`.
         identity: name of this process; default as for :class:`Client`.
         client: serve over this client's connection rather than one of its own.
         exchange: namespace of the topic; default: the client's.

@@ -8,9 +8,9 @@ from typing import Any
 from rpcmq.client.failures import FailureLog
 from rpcmq.client.interrupts import is_interrupt
 from rpcmq.client.process import Process
-from rpcmq.client.verbs import ClientVerbs
+from rpcmq.client.router_links import ServingLink
 from rpcmq.core.process.task import Task
-from rpcmq.errors import Outcome
+from rpcmq.errors import LinkLost, Outcome
 from rpcmq.payload import Format
 from rpcmq.transport.shell import WaitableEvent
 from rpcmq.wire import Address, Flag, Kind, error_name
@@ -30,12 +30,12 @@ class TaskAnswers:
     """Sends the answers to the calls of one address. To be used in the client's home.
 
     Args:
-        client: the connection to answer over.
+        link: the connection to answer over.
         address: what is consumed, for logs.
     """
 
-    def __init__(self, client: ClientVerbs, address: Address) -> None:
-        self.client = client
+    def __init__(self, link: ServingLink, address: Address) -> None:
+        self._link = link
         self._failures = FailureLog(address)
         #: Tasks that somebody waits for, each with what is set when it is cancelled, may send more items, or is done.
         self.waited_for: dict[Task, WaitableEvent] = {}
@@ -46,7 +46,7 @@ class TaskAnswers:
         Raises:
             PayloadError: ``value`` cannot be encoded.
         """
-        process = self.client.process
+        process = self._link.process
         form, payload = process.encode(value, accepted_by(task))
         self.answer(process, task, _REPLY, form, payload)
 
@@ -61,13 +61,20 @@ class TaskAnswers:
                 raise
 
     def _fail(self, task: Task, error: BaseException) -> None:
-        process = self.client.process
+        process = self._link.process
         self._failures.report(process, task, error)
         if not task.is_call:
             process.tasks.settle(monotonic(), task, Outcome.REMOTE_ERROR)
             return
         form, payload = process.codec.encode_exception(error, process.identity)
         self.answer(process, task, Kind.FAULT, form, payload, error_name(error))
+
+    def decline(self, task: Task) -> None:
+        """End a call that was not begun, because its caller does not wait any more."""
+        task.seal = None
+        error = LinkLost("its caller had gone before it was begun", {"started": "no"})
+        process = self._link.process
+        self.answer(process, task, Kind.FAULT, *process.codec.encode_exception(error, process.identity))
 
     def send(self, task: Task, item: Any) -> bool:
         """Send one item of a stream once the caller has granted it; return False if the call has ended.
@@ -79,7 +86,7 @@ class TaskAnswers:
             return False
         if task.cancelled or task.is_abandoned:
             return False
-        form, payload = self.client.process.encode(item, accepted_by(task))
+        form, payload = self._link.process.encode(item, accepted_by(task))
         self.send_encoded(task, Kind.ITEM, form, payload)
         return True
 
@@ -93,7 +100,7 @@ class TaskAnswers:
     def _changed(self, task: Task) -> WaitableEvent:
         changed = self.waited_for.get(task)
         if changed is None:
-            changed = self.waited_for[task] = self.client.process.shell.event()
+            changed = self.waited_for[task] = self._link.process.shell.event()
             task.on_change = changed.set
         return changed
 
@@ -106,7 +113,7 @@ class TaskAnswers:
 
     def end(self, task: Task) -> None:
         """End the stream."""
-        self.answer(self.client.process, task, Kind.END, Format.JSON, b"")
+        self.answer(self._link.process, task, Kind.END, Format.JSON, b"")
 
     def progress(self, task: Task, value: Any) -> None:
         """Tell the caller how far ``task`` is.
@@ -116,7 +123,7 @@ class TaskAnswers:
         """
         if not task.is_call:
             return
-        form, payload = self.client.process.encode(value, accepted_by(task))
+        form, payload = self._link.process.encode(value, accepted_by(task))
         self.send_encoded(task, Kind.ALIVE, form, payload)
 
     def answer(
@@ -133,7 +140,7 @@ class TaskAnswers:
 
     def send_encoded(self, task: Task, kind: int, form: int, payload: bytes) -> None:
         """Send a message after which others of the call follow."""
-        process = self.client.process
+        process = self._link.process
         flags = 0
         if task.seal is not None:
             flags, payload = process.payloads.sign_answer(task, kind, form, payload)

@@ -47,13 +47,18 @@ class AuditFile:
 
 
 def payload_checker_for(
-    config: ClientConfig, codec: Codec, identity: str, shell: Shell
+    config: ClientConfig, codec: Codec, identity: str, shell: Shell, known: Payloads | None = None
 ) -> tuple[Payloads, AuditFile | None]:
-    """The door for payloads that ``config`` describes, and the file of its audit if there is one.
+    """The door for payloads that ``config`` describes, and the file of its audit if there is one to be written.
+
+    Args:
+        known: the door of another link of the process: it is used, since it remembers what came before.
 
     Raises:
         ConfigError: a file is missing or wrong, or something is to be signed and there are no keys.
     """
+    if known is not None:
+        return known, None
     if not (config.trust_file or config.mac_file or config.trust_audit):
         return Payloads(codec), None
     policy = read_policy(config.trust_file) if config.trust_file else Policy()

@@ -13,6 +13,7 @@ from rpcmq.wire.json_body import json_bytes
 from rpcmq.wire.kinds import VERSION, Kind
 
 __all__ = [
+    "CONSUMER_ROLE",
     "QUEUE_TYPES",
     "CallerAnswer",
     "CallerQuery",
@@ -38,6 +39,8 @@ __all__ = [
 ]
 
 QUEUE_TYPES = ("roundrobin", "pubsub")
+#: Role of a link over which a process with several routers consumes only, beside the one that it calls over.
+CONSUMER_ROLE = "consumer"
 MAX_IDENTITY_BYTES = 255
 MAX_GROUP = 255
 MAX_CREDIT = MAX_WINDOW = 65_535

@@ -77,7 +77,7 @@ def test_what_is_not_answered_yet_counts_as_running(client: Client, listen: List
     for message in got:
         message.reply("done")
     assert [each.get(timeout=20) for each in asked[:2]] == ["done", "done"]
-    assert is_serving(consumer._consumer.client) is False
+    assert is_serving(client) is False
     listen(lambda message: message.reply("another"))
     assert asked[2].get(timeout=20) == "another"
 

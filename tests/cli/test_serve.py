@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import gevent
 import pytest
 
-from rpcmq.testing.processes import Program
+from rpcmq.testing.processes import Program, RouterProcess
 from tests.server.daemons import run, started
 
 pytestmark = pytest.mark.integration
@@ -30,6 +30,21 @@ def test_a_module_of_the_current_directory_is_served_until_sigterm(system: Simpl
         service.signal(signal.SIGTERM)
         assert service.exit_code() == 0
     assert service.records[-1]["event"] == "stopped"
+
+
+def test_a_module_is_served_at_all_routers_that_are_given(system: SimpleNamespace, tmp_path: Path) -> None:
+    (tmp_path / "greeter.py").write_text("def greet(ctx, name):\n    return f'hello {name}'\n")
+    with RouterProcess() as other:
+        serve = ("serve", "greeter", "--topic", "greetings", "--host", "here", "--router", f"{system.url},{other.url}")
+        with started(*serve, env=system.env, cwd=tmp_path) as service:
+            record = service.wait_for("serving", router=f"{system.url}, {other.url}")
+            for url in (system.url, other.url):
+                asked = run("call", "greetings", "greet", "name=you", "--router", url, env=system.env)
+                assert asked.stdout == '"hello you"\n'
+                view = run("ls", "--router", url, env=system.env).stdout
+                assert any(record["identity"] in line and "(consumer)" in line for line in view.splitlines()), view
+            service.signal(signal.SIGTERM)
+            assert service.exit_code() == 0
 
 
 def test_what_a_module_imports_is_not_served(system: SimpleNamespace, tmp_path: Path) -> None:

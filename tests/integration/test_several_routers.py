@@ -10,7 +10,7 @@ import gevent
 import pytest
 
 import rpcmq.threads
-from rpcmq.client import Client, Service
+from rpcmq.client import Client
 from rpcmq.errors import LinkLost, RouterUnreachable, UsageError
 from rpcmq.testing import eventually
 from rpcmq.testing.processes import RouterProcess
@@ -166,22 +166,9 @@ def test_processes_begin_at_different_routers_and_all_clients_of_one_at_the_same
 
 
 @pytest.mark.parametrize("kind", [Client, rpcmq.threads.Client], ids=["gevent", "threads"])
-def test_consumers_and_subscribers_with_several_routers_are_refused(kind: Any) -> None:
+def test_subscribers_with_several_routers_are_refused(kind: Any) -> None:
     routers = ["tcp://127.0.0.1:1", "tcp://127.0.0.1:2"]
     with kind(routers) as client:
         text = "registered at one router, and its client has 2 .*make one for each router"
-        with pytest.raises(UsageError, match="a consumer of compute.*" + text):
-            (Service if kind is Client else rpcmq.threads.Service)("compute", Endpoint(), client=client)
         with pytest.raises(UsageError, match="a subscription to a.* is " + text):
             client.subscribe("a.*", print)
-
-
-class Endpoint:
-    def add(self, ctx: object, a: int) -> int:
-        return a
-
-
-def test_a_service_that_is_given_several_routers_is_refused(monkeypatch) -> None:
-    monkeypatch.setenv("RPCMQ_ROUTER", "tcp://127.0.0.1:1,tcp://127.0.0.1:2")
-    with pytest.raises(UsageError, match="is registered at one router"):
-        Service("compute", Endpoint())

@@ -83,7 +83,7 @@ class TaskTable:
         call = Call(str(registration.address), 0, timeout)
         return self._send_registration(now, registration, call)
 
-    def unregister(self, now: float, registration: Registration, timeout: float) -> Call:
+    def unregister(self, now: float, registration: Registration, timeout: float | None) -> Call:
         """Stop deliveries; running tasks go on."""
         registration.leaving = True
         call = Call(str(registration.address), 0, timeout)

@@ -85,7 +85,7 @@ class Handshake:
     def _known_link(self, now: float, hello: HelloBody, admission: Admission) -> Link | None:
         """Return the link that the process resumes; None if it is to get a new one, and has none any more."""
         identity, token, received = hello.identity, hello.token, hello.received
-        link = self._links.by_identity(identity, hello.queue_type)
+        link = self._links.by_identity(identity, hello.queue_type, hello.role)
         if self._links.draining and not (link is not None and token == link.token and link.can_resume(received)):
             # A process with a session may resume it, to receive outstanding answers.
             raise Refusal("draining", "the router is shutting down")
@@ -136,6 +136,7 @@ class Handshake:
         if not returning or self._is_handle_used(handle):
             handle = self._unused_handle()
         link = Link(links.dirty, hello.identity, hello.queue_type, handle, self._settings.router_id)
+        link.role = hello.role
         link.returning = returning
         links.has_returned = links.has_returned or returning
         link.handlers = links.handlers

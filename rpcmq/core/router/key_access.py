@@ -223,8 +223,8 @@ class KeyAccessControl(AccessControl):
                 continue
             usage = link.permissions.usage
             if len(usage.introduced) >= usage.most_introduced:
-                known = self._links.by_identity
-                usage.introduced = {each: None for each in usage.introduced if known(each) is not None}
+                known = self._links.of_identity
+                usage.introduced = {each: None for each in usage.introduced if any(known(each))}
                 usage.most_introduced = max(256, 2 * len(usage.introduced))
             usage.introduced[peer.identity] = None
 

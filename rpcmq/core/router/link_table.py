@@ -1,6 +1,7 @@
 """The links of a router: which processes are connected, or away, under which identity.
 
-* An identity has at most one link of each queue type (:mod:`rpcmq.core.router.handshake` sees to it).
+* An identity has at most one link of each queue type, and one more of each that only consumes: a process with several
+  routers consumes at all of them, and calls at one (:mod:`rpcmq.core.router.handshake` sees to it).
 * A link that is away retains what is to be sent. How long it is waited for, and who is silent, is said in
   :mod:`rpcmq.core.router.liveness`.
 * A link that ends leaves nothing behind.
@@ -20,7 +21,7 @@ from rpcmq.core.router.link_states import TRANSITIONS, LinkState
 from rpcmq.core.router.model import Handler, Link
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import KIND_AT, Kind, pack, sequence_of
-from rpcmq.wire.bodies import QUEUE_TYPES, DrainBody, RefusedBody
+from rpcmq.wire.bodies import CONSUMER_ROLE, QUEUE_TYPES, DrainBody, RefusedBody
 
 __all__ = ["LinkTable"]
 
@@ -36,7 +37,7 @@ class LinkTable:
     def __init__(self, on_ended: Callable[[float, Link, str], None], on_changed: Callable[[float, Link], None]) -> None:
         self._on_ended = on_ended
         self._on_changed = on_changed
-        self._identities: dict[tuple[str, str], Link] = {}
+        self._identities: dict[tuple[str, str, bool], Link] = {}
         self._handles: dict[bytes, Link] = {}
         self.routes: dict[bytes, Link] = {}
         #: Links that are away, the longest first; and those of them whose consumers are still waited for.
@@ -75,22 +76,23 @@ class LinkTable:
         """Return the link whose messages carry ``origin`` (router and handle, 12 bytes)."""
         return self._handles.get(origin)
 
-    def by_identity(self, identity: str, queue_type: str = "roundrobin") -> Link | None:
-        """Return the link of the process ``identity``."""
-        return self._identities.get((identity, queue_type))
+    def by_identity(self, identity: str, queue_type: str = "roundrobin", role: str = "") -> Link | None:
+        """Return the link of the process ``identity`` in that role."""
+        return self._identities.get((identity, queue_type, role == CONSUMER_ROLE))
 
     def of_identity(self, identity: str) -> Iterator[Link]:
         """Return the links of the process ``identity``."""
         for queue_type in QUEUE_TYPES:
-            link = self._identities.get((identity, queue_type))
-            if link is not None:
-                yield link
+            for only_consumes in (False, True):
+                link = self._identities.get((identity, queue_type, only_consumes))
+                if link is not None:
+                    yield link
 
     # --- life of a link ----------------------------------------------------------------------
 
     def add(self, link: Link) -> None:
         """Add a new link."""
-        self._identities[link.identity, link.queue_type] = link
+        self._identities[_key(link)] = link
         self._handles[link.origin] = link
 
     def attach_route(self, now: float, link: Link, route: bytes) -> None:
@@ -127,7 +129,7 @@ class LinkTable:
         if link.route is not None:
             self._detach_route(link.route)
             link.route = None
-        self._identities.pop((link.identity, link.queue_type), None)
+        self._identities.pop(_key(link), None)
         self._handles.pop(link.origin, None)
         link.forget_inbox()
         self.counters["links ended"] += 1
@@ -250,3 +252,7 @@ class LinkTable:
         for link in self:
             if link.route is not None:
                 link.send_last(RefusedBody(reason="draining", text=text, received=link.received).message())
+
+
+def _key(link: Link) -> tuple[str, str, bool]:
+    return link.identity, link.queue_type, link.role == CONSUMER_ROLE

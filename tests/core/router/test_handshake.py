@@ -78,6 +78,23 @@ def test_an_identity_may_have_one_link_of_each_queue_type(net: Network):
     assert net.router.links.by_identity("api") is net.link(first)
 
 
+def test_an_identity_may_have_one_more_link_of_each_queue_type_that_only_consumes(net: Network):
+    calling, consuming = net.process("node"), net.process("node", role="consumer")
+    assert calling.refusals == consuming.refusals == []
+    links = net.router.links
+    assert links.by_identity("node") is net.link(calling)
+    assert links.by_identity("node", role="consumer") is net.link(consuming) is not net.link(calling)
+    assert [*links.of_identity("node")] == [net.link(calling), net.link(consuming)]
+    consuming.register("compute")
+    consuming.lose()
+    consuming.connect()
+    assert consuming.welcomes[-1].resumed and [*links.of_identity("node")] == [net.link(calling), net.link(consuming)]
+    net.router.links.end(net.now, net.link(calling), "test")
+    assert [*links.of_identity("node")] == [net.link(consuming)]
+    second = net.process("node", role="consumer")
+    assert [reason for reason, _ in second.refusals] == ["identity-taken"]
+
+
 def test_handles_differ(net: Network):
     processes = [net.process(f"p{i}") for i in range(20)]
     assert len({net.link(p).handle for p in processes}) == 20

@@ -1,0 +1,98 @@
+"""Workers that several consumers share, in a shell played by the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rpcmq.client.shared_workers import SharedWorkers
+from rpcmq.core.process.task import Task
+
+
+class Shell:
+    """Runs what is to be run beside the loop, or in it, when the test says so."""
+
+    def __init__(self) -> None:
+        self.soon: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
+        self.begun: list[Callable[[], None]] = []
+
+    def call_soon(self, function: Callable[..., object], *args: object) -> None:
+        self.soon.append((function, args))
+
+    def turn(self) -> None:
+        soon, self.soon = self.soon, []
+        for function, args in soon:
+            function(*args)
+
+
+class Greenlets:
+    """Workers whose handlers run until they first wait, as those of gevent do; the test ends them."""
+
+    def __init__(self, handle: Callable[[Any], None]) -> None:
+        self.handle = handle
+
+    def start(self, item: Any) -> None:
+        self.handle(item)
+
+    def close(self) -> None:
+        pass
+
+
+class Handler:
+    """Handlers as generators, so that the test decides when each of them ends."""
+
+    def __init__(self, most: int) -> None:
+        self.shell = Shell()
+        self.shell.workers = lambda handle, most: Greenlets(handle)  # type: ignore[attr-defined]
+        self.workers = SharedWorkers(self.shell, most)  # type: ignore[arg-type]
+
+
+def test_tasks_beyond_the_limit_begin_in_the_order_in_which_they_came() -> None:
+    made = Handler(1)
+    order: list[str] = []
+    shares: dict[str, Any] = {}
+
+    def run(task: Any) -> None:
+        order.append(task)
+        if task == "a1":
+            # While it runs, both routers deliver.
+            shares["b"].start("b1")
+            shares["a"].start("a2")
+            shares["b"].start("b2")
+            made.shell.turn()
+            assert order == ["a1"]
+
+    shares["a"], shares["b"] = made.workers.share(run), made.workers.share(run)
+    shares["a"].start("a1")
+    assert order == ["a1"]
+    while made.shell.soon:
+        made.shell.turn()
+    assert order == ["a1", "b1", "a2", "b2"]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_handler_that_raises_leaves_its_worker_to_the_next_task(error: type[BaseException]) -> None:
+    made = Handler(1)
+    order: list[Any] = []
+
+    def run(task: Any) -> None:
+        order.append(task)
+        if task == 1:
+            share.start(2)
+            raise error
+
+    share: Any = made.workers.share(run)
+    with pytest.raises(error):
+        share.start(1)
+    made.shell.turn()
+    assert order == [1, 2]
+
+
+def test_what_waits_keeps_no_task_alive_that_has_ended() -> None:
+    made = Handler(2)
+    share = made.workers.share(lambda task: None)
+    for _ in range(10):
+        share.start(Task())
+    assert not made.shell.soon
