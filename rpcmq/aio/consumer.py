@@ -157,7 +157,7 @@ class LoopConsumer(Consumer):
                     continue
                 if credit <= 0:
                     credit = await self._granted(task)
-                if task.cancelled or task.is_abandoned:
+                if not task.is_wanted:
                     break
                 await self._send(task, item)
                 credit -= 1
@@ -191,7 +191,7 @@ class LoopConsumer(Consumer):
             changed.clear()
             # After all items that were handed over to be sent.
             credit = await self._bridge.run(lambda: task.grants)
-            if credit > 0 or task.cancelled or task.is_abandoned:
+            if credit > 0 or not task.is_wanted:
                 return credit
             try:
                 async with asyncio.timeout(_LOOK_AGAIN):

@@ -202,7 +202,7 @@ class Consumer:
         """Run ``task``, which may have waited for a worker, unless nobody wants it any more."""
         if task.is_call:
             # That its caller gives up, or is gone, is told; its deadline is the caller's.
-            if not (task.cancelled or task.is_abandoned):
+            if task.is_wanted:
                 self._run(task)
                 return
             self.answers.decline(task)
@@ -233,7 +233,8 @@ class Consumer:
                 self.answers.reply(task, result)
             elif not is_done(task):
                 self.answers.wait(task)
-                self.answers.end(task)
+                if not is_done(task):
+                    self.answers.end(task)
         except BaseException as error:
             self.answers.fail(task, error)
             # Anything else, such as SystemExit or a gevent.Timeout, has been reported to the caller and ends here.

@@ -49,7 +49,7 @@ class Request:
     @property
     def cancelled(self) -> bool:
         """Whether the caller has given up or is gone: the result will not be used."""
-        return self._task.cancelled or self._task.is_abandoned
+        return self._task.is_for_nobody
 
     def progress(self, value: Any) -> None:
         """Tell the caller how far this is; it gets ``value`` in its ``on_progress`` callback.

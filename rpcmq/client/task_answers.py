@@ -63,6 +63,8 @@ class TaskAnswers:
     def _fail(self, task: Task, error: BaseException) -> None:
         process = self._link.process
         self._failures.report(process, task, error)
+        if task.has_ended:
+            return
         if not task.is_call:
             process.tasks.settle(monotonic(), task, Outcome.REMOTE_ERROR)
             return
@@ -84,7 +86,7 @@ class TaskAnswers:
         """
         if task.grants <= 0 and not self._granted(task):
             return False
-        if task.cancelled or task.is_abandoned:
+        if not task.is_wanted:
             return False
         form, payload = self._link.process.encode(item, accepted_by(task))
         self.send_encoded(task, Kind.ITEM, form, payload)
@@ -92,7 +94,7 @@ class TaskAnswers:
 
     def _granted(self, task: Task) -> bool:
         changed = self._changed(task)
-        while task.grants <= 0 and not (task.cancelled or task.is_abandoned):
+        while task.grants <= 0 and task.is_wanted:
             changed.clear()
             changed.wait(1.0)
         return task.grants > 0
@@ -107,7 +109,7 @@ class TaskAnswers:
     def wait(self, task: Task) -> None:
         """Wait until ``task`` is done, or its caller has given up."""
         changed = self._changed(task)
-        while not (is_done(task) or task.cancelled or task.is_abandoned):
+        while task.is_wanted:
             changed.clear()
             changed.wait(1.0)  # a task is lost without notice when the router has restarted
 

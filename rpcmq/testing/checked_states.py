@@ -1,4 +1,4 @@
-"""Checks each request, delivery and call of the engines in this process against its transition table.
+"""Checks each request, delivery, call, task and registration of the engines here against its transition table.
 
 :func:`check_states` watches the fields that a state follows from, on the classes themselves: the engines are the
 unmodified ones, and no path past the check is left. It costs some microseconds a call, and nothing where it was not
@@ -17,6 +17,9 @@ from rpcmq.core.common.illegal_events import IllegalEvents
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.call_states import TRANSITIONS as OF_CALLS
 from rpcmq.core.process.calls import Calls
+from rpcmq.core.process.task import Registration, Task
+from rpcmq.core.process.task_states import REGISTRATION_TRANSITIONS, TaskState
+from rpcmq.core.process.task_states import TRANSITIONS as OF_TASKS
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.model import Consumer, Delivery, Link, Request
 from rpcmq.core.router.request_states import (
@@ -48,6 +51,8 @@ def check_states() -> None:
     _InFlightSlot()
     for name, event in (("answer", "answered"), ("error", "failed"), ("cancelled", "cancelled")):
         _CallField(name, event)
+    _State(Task, OF_TASKS, TaskState.RECEIVED)
+    _State(Registration, REGISTRATION_TRANSITIONS, None)
     holds, happens, start = Recovery.holds, LinkTable.happens, Calls.start
 
     def checked(self: Recovery, now: float, link: Any, request: Request, flags: int) -> bool:
@@ -154,6 +159,36 @@ class _CallField:
         if value:
             _happens(OF_CALLS, call.state, self._event, "call")
         self._slot.__set__(call, value)
+
+
+class _State:
+    """Stands for the slot ``state`` of a class. The table has one event at most that leads from one state to another.
+
+    Args:
+        initial: that of an object whose state was not set yet; None: the one that is set first.
+    """
+
+    def __init__(self, owner: type, table: dict[Any, Any], initial: Enum | None) -> None:
+        self._slot: Any = owner.__dict__["state"]
+        self._table = table
+        self._what = owner.__name__.lower()
+        self._initial = initial
+        self._events = {(before, after): event for (before, event), after in table.items()}
+        assert len(self._events) == len(table)
+        _replace(owner, "state", self)
+
+    def __get__(self, row: Any, owner: type | None = None) -> Any:
+        return self if row is None else self._slot.__get__(row, owner)
+
+    def __set__(self, row: Any, state: Enum) -> None:
+        try:
+            before = self._slot.__get__(row)
+        except AttributeError:
+            before = self._initial
+        if before is not None:
+            event = self._events.get((before, state), f"made {state.value}")
+            _happens(self._table, before, event, self._what)
+        self._slot.__set__(row, state)
 
 
 class _InFlight(dict[bytes, Delivery]):

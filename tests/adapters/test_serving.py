@@ -58,7 +58,7 @@ def test_a_message_is_whole(client: Client, listen: Listen) -> None:
 
 def test_a_call_is_answered_later_by_an_os_thread(client: Client, listen: Listen) -> None:
     jobs: queue.SimpleQueue[IncomingMessage] = queue.SimpleQueue()
-    listen(jobs.put)
+    consumer = listen(jobs.put)
     asked = gevent.spawn(client.call, None, "work", body(n=20), 10)
     eventually(lambda: not jobs.empty())
     message = jobs.get()
@@ -66,6 +66,8 @@ def test_a_call_is_answered_later_by_an_os_thread(client: Client, listen: Listen
     start_new_thread(lambda: message.reply(message.body["args"]["n"] + 1), ())
     assert asked.get(timeout=20) == 21
     assert message.done
+    process = message._consumer._link.process
+    assert consumer.stop(10) and not process.tasks.counters["late answers"]
 
 
 def test_what_is_not_answered_yet_counts_as_running(client: Client, listen: Listen) -> None:

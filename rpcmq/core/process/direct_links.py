@@ -228,7 +228,7 @@ class DirectLinkTable:
         for registration in self._tasks.registrations.values():
             for task in (*registration.running.values(), *registration.waiting.values()):
                 if task.sender is link:
-                    task.is_abandoned = True
+                    task.abandon()
         link.on_change()
 
     def _message(self, now: float, route: bytes, message: bytes, user: str) -> None:

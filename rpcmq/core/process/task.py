@@ -1,13 +1,21 @@
-"""The registrations of a process, and the messages delivered to them."""
+"""The registrations of a process, and the messages delivered to them.
+
+Their states and events are those of :mod:`rpcmq.core.process.task_states`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from rpcmq.core.process.task_states import ENDED, RegistrationState, TaskState
 from rpcmq.wire import Address
 
 __all__ = ["Registration", "Sender", "Task"]
+
+_WAITING, _RUNNING, _STREAMING = TaskState.WAITING, TaskState.RUNNING, TaskState.STREAMING
+_CANCELLED, _ABANDONED = TaskState.CANCELLED, TaskState.ABANDONED
+_FOR_NOBODY = frozenset({_CANCELLED, _ABANDONED, TaskState.WASTED})
 
 
 class Registration:
@@ -17,10 +25,10 @@ class Registration:
         "address",
         "credit",
         "group",
-        "leaving",
         "on_task",
         "peer_url",
         "running",
+        "state",
         "tag",
         "waiting",
         "waiting_bytes",
@@ -41,8 +49,7 @@ class Registration:
         self.credit = credit
         self.peer_url = peer_url
         self.on_task = on_task
-        #: Unregistering: no further deliveries; running tasks go on.
-        self.leaving = False
+        self.state = RegistrationState.NEW
         self.running: dict[bytes, Task] = {}
         #: Direct calls waiting for credit; calls through the router wait at the router.
         self.waiting: dict[bytes, Task] = {}
@@ -51,11 +58,11 @@ class Registration:
 
 
 class Task:
-    """A delivered call or cast. ``is_abandoned``: nobody waits for its result any more."""
+    """A delivered call or cast."""
 
     __slots__ = (
-        "attempt", "cancelled", "flags", "format", "grants", "is_abandoned", "is_call", "key", "method", "on_change",
-        "payload", "received_at", "registration", "seal", "sender", "trace", "ttl",
+        "attempt", "flags", "format", "grants", "is_call", "key", "method", "on_change", "payload", "received_at",
+        "registration", "seal", "sender", "state", "trace", "ttl",
     )  # fmt: skip
 
     key: bytes
@@ -74,12 +81,36 @@ class Task:
     #: Seconds left when it was received; None without a deadline.
     ttl: float | None
     received_at: float
-    cancelled: bool
-    is_abandoned: bool
+    state: TaskState
     #: Items that may be sent before the caller grants more.
     grants: int
     #: Called when it is cancelled or may send more.
     on_change: Callable[[], object] | None
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether it runs, and somebody waits for its result."""
+        return self.state is _RUNNING or self.state is _STREAMING
+
+    @property
+    def is_for_nobody(self) -> bool:
+        """Whether its caller has given up or is gone, or was when it ended."""
+        return self.state in _FOR_NOBODY
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it was answered or settled, even if nobody waited for that."""
+        return self.state in ENDED
+
+    def cancel(self) -> None:
+        """Its caller has given up; the router still counts on its answer."""
+        if self.is_wanted:
+            self.state = _CANCELLED
+
+    def abandon(self) -> None:
+        """Nobody is left to whom its answer could be sent."""
+        if self.is_wanted or self.state is _WAITING or self.state is _CANCELLED:
+            self.state = _ABANDONED
 
 
 class Sender(Protocol):

@@ -9,6 +9,7 @@ from functools import partial
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.calls import STREAM_WINDOW, Calls
 from rpcmq.core.process.task import Registration, Sender, Task
+from rpcmq.core.process.task_states import RegistrationState, TaskState
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.core.process.welcome import Welcome
 from rpcmq.errors import CallError, Outcome, ProtocolError, UsageError
@@ -43,6 +44,9 @@ _REQUEST = int(Kind.REQUEST)
 _SEALED = Flag.SEALED
 _ANSWERS = (int(Kind.REPLY), int(Kind.FAULT), int(Kind.END))
 _SENT = int(Kind.CLOCK_STAMP)
+_ITEM = int(Kind.ITEM)
+_WAITING, _RUNNING, _STREAMING = TaskState.WAITING, TaskState.RUNNING, TaskState.STREAMING
+_ABANDONED, _ANSWERED, _SETTLED = TaskState.ABANDONED, TaskState.ANSWERED, TaskState.SETTLED
 
 
 class TaskTable:
@@ -80,18 +84,21 @@ class TaskTable:
     def register(self, now: float, registration: Registration, timeout: float) -> Call:
         """Ask the router to deliver; the returned call ends when it will."""
         self.registrations[registration.tag] = registration
+        registration.state = RegistrationState.WANTED
         call = Call(str(registration.address), 0, timeout)
         return self._send_registration(now, registration, call)
 
     def unregister(self, now: float, registration: Registration, timeout: float | None) -> Call:
         """Stop deliveries; running tasks go on."""
-        registration.leaving = True
+        registration.state = RegistrationState.LEAVING
         call = Call(str(registration.address), 0, timeout)
         return self._calls.start(now, call, Kind.UNREGISTER, b"", consumer=registration.tag)
 
     def remove(self, registration: Registration) -> None:
-        """Forget a registration after it was unregistered and its tasks are done."""
-        self.registrations.pop(registration.tag, None)
+        """Forget a registration after it was unregistered and its tasks are done: its tag may be another's then."""
+        if self.registrations.get(registration.tag) is registration:
+            registration.state = RegistrationState.REMOVED
+            del self.registrations[registration.tag]
 
     def allocate_tag(self) -> int:
         """A tag for a new registration.
@@ -115,7 +122,7 @@ class TaskTable:
         for registration in self.registrations.values():
             routed = [task for task in registration.running.values() if task.sender is self._uplink]
             for task in routed:
-                task.is_abandoned = True
+                task.abandon()
                 del registration.running[task.key]
             asked = [c for c in self._calls.open.values() if c.message[CONSUMER_AT] == registration.tag]
             leaving = next((c for c in asked if c.message[KIND_AT] == Kind.UNREGISTER), None)
@@ -131,7 +138,7 @@ class TaskTable:
 
     def register_again(self, now: float, registration: Registration) -> None:
         """Ask a router that has forgotten ``registration`` to deliver."""
-        if registration.leaving or self.registrations.get(registration.tag) is not registration:
+        if registration.state is not RegistrationState.WANTED:
             return
         call = Call(str(registration.address), 0, None)
         call.waiter = partial(self._reregistered, registration, call)
@@ -200,20 +207,26 @@ class TaskTable:
         task.ttl = None if ttl == NO_TTL else ttl / 1000
         task.received_at = now
         task.grants = STREAM_WINDOW
-        task.is_abandoned = task.cancelled = False
         task.on_change = None
         if sender is not self._uplink and len(registration.running) >= registration.credit:
+            task.state = _WAITING
             registration.waiting[key] = task
             registration.waiting_bytes += len(task.payload)
             return
-        registration.running[key] = task
+        task.state = _RUNNING
+        earlier = registration.running.setdefault(key, task)
+        if earlier is not task:
+            # The router has taken it for lost, and delivers it again; it takes no answer to that attempt.
+            earlier.abandon()
+            self.changed.append(earlier)
+            registration.running[key] = task
         self.delivered.append(task)
 
     def cancel(self, now: float, message: bytes) -> None:
         """Cancel a task: its caller gave up."""
         task = self._running(message)
         if task is not None:
-            task.cancelled = True
+            task.cancel()
             self.changed.append(task)
 
     def cancel_direct(self, key: bytes, sender: Sender) -> None:
@@ -223,9 +236,10 @@ class TaskTable:
             if waits is not None and waits.sender is sender:
                 del registration.waiting[key]
                 registration.waiting_bytes -= len(waits.payload)
+                waits.abandon()
             task = registration.running.get(key)
             if task is not None and task.sender is sender:
-                task.cancelled = task.is_abandoned = True
+                task.abandon()
                 self.changed.append(task)
 
     def grant(self, now: float, message: bytes) -> None:
@@ -255,7 +269,7 @@ class TaskTable:
         flags: int = 0,
     ) -> None:  # fmt: skip
         """End the task with REPLY, FAULT or END. ``error`` names the class raised, for the router's log."""
-        if not self._finish(task):
+        if not self._finish(task, _ANSWERED):
             self.counters["late answers"] += 1
             return
         if task.sender is self._uplink:
@@ -278,27 +292,35 @@ class TaskTable:
         """Whether a FAULT may name the error: only if the router supports it."""
         return task.sender is self._uplink and self._uplink.accepts_error_names
 
-    def _finish(self, task: Task) -> bool:
-        """End ``task``; return whether its caller still waits."""
-        registration = task.registration
-        # A later attempt of the same request may be running under its key.
-        known = registration.running.get(task.key) is task
-        if known:
+    def _finish(self, task: Task, end: TaskState) -> bool:
+        """End ``task``; return whether the end is to be sent."""
+        before, registration = task.state, task.registration
+        if before is _RUNNING or before is _STREAMING:
+            task.state = end
+        elif task.has_ended:
+            self._uplink.report_illegal(f"task: {end.value} while it is {before.value}")
+            return False
+        else:
+            task.state = TaskState.WASTED
+        if registration.running.get(task.key) is task:
             del registration.running[task.key]
         while registration.waiting and len(registration.running) < registration.credit:
             waiting = registration.waiting.pop(next(iter(registration.waiting)))
             registration.waiting_bytes -= len(waiting.payload)
-            if not waiting.is_abandoned:
+            if waiting.state is _WAITING:
+                waiting.state = _RUNNING
                 registration.running[waiting.key] = waiting
                 self.delivered.append(waiting)
-        return known and not task.is_abandoned
+        return before is not _ABANDONED
 
     def send_item(self, task: Task, kind: int, format: int, payload: bytes | memoryview, flags: int = 0) -> None:
         """ITEM of a stream (uses up a grant), or ALIVE."""
-        if task.is_abandoned:
+        if task.state is _ABANDONED or task.has_ended:
             return
-        if kind == Kind.ITEM:
+        if kind == _ITEM:
             task.grants -= 1
+            if task.state is _RUNNING:
+                task.state = _STREAMING
         task.sender.send(
             pack(
                 kind,
@@ -313,7 +335,7 @@ class TaskTable:
 
     def settle(self, now: float, task: Task, outcome: Outcome) -> None:
         """Settle a cast."""
-        if self._finish(task):
+        if self._finish(task, _SETTLED):
             spent = wire_microseconds(now - task.received_at)
             self._settle(task.registration.tag, task.key, task.attempt, outcome, spent)
 

@@ -115,7 +115,7 @@ def test_a_cancel_looks_at_no_other_call() -> None:
     say(peers, other, pack(Kind.CANCEL, key=keys[0]), pack(Kind.CANCEL, key=keys[5]))
     assert len(registration.waiting) == 999 and not peers.refused
     say(peers, link, pack(Kind.CANCEL, key=keys[0]), pack(Kind.CANCEL, key=keys[5]))
-    assert registration.running[keys[0]].cancelled and keys[5] not in registration.waiting
+    assert registration.running[keys[0]].is_for_nobody and keys[5] not in registration.waiting
 
 
 def test_a_stream_is_refused_where_nobody_could_grant_its_items() -> None:

@@ -6,69 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpcmq.core.process.calls import STREAM_WINDOW, Calls
-from rpcmq.core.process.casts import Casts
-from rpcmq.core.process.task import Registration, Task
-from rpcmq.core.process.task_table import TaskTable, wire_microseconds
-from rpcmq.core.process.welcome import Welcome
-from rpcmq.errors import CallError, Outcome, UsageError
+from rpcmq.core.process.calls import STREAM_WINDOW
+from rpcmq.core.process.task import Registration
+from rpcmq.core.process.task_states import TaskState
+from rpcmq.core.process.task_table import wire_microseconds
+from rpcmq.errors import Outcome, UsageError
 from rpcmq.wire import NO_TTL, SETTLEMENT, Address, Flag, Kind, body_of, control, pack, parse, payload_of
-from tests.core.process.linked import Linked
-
-COMPUTE = Address("compute", "node-7")
-
-
-class Process(Linked):
-    """A serving engine on an uplink whose router is played by the test."""
-
-    def __init__(self) -> None:
-        super().__init__("node-7")
-        self.refused: list[tuple[Registration, CallError]] = []
-        self.tasks: list[Task] = []
-        self.calls = Calls(self.uplink, Casts(self.uplink, lambda message, error: None))
-        self.serving = TaskTable(self.uplink, self.calls, lambda *what: self.refused.append(what))
-        self._sequence = 0
-        self.connect()
-
-    def _welcomed(self, now: float, welcome: Welcome) -> None:
-        self.calls.welcome(now, welcome)
-        self.serving.welcome(now, welcome)
-
-    def sent(self, now: float = 0.0) -> list[bytes]:
-        self.serving.flush(now)
-        return super().sent()
-
-    def register(self, tag: int = 0, address: Address = COMPUTE, credit: int = 2, group: str = "") -> Registration:
-        registration = Registration(tag, address, credit, "", self.tasks.append, group)
-        call = self.serving.register(0.0, registration, 5.0)
-        self.sent()
-        self.router(control(Kind.REGISTERED, {"topic": str(address)}, key=call.key, consumer=tag))
-        assert call.answer is not None
-        return registration
-
-    def deliver(self, kind: int = Kind.REQUEST, now: float = 0.0, **fields: Any) -> Task | None:
-        """The router delivers a message; the task it became."""
-        self._sequence += 1
-        values: dict[str, Any] = {
-            "payload": b"p",
-            "format": 2,
-            "key": b"\0" * 12 + self._sequence.to_bytes(8),
-            "address": COMPUTE.encode(),
-            "method": b"reboot",
-        }
-        self.router(pack(kind, **values | fields), now)
-        tasks, self.serving.delivered = self.serving.delivered, []
-        return tasks[0] if tasks else None
-
-
-class Collected:
-    """A peer."""
-
-    def __init__(self) -> None:
-        self.messages: list[bytes] = []
-
-    def send(self, message: bytes) -> None:
-        self.messages.append(message)
+from tests.core.process.serving import COMPUTE, Collected, Process
 
 
 @pytest.fixture
@@ -171,7 +115,7 @@ def test_a_delivery_becomes_a_task(process):
     assert task is not None
     assert (task.method, bytes(task.payload), task.format, task.trace) == ("reboot", b"p", 2, b"trace")
     assert (task.is_call, task.attempt, task.ttl, task.received_at) == (True, 3, 1.5, 9.0)
-    assert task.grants == STREAM_WINDOW and not task.cancelled and not task.is_abandoned
+    assert task.grants == STREAM_WINDOW and task.state is TaskState.RUNNING
     assert registration.running == {task.key: task} and process.serving.running == 1
 
 
@@ -230,8 +174,6 @@ def test_an_answer_carries_what_the_router_needs(process, kind):
     assert (header.kind, header.attempt, header.consumer, header.format) == (kind, 2, 3, 1)
     assert (message[16:36], header.ttl, payload_of(message)) == (task.key, 250_000, b"result")
     assert registration.running == {}
-    process.serving.answer(2.0, task, kind, 1, b"again")
-    assert process.sent() == []
 
 
 def test_casts_of_one_wake_up_are_settled_together(process):
@@ -240,7 +182,6 @@ def test_casts_of_one_wake_up_are_settled_together(process):
     tasks = [process.deliver(Kind.CAST, consumer=n % 2, now=1.0, attempt=n) for n in range(4)]
     for task in tasks:
         process.serving.settle(1.5, task, Outcome.OK if task.attempt else Outcome.REMOTE_ERROR)
-        process.serving.settle(1.5, task, Outcome.OK)
     first, second = process.sent()
     assert (first[5], first[11], second[5], second[11]) == (Kind.SETTLE, 0, Kind.SETTLE, 1)
     assert list(SETTLEMENT.iter_unpack(payload_of(first))) == [
@@ -264,7 +205,7 @@ def test_cancel_and_grant_reach_the_task(process):
     process.router(pack(Kind.GRANT, (5).to_bytes(4), key=task.key))
     assert task.grants == STREAM_WINDOW + 5 and process.serving.changed == [task]
     process.router(pack(Kind.CANCEL, key=task.key))
-    assert task.cancelled and process.serving.changed == [task, task]
+    assert task.state is TaskState.CANCELLED and process.serving.changed == [task, task]
     process.router(pack(Kind.CANCEL, key=b"x" * 20))
     process.router(pack(Kind.GRANT, b"odd", key=task.key))
     assert process.uplink.refused == {"length": 1}
@@ -287,7 +228,7 @@ def test_after_a_restart_nobody_waits_for_what_still_runs(process):
     call, cast = process.deliver(), process.deliver(Kind.CAST)
     assert call is not None and cast is not None
     process.connect(2.0, boot=6)
-    assert call.is_abandoned and cast.is_abandoned and registration.running == {}
+    assert call.state is cast.state is TaskState.ABANDONED and registration.running == {}
     process.serving.answer(3.0, call, Kind.REPLY, 1, b"late")
     process.serving.send_item(call, Kind.ITEM, 1, b"late")
     process.serving.settle(3.0, cast, Outcome.OK)
@@ -490,7 +431,8 @@ def test_no_message_from_the_router_raises(messages):
         message[6:40] = (rest * 40)[:34].ljust(34, b"\0")
         message[7] &= 0xFE
         process.router(bytes(message))
-        for task in process.serving.delivered:
+        tasks, process.serving.delivered = process.serving.delivered, []
+        for task in tasks:
             process.serving.answer(0.0, task, Kind.REPLY, 1, b"")
 
 
