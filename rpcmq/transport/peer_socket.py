@@ -81,15 +81,9 @@ class PeerSocket:
     """
 
     def __init__(
-        self,
-        peers: DirectLinkTable,
-        host: str,
-        max_bytes: int,
-        after_receive: Callable[[], None],
-        shell: Shell,
-        curve: Curve | None = None,
-        lost_seconds: float = 60.0,
-    ) -> None:
+        self, peers: DirectLinkTable, host: str, max_bytes: int, after_receive: Callable[[], None], shell: Shell,
+        curve: Curve | None = None, lost_seconds: float = 60.0,
+    ) -> None:  # fmt: skip
         self.shell = shell
         self._peers = peers
         peers.on_error = lambda error: self._failed()
