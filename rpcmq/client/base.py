@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -60,7 +61,7 @@ class _Links:
 
 
 @shown_as("Client")
-class BaseClient:
+class BaseClient(ABC):
     """The connection of a client; its verbs are those of the classes that derive from it.
 
     Args:
@@ -76,9 +77,9 @@ class BaseClient:
         self._links = self._open()
         self.shell = self._links.home.shell
 
+    @abstractmethod
     def _new_home(self) -> Home:
         """Choose where the client is to live. Called when it is made, and in a child that a fork has left it to."""
-        raise NotImplementedError
 
     def _open(self) -> _Links:
         home = self._new_home()

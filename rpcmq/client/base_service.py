@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -23,7 +24,7 @@ _GREENLETS, _THREADS = 64, 16
 
 
 @shown_as("Service")
-class BaseService:
+class BaseService(ABC):
     """A service over a client, wherever that lives.
 
     Args:
@@ -84,9 +85,9 @@ class BaseService:
         if not isinstance(client, ClientVerbs):
             raise UsageError(f"client must be a Client, not {short_repr(client)}")
 
+    @abstractmethod
     def _new_client(self, settings: Mapping[str, Any]) -> ClientVerbs:
         """Make the client of a service that was given none."""
-        raise NotImplementedError
 
     # --- lifecycle --------------------------------------------------------------------------------
 

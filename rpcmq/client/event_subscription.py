@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,7 @@ class Event:
         self.refused: NotTrusted | None = None
 
 
-class BaseSubscription:
+class BaseSubscription(ABC):
     """One pattern, and the events for it that have not been handled yet.
 
     Attributes:
@@ -68,9 +69,9 @@ class BaseSubscription:
             self._owner.remove(self)
             self._wake()
 
+    @abstractmethod
     def _wake(self) -> None:
         """Have whoever handles the events look for them, and whether this has ended."""
-        raise NotImplementedError
 
     def _failed(self, error: BaseException) -> None:
         """Log ``error``, for which an event was not handled."""

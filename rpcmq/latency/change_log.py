@@ -9,6 +9,7 @@ import errno
 import fcntl
 import json
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,7 @@ LogEvent = Callable[[int, str, str, dict[str, Any]], object]
 
 
 @dataclass(slots=True)
-class JournalState:
+class JournalState(ABC):
     """The sum of a journal's lines. A subclass has a method ``_EVENT`` for each of its events.
 
     Attributes:
@@ -50,9 +51,9 @@ class JournalState:
         getattr(self, f"_{event}")(**change)
         self.lines += 1
 
+    @abstractmethod
     def totals(self) -> dict[str, Any]:
         """Return all of it, as one line can carry it."""
-        raise NotImplementedError
 
 
 def silent(level: int, event: str, text: str, fields: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 from rpcmq.core.process.uplink import Uplink
@@ -10,7 +11,7 @@ from rpcmq.wire import Kind, control
 from rpcmq.wire.bodies import HelloBody
 
 
-class Linked:
+class Linked(ABC):
     """The uplink of a process without a socket."""
 
     def __init__(self, identity: str) -> None:
@@ -18,8 +19,8 @@ class Linked:
             HelloBody(versions=(1,), identity=identity, queue_type="roundrobin"), self._welcomed, lambda *why: None
         )
 
-    def _welcomed(self, now: float, welcome: Welcome) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _welcomed(self, now: float, welcome: Welcome) -> None: ...
 
     def connect(self, now: float = 0.0, url: str = "", **welcome: Any) -> list[bytes]:
         """(Re)connect to the router at ``url``; return the messages sent once it has said WELCOME."""
