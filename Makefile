@@ -41,8 +41,7 @@ test-more: setup ## run the long tests that CI runs, too: random frames, random 
 
 test-long: setup ## run only the long tests: stress, a million random frames; and those of clients in plain threads
 	@$(PY) -m pytest -m long $(ARGS)
-	@CLIENT_SHELL=plain $(PY) -m pytest tests/client/test_client.py tests/client/test_service.py tests/client/test_subscription.py \
-		tests/client/test_groups.py tests/client/test_direct.py
+	@CLIENT_SHELL=threads $(PY) -m pytest tests/client
 
 cover: setup ## run the test suite with branch coverage
 	@$(PY) -m coverage run -m pytest $(ARGS)

@@ -58,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if CLIENT_SHELL != "auto":
+    if CLIENT_SHELL != "gevent":
         for item in items:
             if item.get_closest_marker("own_hub"):
                 item.add_marker(pytest.mark.skip(reason=from_threads.NOT_OURS))
@@ -142,10 +142,7 @@ def connect(router: InProcessRouter, client_shell: str) -> Iterator[Callable[...
     made: list[Any] = []
 
     def connect(identity: str | None = None, **settings: Any) -> Any:
-        if client_shell == "plain":
-            made.append(from_threads.client(router.url, identity, **settings))
-        else:
-            made.append(Client(router.url, identity, **{"shell": client_shell, **settings}))
+        made.append(Client(router.url, identity, **{"shell": client_shell, **settings}))
         return made[-1]
 
     yield connect
@@ -162,9 +159,9 @@ def serve(router: InProcessRouter, client_shell: str) -> Iterator[Callable[..., 
     with ExitStack() as stack:
 
         def serve(endpoint: Any, topic: str = "compute", host: str = "node-7", **settings: Any) -> Any:
-            settings.setdefault("router", router.url if "client" not in settings else None)
-            make: Any = from_threads.service if client_shell == "plain" else Service
-            service = make(topic, endpoint, host=host, drain_seconds=2.0, **settings)
+            if "client" not in settings:
+                settings = {"router": router.url, "shell": client_shell, **settings}
+            service = Service(topic, endpoint, host=host, drain_seconds=2.0, **{"concurrency": 64, **settings})
             service.start()
             stack.callback(service.stop, 2.0)
             return service

@@ -1,14 +1,9 @@
-"""Clients and services of ``rpcmq.threads`` for tests that live in gevent, as the router of these tests does.
-
-Each verb runs in a thread of its own, and only the greenlet that uses it waits: what waits in a plain thread would
-hold up the hub.
-"""
+"""The home of the clients and services of a test, which itself lives in gevent, as the router of these tests does."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from functools import wraps
 from time import monotonic
 from typing import Any
 
@@ -17,23 +12,17 @@ import gevent.event
 import pytest
 from gevent.threadpool import ThreadPool
 
-import rpcmq.threads
+__all__ = ["CLIENT_SHELL", "each_shell", "in_thread", "new_event", "ordered", "over"]
 
-__all__ = ["CLIENT_SHELL", "client", "each_shell", "in_thread", "new_event", "over", "service"]
-
-#: The home of the clients of these tests: "auto" is gevent, and ``CLIENT_SHELL=plain`` runs those of tests/client over
-#: :mod:`rpcmq.threads`.
-CLIENT_SHELL = os.environ.get("CLIENT_SHELL", "auto")
+#: The setting ``shell`` of the clients and services of these tests: ``CLIENT_SHELL=threads`` has those of tests/client
+#: live in a plain thread.
+CLIENT_SHELL = os.environ.get("CLIENT_SHELL", "gevent")
 
 #: The home of those of the test that runs.
 _current = CLIENT_SHELL
 
 NOT_OURS = "drives the client's engines in the test's own hub"
 
-_VERBS = {
-    "call", "cast", "close", "connect", "declare", "describe", "fanout_cast", "kick", "multicall", "notify", "publish",
-    "purge", "query", "start", "statistics", "stop", "subscribe", "wait",
-}  # fmt: skip
 _pool: ThreadPool | None = None
 
 
@@ -79,88 +68,27 @@ class Event:
 
 def new_event() -> Any:
     """A flag for handlers, wherever these tests run them."""
-    return Event() if _current == "plain" else gevent.event.Event()
+    return Event() if _current == "threads" else gevent.event.Event()
+
+
+def ordered(seen: list[Any]) -> list[Any]:
+    """What handlers have ``seen``, in order; sorted where they are threads, which begin in any order."""
+    return sorted(seen) if _current == "threads" else seen
 
 
 def over(shell: str, test: Any) -> Iterator[str]:
     """Have ``test`` use ``shell``, or skip it where it cannot."""
     global _current
-    if shell != "auto" and test.get_closest_marker("own_hub"):
+    if shell != "gevent" and test.get_closest_marker("own_hub"):
         pytest.skip(NOT_OURS)
-    if shell == "plain" and test.get_closest_marker("in_order"):
+    if shell == "threads" and test.get_closest_marker("in_order"):
         pytest.skip("handlers of threads begin in any order")
     _current = shell
     yield shell
     _current = CLIENT_SHELL
 
 
-@pytest.fixture(params=["auto", "plain"] if CLIENT_SHELL == "auto" else [CLIENT_SHELL])
+@pytest.fixture(params=["gevent", "threads"] if CLIENT_SHELL == "gevent" else [CLIENT_SHELL])
 def each_shell(request: pytest.FixtureRequest) -> Iterator[str]:
     """The fixture ``client_shell`` of a module whose tests run over gevent and over plain threads."""
     yield from over(request.param, request.node)
-
-
-class _Driven:
-    """An object whose verbs run in threads."""
-
-    def __init__(self, driven: Any) -> None:
-        object.__setattr__(self, "driven", driven)
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self.driven, name)
-        if name not in _VERBS:
-            return _Driven(found) if name == "client" else found
-
-        @wraps(found)
-        def verb(*args: Any, **options: Any) -> Any:
-            result = in_thread(found, *args, **options)
-            if name == "multicall":
-                return _Items(result)
-            return _Driven(result) if name == "subscribe" else result
-
-        return verb
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self.driven, name, value)
-
-    def __enter__(self) -> Any:
-        in_thread(self.driven.__enter__)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        in_thread(self.driven.__exit__, *error)
-
-
-class _Items:
-    """A stream whose items are waited for in threads."""
-
-    _END: Any = object()
-
-    def __init__(self, items: Iterator[Any]) -> None:
-        self._items = items
-
-    def __iter__(self) -> Any:
-        return self
-
-    def __next__(self) -> Any:
-        item = in_thread(next, self._items, self._END)
-        if item is self._END:
-            raise StopIteration
-        return item
-
-    def close(self) -> None:
-        in_thread(self._items.close)  # type: ignore[attr-defined]
-
-
-def client(*args: Any, **settings: Any) -> Any:
-    """A :class:`rpcmq.threads.Client` for use in greenlets."""
-    settings.pop("shell", None)
-    return _Driven(in_thread(rpcmq.threads.Client, *args, **settings))
-
-
-def service(*args: Any, **settings: Any) -> Any:
-    """A :class:`rpcmq.threads.Service` for use in greenlets."""
-    if "client" in settings:
-        settings["client"] = settings["client"].driven
-    settings.setdefault("concurrency", 64)
-    return _Driven(in_thread(rpcmq.threads.Service, *args, **settings))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import monotonic
 
 import zmq
 from zmq.utils.monitor import recv_monitor_message
@@ -13,6 +14,9 @@ from rpcmq.transport.shell import Handle, Shell
 __all__ = ["ConnectionWatch", "Watchdog"]
 
 _WATCHDOG = 0.5
+#: Longest look at a descriptor and its socket that says something of both at the same time (seconds): in a longer one
+#: another thread had the interpreter, and a message may have come in between.
+_AT_ONCE = 0.0005
 
 #: All but EVENT_HANDSHAKE_FAILED_PROTOCOL: libzmq 4.3.5 also reports a message that does not decrypt by it, and
 #: loses the errno that would end the connection. That then stays half dead, and aborts the process at a heartbeat.
@@ -100,9 +104,10 @@ class Watchdog:
             return
         # While the file descriptor shows a sign, the wake-up is only late. To ask the socket itself
         # takes the sign away, so from then on it is for us to receive what there is.
+        looked = monotonic()
         signalled = zmq.zmq_poll([(socket.fd, zmq.POLLIN)], 0)
         if socket.readable():
-            if not signalled and self.wakes == self._seen:
+            if not signalled and self.wakes == self._seen and monotonic() - looked < _AT_ONCE:
                 self.lost += 1
             self._wake()
         self._seen = self.wakes

@@ -49,7 +49,7 @@ def test_a_cast_without_ttl_has_no_deadline(client, serve):
             assert request is not None
             seen.append(request.remaining)
 
-    serve(Endpoint())
+    serve(Endpoint(), concurrency=1)
     client.cast(None, "compute", message("look"), confirm=True)
     client.cast(None, "compute", message("look"))
     client.cast(None, "compute", message("look"), ttl=20)

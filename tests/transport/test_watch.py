@@ -59,7 +59,9 @@ def test_a_refused_connection_is_told(context, free_port):
     dealer.close()
 
 
-def test_a_wake_up_that_nobody_had_is_found_and_counted(pair):
+def test_a_wake_up_that_nobody_had_is_found_and_counted(pair, monkeypatch):
+    # However busy the machine is.
+    monkeypatch.setattr("rpcmq.transport.watch._AT_ONCE", 60.0)
     router, dealer = pair
     route = connect(router, dealer)
     got: list[bytes] = []
@@ -71,6 +73,27 @@ def test_a_wake_up_that_nobody_had_is_found_and_counted(pair):
     eventually(lambda: got == [b"a"])
     assert watchdog.lost == 1
     watchdog.stop()
+
+
+def test_a_message_that_comes_while_the_watchdog_looks_is_not_counted(pair):
+    router, dealer = pair
+    route = connect(router, dealer)
+
+    class Overtaken:
+        """Another thread has the interpreter for a while between the look at the descriptor and that at the socket."""
+
+        fd = dealer.fd
+
+        def readable(self) -> bool:
+            router.send(route, [b"a"])
+            gevent.sleep(0.002)
+            return bool(eventually(dealer.readable))
+
+    got: list[bytes] = []
+    watchdog = Watchdog(Overtaken, lambda: got.append(dealer.receive()[1]), GeventShell())  # type: ignore[arg-type]
+    watchdog._look()
+    assert got == [b"a"]
+    assert watchdog.lost == 0
 
 
 def test_a_wake_up_that_is_only_late_is_not_counted(pair):
