@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -22,9 +21,8 @@ from rpcmq.errors import CallTimeout, IdentityTaken, RouterUnreachable
 from rpcmq.testing import InProcessRouter, eventually
 from rpcmq.testing.processes import RouterProcess
 from rpcmq.transport.key_files import read_key_file
-from tests import from_threads
 from tests.client.endpoints import Compute, topic
-from tests.from_threads import each_shell
+from tests.from_threads import each_shell, new_event
 from tests.integration.cluster import message
 from tests.keys import Folder, right
 
@@ -48,9 +46,11 @@ def serving(shell: str) -> Iterator[Callable[..., Any]]:
     with ExitStack() as stack:
 
         def serve(endpoint: Any, *urls: str, start: bool = True, **settings: Any) -> Any:
-            make: Any = from_threads.service if shell == "plain" else partial(Service, shell="gevent")
-            given = {"router": ",".join(urls), "host": "node-7", "reconnect_max_seconds": 0.1} | settings
-            service = make("compute", endpoint, **given)
+            given: dict[str, Any] = {
+                "router": ",".join(urls), "host": "node-7", "reconnect_max_seconds": 0.1, "concurrency": 64,
+                "shell": shell, **settings,
+            }  # fmt: skip
+            service = Service("compute", endpoint, **given)
             stack.callback(service.stop, 5.0)
             if start:
                 service.start()
@@ -68,7 +68,7 @@ def serve(client_shell: str) -> Iterator[Callable[..., Any]]:
 @pytest.fixture
 def serve_in_gevent() -> Iterator[Callable[..., Any]]:
     """Makes and starts services, in gevent only."""
-    yield from serving("auto")
+    yield from serving("gevent")
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ class Work:
         self.running = self.most = 0
         self.ended: Counter[Any] = Counter()
         self.order: list[Any] = []
-        self.go_on = from_threads.new_event()
+        self.go_on = new_event()
 
     def work(self, ctx: Any, key: Any = "", seconds: float = 0.0) -> Any:
         self.running += 1
