@@ -1,0 +1,1 @@
+"""A cloud controller of three services: the program that the tutorial builds."""

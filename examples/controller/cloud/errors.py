@@ -1,0 +1,16 @@
+"""What can go wrong in this cloud."""
+
+import rpcmq
+
+
+@rpcmq.allow  # the process that calls raises it, and what derives from it, as itself
+class CloudError(Exception):
+    """Root of this cloud's exceptions."""
+
+
+class InstanceNotFound(CloudError):
+    """No instance has this name."""
+
+
+class NoValidHost(CloudError):
+    """No node has room for the instance."""
