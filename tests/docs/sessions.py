@@ -18,14 +18,12 @@ _DEFAULT = "tcp://127.0.0.1:7700"
 #: Notes of the shell about its jobs.
 _OF_A_JOB = re.compile(r"^(\[\d+\]|bash: line \d+: +\d+ (Killed|Terminated))")
 _LOOP = """
-import sys
-names = {"__name__": "page"}
+import logging, sys
+logging.getLogger("rpcmq").addHandler(logging.NullHandler())
 for line in sys.stdin:
     code, mark = eval(line)
-    try:
-        exec(compile(code, "page", "exec", dont_inherit=True), names)
-    finally:
-        print(f"\\n{mark}", flush=True)
+    exec(compile(code, "page", "exec", dont_inherit=True), globals())
+    print(f"\\n{mark}", flush=True)
 """
 
 
