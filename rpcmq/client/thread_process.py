@@ -2,7 +2,7 @@
 
 Whoever calls only appends to a queue, wakes the loop, and waits on a lock of its own; the loop's thread starts what
 it finds, all of one wake-up in one batch. So threads that call at once do not wait for each other, and a signal that
-interrupts one of them finds no engine in the middle of its work.
+interrupts one of them finds no engine in the middle of its work. Threads whose answers are there wake one another.
 
 A call that is the only one of its process is sent by the thread that makes it, which then waits at the socket itself:
 to hand it over would only take time.
@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -58,6 +59,7 @@ class ThreadProcess(Process):
         self._posted: deque[tuple[Callable[..., object], tuple[Any, ...]]] = self._inbox.waiting
         #: Whether the loop looks into the inbox no more: the process was closed.
         self._is_gone = False
+        self._wake_soon = shell.wakes.append
         self._lone_caller = shell.lone_caller(self.connection)
 
     # --- in any thread -----------------------------------------------------------------------
@@ -85,8 +87,12 @@ class ThreadProcess(Process):
         if self._is_inside():
             self._drain()
             super().start_call(*arguments)
-        elif not self._is_alone(0) or not self.shell.monitor.inside_if_free(self._start_now, *arguments):
-            self._inbox.put((self._start, arguments))
+        elif (
+            self.calls.open
+            or not self._is_alone(0)
+            or not self.shell.monitor.inside_if_free(self._start_now, *arguments)
+        ):
+            self._inbox.put_before_waiting((self._start, arguments))
 
     def _is_alone(self, calls: int) -> bool:
         """Whether so many ``calls`` are all that this process waits for."""
@@ -126,20 +132,16 @@ class ThreadProcess(Process):
             super().wait(call, until_item, on_progress)
             return
         try:
-            if self._is_alone(1) and current_hub() is None:
+            if len(self.calls.open) == 1 and self._is_alone(1) and current_hub() is None:
                 self.shell.inside(self._lone_caller.wait, call)
                 if call.done:
                     return
             lock = new_lock()
             lock.acquire()
-
-            def resume() -> None:
-                if lock.locked():
-                    lock.release()
-
-            call.waiter = resume
+            call.waiter = partial(self._wake_soon, lock.release)
             # It may have ended before it had a waiter.
             while call.answer is None and call.error is None:
+                self._inbox.before_waiting()
                 lock.acquire()
         except BaseException:
             self.cancel(call)
@@ -188,11 +190,13 @@ class ThreadProcess(Process):
         # A stream, and a call whose service has to give signs of life, are looked at before their timeout.
         self.connection.send_now(now if call.timeout is None or call.silence is not None else now + call.timeout)
 
-    def _start(self, now: float, call: Call, *arguments: Any) -> None:
+    def _start(
+        self, now: float, call: Call, kind: int, payload: bytes, form: int, address: bytes, method: bytes, trace: bytes
+    ) -> None:
         try:
             if self.connection.closed:
                 raise closed_error()
-            super().start_call(now, call, *arguments)
+            self.calls.start(now, call, kind, payload, format=form, address=address, method=method, trace=trace)
         except Exception as error:
             call.error = error if isinstance(error, CallError) else CallError(f"{type(error).__name__}: {error}")
             if call.waiter is not None:

@@ -69,6 +69,8 @@ class LoneCaller:
                 if readable[-1][0] == self._bell or readable[0][0] == self._bell:
                     os.eventfd_read(self._bell)
                 connection.wake()
+                if self._loop.wakes.waiting:
+                    self._loop.wakes.wake_all()
         finally:
             call.waiter = None
             if self._call is call and not connection.abandoned:

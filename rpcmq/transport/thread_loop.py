@@ -17,15 +17,20 @@ from time import monotonic
 from typing import Any
 
 from rpcmq.transport.monitor import Monitor
-from rpcmq.transport.originals import allocate_lock, get_ident, new_epoll, start_new_thread
+from rpcmq.transport.originals import allocate_lock, get_ident, new_epoll, new_poll, start_new_thread
+from rpcmq.transport.thread_wakes import PATIENCE, WakeQueue
 
 __all__ = ["Callback", "Inbox", "ThreadLoop", "print_failure"]
+
+_Wait = Callable[[float], list[tuple[int, int]]]
 
 _READABLE, _MUTED = 1, 0
 #: Longest sleep (seconds); nothing depends on it.
 _LONGEST = 60.0
 #: Sleep after a turn that has failed (seconds).
 _AFTER_FAILURE = 0.001
+#: Calls handed over while threads wake one another, at which the loop begins with them before that is over.
+_BATCH = 32
 #: Stopped timers that are kept until they are due, beside those that are not stopped.
 _STOPPED = 100
 
@@ -72,12 +77,29 @@ class Inbox:
         waiting: what was put in and not yet taken out.
     """
 
-    __slots__ = ("_loop", "drain", "waiting")
+    __slots__ = ("_loop", "_wake_next", "drain", "waiting")
 
     def __init__(self, loop: ThreadLoop, drain: Callable[[], object]) -> None:
         self._loop = loop
         self.drain = drain
         self.waiting: deque[Any] = deque()
+        self._wake_next = loop.wakes.wake_next
+
+    def put_before_waiting(self, item: Any) -> None:
+        """As :meth:`put`, in a thread that then calls :meth:`before_waiting`."""
+        self.waiting.append(item)
+        if self._loop.is_asleep and (not self._loop.wakes.waiting or len(self.waiting) >= _BATCH):
+            self._loop.ring()
+
+    def before_waiting(self) -> None:
+        """Wake the thread that is next: another one whose answer is there, or else the loop's."""
+        try:
+            self._wake_next()
+        except IndexError:
+            if self.waiting and self._loop.is_asleep:
+                self._loop.ring()
+        except RuntimeError:
+            pass  # that was woken already
 
     def put(self, item: Any) -> None:
         """Put ``item`` in. From any thread, without the monitor."""
@@ -97,11 +119,12 @@ class ThreadLoop:
         ident: of the thread, as the operating system counts them.
         is_asleep: whether the thread waits, and has to be rung for.
         inboxes: drained in each turn.
+        wakes: threads to be woken at the end of this turn, or by one another.
     """
 
     __slots__ = (
         "_bell", "_bells", "_epoll", "_monitor", "_number", "_pid", "_readers", "_soon", "_stopped", "_timers",
-        "ident", "inboxes", "is_asleep",
+        "_wait_for_bell", "ident", "inboxes", "is_asleep", "wakes",
     )  # fmt: skip
 
     def __init__(self, monitor: Monitor) -> None:
@@ -115,10 +138,14 @@ class ThreadLoop:
         self._bell = self.new_bell()
         self._epoll = new_epoll()
         self._epoll.register(self._bell, _READABLE)
+        poll = new_poll()
+        poll.register(self._bell, _READABLE)
+        self._wait_for_bell: _Wait = lambda seconds: poll.poll(seconds * 1000)
         self._pid = os.getpid()
         self.is_asleep = False
         self.ident = 0
         self.inboxes: list[Inbox] = []
+        self.wakes = WakeQueue()
 
     def start(self) -> None:
         """Start the thread; return once it lives."""
@@ -217,15 +244,15 @@ class ThreadLoop:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         self.ident = get_ident()
         lives()
-        lock, wait = self._monitor.lock, self._epoll.poll
+        lock = self._monitor.lock
         readable: list[tuple[int, int]] = []
         while True:
             with lock:
                 try:
-                    seconds = self._turn(readable)
+                    wait, seconds = self._turn(readable)
                 except BaseException as error:
                     print_failure(self, error)
-                    seconds = _AFTER_FAILURE
+                    wait, seconds = self._epoll.poll, _AFTER_FAILURE
             # Whoever adds something from here on sees that this sleeps, and rings.
             try:
                 readable = wait(seconds)
@@ -234,8 +261,8 @@ class ThreadLoop:
                 readable = []
             self.is_asleep = False
 
-    def _turn(self, readable: list[tuple[int, int]]) -> float:
-        """Call what is due. Return for how long to wait (seconds)."""
+    def _turn(self, readable: list[tuple[int, int]]) -> tuple[_Wait, float]:
+        """Call what is due. Return how to wait, and for how long (seconds)."""
         for fd, _ in readable:
             if fd == self._bell:
                 self._unring()
@@ -252,12 +279,16 @@ class ThreadLoop:
         if self._timers:
             self._call_timers()
         self.is_asleep = True
+        wait, longest = self._epoll.poll, _LONGEST
+        if self.wakes.waiting and self.wakes.wake_first(monotonic()):
+            # They compute, one after the other: a turn between them would only have them wait for each other.
+            wait, longest = self._wait_for_bell, PATIENCE
         if soon or any(inbox.waiting for inbox in self.inboxes):
             self.is_asleep = False
-            return 0
-        if not self._timers:
-            return _LONGEST
-        return min(_LONGEST, max(0.0, self._timers[0][0] - monotonic()))
+            return wait, 0
+        if self._timers:
+            longest = min(longest, max(0.0, self._timers[0][0] - monotonic()))
+        return wait, longest
 
     def _unring(self) -> None:
         try:

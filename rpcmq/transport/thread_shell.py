@@ -45,6 +45,7 @@ class ThreadShell(ClientShell):
     Attributes:
         monitor: held by whoever uses the engines.
         is_patched: whether the threads of the program are green.
+        wakes: functions that wake a thread each, to be called at the end of the loop's turn.
     """
 
     __slots__ = ("_loop", "_porter", "call_soon", "is_patched", "monitor", "outside")
@@ -60,6 +61,7 @@ class ThreadShell(ClientShell):
         self._porter = GreenPorter() if self.is_patched else None
         self._loop = loop = ThreadLoop(self.monitor)
         self.call_soon: Callable[..., Handle] = loop.call_soon
+        self.wakes = loop.wakes.waiting
         loop.start()
         if self._porter is not None:
             hand_over_log_records(loop.ident, self._porter.call)
