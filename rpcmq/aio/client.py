@@ -13,13 +13,13 @@ from rpcmq.aio.middleware import AnyMiddleware, Pipeline
 from rpcmq.aio.stream import Stream
 from rpcmq.aio.subscription import Handler, Subscription
 from rpcmq.client.client import Client as PlainClient
+from rpcmq.client.event_subscription import SubscriptionOwner
 from rpcmq.client.middleware import OutgoingRequest
 from rpcmq.client.options import CallOptions, Defaults
 from rpcmq.client.retry import Retry
 from rpcmq.client.sender import Target
 from rpcmq.client.shown_names import shown_as
 from rpcmq.client.stubs import StubOptions, make_stub
-from rpcmq.client.subscription import Subscriptions
 from rpcmq.client.verbs import ClientVerbs, flags_of
 from rpcmq.config import ClientConfig, ClientSettings
 from rpcmq.core.process.call import Call
@@ -338,9 +338,9 @@ class Client(BaseClient):
         return await bridge.in_thread(self._subscribed, pattern, new, window, undo=Subscription.end)
 
     def _subscribed(
-        self, pattern: str, new: Callable[[Subscriptions, Housed, str], Subscription], window: int
+        self, pattern: str, new: Callable[[SubscriptionOwner, Housed, str], Subscription], window: int
     ) -> Subscription:
-        return self._client.subscriptions().subscribe(self._client, pattern, new, window)
+        return self._client.subscriber().subscribe(self._client, pattern, new, window)
 
     async def describe(self, topic: Target, timeout: float | None = None) -> dict[str, Any]:
         """Describe the service on ``topic``: its methods with signatures and docstrings.

@@ -10,8 +10,7 @@ from typing import Any
 
 from rpcmq.aio.bridge import Bridge
 from rpcmq.aio.loop_port import LoopPort
-from rpcmq.client.event_subscription import BaseSubscription
-from rpcmq.client.subscription import Subscriptions
+from rpcmq.client.event_subscription import BaseSubscription, SubscriptionOwner
 from rpcmq.transport.home import Housed
 
 __all__ = ["Handler", "Subscription"]
@@ -32,8 +31,8 @@ class Subscription(BaseSubscription):
     """
 
     def __init__(
-        self, bridge: Bridge, port: LoopPort, handler: Handler, context: Context, owner: Subscriptions, client: Housed,
-        pattern: str,
+        self, bridge: Bridge, port: LoopPort, handler: Handler, context: Context, owner: SubscriptionOwner,
+        client: Housed, pattern: str,
     ) -> None:  # fmt: skip
         super().__init__(owner, client, pattern)
         self._bridge = bridge
@@ -77,12 +76,12 @@ class Subscription(BaseSubscription):
 
     async def _handle(self) -> None:
         event = self._queue.popleft()
-        owner, bridge = self._owner, self._bridge
+        link, bridge = event.link, self._bridge
         try:
             if bridge.posts:
-                ctx, topic, payload = owner.opened(event)
+                ctx, topic, payload = link.opened(event)
             else:
-                ctx, topic, payload = await bridge.in_thread(owner.opened, event)
+                ctx, topic, payload = await bridge.in_thread(link.opened, event)
             self.received += 1
             made = self._handler(ctx, topic, payload)
             if isawaitable(made):
@@ -90,4 +89,4 @@ class Subscription(BaseSubscription):
         except Exception as error:
             self._failed(error)
         finally:
-            bridge.process.post(owner.handled, event)
+            bridge.process.post(link.handled, event)

@@ -13,6 +13,7 @@ from weakref import finalize
 from rpcmq.client.process import Process
 from rpcmq.client.process_choice import process_in
 from rpcmq.client.router_links import RouterLinks
+from rpcmq.client.router_subscriptions import RouterSubscriptions
 from rpcmq.client.sender import Sender
 from rpcmq.client.shown_names import shown_as
 from rpcmq.client.subscription import Subscriptions
@@ -140,6 +141,13 @@ class BaseClient(ABC):
         if links.subscriptions is None:
             links.subscriptions = Subscriptions(self.config, process, curve_for(process.keys))
         return links.subscriptions
+
+    def subscriber(self) -> Subscriptions | RouterSubscriptions:
+        """The subscriptions of this process: over the link for events, or over one to each of several routers."""
+        if len(self.config.router) == 1:
+            return self.subscriptions()
+        self.process.connection.check_open()
+        return self.consumer_links().subscriptions()
 
     def consumer_links(self) -> RouterLinks:
         """The links over which this process consumes at each of several routers; at home."""

@@ -6,7 +6,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rpcmq.client.interrupts import is_interrupt
 from rpcmq.client.limited_log import RateLimitedLog
@@ -18,7 +18,7 @@ from rpcmq.transport.home import Home, Housed, at_home
 if TYPE_CHECKING:
     from rpcmq.client.subscription import Subscriptions
 
-__all__ = ["BaseSubscription", "Event", "Subscription"]
+__all__ = ["BaseSubscription", "Event", "Subscription", "SubscriptionOwner"]
 
 log = logging.getLogger("rpcmq.client")
 
@@ -26,14 +26,23 @@ log = logging.getLogger("rpcmq.client")
 class Event:
     """An event on its way through the handlers of this process."""
 
-    __slots__ = ("handlers", "message", "refused", "seen")
+    __slots__ = ("handlers", "link", "message", "refused", "seen")
 
-    def __init__(self, message: bytes, handlers: int) -> None:
+    def __init__(self, link: Subscriptions, message: bytes, handlers: int) -> None:
+        #: Over which it came, and is acknowledged.
+        self.link = link
         self.message = message
         self.handlers = handlers
         #: Whether a handler has decoded it; and why it was refused for all of them.
         self.seen = False
         self.refused: NotTrusted | None = None
+
+
+class SubscriptionOwner(Protocol):
+    """Has subscriptions at one router, or at several."""
+
+    def remove(self, subscription: BaseSubscription) -> None:
+        """``subscription`` was closed."""
 
 
 class BaseSubscription(ABC):
@@ -45,7 +54,7 @@ class BaseSubscription(ABC):
         lost: events that this process lost because it was too slow to take them.
     """
 
-    def __init__(self, owner: Subscriptions, client: Housed, pattern: str) -> None:
+    def __init__(self, owner: SubscriptionOwner, client: Housed, pattern: str) -> None:
         self._owner = owner
         #: Keeps the client from being garbage-collected, and so closed, while there are subscriptions.
         self._client = client
@@ -85,7 +94,8 @@ class BaseSubscription(ABC):
 
     def _drop_queue(self) -> None:
         while self._queue:
-            self._owner.handled(self._queue.popleft())
+            event = self._queue.popleft()
+            event.link.handled(event)
 
 
 class Subscription(BaseSubscription):
@@ -98,7 +108,7 @@ class Subscription(BaseSubscription):
     """
 
     def __init__(
-        self, handler: Callable[[Any, str, Any], None], owner: Subscriptions, client: Housed, pattern: str
+        self, handler: Callable[[Any, str, Any], None], owner: SubscriptionOwner, client: Housed, pattern: str
     ) -> None:
         super().__init__(owner, client, pattern)
         self._handler = handler
@@ -125,7 +135,7 @@ class Subscription(BaseSubscription):
             while self._queue and not self._closed:
                 event = self._queue.popleft()
                 try:
-                    ctx, topic, payload = self._owner.opened(event)
+                    ctx, topic, payload = event.link.opened(event)
                     self.received += 1
                     self._handle(ctx, topic, payload)
                 except BaseException as error:  # also SystemExit or a gevent.Timeout: the subscription goes on
@@ -133,7 +143,7 @@ class Subscription(BaseSubscription):
                     if is_interrupt(error):
                         raise
                 finally:
-                    self._owner.handled(event)
+                    event.link.handled(event)
         self._drop_queue()
 
     def _handle(self, ctx: Any, topic: str, payload: Any) -> None:

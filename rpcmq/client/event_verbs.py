@@ -123,4 +123,4 @@ class EventVerbs(BaseClient):
             RouterUnreachable: there is no router.
         """
         check_handler(handler)
-        return self.subscriptions().subscribe(self, pattern, partial(Subscription, handler), window)
+        return self.subscriber().subscribe(self, pattern, partial(Subscription, handler), window)

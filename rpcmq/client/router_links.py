@@ -17,8 +17,11 @@ from functools import partial
 from typing import Protocol
 
 from rpcmq.client.process import Process
+from rpcmq.client.router_subscriptions import RouterSubscriptions
+from rpcmq.client.subscription import Subscriptions
 from rpcmq.config import ClientConfig
 from rpcmq.transport.home import Home, Housed
+from rpcmq.transport.key_files import curve_for
 from rpcmq.transport.shell import ClientShell
 from rpcmq.wire.bodies import CONSUMER_ROLE
 
@@ -63,14 +66,17 @@ class RouterLinks:
     def __init__(self, process: Process) -> None:
         self._caller = process
         self._processes: list[Process] = []
+        self._subscriptions: RouterSubscriptions | None = None
 
     def processes(self) -> Sequence[Process]:
         """The engines of the links: one for each router, in the order of the setting."""
         if not self._processes:
             caller = self._caller
-            self._processes = [
+            self._processes = made = [
                 Process(one, caller.codec, caller.shell, CONSUMER_ROLE, caller.payloads) for one in self.configs()
             ]
+            for process in made:
+                process.tasks.share_recent(made[0].tasks)
         return self._processes
 
     @property
@@ -83,6 +89,17 @@ class RouterLinks:
         caller = self._caller
         return [replace(caller.config, router=(url,), identity=caller.identity) for url in caller.config.router]
 
+    def subscriptions(self) -> RouterSubscriptions:
+        """The subscriptions, over links of the other queue type, one for each router as well."""
+        if self._subscriptions is None:
+            caller = self._caller
+            links = [Subscriptions(one, caller, curve_for(caller.keys), CONSUMER_ROLE) for one in self.configs()]
+            for link in links:
+                link.share_recent(links[0])
+            self._subscriptions = RouterSubscriptions(caller.config, links, caller.shell)
+        return self._subscriptions
+
     def closers(self, linger_seconds: float | None) -> list[Callable[[], None]]:
         """Functions that close the links, each as :meth:`Process.close` does."""
-        return [partial(process.close, linger_seconds) for process in self._processes]
+        made: list[Callable[[], None]] = [partial(process.close, linger_seconds) for process in self._processes]
+        return made if self._subscriptions is None else [*self._subscriptions.closers(linger_seconds), *made]

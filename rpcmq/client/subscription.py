@@ -1,17 +1,17 @@
-"""The PubSub client of a process: one link for all its events and subscriptions."""
+"""The PubSub link of a process to a router: one for all its events and subscriptions."""
 
 from __future__ import annotations
 
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from time import monotonic
 from typing import Any, TypeVar
 
-from rpcmq.client.event_subscription import BaseSubscription, Event
+from rpcmq.client.event_subscription import BaseSubscription, Event, SubscriptionOwner
 from rpcmq.client.hello import hello_of
 from rpcmq.client.limited_log import RateLimitedLog
-from rpcmq.client.one_router import only_router
 from rpcmq.client.process import Process
 from rpcmq.config import ClientConfig
 from rpcmq.core.common.topic_patterns import PatternTrie, split_words
@@ -53,14 +53,21 @@ S = TypeVar("S", bound=BaseSubscription)
 
 
 class Subscriptions:
-    """The PubSub link of a process; made when it first publishes or subscribes."""
+    """The PubSub link of a process; made when it first publishes or subscribes.
 
-    def __init__(self, config: ClientConfig, process: Process, curve: Curve | None = None) -> None:
+    Args:
+        config: its router or, for what is published only, routers.
+        role: ``CONSUMER_ROLE`` of a link over which nothing is published.
+    """
+
+    def __init__(
+        self, config: ClientConfig, process: Process, curve: Curve | None = None, role: str = "process"
+    ) -> None:
         self._config = config
         self._process = process
         self._payloads = payloads = process.payloads
         self._codec = codec = payloads.codec
-        hello = hello_of(process.identity, "pubsub", codec.accepted)
+        hello = hello_of(process.identity, "pubsub", codec.accepted, role)
         self._trie: PatternTrie[BaseSubscription] = PatternTrie()
         self._all: dict[BaseSubscription, int] = {}
         self._taken = 0
@@ -90,29 +97,53 @@ class Subscriptions:
     # --- verbs -------------------------------------------------------------------------------
 
     def subscribe(
-        self, client: Housed, pattern: str, new_subscription: Callable[[Subscriptions, Housed, str], S], window: int
+        self, client: Housed, pattern: str, new_subscription: Callable[[SubscriptionOwner, Housed, str], S], window: int
     ) -> S:
         """See :meth:`Client.subscribe`.
 
         Args:
             new_subscription: makes it, from this, ``client`` and ``pattern``.
         """
-        self._check(pattern, "pattern")
-        only_router(self._config, f"a subscription to {pattern}")
-        if isinstance(window, bool) or not isinstance(window, int) or not 1 <= window <= 65535:
-            raise UsageError(f"window must be an integer from 1 to 65535, not {short_repr(window)}")
+        self.check(pattern, window)
         self._ready()
         subscription = new_subscription(self, client, pattern)
         known = any(other.pattern == pattern for other in self._all)
-        self._trie.add(pattern.encode(), subscription)
-        self._all[subscription] = window
+        self.add(subscription, window)
         if not known:
             try:
-                self._wait(self._subscribe(pattern, window, self._config.timeout))
+                self.confirm(pattern, window)
             except BaseException:
                 subscription.end()
                 raise
         return subscription
+
+    def share_recent(self, other: Subscriptions) -> None:
+        """Recognise an event also if it was had over ``other``: its publisher may go on at another router."""
+        self._recent = other._recent
+
+    def check(self, pattern: str, window: int) -> None:
+        """Check the arguments of :meth:`subscribe`.
+
+        Raises:
+            UsageError: one is wrong, or the client is closed.
+        """
+        self.connection.check_open()
+        self._check(pattern, "pattern")
+        if isinstance(window, bool) or not isinstance(window, int) or not 1 <= window <= 65535:
+            raise UsageError(f"window must be an integer from 1 to 65535, not {short_repr(window)}")
+
+    def add(self, subscription: BaseSubscription, window: int) -> None:
+        """Give ``subscription`` the events for its pattern. A router that welcomes us from now on is asked for them."""
+        self._trie.add(subscription.pattern.encode(), subscription)
+        self._all[subscription] = window
+
+    def confirm(self, pattern: str, window: int) -> None:
+        """Ask the router for the events of ``pattern``, and wait until it has confirmed.
+
+        Raises:
+            CallError: it refuses, or gives no answer.
+        """
+        self._wait(self._subscribe(pattern, window, self._config.timeout))
 
     def publish(self, ctx: Any, topic: str, payload: Any, confirm: bool) -> int | None:
         """See :meth:`Client.publish`."""
@@ -151,6 +182,8 @@ class Subscriptions:
 
     def remove(self, subscription: BaseSubscription) -> None:
         """``subscription`` was closed."""
+        if subscription not in self._all:
+            return
         self._trie.remove(subscription.pattern.encode(), subscription)
         self._all.pop(subscription, None)
         if self._uplink.origin and not any(other.pattern == subscription.pattern for other in self._all):
@@ -197,7 +230,7 @@ class Subscriptions:
             return
         self._recent.append(key)
         subscriptions = self._trie.match(Address.decode(address_of(message)).topic.encode())
-        event = Event(message, len(subscriptions))
+        event = Event(self, message, len(subscriptions))
         for subscription in subscriptions:
             subscription.offer(event)
         if not subscriptions:
@@ -224,9 +257,14 @@ class Subscriptions:
                 self._uplink.send(call.message)
             for pattern in {s.pattern: None for s in self._all if s.pattern not in waiting}:
                 window = max(w for s, w in self._all.items() if s.pattern == pattern)
-                self._subscribe(pattern, window, None)
+                call = self._subscribe(pattern, window, None)
+                call.waiter = partial(self._subscribed_again, call)
             self._uplink.outbox.extend(events)
         self.connection.on_ready()
+
+    def _subscribed_again(self, call: Call) -> None:
+        if call.error is not None and not self.connection.closed:
+            log.error("no events for %s come from the router %s: %s", call.address, self.connection.url, call.error)
 
     def _refused(self, reason: str, text: str) -> None:
         self.connection.on_refused(reason, text)

@@ -32,7 +32,7 @@ class ClientConfig:
     router: tuple[str, ...] = setting(
         ("tcp://127.0.0.1:7700",),
         CONNECT_URLS,
-        "URL of the router, or of several: callers use one, and go on at the next when it is gone; services use all",
+        "URL of the router, or of several: callers use one, or the next when it is gone; services, subscribers use all",
     )
     identity: str = setting("", NAME, "name of this process; empty: host, program, pid and a random part")
     key_file: str = setting(

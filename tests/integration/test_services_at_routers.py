@@ -403,6 +403,28 @@ def test_a_drain_of_one_router_fails_no_call_of_callers_that_have_both(serve) ->
         assert [load.failed for load in loads] == [[], []]
 
 
+def test_a_cast_that_its_sender_sends_again_at_another_router_runs_once(serve) -> None:
+    with (
+        RouterProcess(**QUICK) as one,
+        RouterProcess(**QUICK) as two,
+        Client([one.url, two.url], shell="gevent", reconnect_max_seconds=0.1) as caster,
+    ):
+        compute = Compute()
+        serve(compute, one.url, two.url)
+        caster.connect(20)
+        used = next(router for router in (one, two) if router.url == caster.process.connection.url)
+        for number in range(100):
+            caster.cast(None, "compute", message("note", value=number))
+        # The service has them; the caster has no acknowledgement of the last of them.
+        eventually(lambda: len(compute.seen) == 100)
+        used.kill()
+        for number in range(100, 200):
+            caster.cast(None, "compute", message("note", value=number))
+        eventually(lambda: 199 in compute.seen)
+        eventually(lambda: caster.process.casts.open == 0)
+        assert Counter(compute.seen) == Counter(range(200))
+
+
 def test_stop_with_a_router_away_does_not_wait_for_it_and_takes_nothing_when_it_returns(serve) -> None:
     with RouterProcess(**QUICK) as one, RouterProcess(**QUICK) as two, Client(one.url, shell="gevent") as caller:
         work = Work()

@@ -9,9 +9,8 @@ from typing import Any
 import gevent
 import pytest
 
-import rpcmq.threads
 from rpcmq.client import Client
-from rpcmq.errors import LinkLost, RouterUnreachable, UsageError
+from rpcmq.errors import LinkLost, RouterUnreachable
 from rpcmq.testing import eventually
 from rpcmq.testing.processes import RouterProcess
 from tests.integration.cluster import consumers, counts, message, node
@@ -163,12 +162,3 @@ def test_processes_begin_at_different_routers_and_all_clients_of_one_at_the_same
         begun.append(begins_at())
     assert all(len(found) == 1 for found in begun)
     assert set.union(*begun) == set(routers)
-
-
-@pytest.mark.parametrize("kind", [Client, rpcmq.threads.Client], ids=["gevent", "threads"])
-def test_subscribers_with_several_routers_are_refused(kind: Any) -> None:
-    routers = ["tcp://127.0.0.1:1", "tcp://127.0.0.1:2"]
-    with kind(routers) as client:
-        text = "registered at one router, and its client has 2 .*make one for each router"
-        with pytest.raises(UsageError, match="a subscription to a.* is " + text):
-            client.subscribe("a.*", print)

@@ -79,6 +79,10 @@ class TaskTable:
         uplink.handle(Kind.CANCEL, self.cancel)
         uplink.handle(Kind.GRANT, self.grant)
 
+    def share_recent(self, other: TaskTable) -> None:
+        """Recognise a cast also if it was had over the link of ``other``: its sender may go on at another router."""
+        self._recent = other._recent
+
     # --- registrations -----------------------------------------------------------------------
 
     def register(self, now: float, registration: Registration, timeout: float) -> Call:

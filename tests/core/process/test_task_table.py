@@ -11,7 +11,7 @@ from rpcmq.core.process.task import Registration
 from rpcmq.core.process.task_states import TaskState
 from rpcmq.core.process.task_table import wire_microseconds
 from rpcmq.errors import Outcome, UsageError
-from rpcmq.wire import NO_TTL, SETTLEMENT, Address, Flag, Kind, body_of, control, pack, parse, payload_of
+from rpcmq.wire import KIND_AT, NO_TTL, SETTLEMENT, Address, Flag, Kind, body_of, control, pack, parse, payload_of
 from tests.core.process.serving import COMPUTE, Collected, Process
 
 
@@ -367,6 +367,20 @@ def test_a_stamp_is_counted_and_kept_until_it_is_acknowledged(process):
 
 
 # --- casts that come twice ----------------------------------------------------------------------
+
+
+def test_a_cast_sent_again_at_another_router_of_the_process_is_recognised_there() -> None:
+    here, there = Process(), Process()
+    there.serving.share_recent(here.serving)
+    registrations = here.register(), there.register()
+    had = here.deliver(Kind.CAST, key=b"k" * 20)
+    assert had is not None
+    assert there.deliver(Kind.CAST, key=b"k" * 20, flags=Flag.RESENT) is None
+    assert there.serving.counters == {"duplicate casts dropped": 1}
+    [settlement] = there.sent()
+    assert settlement[KIND_AT] == Kind.SETTLE
+    assert [len(registration.running) for registration in registrations] == [1, 0]
+    assert there.deliver(Kind.CAST, key=b"n" * 20, flags=Flag.RESENT) is not None
 
 
 def test_a_cast_sent_again_after_a_restart_is_recognised_and_settled(process):
