@@ -179,12 +179,12 @@ class Bridge:
             await self._resumed(waiting, left, window.forget, address, waiting)
             process.connection.check_open()
 
-    async def send_cast(self, message: tuple[Any, ...]) -> bool:
-        """See :meth:`rpcmq.client.process.Process.send_cast`, whose arguments ``message`` are."""
+    async def send_cast(self, payload: bytes, *arguments: Any) -> bool:
+        """See :meth:`rpcmq.client.process.Process.send_cast`, whose arguments these are."""
         process = self.process
-        if not self.posts or process.must_count(message[0]) or process.has_fallen_behind:
-            return await self.run(process.send_cast, *message)
-        return process.send_cast(*message)
+        if not self.posts or process.must_count(payload) or process.has_fallen_behind:
+            return await self.run(process.send_cast, payload, *arguments)
+        return process.send_cast(payload, *arguments)
 
 
 class ThreadPool:

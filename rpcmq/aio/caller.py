@@ -102,7 +102,7 @@ class Caller:
             message = sender.encoded_cast(ctx, msg, address, flags, ttl, traceparent)
         else:
             message = await bridge.in_thread(sender.encoded_cast, ctx, msg, address, flags, ttl, traceparent)
-        while not await bridge.send_cast(message):
+        while not await bridge.send_cast(*message):
             await bridge.wait_for_room(address, max(0.001, deadline - monotonic()), name)
         return None
 

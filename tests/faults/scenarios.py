@@ -218,8 +218,11 @@ def _is_slow(drill: Drill, name: str) -> bool:
     return any(row["identity"] == name and row.get("slow") for row in rows)
 
 
-def churn(seed: int, connects: int, processes: int = 2) -> Result:
-    """Connect and disconnect clients, every third without GOODBYE; check what they leave behind."""
+def churn(seed: int, connects: int, warm: int, processes: int = 2) -> Result:
+    """Connect and disconnect clients, every third without GOODBYE; check what they leave behind.
+
+    What as many as ``warm`` of them leave is not counted: a router's tables and its allocator's pools grow at first.
+    """
     topology = Topology(
         services=1,
         callers=0,
@@ -227,8 +230,7 @@ def churn(seed: int, connects: int, processes: int = 2) -> Result:
     )
     with Drill(topology, seed, program=_PROGRAM) as drill:
         router = drill.router
-        # The tables and pools of a router that has worked before.
-        for phase, count in (("warm", min(1000, max(50, connects // 10))), ("churn", connects)):
+        for phase, count in (("warm", warm), ("churn", connects)):
             places = [drill.add(f"{phase}-{n}", "churn", count=count // processes) for n in range(processes)]
             for place in places:
                 if (code := place.program.wait(_PATIENCE)) != 0:

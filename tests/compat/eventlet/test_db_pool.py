@@ -20,8 +20,10 @@ def db_pool(eventlet: Any) -> Iterator[Any]:
 
 
 @pytest.fixture
-def pool(db_pool: Any) -> Any:
-    return db_pool.ConnectionPool(sqlite3, ":memory:", check_same_thread=False, max_size=2)
+def pool(db_pool: Any) -> Iterator[Any]:
+    made = db_pool.ConnectionPool(sqlite3, ":memory:", check_same_thread=False, max_size=2)
+    yield made
+    made.clear()
 
 
 def test_a_connection_that_is_closed_is_used_again(pool: Any) -> None:
@@ -90,7 +92,10 @@ def test_one_that_cannot_be_cleaned_up_is_replaced_for_who_waits(db_pool: Any, e
     waiting = eventlet.spawn(pool.get)
     eventlet.sleep(0)
     first.close()
-    assert waiting.wait().execute("select 1").fetchone() == (1,)
+    second = waiting.wait()
+    assert second.execute("select 1").fetchone() == (1,)
+    second.close()
+    pool.clear()
 
 
 def test_its_calls_run_in_native_threads(db_pool: Any) -> None:
