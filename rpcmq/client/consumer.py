@@ -121,7 +121,9 @@ class Consumer:
         process.connection.wait_ready(timeout)
         peer_url = process.direct.listen() if self._direct else ""
         tag = process.tasks.allocate_tag()
-        registration = Registration(tag, self.address, self._concurrency, peer_url, self._workers.start, self._group)
+        registration = Registration(
+            tag, self.address, self._concurrency, peer_url, self._workers.start, self._group, self._not_begun
+        )
         self._registration = registration
         try:
             left = max(0.001, deadline - monotonic())
@@ -197,6 +199,13 @@ class Consumer:
             raise call.error
 
     # --- tasks -------------------------------------------------------------------------------
+
+    def _not_begun(self, task: Task, error: BaseException) -> None:
+        """Answer ``task``, for which there is no thread, or which has ended by raising ``error`` here."""
+        if not task.has_ended:
+            text = f"{task.method!r} was not begun: {type(error).__name__}: {error}"
+            self.answers.fail(task, mark_not_run(RuntimeError(text)))
+            self._finish(task, None)
 
     def _run_if_awaited(self, task: Task) -> None:
         """Run ``task``, which may have waited for a worker, unless nobody wants it any more."""

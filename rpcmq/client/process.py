@@ -175,6 +175,7 @@ class Process:
                 task.registration.on_task(task)
             except BaseException as error:
                 self.shell.print_exception(task, error)
+                self.switch(partial(task.registration.on_not_begun, task, error))
             if len(outbox) >= _FLUSH_MESSAGES or monotonic() > flush_at:
                 self.connection.flush()
                 flush_at = monotonic() + _FLUSH_AFTER

@@ -57,10 +57,20 @@ class ThreadWorkers(Generic[T]):
             worker.item = item
             worker.parking.resume()
         elif self._count < self._most:
-            self._spawn(self._work, item)
-            self._count += 1
+            self._begin(item)
         else:
             self._waiting.append(item)
+
+    def _begin(self, item: T) -> None:
+        try:
+            self._spawn(self._work, item)
+        except RuntimeError:
+            # The system has no thread left. Those that there are go on with what waits.
+            if self._count == 0:
+                raise
+            self._waiting.append(item)
+        else:
+            self._count += 1
 
     def close(self) -> None:
         """End the threads that have nothing to do, and each of the others once it has nothing to do."""

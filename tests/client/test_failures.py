@@ -132,3 +132,26 @@ def test_a_method_name_cannot_break_a_line_of_the_log(client, serve, caplog):
     eventually(lambda: lines(caplog))
     assert lines(caplog)[0].getMessage().startswith("call no?such?[31m to compute.node-7 failed: UnknownMethod: ")
     assert lines(caplog)[0].getMessage().isprintable()
+
+
+@pytest.mark.parametrize("direct", [False, True])
+def test_what_cannot_be_begun_is_answered_at_once_and_gives_its_credit_back(
+    client, serve, monkeypatch, capsys, caplog, direct: bool
+):
+    service = serve(Failing(), direct=True, concurrency=1)
+    [registration] = service.client.process.tasks.registrations.values()
+    begin = registration.on_task
+
+    def cannot(task: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(registration, "on_task", cannot)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="not begun: RuntimeError: can't start new thread"):
+            client.call(None, "compute", message("fail", password=""), 20, direct=direct)
+    client.cast(None, "compute", message("fail", password=""))
+    eventually(lambda: sum("not begun" in record.getMessage() for record in lines(caplog)) >= 2)
+    registration.on_task = begin
+    with pytest.raises(ValueError, match="broken"):
+        client.call(None, "compute", message("fail", password=""), 20, direct=direct)
+    assert "can't start new thread" in capsys.readouterr().err

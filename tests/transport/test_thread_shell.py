@@ -174,6 +174,42 @@ def test_workers_are_reused_and_never_too_many(shell: ThreadShell) -> None:
     assert len({ident for _, ident in seen}) <= 3
 
 
+def test_where_no_more_threads_can_be_had_those_there_are_go_on_with_the_rest(shell: ThreadShell) -> None:
+    threads: list[int] = []
+
+    def spawn(*work: Any) -> None:
+        if len(threads) == 2:
+            raise RuntimeError("can't start new thread")
+        threads.append(1)
+        shell.spawn(*work)
+
+    seen: list[int] = []
+    with shell.monitor.lock:
+        done = shell.event()
+
+        def handle(item: int) -> None:
+            shell.sleep(0.002)
+            seen.append(item)
+            if len(seen) == 10:
+                done.set()
+
+        workers: ThreadWorkers[int] = ThreadWorkers(handle, 5, spawn, shell.new_parking)
+        for item in range(10):
+            workers.start(item)
+        assert done.wait(LONG)
+        workers.close()
+    assert sorted(seen) == list(range(10))
+
+
+def test_where_no_thread_can_be_had_at_all_that_is_an_error(shell: ThreadShell) -> None:
+    def spawn(*work: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    workers: ThreadWorkers[int] = ThreadWorkers(print, 5, spawn, shell.new_parking)
+    with pytest.raises(RuntimeError, match="can't start"):
+        workers.start(1)
+
+
 def test_a_host_name_that_does_not_resolve_is_told(shell: ThreadShell) -> None:
     told: list[str] = []
     with shell.monitor.lock:

@@ -25,6 +25,7 @@ class Registration:
         "address",
         "credit",
         "group",
+        "on_not_begun",
         "on_task",
         "peer_url",
         "running",
@@ -42,13 +43,16 @@ class Registration:
         peer_url: str,
         on_task: Callable[[Task], None],
         group: str = "",
+        on_not_begun: Callable[[Task, BaseException], object] = lambda task, error: None,
     ) -> None:
         self.tag = tag
         self.group = group
         self.address = address
         self.credit = credit
         self.peer_url = peer_url
+        #: Begins a task; and is told of one for which that has raised.
         self.on_task = on_task
+        self.on_not_begun = on_not_begun
         self.state = RegistrationState.NEW
         self.running: dict[bytes, Task] = {}
         #: Direct calls waiting for credit; calls through the router wait at the router.
