@@ -102,7 +102,7 @@ def test_a_signal_ends_a_command_where_it_waits_and_never_within_another_greenle
         try:
             with ended_by_signals():
                 gevent.spawn(compute)
-                gevent.sleep(60)
+                gevent.sleep(60)  # until the signal
         except BaseException as error:
             print("ended by", type(error).__name__)
     """)

@@ -201,7 +201,7 @@ def test_the_timeout_is_for_each_item(client, serve):
         def numbers(self, ctx: Any) -> Any:
             for n in range(4):
                 yield n
-                gevent.sleep(0.5)
+                gevent.sleep(0.5)  # four of these are longer than the timeout
             compute.go_on.wait()
 
     serve(Slow())
@@ -217,7 +217,7 @@ def test_a_caller_who_is_slow_is_not_told_that_the_service_is(client, serve):
     got = []
     for item in client.multicall(None, "compute", message("count", n=50), timeout=2.0):
         got.append(item)
-        gevent.sleep(0.05)
+        gevent.sleep(0.05)  # 50 of these are longer than the timeout
     assert got == list(range(50))
 
 

@@ -500,7 +500,7 @@ def test_no_router_is_one_clear_error(free_port):
 def test_a_router_that_comes_later_is_found(free_port):
     with Client(f"tcp://127.0.0.1:{free_port}", connect_timeout=30) as client:
         waiting = gevent.spawn(client.connect)
-        gevent.sleep(0.05)
+        eventually(lambda: "nothing listens" in client.process.connection.condition, 20)
         assert not waiting.ready()
         with rpcmq.testing.router(router_listen=f"tcp://127.0.0.1:{free_port}"):
             waiting.get(timeout=20)
@@ -510,7 +510,7 @@ def test_the_wait_for_a_router_counts_once_against_the_timeout_of_a_call(free_po
     with Client(f"tcp://127.0.0.1:{free_port}", connect_timeout=30) as client:
         began = monotonic()
         calling = gevent.spawn(client.call, None, "compute", message("add"), timeout=60)
-        gevent.sleep(0.05)
+        eventually(lambda: "nothing listens" in client.process.connection.condition, 20)
         with rpcmq.testing.router(router_listen=f"tcp://127.0.0.1:{free_port}"):
             eventually(lambda: bool(client.process.calls.open), 20)
             (call,) = client.process.calls.open.values()

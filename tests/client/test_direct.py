@@ -230,7 +230,7 @@ def test_an_introduction_that_comes_after_the_peer_costs_no_direct_link(router, 
         service.client.process.direct.schedule()
 
     assert client.call(None, "compute", message_of("add", a=1), direct=True) == 1
-    gevent.sleep(1.0)
+    gevent.sleep(1.0)  # longer than a connection without a ticket is borne
     # The connection is not taken for one that showed no ticket.
     assert client.call(None, "compute", message_of("add", a=2), direct=True) == 2
     assert calls_seen_by(router) == 0 and not client.process.direct.fallbacks

@@ -39,7 +39,7 @@ def note_in_thread(value: int) -> None:
     """Cast in a thread that outlives the function that the child was made for."""
 
     def later() -> None:
-        time.sleep(0.2)
+        time.sleep(0.2)  # until the function is over, and the child begins to end
         note(value)
 
     add()
