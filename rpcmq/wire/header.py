@@ -74,6 +74,10 @@ DETACH_BYTES = 32 * 1024
 HEADER_BYTES = 40
 #: Offsets of a message's fields of one byte. ``LOW_FLAGS_AT`` has the flags below 0x100, :func:`flags_of` all.
 KIND_AT, LOW_FLAGS_AT, ATTEMPT_AT, FORMAT_AT, CONSUMER_AT, TRACE_LENGTH_AT = 5, 7, 9, 10, 11, 39
+#: Of what else is read or written in place: two-byte fields begin there.
+_HIGH_FLAGS_AT, _HOPS_AT, _TTL_AT, _KEY_AT, _METHOD_LENGTH_AT = 6, 8, 12, 16, 38
+_ADDRESS_LENGTH = slice(36, 38)
+_VERSION_AT, _SEQUENCE_AT = 4, 28
 #: The kind of the first message of a batch, as one byte; empty if the batch is shorter.
 FIRST_KIND = slice(5, 6)
 #: The key (router, handle and sequence), which names a message in the whole system, and its halves.
@@ -156,7 +160,7 @@ def pack(
     if sequence:
         key = _NO_KEY[:12] + sequence.to_bytes(8)
     variable = address + method + trace
-    length = 40 + len(variable)
+    length = HEADER_BYTES + len(variable)
     detach = len(payload) >= DETACH_BYTES
     if detach:
         flags |= 1
@@ -177,7 +181,7 @@ def parse(message: bytes) -> Header:
         ProtocolError: the variable parts do not fit.
     """
     header = Header._make(HEADER.unpack_from(message))
-    if 40 + header.address_length + header.method_length + header.trace_length > len(message):
+    if HEADER_BYTES + header.address_length + header.method_length + header.trace_length > len(message):
         raise ProtocolError("address, method and trace do not fit into the message", "length")
     return header
 
@@ -209,17 +213,23 @@ def has_names(message: bytes) -> bool:
 
 def has_error_name(message: bytes) -> bool:
     """Whether a FAULT names a class, in the place of the method, and has neither address nor trace."""
-    return message[36:38] == b"\0\0" and not message[39] and 0 < message[38] <= len(message) - 40
+    if message[_ADDRESS_LENGTH] != b"\0\0" or message[TRACE_LENGTH_AT]:
+        return False
+    return 0 < message[_METHOD_LENGTH_AT] <= len(message) - HEADER_BYTES
 
 
 def flags_of(message: bytes) -> int:
     """All flags of the message."""
-    return message[6] << 8 | message[7]
+    return message[_HIGH_FLAGS_AT] << 8 | message[LOW_FLAGS_AT]
+
+
+# The lengths of address (36, 37), method (38) and trace (39) are read on the path of each message: with names for these
+# offsets each function below is 3 to 5 % slower.
 
 
 def payload_of(message: bytes) -> bytes | memoryview:
     """The payload bytes, detached or not. The header must have been checked by :func:`parse`."""
-    if message[7] & 1:
+    if message[LOW_FLAGS_AT] & 1:
         payload: bytes | memoryview = message.payload  # type: ignore[attr-defined]
         return payload
     return message[40 + (message[36] << 8) + message[37] + message[38] + message[39] :]
@@ -249,56 +259,59 @@ def method_of(message: bytes) -> str:
 
 def with_header(message: bytes, head: bytes) -> bytes:
     """Return ``message`` with ``head`` as its header, keeping a detached payload."""
-    return Detached.of(head, message.payload) if message[7] & 1 else head  # type: ignore[attr-defined]
+    return Detached.of(head, message.payload) if message[LOW_FLAGS_AT] & 1 else head  # type: ignore[attr-defined]
 
 
 def with_kind(message: bytes, kind: int) -> bytes:
     """``message`` as a message of another kind."""
-    return with_header(message, message[:5] + bytes((kind,)) + message[6:])
+    return with_header(message, message[:KIND_AT] + bytes((kind,)) + message[_HIGH_FLAGS_AT:])
 
 
 def with_origin(message: bytes, origin: bytes) -> bytes:
     """``message`` as a message of ``origin`` (router and handle)."""
-    return with_header(message, message[:16] + origin + message[28:])
+    return with_header(message, message[:_KEY_AT] + origin + message[_SEQUENCE_AT:])
 
 
 def with_ttl(message: bytes, ttl: int) -> bytes:
     """``message`` with ``ttl`` milliseconds left."""
-    return with_header(message, message[:12] + ttl.to_bytes(4) + message[16:])
+    return with_header(message, message[:_TTL_AT] + ttl.to_bytes(4) + message[_KEY_AT:])
 
 
 def for_consumer(message: bytes, tag: int) -> bytes:
     """``message`` for the consumer ``tag`` of a link."""
-    return with_header(message, message[:11] + tag.to_bytes() + message[12:])
+    return with_header(message, message[:CONSUMER_AT] + tag.to_bytes() + message[_TTL_AT:])
 
 
 def for_next_attempt(message: bytes, attempt: int, tag: int, ttl: int) -> bytes:
     """``message`` for the consumer ``tag`` of a link, after ``attempt`` others, with ``ttl`` milliseconds left."""
-    return with_header(message, message[:9] + bytes((attempt, message[10], tag)) + ttl.to_bytes(4) + message[16:])
+    return with_header(
+        message, message[:ATTEMPT_AT] + bytes((attempt, message[FORMAT_AT], tag)) + ttl.to_bytes(4) + message[_KEY_AT:]
+    )
 
 
 def with_flag(message: bytes, flag: int) -> bytes:
     """``message`` with ``flag`` set."""
-    flags = message[6] << 8 | message[7] | flag
-    return with_header(message, message[:6] + flags.to_bytes(2) + message[8:])
+    flags = message[_HIGH_FLAGS_AT] << 8 | message[LOW_FLAGS_AT] | flag
+    return with_header(message, message[:_HIGH_FLAGS_AT] + flags.to_bytes(2) + message[_HOPS_AT:])
 
 
 def without_flag(message: bytes, flag: int) -> bytes:
     """``message`` with ``flag`` not set."""
-    flags = (message[6] << 8 | message[7]) & ~flag
-    return with_header(message, message[:6] + flags.to_bytes(2) + message[8:])
+    flags = (message[_HIGH_FLAGS_AT] << 8 | message[LOW_FLAGS_AT]) & ~flag
+    return with_header(message, message[:_HIGH_FLAGS_AT] + flags.to_bytes(2) + message[_HOPS_AT:])
 
 
 def without_payload(message: bytes) -> bytes:
     """The header and the names of ``message`` alone."""
     end = 40 + (message[36] << 8) + message[37] + message[38] + message[39]
-    return end.to_bytes(4) + message[4:7] + bytes((message[7] & ~Flag.DETACHED,)) + message[8:end]
+    flags = bytes((message[LOW_FLAGS_AT] & ~Flag.DETACHED,))
+    return end.to_bytes(4) + message[_VERSION_AT:LOW_FLAGS_AT] + flags + message[_HOPS_AT:end]
 
 
 def with_payload(message: bytes, format: int, payload: bytes) -> bytes:
     """``message`` with another payload in another format; attempt, consumer and hops are 0."""
     header = parse(message)
-    cuts = [40]
+    cuts = [HEADER_BYTES]
     for length in (header.address_length, header.method_length, header.trace_length):
         cuts.append(cuts[-1] + length)
     address, method, trace = (message[a:b] for a, b in pairwise(cuts))
@@ -327,17 +340,17 @@ def split_error_name(message: bytes) -> tuple[bytes, str]:
 
     The name is empty if it is too long, no UTF-8 or has a control character: whoever sends it is not to be trusted.
     """
-    end = 40 + message[38]
-    raw = message[40:end]
+    end = HEADER_BYTES + message[_METHOD_LENGTH_AT]
+    raw = message[HEADER_BYTES:end]
     try:
         name = raw.decode() if len(raw) <= MAX_ERROR_BYTES else ""
     except UnicodeDecodeError:
         name = ""
-    length = int.from_bytes(message[:4]) - len(raw)
-    head = length.to_bytes(4) + message[4:38] + bytes(2) + message[end:]
+    length = int.from_bytes(message[:_VERSION_AT]) - len(raw)
+    head = length.to_bytes(4) + message[_VERSION_AT:_METHOD_LENGTH_AT] + bytes(2) + message[end:]
     return with_header(message, head), name if name.isprintable() else ""
 
 
 def size_of(message: bytes) -> int:
     """Bytes of a message with its payload."""
-    return len(message) + len(message.payload) if message[7] & 1 else len(message)  # type: ignore[attr-defined]
+    return len(message) + len(message.payload) if message[LOW_FLAGS_AT] & 1 else len(message)  # type: ignore[attr-defined]
