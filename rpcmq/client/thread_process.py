@@ -21,7 +21,7 @@ from rpcmq.client.payloads import Payloads
 from rpcmq.client.process import Process, closed_error
 from rpcmq.config import ClientConfig
 from rpcmq.core.process.call import Call
-from rpcmq.errors import CallError, UsageError
+from rpcmq.errors import CallError
 from rpcmq.payload import Codec
 from rpcmq.transport.current_hub import current_hub, new_lock
 from rpcmq.transport.shell import ClientShell
@@ -66,9 +66,7 @@ class ThreadProcess(Process):
 
     def check_usable(self) -> None:
         """See :meth:`Process.check_usable`."""
-        self.shell.check_not_patched_since()
-        if not self.shell.can_wait:
-            raise UsageError(self.shell.cannot_wait)
+        self.shell.check_waits()
         self.connection.check_open()
 
     def wait_ready(self, timeout: float, restart_timeout: float) -> None:

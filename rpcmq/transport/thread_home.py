@@ -19,11 +19,12 @@ T = TypeVar("T")
 class ThreadHome(Home):
     """The loop of a plain thread, as seen from the others: each may use what lives there, one at a time."""
 
-    __slots__ = ("_pid", "_threads")
+    __slots__ = ("_pid", "_threads", "monitor")
 
     def __init__(self) -> None:
         self._threads = ThreadShell()
         self.shell: ClientShell = self._threads
+        self.monitor = self._threads.monitor
         self._pid = os.getpid()
 
     @property
@@ -83,9 +84,8 @@ def thread_home() -> ThreadHome:
 
 def outside(function: Callable[..., T], *args: Any) -> T:
     """Call ``function`` of the application, without the monitor if the caller holds it."""
-    shell = _home.shell if _home is not None else None
-    if isinstance(shell, ThreadShell) and shell.monitor.is_held():
-        return shell.monitor.outside(function, *args)
+    if _home is not None and (monitor := _home.monitor).is_held():
+        return monitor.outside(function, *args)
     return function(*args)
 
 

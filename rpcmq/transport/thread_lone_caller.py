@@ -68,7 +68,7 @@ class LoneCaller:
                     break
                 if readable[-1][0] == self._bell or readable[0][0] == self._bell:
                     os.eventfd_read(self._bell)
-                connection.wake()
+                connection.wake(call)
                 if self._loop.wakes.waiting:
                     self._loop.wakes.wake_all()
         finally:

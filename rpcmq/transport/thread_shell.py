@@ -19,7 +19,7 @@ from rpcmq.transport.connection import Connection
 from rpcmq.transport.green_porter import GreenPorter
 from rpcmq.transport.log_handover import hand_over_log_records
 from rpcmq.transport.monitor import GreenMonitor, Monitor, NativeMonitor
-from rpcmq.transport.originals import program_is_patched, start_new_thread
+from rpcmq.transport.originals import get_ident, program_is_patched, start_new_thread
 from rpcmq.transport.shell import ClientShell, Handle, WaitableEvent, Workers
 from rpcmq.transport.thread_lone_caller import LoneCaller
 from rpcmq.transport.thread_loop import Inbox, ThreadLoop, print_failure
@@ -203,6 +203,17 @@ class ThreadShell(ClientShell):
                 "gevent or eventlet has patched this process after this client was made in it: what waits here would "
                 "hold up all its green threads; patch first, or make a new client"
             )
+
+    def check_waits(self) -> None:
+        """Raise where a verb cannot wait.
+
+        Raises:
+            UsageError: as :meth:`check_not_patched_since`; or this is the loop's thread.
+        """
+        if program_is_patched() is not self.is_patched:
+            self.check_not_patched_since()
+        if get_ident() == self._loop.ident:
+            raise UsageError(self.cannot_wait)
 
     # --- beside the caller -------------------------------------------------------------------
 

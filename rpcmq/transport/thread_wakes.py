@@ -61,7 +61,7 @@ class WakeQueue:
             except IndexError:
                 return
             except RuntimeError:
-                pass
+                pass  # that was woken already
 
     def _head(self) -> Callable[[], object] | None:
         try:

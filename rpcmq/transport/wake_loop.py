@@ -12,6 +12,7 @@ from time import monotonic
 
 import zmq
 
+from rpcmq.core.process.call import Call
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.transport.batches import flush_session
 from rpcmq.transport.dialed_socket import DialedSocket
@@ -147,7 +148,7 @@ class WakeLoop:
     def send_now(self, due: float) -> None:
         """Flush queued messages for a caller that waits for an answer itself; that has something to do at ``due``."""
         self.flush()
-        if self._blocked or not self._timer.due or due < self._timer.due:
+        if self._must_arm or due < self._timer.due:
             self._arm()
         if self._readable():
             self.schedule()
@@ -158,11 +159,15 @@ class WakeLoop:
         self._scheduled = False
         self.wake()
 
-    def wake(self) -> None:
-        """Receive what there is, and send what is queued."""
+    def wake(self, awaited: Call | None = None) -> None:
+        """Receive what there is, and send what is queued.
+
+        Args:
+            awaited: the caller waits for its answer, and calls nothing else meanwhile.
+        """
         if self._waking:
             return
-        more = True
+        more, received = True, self._uplink.received
         try:
             self._waking = True
             self._watchdog.wakes += 1
@@ -173,7 +178,13 @@ class WakeLoop:
             if more and not self._closed and not self._failures.in_this_wake:
                 self.schedule()
             self._failures.wake_is_over()
-            self._arm()
+            # Nothing is due any earlier where one answer came, and nothing else.
+            if awaited is None or awaited.answer is None or self._uplink.received != received + 1 or self._must_arm:
+                self._arm()
+
+    @property
+    def _must_arm(self) -> bool:
+        return not self._timer.due or self._blocked or bool(self._failures.pause)
 
     def _turn(self) -> bool:
         rounds = self._receive()
