@@ -18,7 +18,7 @@ from rpcmq.errors import UsageError
 from rpcmq.transport.gevent_shell import GeventShell
 from rpcmq.transport.home import Home
 from rpcmq.transport.shell import ClientShell
-from rpcmq.transport.thread_calls import ThreadCall, waiter
+from rpcmq.transport.thread_calls import ThreadCall
 
 __all__ = ["GeventHome"]
 
@@ -127,12 +127,11 @@ class GeventHome(Home):
         """
         if not self.alive:
             raise UsageError("the OS thread that this client was made in has ended; make a new Client")
-        waiting = waiter()
-        call = ThreadCall(self.hub, function, waiting.wake)
+        call = ThreadCall(self.hub, function)
         self.hub.loop.run_callback_threadsafe(call.begin)
         try:
             while not call.done:
-                if not waiting.wait(None if call.begun else _PATIENCE) and call.withdraw():
+                if not call.wait(None if call.begun else _PATIENCE) and call.withdraw():
                     raise UsageError(
                         f"the OS thread that this client was made in has not run its gevent hub for {_PATIENCE:g} s; "
                         "it must wait in gevent, not block; or set RPCMQ_SHELL=threads, for a thread of its own"
@@ -141,7 +140,5 @@ class GeventHome(Home):
         except BaseException:
             call.cancel()
             raise
-        finally:
-            waiting.close()
         call.hand_over(on_message)
         return call.result()  # type: ignore[no-any-return]

@@ -37,8 +37,10 @@ class HubLock:
         """Take the lock; see :meth:`threading.Lock.acquire`."""
         if not self._is_free and blocking:
             self._wait(None if timeout < 0 else timeout)
-        was_free, self._is_free = self._is_free, False
-        return was_free
+        if not self._is_free:
+            return False
+        self._is_free = False
+        return True
 
     def _wait(self, seconds: float | None) -> None:
         released = Event()

@@ -6,93 +6,28 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any
 
-from gevent import getcurrent
-from gevent._hub_local import get_hub_if_exists
-from gevent.event import Event
 from greenlet import GreenletExit, greenlet
 
-from rpcmq.errors import UsageError
-from rpcmq.transport.originals import allocate_lock
+from rpcmq.transport.current_hub import new_lock
 
-__all__ = ["ThreadCall", "Waiter", "run_within", "waiter"]
-
-
-class Waiter(Protocol):
-    """A place for one thread to wait for another."""
-
-    def wait(self, seconds: float | None) -> bool:
-        """Wait until :meth:`wake` was called since the last time; False if it was not within ``seconds``."""
-
-    def wake(self) -> None:
-        """From any thread."""
-
-    def close(self) -> None:
-        """Release the waiter."""
-
-
-def waiter() -> Waiter:
-    """Return what the current thread, or greenlet, can wait on.
-
-    Raises:
-        UsageError: it is the hub itself, which cannot wait.
-    """
-    hub = get_hub_if_exists()
-    if hub is None:
-        return _ThreadWaiter()
-    if getcurrent() is hub:
-        raise UsageError("the gevent hub cannot wait for a call; spawn a greenlet for it")
-    return _GreenletWaiter(hub)
-
-
-class _ThreadWaiter:
-    """A waiter for an OS thread without a hub. Signals interrupt it."""
-
-    def __init__(self) -> None:
-        self._lock = allocate_lock()
-        self._lock.acquire()
-
-    def wait(self, seconds: float | None) -> bool:
-        return bool(self._lock.acquire(timeout=-1 if seconds is None else seconds))
-
-    def wake(self) -> None:
-        try:
-            self._lock.release()
-        except RuntimeError:
-            pass  # woken already
-
-    def close(self) -> None:
-        pass
-
-
-class _GreenletWaiter:
-    """A waiter for a greenlet of another hub, which keeps running."""
-
-    def __init__(self, hub: Any) -> None:
-        self._event = Event()
-        self._watcher = hub.loop.async_()
-        self._watcher.start(self._event.set)
-
-    def wait(self, seconds: float | None) -> bool:
-        woken = self._event.wait(seconds)
-        self._event.clear()
-        return bool(woken)
-
-    def wake(self) -> None:
-        self._watcher.send()
-
-    def close(self) -> None:
-        self._watcher.stop()
+__all__ = ["ThreadCall", "run_within"]
 
 
 class ThreadCall:
-    """One function call to be run in a hub."""
+    """One function call to be run in a hub, made by the thread, or greenlet of another hub, that waits for it.
 
-    def __init__(self, hub: Any, function: Callable[[Callable[[Any], None]], Any], wake: Callable[[], None]) -> None:
+    Raises:
+        UsageError: it is made by a hub itself, which cannot wait.
+    """
+
+    def __init__(self, hub: Any, function: Callable[[Callable[[Any], None]], Any]) -> None:
         self._hub = hub
         self._function = function
-        self._wake = wake
+        # Held while there is nothing new for whoever waits.
+        self._news = new_lock()
+        self._news.acquire()
         self._context = copy_context()
         # Popping this token decides whether the call begins or is withdrawn; a deque's pop is atomic.
         self._claim = deque((True,))
@@ -131,6 +66,10 @@ class ThreadCall:
         self.done = True
         self._wake()
 
+    def _wake(self) -> None:
+        if self._news.locked():
+            self._news.release()
+
     def _tell(self, message: Any) -> None:
         self._messages.append(message)
         self._wake()
@@ -140,6 +79,10 @@ class ThreadCall:
             self._greenlet.throw(GreenletExit)
 
     # --- in the thread that waits ------------------------------------------------------------
+
+    def wait(self, seconds: float | None) -> bool:
+        """Wait until the function has told something or is done, since the last time; False: not within ``seconds``."""
+        return bool(self._news.acquire(timeout=-1 if seconds is None else seconds))
 
     def hand_over(self, on_message: Callable[[Any], None]) -> None:
         """Call ``on_message`` with each message that the function has told so far."""
@@ -164,14 +107,12 @@ class ThreadCall:
 
 def run_within(seconds: float, hub: Any, function: Callable[[], object]) -> bool:
     """Run ``function`` in a greenlet of ``hub``, another thread's; return whether it has ended within ``seconds``."""
-    waiting = waiter()
-    call = ThreadCall(hub, lambda tell: function(), waiting.wake)
+    call = ThreadCall(hub, lambda tell: function())
     deadline = monotonic() + seconds
     hub.loop.run_callback_threadsafe(call.begin)
     try:
         while not call.done and (left := deadline - monotonic()) > 0:
-            waiting.wait(left)
+            call.wait(left)
     finally:
         call.withdraw()
-        waiting.close()
     return call.done

@@ -63,6 +63,11 @@ def test_a_program_that_is_patched_after_its_first_call_gets_a_new_default_clien
     assert said(router.url, "later")[:4] == ["3 3", PATCHED_LATER, "ThreadHome GeventHome 4", "True"]
 
 
+def test_calls_of_a_thread_that_ends_while_its_greenlets_wait_end_when_they_are_due(router, serve):
+    serve(Compute())
+    assert said(router.url, "ended") == ["client ThreadHome", "ended 0"]
+
+
 def test_a_client_of_rpcmq_threads_can_be_the_default(router, serve):
     serve(Compute())
     with rpcmq.threads.Client(router.url) as client:

@@ -189,7 +189,7 @@ def test_casts_and_events_of_a_plain_program_are_on_their_way_when_the_verb_retu
         program.kill()
 
 
-@pytest.mark.parametrize("kind", ["rpc", "threads", "patched"])
+@pytest.mark.parametrize("kind", ["rpc", "patched"])
 @pytest.mark.parametrize("how", ["confirm", "close"])
 def test_a_program_that_ends_by_os_exit_has_handed_over_what_it_confirmed_or_closed(router, serve, kind, how):
     compute = Compute()
@@ -303,7 +303,7 @@ def test_a_forked_child_makes_its_own_connection_and_leaves_its_parents_alone(ro
     eventually(lambda: router.query("summary")["links"] == 1)
 
 
-@pytest.mark.parametrize("kind", ["rpc", "threads", "patched"])
+@pytest.mark.parametrize("kind", ["rpc", "patched"])
 def test_a_child_is_refused_the_stream_of_its_parent_and_leaves_it_whole(router, serve, kind):
     serve(Compute())
     refused = "child this belongs to a client of the process that has forked this one; make it anew here"
@@ -312,7 +312,7 @@ def test_a_child_is_refused_the_stream_of_its_parent_and_leaves_it_whole(router,
         assert program.lines == ["parent 0", refused, refused, "child 1", "ended 0", "parent True 1"]
 
 
-@pytest.mark.parametrize("kind", ["rpc", "threads", "patched"])
+@pytest.mark.parametrize("kind", ["rpc", "patched"])
 @pytest.mark.parametrize("how", ["process", "thread", "pool", "executor", "forkserver", "spawn"])
 def test_the_last_casts_of_a_child_of_multiprocessing_arrive(router, serve, kind, how):
     if kind == "patched" and how in ("pool", "executor"):

@@ -1,7 +1,8 @@
 """A program that leaves it to rpcmq where its client lives. chooses.py ROUTER KIND
 
 Kinds: "plain", in which gevent cannot be imported; "hub", whose main thread has a gevent hub; "gevent" and "eventlet",
-which have patched it; "later", which gevent patches after the first call.
+which have patched it; "later", which gevent patches after the first call; "ended", threads of which end while their
+greenlets wait.
 """
 
 import os
@@ -116,5 +117,27 @@ def patched_later() -> None:
         ticking.kill()
 
 
+def ended_threads() -> None:
+    """Threads with a gevent hub end while greenlets of theirs wait: their calls end when they are due."""
+    import gevent
+
+    def leave() -> None:
+        for _ in range(3):
+            gevent.spawn(rpc.call, None, "compute", {"method": "until_cancelled"}, 1)
+        gevent.sleep(0.05)
+
+    print("client", home(rpc.client()))
+    threads = [threading.Thread(target=leave) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    end = time.monotonic() + 20
+    while rpc.client().process.calls.open or rpc.client().query("summary")["calls_in_flight"]:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    print("ended", rpc.client().process.connection.lost_wakeups)
+
+
 met: list[int] = []
-{"later": patched_later}.get(KIND, chosen)()
+{"later": patched_later, "ended": ended_threads}.get(KIND, chosen)()

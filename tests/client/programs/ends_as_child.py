@@ -1,6 +1,6 @@
 """Casts as the last act of children that multiprocessing has made.
 
-ends_as_child.py ROUTER rpc|threads|patched process|thread|pool|executor|forkserver|spawn
+ends_as_child.py ROUTER rpc|patched process|thread|pool|executor|forkserver|spawn
 """
 
 import sys
@@ -19,12 +19,7 @@ from typing import Any
 
 os.environ["RPCMQ_ROUTER"] = sys.argv[1]
 
-if sys.argv[2] == "threads":
-    from rpcmq.threads import Client
-
-    rpc: Any = Client()
-else:
-    from rpcmq import rpc
+from rpcmq import rpc
 
 
 def add() -> None:

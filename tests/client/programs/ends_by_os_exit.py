@@ -1,6 +1,6 @@
 """Casts, and ends by os._exit at once.
 
-ends_by_os_exit.py ROUTER rpc|threads|patched confirm|close
+ends_by_os_exit.py ROUTER rpc|patched confirm|close
 """
 
 import sys
@@ -12,10 +12,7 @@ if sys.argv[2] == "patched":
 
 import os
 
-if sys.argv[2] == "threads":
-    from rpcmq.threads import Client
-else:
-    from rpcmq import Client  # type: ignore[assignment]
+from rpcmq import Client
 
 client = Client(sys.argv[1])
 client.cast(None, "compute", {"method": "note", "args": {"value": sys.argv[3]}}, confirm=sys.argv[3] == "confirm")

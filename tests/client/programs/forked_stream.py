@@ -1,6 +1,6 @@
 """A child takes up what its parent has begun: a stream and a subscription.
 
-forked_stream.py ROUTER rpc|threads|patched
+forked_stream.py ROUTER rpc|patched
 """
 
 import sys
@@ -13,11 +13,7 @@ if sys.argv[2] == "patched":
 import os
 import time
 
-if sys.argv[2] == "threads":
-    from rpcmq.threads import Client
-else:
-    from rpcmq import Client  # type: ignore[assignment]
-
+from rpcmq import Client
 from rpcmq.errors import UsageError
 
 client = Client(sys.argv[1])
