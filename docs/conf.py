@@ -17,9 +17,20 @@ version = release = rpcmq.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "docs.site.pages"]
 exclude_patterns = ["conf.py", "site"]
 myst_heading_anchors = 6
+myst_enable_extensions = ["deflist"]
 
-# Each name that a docstring refers to must exist.
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+
+# Each name that a docstring refers to must be in the reference, but for those of annotations that are not.
 nitpicky = True
+nitpick_ignore_regex = [
+    ("py:class", r"(collections\.abc|contextvars|enum|re|types|typing)\..*"),
+    ("py:class", r"rpcmq\.(aio|client|config|core|payload|server|transport|wire)\..*"),
+    ("py:class", r"([\w.]*\.)?[A-Z]"),
+    ("py:class", "RouterConfig"),
+    ("py:exc", "Malformed"),
+]
 
 html_theme = "furo"
 html_title = f"rpcmq {release}"

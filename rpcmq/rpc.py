@@ -60,7 +60,7 @@ def configure(new_client: Client | None) -> Client | None:
 
 
 def stub(service: Callable[..., S], topic: str | Address, **options: Unpack[StubOptions]) -> S:
-    """The methods of a service, to be called as if it were here; see :meth:`Client.stub`.
+    """The methods of a service, to be called as if it were here; see :meth:`rpcmq.Client.stub`.
 
     Each call is one of the client that is the default then. So a module can make its stubs while it is imported.
     """

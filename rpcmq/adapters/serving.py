@@ -53,7 +53,7 @@ class IncomingMessage(Request):
 
     @property
     def done(self) -> bool:
-        """Whether nothing more is sent: the call was answered, or its caller is gone. Of a cast: it is acknowledged."""
+        """Whether nothing more is sent. A call was answered, or its caller is gone; a cast is acknowledged."""
         return is_done(self._task)
 
     @at_home

@@ -41,8 +41,8 @@ class Middleware:
         """Pass on ``request``, or another one, with ``send``, any number of times.
 
         Returns:
-            What the verb returns: of ``send``, the result of a call, the iterator of a multicall, the count of a
-            confirmed fanout, else None.
+            The result of the verb, as ``send`` returns it (the result of a call, the iterator of a multicall, the count
+            of a confirmed fanout, else None), or another one.
         """
         return await send(request)
 

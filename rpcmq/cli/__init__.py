@@ -19,7 +19,7 @@ from rpcmq.cli.options import State
 from rpcmq.cli.streams import drop_output, is_of_output, open_streams
 from rpcmq.errors import RpcError, UsageError
 
-__all__ = ["main"]
+__all__ = ["group", "main"]
 
 #: Command -> (module that has it, what it does).
 COMMANDS = {
@@ -79,7 +79,7 @@ class _Commands(LazyGroup):
 )
 @click.version_option(__version__, prog_name="rpcmq")
 @click.pass_context
-def _group(ctx: click.Context, router: str | None) -> None:
+def group(ctx: click.Context, router: str | None) -> None:
     """RPC for cloud controllers over ZeroMQ and gevent."""
     ctx.obj = State(router)
 
@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     as_json = "--json" in words[: words.index("--") if "--" in words else None]
     open_streams()
     try:
-        code = _group.main(words, prog_name="rpcmq", standalone_mode=False)
+        code = group.main(words, prog_name="rpcmq", standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
         code = error.exit_code

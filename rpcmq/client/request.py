@@ -48,7 +48,7 @@ class Request:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the caller has given up or is gone: the result will not be used."""
+        """Whether the caller has given up or is gone, so that nobody will use the result."""
         return self._task.is_for_nobody
 
     def progress(self, value: Any) -> None:

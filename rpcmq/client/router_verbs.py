@@ -117,7 +117,7 @@ class RouterVerbs(BaseClient):
         connects again: to keep it out, revoke its key.
 
         Returns:
-            How many links it had; 0: there is no such process.
+            How many links it had; 0 if there is no such process.
 
         Raises:
             AccessDenied: the key of this process has no right ``admin`` on ``control.kick``.

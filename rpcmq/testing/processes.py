@@ -95,7 +95,7 @@ class Program:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; negative: the signal that ended it."""
+        """None while it runs; minus the number of the signal, if one ended it."""
         code: int | None = self._process.poll()
         return code
 

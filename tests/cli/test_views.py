@@ -16,7 +16,7 @@ import pytest
 from gevent import subprocess
 
 from rpcmq import Client, Service, __version__
-from rpcmq.cli import COMMANDS, _group, listing
+from rpcmq.cli import COMMANDS, group, listing
 from rpcmq.cli.exit_codes import EXIT_CODES
 from tests.server.daemons import COMMAND, SECONDS, environment, eventually, router, run
 from tests.views import VIEWS
@@ -67,7 +67,7 @@ def helps(command: click.Command, name: str, parent: click.Context | None = None
 
 
 def test_help_fits_80_columns() -> None:
-    found = dict(helps(_group, "rpcmq"))
+    found = dict(helps(group, "rpcmq"))
     assert len(found) > len(COMMANDS) and "rpcmq keys add" in found
     long = [f"{name}: {line}" for name, text in found.items() for line in text.splitlines() if len(line) > 80]
     assert not long, "\n".join(long)
