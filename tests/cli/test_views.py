@@ -18,6 +18,7 @@ from gevent import subprocess
 from rpcmq import Client, Service, __version__
 from rpcmq.cli import COMMANDS, group, listing
 from rpcmq.cli.exit_codes import EXIT_CODES
+from rpcmq.client.served_methods import ServedMethods
 from tests.server.daemons import COMMAND, SECONDS, environment, eventually, router, run
 from tests.views import VIEWS
 
@@ -168,8 +169,8 @@ def test_describe_of_a_topic_that_nobody_consumes_says_so_at_once(invoke: Invoke
 def test_a_malformed_description_is_an_error_that_says_what_is_wrong(
     invoke: Invoke, system: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, answer: Any, says: str
 ) -> None:
-    monkeypatch.setattr(Service, "_describe", lambda self, ctx: answer)
-    monkeypatch.setattr(Service, "_ping", lambda self, ctx: answer)
+    monkeypatch.setattr(ServedMethods, "_describe", lambda self, ctx: answer)
+    monkeypatch.setattr(ServedMethods, "_ping", lambda self, ctx: answer)
     with Client(system.url) as client, Service("odd", SimpleNamespace(run=print), client=client):
         for arguments in (("describe", "odd"), ("describe", "odd", "--json")):
             ended = invoke(*arguments, env=system.env)
