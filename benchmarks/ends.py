@@ -102,6 +102,7 @@ def caller(url: str, topics: list[str], **settings: Any) -> None:
     client.connect()
     verbs: dict[str, Callable[..., dict[str, float]]] = {
         "call": _calls, "cast": _casts, "thread call": _thread_calls,
+        "thread call on one core": _thread_calls_on_one_core,
     }  # fmt: skip
     say("ready")
     answer(lambda verb, **arguments: verbs[verb](client, topics, **arguments))
@@ -153,6 +154,21 @@ def _thread_calls(client: Client, topics: list[str], width: int, seconds: float)
         for thread in calling:
             get_hub().threadpool.apply(thread.join)
         return meter.result()
+
+
+def _thread_calls_on_one_core(client: Client, topics: list[str], width: int, seconds: float) -> dict[str, float]:
+    """As :func:`_thread_calls`, with this process kept to one core."""
+    cores = os.sched_getaffinity(0)
+    _keep_to({min(cores)})
+    try:
+        return _thread_calls(client, topics, width, seconds)
+    finally:
+        _keep_to(cores)
+
+
+def _keep_to(cores: set[int]) -> None:
+    for thread in os.listdir("/proc/self/task"):
+        os.sched_setaffinity(int(thread), cores)
 
 
 def _casts(client: Client, topics: list[str], width: int, seconds: float, confirm: bool = False) -> dict[str, float]:

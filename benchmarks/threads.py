@@ -1,4 +1,7 @@
-"""Calls from OS threads with a client in a plain thread, against as many greenlets with one in gevent."""
+"""Calls from OS threads with a client in a plain thread, against as many greenlets with one in gevent.
+
+Also with the calling process kept to one core: its threads take turns anyway.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,8 @@ from benchmarks.report import Benchmark, Options, Row
 
 __all__ = ["BENCHMARK"]
 
-_GREENLETS, _THREADS = "gevent", "threads"
-_VERBS = {_GREENLETS: "call", _THREADS: "thread call"}
+_GREENLETS, _THREADS, _ONE_CORE = "gevent", "threads", "threads, one core"
+_VERBS = {_GREENLETS: "call", _THREADS: "thread call", _ONE_CORE: "thread call on one core"}
 _WIDTHS = (1, 16, 64)
 
 
