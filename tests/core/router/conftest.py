@@ -10,6 +10,7 @@ import pytest
 from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.views import overview
 from rpcmq.testing.network import Network, Process
+from tests.core.router.keyed import NODE, ROOT, WEB
 from tests.core.router.logged import LONG, Memory, check_live
 
 
@@ -23,6 +24,13 @@ def api(net: Network) -> Process:
 def node(net: Network) -> Process:
     """A process that has not registered anything yet."""
     return net.process("node")
+
+
+@pytest.fixture
+def guarded(net: Network) -> Network:
+    """A router that lets in these keys only."""
+    net.router.set_authorized_keys(net.now, [NODE, WEB, ROOT])
+    return net
 
 
 @pytest.fixture
