@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -116,11 +116,12 @@ def setting(flag: str, key: str, help: str) -> Callable[[Command], Command]:
     )
 
 
-def make_client(state: State, timeout: float) -> Client:
+def make_client(state: State, timeout: float, shell: Literal["gevent"] | None = "gevent") -> Client:
     """A client for one command.
 
     Args:
         timeout: seconds that the command may take; connecting takes no longer either.
+        shell: where it lives; None: in gevent unless ``RPCMQ_SHELL`` says threads.
     """
     import logging
 
@@ -136,7 +137,7 @@ def make_client(state: State, timeout: float) -> Client:
     logging.basicConfig(level=logging.ERROR, format="rpcmq: %(message)s")
     return Client(
         state.router,
-        shell="gevent",
+        shell=shell,
         exchange=state.exchange,
         key_file=state.key_file,
         timeout=timeout,

@@ -48,7 +48,7 @@ def load_endpoint(path: str) -> Any:
 @click.option("--topic", required=True, help="Topic to serve.")
 @click.option("--host", help="Name of this server: TOPIC.HOST is its own topic.  [default: the host's name]")
 @click.option(
-    "--concurrency", type=click.IntRange(1, 65535), default=64, show_default=True, help="Requests run at once."
+    "--concurrency", type=click.IntRange(1, 65535), show_default="64, or 16 in threads", help="Requests run at once."
 )
 @click.option(
     "--drain-seconds", type=positive, default=30.0, show_default=True, help="How long a stop waits for what runs."
@@ -64,7 +64,7 @@ def serve_command(
     endpoint: str,
     topic: str,
     host: str | None,
-    concurrency: int,
+    concurrency: int | None,
     drain_seconds: float,
     timeout: float,
     log_format: str,
@@ -75,7 +75,8 @@ def serve_command(
     OBJECT is a class, which is made without arguments, or any object. Without it, the module's own
     functions are served, not those that it imports; where it has __all__, that says which. Names that
     begin with an underscore are not served, async methods are refused. A method gets the request
-    context first. SIGTERM and SIGINT stop it: what runs may finish.
+    context first. SIGTERM and SIGINT stop it: what runs may finish. Each request runs in a greenlet; with
+    RPCMQ_SHELL=threads in a thread, where it may block.
     """
     import logging
 
@@ -94,7 +95,7 @@ def serve_command(
         topic,
         served,
         host=host,
-        client=make_client(state, timeout),
+        client=make_client(state, timeout, shell=None),
         concurrency=concurrency,
         drain_seconds=drain_seconds,
     )

@@ -32,6 +32,21 @@ def test_a_module_of_the_current_directory_is_served_until_sigterm(system: Simpl
     assert service.records[-1]["event"] == "stopped"
 
 
+def test_requests_run_in_threads_where_the_environment_asks_for_them(system: SimpleNamespace, tmp_path: Path) -> None:
+    (tmp_path / "where.py").write_text(
+        "import threading\n\n\ndef name(ctx):\n    return threading.current_thread().name\n"
+    )
+    serve = ("serve", "where", "--topic", "where", "--host", "here")
+    with started(*serve, env={**system.env, "RPCMQ_SHELL": "threads"}, cwd=tmp_path) as service:
+        identity = service.wait_for("serving", topic="where.here")["identity"]
+        assert run("call", "where", "name", env=system.env).stdout == '"rpcmq worker"\n'
+        view = run("ls", "--view", "topics", env=system.env).stdout
+        [row] = [line.split() for line in view.splitlines() if identity in line]
+        assert row[3] == "16"
+        service.signal(signal.SIGTERM)
+        assert service.exit_code() == 0
+
+
 def test_a_module_is_served_at_all_routers_that_are_given(system: SimpleNamespace, tmp_path: Path) -> None:
     (tmp_path / "greeter.py").write_text("def greet(ctx, name):\n    return f'hello {name}'\n")
     with RouterProcess() as other:
