@@ -216,7 +216,8 @@ class Connection:
                 text = "closed before the router %s acknowledged %s, which may be lost; %s"
                 log.error(text, self.url, what, self.condition)
         self._loop.stop()
-        if self.uplink.ready:
+        is_linked = self.uplink.ready
+        if is_linked:
             self.uplink.mark()
             self.flush()
         self.uplink.close()
@@ -227,12 +228,18 @@ class Connection:
                 pass  # the router will find out by itself
             except Exception as error:
                 self._failures.show(error)
-        # The goodbye itself has to leave, too.
-        self._dialed.close(max(_LAST_WORD, deadline - monotonic()))
-        self._dialer.stop()
-        self.status.ready.set()
-        forget_at_exit(self)
-        self._gone.set()
+        linger_seconds = max(_LAST_WORD, deadline - monotonic())
+        try:
+            if is_linked and self.shell.can_wait:
+                # The goodbye itself has to leave, too: who ends the process now gives libzmq no time for it.
+                self._dialed.close_when_sent(linger_seconds)
+            else:
+                self._dialed.close(linger_seconds)
+        finally:
+            self._dialer.stop()
+            self.status.ready.set()
+            forget_at_exit(self)
+            self._gone.set()
 
     def close_and_wait(self) -> None:
         """Close as :meth:`close` does, or wait for somebody else who is closing it."""

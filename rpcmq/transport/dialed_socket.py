@@ -84,17 +84,35 @@ class DialedSocket:
 
     def close(self, linger_seconds: float = 0.0) -> None:
         """Close the socket, if one is open; queued messages have ``linger_seconds`` to leave."""
-        self.host_is_reached()
-        if self._reader is not None:
-            self._reader.stop()
-            self._reader.close()
-            self._reader = None
+        self._stop_reading()
         if self._watch is not None:
             self._watch.close()
             self._watch = None
         if self.socket is not None:
             self.socket.close(linger_seconds)
             self.socket = None
+
+    def close_when_sent(self, linger_seconds: float) -> None:
+        """Close the socket as :meth:`close` does, and wait until the queued messages have left."""
+        watch, socket = self._watch, self.socket
+        if watch is not None and socket is not None:
+            self._stop_reading()
+            self.socket = None
+            sent = self._shell.event()
+            watch.report_end_only(sent.set)
+            socket.close(linger_seconds)
+            try:
+                # libzmq ends the socket when it has let go of its connection.
+                sent.wait(linger_seconds)
+            finally:
+                self.close()
+
+    def _stop_reading(self) -> None:
+        self.host_is_reached()
+        if self._reader is not None:
+            self._reader.stop()
+            self._reader.close()
+            self._reader = None
 
     def abandon(self) -> None:
         """After a fork, in the child: forget the parent's socket without touching it."""

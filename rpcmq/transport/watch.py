@@ -28,6 +28,7 @@ _EVENTS = (
     | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
     | zmq.EVENT_HANDSHAKE_FAILED_AUTH
     | zmq.EVENT_CLOSED
+    | zmq.EVENT_MONITOR_STOPPED
 )
 
 
@@ -50,6 +51,15 @@ class ConnectionWatch:
         while not self._monitor.closed and int(self._monitor.get(zmq.EVENTS)) & zmq.POLLIN:
             event = recv_monitor_message(self._monitor, zmq.NOBLOCK)
             self._on_event(int(event["event"]), int(event["value"]))
+
+    def report_end_only(self, on_end: Callable[[], object]) -> None:
+        """Report nothing more but the end of the closed socket: what it had to send has left, or its linger is over."""
+
+        def is_end(event: int, value: int) -> None:
+            if event == zmq.EVENT_MONITOR_STOPPED:
+                on_end()
+
+        self._on_event = is_end
 
     def close(self) -> None:
         """Stop listening."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from time import monotonic
 
 import gevent
@@ -178,3 +179,12 @@ def test_the_end_of_a_program_waits_as_long_for_all_its_links_together(daemon, s
         assert sorted("1 cast, " in line for line in lines) == [False, True], program.said()
         assert sorted("1 event, " in line for line in lines) == [False, True], program.said()
         daemon.resume()
+
+
+@pytest.mark.parametrize("shell", ["gevent", "threads"])
+def test_a_process_that_ends_right_after_close_has_said_goodbye(router, shell):
+    program = Path(__file__).parent / "programs" / "says_goodbye.py"
+    with Program([sys.executable, "-W", "ignore", str(program), router.url, shell], name="goodbye") as children:
+        children.expect("^ended True")
+    # The link of one that has not is kept for 30 s.
+    eventually(lambda: router.query("summary")["links"] == 0, 10)
