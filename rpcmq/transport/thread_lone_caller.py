@@ -78,7 +78,8 @@ class LoneCaller:
 
     def dismiss(self) -> None:
         """Have the loop's thread look at the socket again; who waits here goes on elsewhere."""
-        if self._call is not None:
+        # In the child of a fork it is the parent's.
+        if self._call is not None and not self._connection.abandoned:
             self._leave()
             self._resume()
 
@@ -104,6 +105,6 @@ class LoneCaller:
     def close(self) -> None:
         """Release what it takes."""
         self.dismiss()
-        if self._bell >= 0:
+        if self._bell >= 0 and not self._connection.abandoned:
             self._loop.close_bell(self._bell)
             self._bell = self._fd = -1

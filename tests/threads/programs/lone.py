@@ -102,8 +102,10 @@ def forked() -> None:
     client, ended = threads.Client(URL), list[Any]()
     add(client, 0)
     thread = waiting_alone(client, ended)
+    process = client.process
     child = os.fork()
     if not child:
+        process.close()
         print("child", add(client, 2), flush=True)
         client.call(None, "compute", message("release"))
         client.close()
