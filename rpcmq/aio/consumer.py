@@ -17,9 +17,9 @@ from rpcmq.client.consumer import PLAIN_VALUES, Consumer
 from rpcmq.client.interrupts import is_interrupt
 from rpcmq.client.methods import is_async
 from rpcmq.client.request import set_current_request
+from rpcmq.client.router_links import ServingLink
 from rpcmq.client.served_methods import ServedMethods
 from rpcmq.client.task_answers import accepted_by
-from rpcmq.client.verbs import ClientVerbs
 from rpcmq.core.process.task import Task
 from rpcmq.errors import Outcome
 from rpcmq.transport.shell import Handle, Workers
@@ -41,18 +41,22 @@ class LoopConsumer(Consumer):
     Args:
         bridge: into the engines of ``client``.
         methods: run for the tasks; those that are not ``async`` in a thread.
-        client, address, concurrency, group, direct: as for :class:`rpcmq.client.consumer.Consumer`.
+        threads: for those.
+        link, address, concurrency, group, direct: as for :class:`rpcmq.client.consumer.Consumer`.
     """
 
     def __init__(
-        self, bridge: Bridge, methods: ServedMethods, client: ClientVerbs, address: Address, concurrency: int,
-        group: str, direct: bool,
+        self, bridge: Bridge, methods: ServedMethods, threads: ThreadPool, link: ServingLink, address: Address,
+        concurrency: int, group: str, direct: bool,
     ) -> None:  # fmt: skip
-        super().__init__(client, address, methods.invoke, concurrency=concurrency, group=group, direct=direct)
+        super().__init__(link, address, methods.invoke, concurrency=concurrency, group=group, direct=direct)
         self._bridge = bridge
         self._methods = methods
-        self._process = bridge.process
-        self._threads = ThreadPool(bridge.process, concurrency, inside=False)
+        self._process = link.process
+        self._post = bridge.process.post
+        self._threads = threads
+        #: Taken by each task, where those of several consumers may not all run at once.
+        self._turns: asyncio.Semaphore | None = None
         self._port: LoopPort | None = None
         self._context = Context()
         #: Methods, and whether they are async.
@@ -62,15 +66,20 @@ class LoopConsumer(Consumer):
     def _new_workers(self, concurrency: int) -> Workers[Task]:
         return _Tasks(self._begin)
 
-    def attach(self, port: LoopPort, context: Context) -> None:
-        """Serve in this event loop, each request in a copy of ``context``. To be called before :meth:`start`."""
+    def attach(self, port: LoopPort, context: Context, turns: asyncio.Semaphore | None) -> None:
+        """Serve in this event loop. To be called before :meth:`start`.
+
+        Args:
+            context: each request gets a copy of it.
+            turns: taken by each request; None: as many are delivered as may run.
+        """
         self._port = port
+        self._turns = turns
         self._context = context
         port.owners.append(self._loop_closed)
 
     def detach(self) -> None:
         """The service has ended."""
-        self._threads.close()
         if self._port is not None and self._loop_closed in self._port.owners:
             self._port.owners.remove(self._loop_closed)
 
@@ -107,7 +116,13 @@ class LoopConsumer(Consumer):
         process, bridge = self._process, self._bridge
         set_current_request(task, self.progress)
         keepalive: Handle | None = None
+        has_turn = False
         try:
+            if self._turns is not None:
+                has_turn = await self._turns.acquire()
+                if not self._is_awaited(task):
+                    self._post(self._drop, task)
+                    return
             body = self._body(task) if bridge.posts else await bridge.in_thread(self._body, task)
             if task.is_call and "keepalive" in body:
                 keepalive = await bridge.run(self._keep_alive, task, float(body["keepalive"]))
@@ -116,10 +131,10 @@ class LoopConsumer(Consumer):
             if kind not in PLAIN_VALUES and (hasattr(kind, "__anext__") or hasattr(kind, "__next__")):
                 await self._stream_items(task, result)
             elif not task.is_call:
-                process.post(process.tasks.settle, monotonic(), task, Outcome.OK)
+                self._post(process.tasks.settle, monotonic(), task, Outcome.OK)
             elif bridge.posts:
                 form, payload = process.encode(result, accepted_by(task))
-                process.post(self.answers.answer, process, task, _REPLY, form, payload)
+                self._post(self.answers.answer, process, task, _REPLY, form, payload)
             else:
                 await bridge.in_thread(self.answers.reply, task, result)
         except GeneratorExit:
@@ -130,7 +145,9 @@ class LoopConsumer(Consumer):
             if is_interrupt(error) or isinstance(error, asyncio.CancelledError):
                 raise
         finally:
-            process.post(self._finish, task, keepalive)
+            if has_turn and self._turns is not None:
+                self._turns.release()
+            self._post(self._finish, task, keepalive)
 
     async def _result(self, task: Task, body: dict[str, Any]) -> Any:
         """Run the method: one that is not ``async`` in a thread."""
@@ -164,9 +181,9 @@ class LoopConsumer(Consumer):
         finally:
             await self._close(items)
         if task.is_call:
-            self._process.post(self.answers.end, task)
+            self._post(self.answers.end, task)
         else:
-            self._process.post(self._process.tasks.settle, monotonic(), task, Outcome.OK)
+            self._post(self._process.tasks.settle, monotonic(), task, Outcome.OK)
 
     async def _next(self, items: AsyncIterator[Any] | Iterator[Any]) -> Any:
         if isinstance(items, AsyncIterator):
@@ -202,7 +219,7 @@ class LoopConsumer(Consumer):
     async def _send(self, task: Task, item: Any) -> None:
         if self._bridge.posts:
             form, payload = self._process.encode(item, accepted_by(task))
-            self._process.post(self.answers.send_encoded, task, _ITEM, form, payload)
+            self._post(self.answers.send_encoded, task, _ITEM, form, payload)
         else:
             await self._bridge.in_thread(self.answers.send, task, item)
 
@@ -212,7 +229,7 @@ class LoopConsumer(Consumer):
             super().progress(task, value)
         elif task.is_call:
             form, payload = self._process.encode(value, accepted_by(task))
-            self._process.post(self.answers.send_encoded, task, _ALIVE, form, payload)
+            self._post(self.answers.send_encoded, task, _ALIVE, form, payload)
 
 
 class _Tasks:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
+from functools import partial
 from typing import Any, Self
 
-from rpcmq.aio.bridge import running_loop
+from rpcmq.aio.bridge import ThreadPool, running_loop
 from rpcmq.aio.client import Client
 from rpcmq.aio.consumer import LoopConsumer
+from rpcmq.aio.loop_port import LoopPort
 from rpcmq.client.methods import check_endpoint
-from rpcmq.client.one_router import only_router
+from rpcmq.client.router_consumers import RouterConsumers
+from rpcmq.client.router_links import ServingLink
 from rpcmq.client.served_methods import ServedMethods, check_context
+from rpcmq.client.verbs import ClientVerbs
 from rpcmq.errors import UsageError
 from rpcmq.payload.bounded_text import short_repr
 from rpcmq.wire import Address
@@ -46,7 +51,7 @@ class Service:
         endpoint: Any,
         *,
         host: str | None = None,
-        router: str | None = None,
+        router: str | Sequence[str] | None = None,
         identity: str | None = None,
         client: Client | None = None,
         exchange: str | None = None,
@@ -67,12 +72,15 @@ class Service:
         self.host = socket.gethostname() if host is None else host
         exchange = self.client.config.exchange if exchange is None else exchange
         self.address = Address(topic, "" if group else self.host, exchange)
-        only_router(self.client.config, f"a consumer of {self.address}")
         self._bridge = self.client.caller.bridge
         methods = ServedMethods(endpoint, self.address, self.host, self.client, context)
-        self._consumer = LoopConsumer(
-            self._bridge, methods, self.client.threads, self.address, concurrency, group, direct
-        )
+        self._threads = ThreadPool(self._bridge.process, concurrency, inside=False)
+        self._concurrency = concurrency
+        make = partial(
+            LoopConsumer, self._bridge, methods, self._threads, address=self.address, concurrency=concurrency,
+            group=group, direct=direct,
+        )  # fmt: skip
+        self._consumer = _at_each_router(self.client.threads, self.address, make)
         self._drain_seconds = drain_seconds
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Task[bool] | None = None
@@ -97,13 +105,24 @@ class Service:
             raise UsageError(f"the service on {self.address} was started already")
         self._loop = running_loop()
         port = self._bridge.port()
-        self._consumer.attach(port, copy_context())
+        attached = self._attach(port)
         try:
             await self._bridge.in_thread(self._consumer.start, timeout, undo=lambda _: self._consumer.stop(0.0))
         except BaseException:
             self._loop = None
-            self._consumer.detach()
+            for consumer in attached:
+                consumer.detach()
             raise
+
+    def _attach(self, port: LoopPort) -> list[LoopConsumer]:
+        consumer, context = self._consumer, copy_context()
+        if isinstance(consumer, LoopConsumer):
+            consumer.attach(port, context, None)
+            return [consumer]
+        turns = asyncio.Semaphore(self._concurrency)
+        for each in consumer.members:
+            each.attach(port, context, turns)
+        return consumer.members
 
     async def stop(self, timeout: float | None = None) -> bool:
         """Take no more, let what runs finish, and leave.
@@ -124,13 +143,18 @@ class Service:
     async def _stop(self, seconds: float) -> bool:
         try:
             finished = await self._bridge.in_thread(self._consumer.stop, seconds)
-            self._consumer.detach()
+            self._detach()
             if self._own_client:
                 # Do not wait again for a router that has just been silent for as long as that.
                 await self.client.close(0.0 if self._consumer.unanswered else None)
         finally:
             self._stopped.set()
         return finished
+
+    def _detach(self) -> None:
+        self._threads.close()
+        for each in [self._consumer] if isinstance(self._consumer, LoopConsumer) else self._consumer.members:
+            each.detach()
 
     def _check_loop(self) -> None:
         if self._loop is not None and running_loop() is not self._loop:
@@ -164,3 +188,12 @@ class Service:
 
     async def __aexit__(self, *exc: object) -> None:
         await self.stop()
+
+
+def _at_each_router(
+    client: ClientVerbs, address: Address, make: Callable[[ServingLink], LoopConsumer]
+) -> LoopConsumer | RouterConsumers[LoopConsumer]:
+    """Make a consumer over ``client``, or over a link of it to each of several routers."""
+    if len(client.config.router) == 1:
+        return make(client)
+    return client.home.run(RouterConsumers, client, address, make, lambda: None)

@@ -87,8 +87,6 @@ def bench_command(state: State, seconds: float, concurrency: list[int], payload:
     Without --router and RPCMQ_ROUTER a router process of its own is started. The service is always a
     process of its own. A cast counts when its method has run.
     """
-    from rpcmq.client.one_router import only_router
-
     topic = f"rpcmq-bench-{secrets.token_hex(4)}"
     with ExitStack() as stack:
         stack.enter_context(ended_by_signals())
@@ -96,7 +94,10 @@ def bench_command(state: State, seconds: float, concurrency: list[int], payload:
             started = stack.enter_context(_running("router", "--listen", "tcp://127.0.0.1:0", "--log-format", "json"))
             state.router = started["url"]
         client = stack.enter_context(make_client(state, 10.0))
-        router = only_router(client.config, "the bench's service")
+        router, *others = client.config.router
+        if others:
+            text = f"the bench measures one router, and {len(others) + 1} are given: name one of them with --router"
+            raise click.UsageError(text)
         client.connect(timeout)
         # After the service has ended, however that came: nothing of this is to stay in the router.
         stack.callback(_clean_up, client, topic)

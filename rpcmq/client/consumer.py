@@ -209,19 +209,26 @@ class Consumer:
 
     def _run_if_awaited(self, task: Task) -> None:
         """Run ``task``, which may have waited for a worker, unless nobody wants it any more."""
+        if self._is_awaited(task):
+            self._run(task)
+        else:
+            self._drop(task)
+            self._finish(task, None)
+
+    def _is_awaited(self, task: Task) -> bool:
+        """Whether ``task``, which has waited here, is still to be begun."""
         if task.is_call:
             # That its caller gives up, or is gone, is told; its deadline is the caller's.
-            if task.is_wanted:
-                self._run(task)
-                return
+            return task.is_wanted
+        # A cast also where its router is gone: the router's next life is told that we have it.
+        return task.ttl is None or monotonic() < task.received_at + task.ttl
+
+    def _drop(self, task: Task) -> None:
+        """End ``task``, which was not begun."""
+        if task.is_call:
             self.answers.decline(task)
-        elif task.ttl is None or monotonic() < task.received_at + task.ttl:
-            # Also where its router is gone: the router's next life is told that we have it.
-            self._run(task)
-            return
         else:
             self._link.process.tasks.settle(monotonic(), task, Outcome.TIMEOUT)
-        self._finish(task, None)
 
     def _run(self, task: Task) -> None:
         """Run ``task``, beside the loop, which has started it."""

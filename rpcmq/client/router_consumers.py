@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from rpcmq.client.consumer import UNREGISTER_SECONDS, Consumer
 from rpcmq.client.joining import Joining
@@ -20,6 +20,8 @@ from rpcmq.wire import Address
 __all__ = ["AnyConsumer", "RouterConsumers", "new_consumer"]
 
 log = logging.getLogger("rpcmq.service")
+
+C = TypeVar("C", bound=Consumer)
 
 #: Least duration of an attempt to register, and pause before the next one (seconds).
 _ATTEMPT, _PAUSE = 30.0, 2.0
@@ -43,40 +45,41 @@ def new_consumer(
     options: dict[str, Any] = {"concurrency": concurrency, "group": group, "direct": direct}
     if len(client.config.router) == 1:
         return Consumer(client, address, invoke, **options)
-    return RouterConsumers(client, address, invoke, **options)
+    workers = SharedWorkers(client.shell, concurrency)
+    make = partial(Consumer, address=address, invoke=invoke, new_workers=workers.share, **options)
+    return RouterConsumers(client, address, make, workers.close)
 
 
-class RouterConsumers:
+class RouterConsumers(Generic[C]):
     """A consumer at each router of ``client``. The methods are those of :class:`Consumer`.
 
     Each router may deliver as many requests as run at once. What exceeds that in all waits here, in the order in which
     it came.
+
+    Args:
+        make: makes a consumer over one link; what runs its tasks is shared by all.
+        close: called when nothing runs any more.
     """
 
     def __init__(
-        self,
-        client: ClientVerbs,
-        address: Address,
-        invoke: Callable[[Task, dict[str, Any]], Any],
-        *,
-        concurrency: int,
-        group: str,
-        direct: bool,
+        self, client: ClientVerbs, address: Address, make: Callable[[RouterLink], C], close: Callable[[], object]
     ) -> None:
         self._client = client
         self.shell = client.shell
         self.address = address
-        self._workers = workers = SharedWorkers(self.shell, concurrency)
+        self._make = make
+        self._close = close
         self._links = [RouterLink(client, process) for process in client.consumer_links().processes()]
-        self._new_consumer = partial(
-            Consumer, address=address, invoke=invoke, concurrency=concurrency, group=group, direct=direct,
-            new_workers=workers.share,
-        )  # fmt: skip
         self._joining = self._new_joining()
         self._started = False
 
-    def _new_joining(self) -> Joining[Consumer]:
-        return Joining({self._new_consumer(link): link.process.connection for link in self._links}, self.shell.event())
+    def _new_joining(self) -> Joining[C]:
+        return Joining({self._make(link): link.process.connection for link in self._links}, self.shell.event())
+
+    @property
+    def members(self) -> list[C]:
+        """The consumers. Others take their place after a :meth:`start` that has failed."""
+        return self._joining.members
 
     @property
     def home(self) -> Home:
@@ -91,11 +94,11 @@ class RouterConsumers:
     @property
     def unanswered(self) -> bool:
         """Whether all routers have been silent since they were asked to deliver no more."""
-        return all(consumer.unanswered for consumer in self._joining.members)
+        return all(consumer.unanswered for consumer in self.members)
 
     def at(self, task: Task) -> Consumer:
         """The consumer that ``task`` was delivered to."""
-        return next(consumer for consumer in self._joining.members if consumer.has(task))
+        return next(consumer for consumer in self.members if consumer.has(task))
 
     # --- lifecycle --------------------------------------------------------------------------------
 
@@ -127,7 +130,7 @@ class RouterConsumers:
         for url, reason in joining.missing():
             log.error(_NOT_SERVED, self.address, url, reason)
 
-    def _join(self, joining: Joining[Consumer], consumer: Consumer, timeout: float) -> None:
+    def _join(self, joining: Joining[C], consumer: C, timeout: float) -> None:
         """Register at one router, however long that takes."""
         connection = joining.connection(consumer)
         while not joining.has_ended():
@@ -155,7 +158,7 @@ class RouterConsumers:
     def leave(self, timeout: float = UNREGISTER_SECONDS) -> None:
         """See :meth:`Consumer.leave`."""
         self._joining.end()
-        self.shell.run_together([partial(consumer.leave, timeout) for consumer in self._joining.members])
+        self.shell.run_together([partial(consumer.leave, timeout) for consumer in self.members])
 
     def stop(self, timeout: float) -> bool:
         """See :meth:`Consumer.stop`."""
@@ -166,9 +169,9 @@ class RouterConsumers:
         self.shell.run_together(stops)
         has_finished = len(finished) == len(stops) and all(finished)
         if has_finished:
-            self._workers.close()
+            self._close()
         return has_finished
 
 
 #: A consumer at the router, or at each of the routers, of its client.
-AnyConsumer = Consumer | RouterConsumers
+AnyConsumer = Consumer | RouterConsumers[Consumer]

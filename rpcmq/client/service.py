@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 from rpcmq.client.base_service import BaseService
@@ -57,7 +57,7 @@ class Service(BaseService):
         endpoint: Any,
         *,
         host: str | None = None,
-        router: str | None = None,
+        router: str | Sequence[str] | None = None,
         identity: str | None = None,
         client: Client | None = None,
         exchange: str | None = None,

@@ -57,7 +57,13 @@ class SharedWorkers:
 
     def _begin_waiting(self) -> None:
         while self._waiting and self._free > 0:
-            self._workers.start(self._waiting.popleft())
+            run, task = self._waiting.popleft()
+            try:
+                self._workers.start((run, task))
+            except BaseException as error:
+                # As where it is begun at once: there is no thread for it, for example.
+                self._shell.print_exception(task, error)
+                task.registration.on_not_begun(task, error)
 
 
 class _Share(Workers[Task]):

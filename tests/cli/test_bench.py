@@ -44,6 +44,11 @@ def test_bench_with_a_router_of_its_own() -> None:
         assert 0 < latency["p50"] <= latency["p90"] <= latency["p99"] <= latency["max"]
 
 
+def test_bench_with_several_routers_is_refused() -> None:
+    ended = run("bench", "--router", "tcp://127.0.0.1:1,tcp://127.0.0.1:2")
+    assert ended.returncode == 2 and "the bench measures one router, and 2 are given: name one" in ended.stderr
+
+
 def test_bench_over_a_given_router(system: SimpleNamespace) -> None:
     ended = run("bench", "--seconds", "0.1", "--concurrency", "4", "--router", system.url)
     assert (ended.returncode, ended.stderr) == (0, "")

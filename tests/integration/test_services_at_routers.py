@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 import gevent
 import pytest
 
+import rpcmq.aio
 from rpcmq import testing
 from rpcmq.client import Client, Service
 from rpcmq.core.router.rights import EVERYTHING, Key
@@ -21,6 +23,7 @@ from rpcmq.errors import CallTimeout, IdentityTaken, RouterUnreachable
 from rpcmq.testing import InProcessRouter, eventually
 from rpcmq.testing.processes import RouterProcess
 from rpcmq.transport.key_files import read_key_file
+from tests import from_threads
 from tests.client.endpoints import Compute, topic
 from tests.from_threads import each_shell, new_event
 from tests.integration.cluster import message
@@ -221,6 +224,54 @@ def test_a_router_that_refuses_the_registration_is_asked_again(tmp_path: Path, s
         assert topic(one)["consumers"]
         second.authorise(replace(key, rights=(EVERYTHING,)))
         eventually(lambda: topic(two)["consumers"], 30)
+
+
+class AsyncWork:
+    """Endpoint of an event loop, which counts how many of its methods run at once."""
+
+    def __init__(self) -> None:
+        self.running = self.most = 0
+
+    async def work(self, ctx: Any, key: Any) -> Any:
+        self.running += 1
+        self.most = max(self.most, self.running)
+        await asyncio.sleep(0.005)
+        self.running -= 1
+        return key
+
+    def plain(self, ctx: Any, key: Any) -> Any:
+        return key
+
+    async def count(self, ctx: Any, n: int) -> AsyncIterator[int]:
+        for number in range(n):
+            yield number
+
+
+def test_a_service_of_an_event_loop_is_registered_at_all_routers(routers, callers) -> None:
+    work, ready, done = AsyncWork(), from_threads.Event(), from_threads.Event()
+
+    async def main() -> bool:
+        urls = ",".join(router.url for router in routers)
+        service = rpcmq.aio.Service("compute", work, host="node-7", router=urls, concurrency=3, direct=True)
+        await service.start()
+        ready.set()
+        while not done.is_set():
+            await asyncio.sleep(0.01)
+        return await service.stop(5.0)
+
+    runs = gevent.spawn(from_threads.in_thread, asyncio.run, main())
+    assert ready.wait()
+    for caller in callers:
+        assert call(caller, "plain", key=1) == 1
+        assert [*caller.multicall(None, "compute", message("count", n=40), 20)] == [*range(40)]
+        assert caller.call(None, "compute", message("work", key=2), 20, direct=True) == 2
+        assert not caller.process.direct.fallbacks
+    asked = [gevent.spawn(call, caller, "work", key=n) for n in range(40) for caller in callers]
+    assert [each.get(timeout=30) for each in asked] == [n for n in range(40) for _ in callers]
+    assert work.most == 3
+    done.set()
+    assert runs.get(timeout=20) is True
+    assert not any(topic_row(caller)["consumers"] for caller in callers)
 
 
 # --- one pool of workers ------------------------------------------------------------------------------
