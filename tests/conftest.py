@@ -11,6 +11,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import hypothesis
@@ -21,7 +22,7 @@ from rpcmq.core.router.settings import Settings
 from rpcmq.testing import InProcessRouter
 from rpcmq.testing.checked_states import check_states
 from rpcmq.testing.network import Network
-from tests import from_threads
+from tests import from_tasks, from_threads
 from tests.from_threads import CLIENT_SHELL
 
 # The suite starts a thousand programs. Where the environment keeps Python from writing bytecode, each of them would
@@ -142,7 +143,10 @@ def connect(router: InProcessRouter, client_shell: str) -> Iterator[Callable[...
     made: list[Any] = []
 
     def connect(identity: str | None = None, **settings: Any) -> Any:
-        made.append(Client(router.url, identity, **{"shell": client_shell, **settings}))
+        if client_shell == "aio":
+            made.append(from_tasks.client(router.url, identity, **settings))
+        else:
+            made.append(Client(router.url, identity, **{"shell": client_shell, **settings}))
         return made[-1]
 
     yield connect
@@ -160,8 +164,12 @@ def serve(router: InProcessRouter, client_shell: str) -> Iterator[Callable[..., 
 
         def serve(endpoint: Any, topic: str = "compute", host: str = "node-7", **settings: Any) -> Any:
             if "client" not in settings:
-                settings = {"router": router.url, "shell": client_shell, **settings}
-            service = Service(topic, endpoint, host=host, drain_seconds=2.0, **{"concurrency": 64, **settings})
+                settings = {"router": router.url, **settings}
+            if client_shell == "aio":
+                make: Any = from_tasks.service
+            else:
+                make = Service if "client" in settings else partial(Service, shell=client_shell)  # type: ignore[arg-type]
+            service = make(topic, endpoint, host=host, drain_seconds=2.0, **{"concurrency": 64, **settings})
             service.start()
             stack.callback(service.stop, 2.0)
             return service

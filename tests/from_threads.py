@@ -12,10 +12,10 @@ import gevent.event
 import pytest
 from gevent.threadpool import ThreadPool
 
-__all__ = ["CLIENT_SHELL", "each_shell", "in_thread", "new_event", "ordered", "over"]
+__all__ = ["CLIENT_SHELL", "each_blocking_shell", "each_shell", "in_thread", "new_event", "ordered", "over"]
 
 #: The setting ``shell`` of the clients and services of these tests: ``CLIENT_SHELL=threads`` has those of tests/client
-#: live in a plain thread.
+#: live in a plain thread; ``CLIENT_SHELL=aio`` takes those of :mod:`rpcmq.aio`.
 CLIENT_SHELL = os.environ.get("CLIENT_SHELL", "gevent")
 
 #: The home of those of the test that runs.
@@ -68,12 +68,12 @@ class Event:
 
 def new_event() -> Any:
     """A flag for handlers, wherever these tests run them."""
-    return Event() if _current == "threads" else gevent.event.Event()
+    return gevent.event.Event() if _current == "gevent" else Event()
 
 
 def ordered(seen: list[Any]) -> list[Any]:
     """What handlers have ``seen``, in order; sorted where they are threads, which begin in any order."""
-    return sorted(seen) if _current == "threads" else seen
+    return seen if _current == "gevent" else sorted(seen)
 
 
 def over(shell: str, test: Any) -> Iterator[str]:
@@ -81,14 +81,24 @@ def over(shell: str, test: Any) -> Iterator[str]:
     global _current
     if shell != "gevent" and test.get_closest_marker("own_hub"):
         pytest.skip(NOT_OURS)
-    if shell == "threads" and test.get_closest_marker("in_order"):
+    if shell != "gevent" and test.get_closest_marker("in_order"):
         pytest.skip("handlers of threads begin in any order")
+    if shell == "aio" and test.get_closest_marker("refuses_async"):
+        pytest.skip("asyncio runs async methods and handlers")
     _current = shell
     yield shell
     _current = CLIENT_SHELL
 
 
-@pytest.fixture(params=["gevent", "threads"] if CLIENT_SHELL == "gevent" else [CLIENT_SHELL])
+@pytest.fixture(params=["gevent", "threads", "aio"] if CLIENT_SHELL == "gevent" else [CLIENT_SHELL])
 def each_shell(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The fixture ``client_shell`` of a module whose tests run over gevent and over plain threads."""
+    """The fixture ``client_shell`` of a module whose tests run over gevent, over plain threads and over asyncio."""
+    yield from over(request.param, request.node)
+
+
+@pytest.fixture(params=["gevent", "threads"] if CLIENT_SHELL == "gevent" else [CLIENT_SHELL])
+def each_blocking_shell(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The same for tests of what asyncio has otherwise."""
+    if request.param == "aio":
+        pytest.skip("tests/aio has these")
     yield from over(request.param, request.node)

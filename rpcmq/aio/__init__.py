@@ -1,10 +1,30 @@
-"""rpcmq for asyncio programs: a client whose verbs are awaited, and services whose methods may be ``async``."""
+"""rpcmq for asyncio programs: a client whose verbs are awaited, and services whose methods may be ``async``.
+
+The verbs of this module are those of one default client: :mod:`rpcmq.aio.default`.
+"""
 
 from __future__ import annotations
 
 from rpcmq.aio.client import Client
+from rpcmq.aio.default import call, cast, client, configure, fanout_cast, multicall, notify, publish, stub, subscribe
 from rpcmq.aio.middleware import Middleware
 from rpcmq.aio.service import Service
 from rpcmq.aio.stubs import as_cast, as_fanout
 
-__all__ = ["Client", "Middleware", "Service", "as_cast", "as_fanout"]
+__all__ = [
+    "Client",
+    "Middleware",
+    "Service",
+    "as_cast",
+    "as_fanout",
+    "call",
+    "cast",
+    "client",
+    "configure",
+    "fanout_cast",
+    "multicall",
+    "notify",
+    "publish",
+    "stub",
+    "subscribe",
+]

@@ -19,7 +19,7 @@ from rpcmq.core.process.call import Call
 from rpcmq.errors import UsageError
 from rpcmq.transport.thread_parking import Event
 
-__all__ = ["Bridge", "ThreadPool", "running_loop"]
+__all__ = ["Bridge", "RaisedStopIteration", "ThreadPool", "running_loop"]
 
 T = TypeVar("T")
 
@@ -251,10 +251,20 @@ def _settle(port: LoopPort, future: asyncio.Future[Any], function: Callable[[], 
     port.post(_resolve, future, (value, error))
 
 
+class RaisedStopIteration(RuntimeError):
+    """A function has raised StopIteration, which no coroutine can."""
+
+    def __init__(self, error: StopIteration) -> None:
+        super().__init__("the function raised StopIteration")
+        self.error = error
+
+
 def _value(value: T, error: BaseException | None) -> T:
     if error is None:
         return value
     try:
+        if isinstance(error, StopIteration):
+            raise RaisedStopIteration(error) from error
         raise error
     finally:
         del error

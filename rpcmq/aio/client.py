@@ -12,6 +12,7 @@ from rpcmq.aio.caller import Caller
 from rpcmq.aio.middleware import AnyMiddleware, Pipeline
 from rpcmq.aio.stream import Stream
 from rpcmq.aio.subscription import Handler, Subscription
+from rpcmq.client.arguments import request_body
 from rpcmq.client.client import Client as PlainClient
 from rpcmq.client.event_subscription import SubscriptionOwner
 from rpcmq.client.middleware import OutgoingRequest
@@ -284,9 +285,14 @@ class Client(BaseClient):
 
     def _stream(self, ctx: Any, topic: Target, msg: Mapping[str, Any], timeout: float | None) -> Stream:
         caller = self.caller
+        # Here, and not when the first item is asked for: misuse is to be raised where it is.
+        caller.bridge.process.check_usable()
+        seconds = caller.sender.seconds(timeout)
+        caller.sender.address(topic)
+        request_body(ctx, msg)
 
         async def start() -> Call:
-            return await caller.start(_REQUEST, ctx, topic, msg, caller.sender.seconds(timeout), _STREAM)
+            return await caller.start(_REQUEST, ctx, topic, msg, seconds, _STREAM)
 
         return Stream(caller, start)
 

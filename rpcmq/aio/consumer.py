@@ -11,7 +11,7 @@ from inspect import isawaitable
 from time import monotonic
 from typing import Any
 
-from rpcmq.aio.bridge import Bridge, ThreadPool
+from rpcmq.aio.bridge import Bridge, RaisedStopIteration, ThreadPool
 from rpcmq.aio.loop_port import LoopPort
 from rpcmq.client.consumer import PLAIN_VALUES, Consumer
 from rpcmq.client.interrupts import is_interrupt
@@ -83,6 +83,10 @@ class LoopConsumer(Consumer):
         if self._port is not None and self._loop_closed in self._port.owners:
             self._port.owners.remove(self._loop_closed)
 
+    @property
+    def _loop_is_closed(self) -> bool:
+        return self._port is not None and self._port.loop.is_closed()
+
     # --- in the sockets' thread --------------------------------------------------------------
 
     def _begin(self, task: Task) -> None:
@@ -137,9 +141,9 @@ class LoopConsumer(Consumer):
                 self._post(self.answers.answer, process, task, _REPLY, form, payload)
             else:
                 await bridge.in_thread(self.answers.reply, task, result)
-        except GeneratorExit:
-            raise  # the event loop was closed: nothing can be awaited
         except BaseException as error:
+            if isinstance(error, GeneratorExit) and self._loop_is_closed:
+                raise  # nothing can be awaited any more
             await self._fail(task, error)
             # Anything else, such as SystemExit, has been reported to the caller and ends here.
             if is_interrupt(error) or isinstance(error, asyncio.CancelledError):
@@ -163,7 +167,8 @@ class LoopConsumer(Consumer):
         return await result if type(result) not in PLAIN_VALUES and isawaitable(result) else result
 
     async def _fail(self, task: Task, error: BaseException) -> None:
-        await self._bridge.in_thread(self.answers.fail, task, error)
+        raised = error.error if isinstance(error, RaisedStopIteration) else error
+        await self._bridge.in_thread(self.answers.fail, task, raised)
 
     async def _stream_items(self, task: Task, items: AsyncIterator[Any] | Iterator[Any]) -> None:
         try:

@@ -11,6 +11,7 @@ from typing import Any
 from rpcmq.aio.bridge import Bridge
 from rpcmq.aio.loop_port import LoopPort
 from rpcmq.client.event_subscription import BaseSubscription, SubscriptionOwner
+from rpcmq.client.interrupts import is_interrupt
 from rpcmq.transport.home import Housed
 
 __all__ = ["Handler", "Subscription"]
@@ -86,7 +87,11 @@ class Subscription(BaseSubscription):
             made = self._handler(ctx, topic, payload)
             if isawaitable(made):
                 await made
-        except Exception as error:
+        except (asyncio.CancelledError, GeneratorExit):
+            raise  # the event loop ends
+        except BaseException as error:  # also SystemExit: the subscription goes on
             self._failed(error)
+            if is_interrupt(error):
+                raise
         finally:
             bridge.process.post(link.handled, event)

@@ -17,9 +17,9 @@ from rpcmq.client.stubs import StubOptions, make_stub
 from rpcmq.errors import NoConsumer, UsageError
 from rpcmq.testing import eventually
 from tests.client.endpoints import Compute
-from tests.from_threads import each_shell, in_thread
+from tests.from_threads import each_blocking_shell, in_thread
 
-client_shell = each_shell
+client_shell = each_blocking_shell
 
 
 class ComputeApi(Protocol):

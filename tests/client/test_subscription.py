@@ -189,6 +189,7 @@ def test_wrong_subscriptions_are_named(client, arguments, names):
             client.subscribe("a", print, window=window)
 
 
+@pytest.mark.refuses_async
 def test_an_async_handler_is_refused_instead_of_never_being_awaited(client):
     async def handler(ctx: Any, topic: str, payload: Any) -> None:
         raise AssertionError("never called")
@@ -238,7 +239,7 @@ def test_closing_ends_what_waits_for_the_router(connect):
     client.subscribe("a", print)
     client._links.subscriptions._uplink.outbox = Unsent()
     waiting = gevent.spawn(client.publish, None, "a", 1, confirm=True)
-    gevent.sleep(0)
+    eventually(lambda: client._links.subscriptions._calls.open)
     client.close()
     with pytest.raises(LinkLost, match="closed"):
         waiting.get(timeout=20)

@@ -25,11 +25,11 @@ from rpcmq.testing.processes import RouterProcess
 from rpcmq.transport.key_files import read_key_file
 from tests import from_threads
 from tests.client.endpoints import Compute, topic
-from tests.from_threads import each_shell, new_event
+from tests.from_threads import each_blocking_shell, new_event
 from tests.integration.cluster import message
 from tests.keys import Folder, right
 
-client_shell = each_shell
+client_shell = each_blocking_shell
 
 QUICK: dict[str, Any] = {"link_heartbeat_seconds": 0.1, "link_unresponsive_seconds": 0.4, "router_recovery_seconds": 0}
 

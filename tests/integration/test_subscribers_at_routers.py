@@ -21,10 +21,10 @@ from rpcmq.testing import InProcessRouter, eventually
 from rpcmq.testing.processes import RouterProcess
 from rpcmq.transport.key_files import read_key_file
 from tests import from_threads
-from tests.from_threads import each_shell
+from tests.from_threads import each_blocking_shell
 from tests.keys import Folder, right
 
-client_shell = each_shell
+client_shell = each_blocking_shell
 
 QUICK: dict[str, Any] = {"link_heartbeat_seconds": 0.1, "link_unresponsive_seconds": 0.4, "router_recovery_seconds": 0}
 
