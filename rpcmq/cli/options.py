@@ -116,12 +116,18 @@ def setting(flag: str, key: str, help: str) -> Callable[[Command], Command]:
     )
 
 
-def make_client(state: State, timeout: float, shell: Literal["gevent"] | None = "gevent") -> Client:
+def make_client(
+    state: State,
+    timeout: float,
+    shell: Literal["gevent"] | None = "gevent",
+    call_timeout: float | None = None,
+) -> Client:
     """A client for one command.
 
     Args:
         timeout: seconds that the command may take; connecting takes no longer either.
         shell: where it lives; None: in gevent unless ``RPCMQ_SHELL`` says threads.
+        call_timeout: seconds for a call that names no timeout; default: ``timeout``.
     """
     import logging
 
@@ -140,6 +146,6 @@ def make_client(state: State, timeout: float, shell: Literal["gevent"] | None = 
         shell=shell,
         exchange=state.exchange,
         key_file=state.key_file,
-        timeout=timeout,
+        timeout=timeout if call_timeout is None else call_timeout,
         connect_timeout=max(0.01, min(5.0, timeout)),
     )

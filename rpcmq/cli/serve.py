@@ -75,13 +75,16 @@ def serve_command(
     OBJECT is a class, which is made without arguments, or any object. Without it, the module's own
     functions are served, not those that it imports; where it has __all__, that says which. Names that
     begin with an underscore are not served, async methods are refused. A method gets the request
-    context first. SIGTERM and SIGINT stop it: what runs may finish. Each request runs in a greenlet; with
-    RPCMQ_SHELL=threads in a thread, where it may block.
+    context first; rpcmq.rpc uses the service's own connection in it. SIGTERM and SIGINT stop it:
+    what runs may finish. Each request runs in a greenlet; with RPCMQ_SHELL=threads in a thread, where
+    it may block.
     """
     import logging
 
+    from rpcmq import rpc
     from rpcmq.client import Service
     from rpcmq.client.methods import public_methods
+    from rpcmq.config import load_client_config
     from rpcmq.server.log import log_event, start_logging
 
     served = load_endpoint(endpoint)
@@ -91,11 +94,14 @@ def serve_command(
         )
     start_logging(log_format, log_level)
     log = logging.getLogger("rpcmq.serve")
+    made = make_client(state, timeout, shell=None, call_timeout=load_client_config(os.environ).timeout)
+    # What the methods send goes the same way, with the same keys, as what they are asked.
+    rpc.configure(made)
     service = Service(
         topic,
         served,
         host=host,
-        client=make_client(state, timeout, shell=None),
+        client=made,
         concurrency=concurrency,
         drain_seconds=drain_seconds,
     )

@@ -62,6 +62,22 @@ def test_a_module_is_served_at_all_routers_that_are_given(system: SimpleNamespac
             assert service.exit_code() == 0
 
 
+def test_methods_call_others_over_the_connection_of_the_service(system: SimpleNamespace, tmp_path: Path) -> None:
+    text = (
+        "import rpcmq\n"
+        "def inner(ctx): return rpcmq.rpc.client().identity\n"
+        "def outer(ctx): return rpcmq.rpc.call(ctx, 'chain', {'method': 'inner'})\n"
+        "def seconds(ctx): return rpcmq.rpc.client().config.timeout\n"
+    )
+    (tmp_path / "chain.py").write_text(text)
+    elsewhere = system.env | {"RPCMQ_ROUTER": f"ipc://{tmp_path}/nobody", "RPCMQ_TIMEOUT": "77"}
+    with started("serve", "chain", "--topic", "chain", "--router", system.url, env=elsewhere, cwd=tmp_path) as service:
+        record = service.wait_for("serving")
+        ended = run("call", "chain", "outer", "--timeout", "20", env=system.env)
+        assert (ended.stdout, ended.stderr) == (f'"{record["identity"]}"\n', "")
+        assert run("call", "chain", "seconds", env=system.env).stdout == "77.0\n"
+
+
 def test_what_a_module_imports_is_not_served(system: SimpleNamespace, tmp_path: Path) -> None:
     text = "from os import listdir\nfrom sys import exit\ndef items(ctx):\n    return iter([1, 2])\n"
     (tmp_path / "importer.py").write_text(text)
