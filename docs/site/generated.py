@@ -59,11 +59,14 @@ def _plain(text: str) -> str:
 
 def commands() -> str:
     """A heading for each command, and its help."""
-    return "\n".join(_commands(group, click.Context(group, info_name="rpcmq", max_content_width=_WIDTH)))
+    return "\n".join(_commands(group, _context(group, "rpcmq", None)))
+
+
+def _context(of: click.Command, name: str, parent: click.Context | None) -> click.Context:
+    return click.Context(of, info_name=name, parent=parent, terminal_width=_WIDTH, **of.context_settings)
 
 
 def _commands(of: click.Command, context: click.Context) -> Iterator[str]:
-    context.terminal_width = _WIDTH
     with context:
         yield f"## {context.command_path}"
         yield ""
@@ -75,7 +78,7 @@ def _commands(of: click.Command, context: click.Context) -> Iterator[str]:
             for name in of.list_commands(context):
                 inner = of.get_command(context, name)
                 if inner is not None and not inner.hidden:
-                    yield from _commands(inner, click.Context(inner, info_name=name, parent=context))
+                    yield from _commands(inner, _context(inner, name, context))
 
 
 def exit_codes() -> str:

@@ -61,6 +61,7 @@ def test_each_command_is_there_with_its_help() -> None:
     text = generated.commands()
     assert set(COMMANDS) <= set(re.findall(r"^## rpcmq (\w+)$", text, re.MULTILINE))
     assert "## rpcmq keys add\n" in text and "--mandatory" in text
+    assert text.count("-h, --help ") == text.count("## rpcmq")
 
 
 def test_the_exit_codes_are_complete() -> None:
