@@ -112,6 +112,8 @@ class Interface:
     @classmethod
     def of(cls, declared: object) -> Interface:
         """The interface that ``declared`` is, made once for each class."""
+        # Of a generic class with its arguments the class.
+        declared = get_origin(declared) or declared
         if not isinstance(declared, type):
             raise UsageError(
                 f"a stub is made from a class: the service's own, an abstract one or a Protocol; not from "
@@ -160,6 +162,9 @@ class Interface:
             return static.__func__, False
         if isinstance(static, classmethod):
             return static.__func__, True
+        if not callable(static) and not isinstance(static, property):
+            # One that becomes a function as it is looked up, as that of functools.partialmethod.
+            static = getattr(self._declared, name, None)
         if not callable(static) or isinstance(static, type):
             return None
         return static, hasattr(type(static), "__get__")

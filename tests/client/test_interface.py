@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pytest
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections import abc as only_for_checkers
 
 Instances = Iterator[str]
+T = TypeVar("T", contravariant=True)
 
 
 class Manager:
@@ -54,6 +55,12 @@ class Manager:
     @functools.lru_cache  # noqa: B019
     def cached(self, ctx: Any, n: int) -> int:
         return n
+
+    partial = functools.partialmethod(reboot, hard=True)
+
+    @functools.cached_property
+    def lazy(self) -> int:
+        return 1
 
     @property
     def size(self) -> int:
@@ -97,6 +104,7 @@ MANAGER = Interface(Manager)
         ("static", (1, 2), {}, (1, {"n": 2})),
         ("of_class", (1, 2), {}, (1, {"n": 2})),
         ("cached", (1, 2), {}, (1, {"n": 2})),
+        ("partial", (1, "i-1"), {}, (1, {"instance_id": "i-1"})),
     ],
 )
 def test_arguments_get_the_names_of_the_parameters(name, args, named, bound):
@@ -152,6 +160,7 @@ def test_a_method_that_cannot_be_called_over_rpc_is_refused(name):
         ("limit", "no public method 'limit'"),
         ("Nested", "no public method 'Nested'"),
         ("size", "no public method 'size'"),
+        ("lazy", "no public method 'lazy'"),
     ],
 )
 def test_other_attributes_are_no_methods(name, text):
@@ -163,6 +172,10 @@ class Api(Protocol):
     def list_instances(self, ctx: Any, zone: str) -> Iterator[str]: ...
 
 
+class Generic(Protocol[T]):
+    def list_instances(self, ctx: Any, zone: T) -> Iterator[str]: ...
+
+
 class AbstractApi(ABC):
     @abstractmethod
     def list_instances(self, ctx: Any, zone: str) -> Iterator[str]: ...
@@ -172,7 +185,7 @@ class Derived(AbstractApi):
     def further(self, ctx: Any) -> None: ...
 
 
-@pytest.mark.parametrize("declared", [Api, AbstractApi, Derived])
+@pytest.mark.parametrize("declared", [Api, Generic[str], AbstractApi, Derived])
 def test_protocols_and_abstract_classes_declare_methods_too(declared: Callable[..., Any]):
     method = Interface.of(declared).method("list_instances")
     assert method.is_stream and method.bind((None, "a"), {}) == (None, {"zone": "a"})
