@@ -19,7 +19,7 @@ from rpcmq.cli.stopping import stopped_by_signals
 from rpcmq.cli.text import plain
 from rpcmq.errors import UsageError
 from rpcmq.latency.presence import elsewhere, is_log
-from rpcmq.latency.sinks import SINKS
+from rpcmq.latency.sink_choice import SINKS
 from rpcmq.server.log import log_event, start_logging
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def ship_command(
     """
     from rpcmq.latency.retention import Limits
     from rpcmq.latency.ship import Shipper, account
-    from rpcmq.latency.sinks import open_sink
+    from rpcmq.latency.sink_choice import open_sink
 
     start_logging(log_format, log_level)
 

@@ -6,7 +6,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from rpcmq.client.interrupts import is_interrupt
 from rpcmq.client.limited_log import RateLimitedLog
@@ -14,9 +14,6 @@ from rpcmq.errors import PayloadRefused, ProtocolError
 from rpcmq.payload.bounded_text import printable_exception
 from rpcmq.payload.seal import NotTrusted
 from rpcmq.transport.home import Home, Housed, at_home
-
-if TYPE_CHECKING:
-    from rpcmq.client.subscription import Subscriptions
 
 __all__ = ["BaseSubscription", "Event", "Subscription", "SubscriptionOwner"]
 
@@ -28,7 +25,7 @@ class Event:
 
     __slots__ = ("handlers", "link", "message", "refused", "seen")
 
-    def __init__(self, link: Subscriptions, message: bytes, handlers: int) -> None:
+    def __init__(self, link: EventLink, message: bytes, handlers: int) -> None:
         #: Over which it came, and is acknowledged.
         self.link = link
         self.message = message
@@ -36,6 +33,16 @@ class Event:
         #: Whether a handler has decoded it; and why it was refused for all of them.
         self.seen = False
         self.refused: NotTrusted | None = None
+
+
+class EventLink(Protocol):
+    """The link to a router over which events come."""
+
+    def opened(self, event: Event) -> tuple[Any, str, Any]:
+        """Return the context, topic and payload of ``event``."""
+
+    def handled(self, event: Event) -> None:
+        """Release ``event``, which a handler has finished."""
 
 
 class SubscriptionOwner(Protocol):

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from rpcmq.errors import NotInstalled
 from rpcmq.latency.files import write_whole
 from rpcmq.latency.harvest import Harvest
 from rpcmq.latency.log_state import File
@@ -18,9 +17,7 @@ from rpcmq.latency.schema import as_json, rows_of
 from rpcmq.latency.spooled import QuarantineReason
 from rpcmq.log_format import LOG_MODE, Record, Spool, SpoolError
 
-__all__ = ["SINKS", "Content", "JsonLines", "RecoveryResult", "Sink", "open_sink"]
-
-SINKS = ("parquet", "jsonl")
+__all__ = ["Content", "JsonLines", "RecoveryResult", "Sink"]
 
 
 class Content(NamedTuple):
@@ -109,24 +106,6 @@ class JsonLines:
     def compact(self, directory: Path, manifest: Manifest, now: float) -> tuple[int, list[str]]:
         """Do nothing: JSON Lines are never compacted."""
         return 0, []
-
-
-def open_sink(name: str) -> Sink:
-    """The sink of that name, one of ``SINKS``.
-
-    Raises:
-        NotInstalled: what it needs is not there.
-    """
-    if name == "jsonl":
-        return JsonLines()
-    try:
-        # Tenths of a second and 70 MB, which nothing else of rpcmq is to pay.
-        from rpcmq.latency.parquet import Parquet
-    except ModuleNotFoundError as error:
-        if str(error.name).partition(".")[0] not in ("numpy", "pyarrow"):
-            raise
-        raise NotInstalled(f"{error.name} is not installed: pip install 'rpcmq[ship]'") from None
-    return Parquet()
 
 
 def _records(data: bytes, found: Harvest) -> Iterator[Record]:

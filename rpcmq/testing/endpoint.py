@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Any, Protocol
 
+from rpcmq.core.common.session import Session
 from rpcmq.core.process.uplink import Uplink
 
-if TYPE_CHECKING:
-    from rpcmq.testing.network import Network
-
-__all__ = ["Connection", "Endpoint", "Way"]
+__all__ = ["Connection", "Endpoint", "Surroundings", "Way"]
 
 #: Batches in order: when it arrives, the messages, their detached payloads.
 Way = deque[tuple[float, bytes, list[bytes]]]
@@ -28,6 +27,28 @@ class Connection:
         self.to_process: Way = deque()
 
 
+class Surroundings(Protocol):
+    """The network, as far as an endpoint needs it; see :class:`rpcmq.testing.network.Network`."""
+
+    now: float
+    processes: dict[Session, Endpoint]
+
+    def attach(self, process: Endpoint) -> None:
+        """Let ``process`` take part."""
+
+    def connection(self, process: Endpoint) -> Connection | None:
+        """Open a new connection of ``process``."""
+
+    def broken(self, connection: Connection, is_noticed: bool) -> None:
+        """``connection`` is gone."""
+
+    def inject(self, route: bytes, batch: bytes, payloads: Sequence[bytes] = ()) -> list[Any]:
+        """Inject any bytes on the connection ``route``."""
+
+    def run(self) -> None:
+        """Run all engines until nothing is pending."""
+
+
 class Endpoint:
     """A process's end of one link.
 
@@ -38,7 +59,7 @@ class Endpoint:
         is_paused: it does nothing at all, as after SIGSTOP; what comes waits.
     """
 
-    def __init__(self, network: Network, identity: str, uplink: Uplink) -> None:
+    def __init__(self, network: Surroundings, identity: str, uplink: Uplink) -> None:
         self._network = network
         self.identity = identity
         self.uplink = uplink

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.core.process.welcome import Welcome
 from rpcmq.errors import Outcome
-from rpcmq.testing.endpoint import Endpoint
+from rpcmq.testing.endpoint import Endpoint, Surroundings
 from rpcmq.wire import (
     KEY,
     MAX_VIEW_BYTES,
@@ -27,9 +27,6 @@ from rpcmq.wire import (
     payload_of,
 )
 from rpcmq.wire.bodies import ErrorBody, HelloBody, QueryBody, WelcomeBody
-
-if TYPE_CHECKING:
-    from rpcmq.testing.network import Network
 
 __all__ = ["Call", "Message", "Process"]
 
@@ -128,7 +125,7 @@ class Process(Endpoint):
         refusals: (reason, text) of each REFUSED.
     """
 
-    def __init__(self, network: Network, identity: str, queue_type: str, hello: Mapping[str, Any]) -> None:
+    def __init__(self, network: Surroundings, identity: str, queue_type: str, hello: Mapping[str, Any]) -> None:
         self._tags = count()
         self.welcomes: list[Welcome] = []
         self.refusals: list[tuple[str, str]] = []

@@ -61,10 +61,6 @@ class KeyAccessControl(AccessControl):
         """Return the authorized keys and their use."""
         return list(self._usages.values())
 
-    def usage_of(self, user: str) -> KeyUsage | None:
-        """Return the use of the public key ``user``; None if it is not authorized."""
-        return self._usages.get(user)
-
     # --- keys --------------------------------------------------------------------------------
 
     def set_authorized_keys(self, now: float, keys: Iterable[Key]) -> None:
