@@ -37,6 +37,8 @@ PLAIN_VALUES = frozenset({type(None), bool, int, float, str, bytes, list, tuple,
 _END: Any = object()
 #: Longest wait of a stopping consumer for the router's confirmation (seconds); the router may be gone.
 UNREGISTER_SECONDS = 2.0
+#: Time within which a router that is away, and comes back, is told so (seconds); later it knows of no registration.
+_UNTIL_FORGOTTEN = 60.0
 
 
 class Consumer:
@@ -168,8 +170,7 @@ class Consumer:
         if process.connection.connected:
             self._unregister(process, registration, max(0.1, min(UNREGISTER_SECONDS, timeout)))
         else:
-            # Sent when it is back, where something runs longer.
-            process.tasks.unregister(monotonic(), registration, None)
+            process.tasks.unregister(monotonic(), registration, _UNTIL_FORGOTTEN)
         self._left = True
 
     def _unregister(self, process: Process, registration: Registration, patience: float) -> None:

@@ -92,7 +92,7 @@ class TaskTable:
         call = Call(str(registration.address), 0, timeout)
         return self._send_registration(now, registration, call)
 
-    def unregister(self, now: float, registration: Registration, timeout: float | None) -> Call:
+    def unregister(self, now: float, registration: Registration, timeout: float) -> Call:
         """Stop deliveries; running tasks go on."""
         registration.state = RegistrationState.LEAVING
         call = Call(str(registration.address), 0, timeout)
