@@ -35,7 +35,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 app = FastAPI(lifespan=lifespan)
 in_threads = rpc.stub(Compute, "compute", timeout=5)
-in_tasks = aio.Client(client=rpc.client()).stub(AsyncCompute, "compute", timeout=5)
+in_tasks = aio.stub(AsyncCompute, "compute", timeout=5)
 
 
 @app.get("/instances")

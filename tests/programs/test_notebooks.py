@@ -38,10 +38,10 @@ def test_cells_call_cast_and_are_interrupted(cloud):
         assert run("list(compute.list_instances(None))") == ["i-1", "i-2", "i-3"]
         assert run("compute.show(None, 'missing')") == "Error LookupError there is no instance missing"
         # Awaited, over the same connection.
-        run("from rpcmq import aio; client = aio.Client(client=rpc.client())")
+        run("from rpcmq import aio")
         message = "{'method': 'show', 'args': {'instance_id': 'i-2'}}"
-        assert run(f"await client.call(None, 'compute', {message}, 20)") == "state of i-2"
-        assert run("[i async for i in client.multicall(None, 'compute', {'method': 'list_instances'}, 20)]") == [
+        assert run(f"await aio.call(None, 'compute', {message}, 20)") == "state of i-2"
+        assert run("[i async for i in aio.multicall(None, 'compute', {'method': 'list_instances'}, 20)]") == [
             "i-1", "i-2", "i-3",
         ]  # fmt: skip
         (link,) = cloud.expect_links(1)
@@ -50,7 +50,7 @@ def test_cells_call_cast_and_are_interrupted(cloud):
         cloud.expect_casts([f"i-{n}" for n in range(100)])
         # A cell that waits can be interrupted, whether it blocks the loop or not, and the next one is run.
         for number, cell in enumerate(("rpc.call(None, 'compute', {'method': 'hold'}, 60)",
-                                       "await client.call(None, 'compute', {'method': 'hold'}, 60)"), 1):  # fmt: skip
+                                       "await aio.call(None, 'compute', {'method': 'hold'}, 60)"), 1):  # fmt: skip
             notebook.tell(cell)
             eventually(lambda number=number: compute.holding == number)  # type: ignore[misc]
             notebook.signal(signal.SIGINT)

@@ -128,3 +128,5 @@ async def tasks(client: aio.Client) -> None:
     await aio.as_cast(compute.reboot)(None, instance_id=5)  # type: ignore[arg-type]
     await client.call(None, "compute", message, timout=5)  # type: ignore[call-arg]
     aio.Client(timout=5)  # type: ignore[call-arg]
+    assert_type(await aio.stub(AsyncCompute, "compute").reboot(None, "i-1"), str)
+    await aio.call(None, "compute", message, timout=5)  # type: ignore[call-arg]
