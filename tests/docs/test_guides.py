@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,10 @@ import pytest
 from rpcmq.testing.processes import RouterProcess
 from tests.docs.pages import DOCS, blocks_of
 from tests.docs.typed import typist
+from tests.test_docs import exists
 
-GUIDES = sorted((DOCS / "guides").glob("*.md"))
+GUIDES = [*sorted((DOCS / "guides").glob("*.md")), DOCS / "events.md", DOCS / "threads.md"]
+ALL = sorted(page for page in DOCS.rglob("*.md") if "```python" in page.read_text())
 
 
 @pytest.mark.integration
@@ -18,6 +21,16 @@ GUIDES = sorted((DOCS / "guides").glob("*.md"))
 def test_a_guide_prints_what_it_says(page: Path, tmp_path: Path) -> None:
     with RouterProcess() as router, typist(tmp_path, router.url) as reader:
         assert reader.do(page) > 0
+
+
+@pytest.mark.parametrize("page", ALL, ids=lambda page: page.stem)
+def test_what_any_page_imports_of_rpcmq_is_there(page: Path) -> None:
+    for block in blocks_of(page):
+        if block.info != "python" or block.mark == "not run":
+            continue
+        for module, names in re.findall(r"^ *from (rpcmq\S*) import ([\w, ]+)", block.text, re.MULTILINE):
+            for name in names.split(", "):
+                assert exists(f"{module}.{name.split()[0]}"), f"{page.name} imports {name} from {module}"
 
 
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
