@@ -55,7 +55,7 @@ class ThreadProcess(Process):
         self.posts = not shell.is_patched and type(self.payloads) is Payloads
         self._is_inside = shell.monitor.is_held
         #: Functions and their arguments.
-        self._inbox = shell.new_inbox(self._drain)
+        self._inbox = shell.new_inbox(self._do_posted)
         self._posted: deque[tuple[Callable[..., object], tuple[Any, ...]]] = self._inbox.waiting
         #: Whether the loop looks into the inbox no more: the process was closed.
         self._is_gone = False
@@ -83,7 +83,7 @@ class ThreadProcess(Process):
         """See :meth:`Process.start_call`."""
         arguments = now, call, kind, payload, form, address, method, trace
         if self._is_inside():
-            self._drain()
+            self._do_posted()
             super().start_call(*arguments)
         elif (
             self.calls.open
@@ -102,7 +102,7 @@ class ThreadProcess(Process):
         """See :meth:`Process.send_cast`."""
         arguments = payload, flags, form, address, method, trace, ttl
         if self._is_inside():
-            self._drain()
+            self._do_posted()
             # Others may have cast since the caller has looked: it encodes without the lock.
             return self.cast_window.has_room(address) and super().send_cast(*arguments)
         if self.must_count(payload):
@@ -149,7 +149,7 @@ class ThreadProcess(Process):
         """Call ``function``, which must not wait, in the loop's thread: after what was handed over before."""
         self._inbox.put((function, args))
         if self._is_gone:
-            self.shell.inside(self._drain)
+            self.shell.inside(self._do_posted)
 
     def grant(self, call: Call) -> None:
         """See :meth:`Process.grant`."""
@@ -162,14 +162,14 @@ class ThreadProcess(Process):
     def cancel(self, call: Call) -> None:
         """See :meth:`Process.cancel`."""
         if self._is_inside():
-            self._drain()
+            self._do_posted()
             super().cancel(call)
         else:
             self._inbox.put((super().cancel, (call,)))
 
     # --- with the lock -----------------------------------------------------------------------
 
-    def _drain(self) -> None:
+    def _do_posted(self) -> None:
         """Do what was handed over so far, in its order."""
         posted = self._posted
         if posted:
@@ -182,7 +182,7 @@ class ThreadProcess(Process):
     def _start_now(self, now: float, call: Call, kind: int, payload: bytes, form: int, *names: bytes) -> None:
         if self.connection.closed:
             raise closed_error()
-        self._drain()
+        self._do_posted()
         address, method, trace = names
         self.calls.start(now, call, kind, payload, format=form, address=address, method=method, trace=trace)
         # A stream, and a call whose service has to give signs of life, are looked at before their timeout.
@@ -211,9 +211,9 @@ class ThreadProcess(Process):
     def close(self, linger_seconds: float | None = None) -> None:
         """See :meth:`Process.close`."""
         if not self.connection.abandoned:
-            self._drain()
+            self._do_posted()
         super().close(linger_seconds)
         self._lone_caller.close()
         self.shell.remove_inbox(self._inbox)
         self._is_gone = True
-        self._drain()
+        self._do_posted()

@@ -71,17 +71,17 @@ class Callback:
 
 
 class Inbox:
-    """A queue into the loop's thread, which calls ``drain`` when there is something in it.
+    """A queue into the loop's thread, which calls ``take_all`` when there is something in it.
 
     Attributes:
         waiting: what was put in and not yet taken out.
     """
 
-    __slots__ = ("_loop", "_wake_next", "drain", "waiting")
+    __slots__ = ("_loop", "_wake_next", "take_all", "waiting")
 
-    def __init__(self, loop: ThreadLoop, drain: Callable[[], object]) -> None:
+    def __init__(self, loop: ThreadLoop, take_all: Callable[[], object]) -> None:
         self._loop = loop
-        self.drain = drain
+        self.take_all = take_all
         self.waiting: deque[Any] = deque()
         self._wake_next = loop.wakes.wake_next
 
@@ -270,7 +270,7 @@ class ThreadLoop:
                 self._run(reader.function)
         for inbox in self.inboxes:
             if inbox.waiting:
-                self._run(inbox.drain)
+                self._run(inbox.take_all)
         soon = self._soon
         # Twice: what was handed over to this thread is sent before it looks at the sockets again.
         for _ in range(2):

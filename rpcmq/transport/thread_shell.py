@@ -173,9 +173,9 @@ class ThreadShell(ClientShell):
             raise error
         return value  # type: ignore[no-any-return]
 
-    def new_inbox(self, drain: Callable[[], object]) -> Inbox:
-        """Return a queue into the loop, which calls ``drain`` when there is something in it."""
-        inbox = Inbox(self._loop, drain)
+    def new_inbox(self, take_all: Callable[[], object]) -> Inbox:
+        """Return a queue into the loop, which calls ``take_all`` when there is something in it."""
+        inbox = Inbox(self._loop, take_all)
         self._loop.inboxes = [*self._loop.inboxes, inbox]
         return inbox
 

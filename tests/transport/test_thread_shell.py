@@ -105,7 +105,7 @@ def test_stopped_timers_are_not_kept_until_they_are_due(shell: ThreadShell) -> N
 def test_items_put_in_are_drained_in_their_order(shell: ThreadShell) -> None:
     taken: list[int] = []
 
-    def drain() -> None:
+    def take_all() -> None:
         assert shell.is_current
         while inbox.waiting:
             taken.append(inbox.waiting.popleft())
@@ -113,7 +113,7 @@ def test_items_put_in_are_drained_in_their_order(shell: ThreadShell) -> None:
             done.set()
 
     with shell.monitor.lock:
-        inbox, done = shell.new_inbox(drain), shell.event()
+        inbox, done = shell.new_inbox(take_all), shell.event()
 
     def put(first: int) -> None:
         for n in range(first, first + 1000):
