@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from threading import Thread
 from time import monotonic, perf_counter
 from typing import Any
@@ -14,7 +16,7 @@ from gevent import get_hub
 
 from benchmarks.children import Child, child, commands, cpu_seconds, say
 from benchmarks.workload import ARGUMENTS, CONTEXT, METHOD, Meter, rebooted
-from rpcmq import Client, Service
+from rpcmq import Client, Service, aio
 
 __all__ = ["Endpoint", "answer", "both", "caller", "sample", "service"]
 
@@ -103,6 +105,7 @@ def caller(url: str, topics: list[str], **settings: Any) -> None:
     verbs: dict[str, Callable[..., dict[str, float]]] = {
         "call": _calls, "cast": _casts, "thread call": _thread_calls,
         "thread call on one core": _thread_calls_on_one_core,
+        "task call": partial(_task_calls, asyncio.new_event_loop), "uvloop call": _uvloop_calls,
     }  # fmt: skip
     say("ready")
     answer(lambda verb, **arguments: verbs[verb](client, topics, **arguments))
@@ -164,6 +167,40 @@ def _thread_calls_on_one_core(client: Client, topics: list[str], width: int, sec
         return _thread_calls(client, topics, width, seconds)
     finally:
         _keep_to(cores)
+
+
+def _task_calls(
+    new_loop: Callable[[], asyncio.AbstractEventLoop], client: Client, topics: list[str], width: int, seconds: float
+) -> dict[str, float]:
+    """``width`` tasks of an event loop in a thread of its own call for ``seconds``."""
+    message, topic = {"method": METHOD, "args": ARGUMENTS}, topics[0]
+
+    async def measure() -> dict[str, float]:
+        async with aio.Client(client.config.router) as awaited:
+            await awaited.call(CONTEXT, topic, message)
+            meter = Meter(seconds)
+
+            async def call() -> None:
+                go_on = True
+                while go_on:
+                    sent = perf_counter()
+                    await awaited.call(CONTEXT, topic, message)
+                    go_on = meter.count(sent, perf_counter())
+
+            await asyncio.gather(*[call() for _ in range(width)])
+            return meter.result()
+
+    def run() -> dict[str, float]:
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            return runner.run(measure())
+
+    return get_hub().threadpool.apply(run)
+
+
+def _uvloop_calls(client: Client, topics: list[str], width: int, seconds: float) -> dict[str, float]:
+    import uvloop
+
+    return _task_calls(uvloop.new_event_loop, client, topics, width, seconds)
 
 
 def _keep_to(cores: set[int]) -> None:
