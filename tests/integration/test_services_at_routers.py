@@ -345,10 +345,10 @@ def test_stop_lets_finish_what_waits_for_a_worker(routers, serve, callers) -> No
 # --- routers that go and come -------------------------------------------------------------------------
 
 
-def test_start_returns_with_one_router_and_the_other_is_served_when_it_is_there(serve, caplog) -> None:
+def test_start_returns_with_one_router_and_the_other_is_served_when_it_is_there(serve_in_gevent, caplog) -> None:
     with RouterProcess(**QUICK) as one, RouterProcess(**QUICK) as two:
         two.kill()
-        serve(Compute(), one.url, two.url)
+        serve_in_gevent(Compute(), one.url, two.url)
         assert is_served(one)
         assert f"compute.node-7 is not served at the router {two.url}: nothing listens there" in caplog.text
         two.restart()
@@ -356,11 +356,11 @@ def test_start_returns_with_one_router_and_the_other_is_served_when_it_is_there(
         eventually(lambda: f"is served at the router {two.url} now, too" in caplog.text)
 
 
-def test_without_a_router_start_names_all_and_can_be_repeated(serve) -> None:
+def test_without_a_router_start_names_all_and_can_be_repeated(serve_in_gevent) -> None:
     with RouterProcess(**QUICK) as one, RouterProcess(**QUICK) as two:
         one.kill()
         two.kill()
-        service = serve(Compute(), one.url, two.url, start=False)
+        service = serve_in_gevent(Compute(), one.url, two.url, start=False)
         with pytest.raises(RouterUnreachable, match=f"{one.url}: nothing listens there; {two.url}: nothing listens"):
             service.start(0.5)
         one.restart()
@@ -476,10 +476,10 @@ def test_a_cast_that_its_sender_sends_again_at_another_router_runs_once(serve) -
         assert Counter(compute.seen) == Counter(range(200))
 
 
-def test_stop_with_a_router_away_does_not_wait_for_it_and_takes_nothing_when_it_returns(serve) -> None:
+def test_stop_with_a_router_away_does_not_wait_for_it_and_takes_nothing_when_it_returns(serve_in_gevent) -> None:
     with RouterProcess(**QUICK) as one, RouterProcess(**QUICK) as two, Client(one.url, shell="gevent") as caller:
         work = Work()
-        service = serve(work, one.url, two.url)
+        service = serve_in_gevent(work, one.url, two.url)
         running = gevent.spawn(call, caller, "work", key="long")
         eventually(lambda: work.running == 1)
         two.kill()

@@ -190,11 +190,11 @@ def test_publishers_go_on_at_another_router_and_the_same_subscribers_hear_them(l
             assert events == [*range(51)]
 
 
-def test_subscribe_returns_with_one_router_and_listens_at_the_other_when_it_is_there(listen, caplog) -> None:
-    with RouterProcess(**QUICK) as one, RouterProcess(**QUICK) as two:
+def test_subscribe_returns_with_one_router_and_listens_at_the_other_when_it_is_there(caplog) -> None:
+    with RouterProcess(**QUICK) as one, RouterProcess(**QUICK) as two, ExitStack() as stack:
         two.kill()
         events: list[Any] = []
-        client = listen(one.url, two.url)
+        client = stack.enter_context(Client([one.url, two.url], shell="gevent", reconnect_max_seconds=0.1))
         client.subscribe("a", partial(heard, events))
         closed = client.subscribe("b", partial(heard, events))
         closed.close()
@@ -206,8 +206,11 @@ def test_subscribe_returns_with_one_router_and_listens_at_the_other_when_it_is_t
         eventually(lambda: 1 in events)
         one.kill()
         two.kill()
-    with pytest.raises(RouterUnreachable, match="nothing listens there; tcp:"):
-        listen(one.url, two.url, connect_timeout=0.3).subscribe("a", print)
+    with (
+        Client([one.url, two.url], shell="gevent", connect_timeout=0.3) as client,
+        pytest.raises(RouterUnreachable, match="nothing listens there; tcp:"),
+    ):
+        client.subscribe("a", print)
 
 
 def test_a_router_that_refuses_the_pattern_is_logged_and_one_that_takes_it_is_enough(tmp_path: Path, caplog) -> None:
