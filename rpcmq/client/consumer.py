@@ -251,7 +251,7 @@ class Consumer:
             elif not is_done(task):
                 self.answers.wait(task)
                 if not is_done(task):
-                    self.answers.end(task)
+                    self.answers.end_stream(task)
         except BaseException as error:
             self.answers.fail(task, error)
             # Anything else, such as SystemExit or a gevent.Timeout, has been reported to the caller and ends here.
@@ -299,14 +299,14 @@ class Consumer:
         try:
             self._check_asked_for_items(task)
             while (item := self._call(next, items, _END)) is not _END:
-                if task.is_call and not self.answers.send(task, item):
+                if task.is_call and not self.answers.send_stream_item(task, item):
                     break
         finally:
             close = getattr(items, "close", None)
             if close is not None:
                 self._call(close)
         if task.is_call:
-            self.answers.end(task)
+            self.answers.end_stream(task)
         else:
             self._link.process.tasks.settle(monotonic(), task, Outcome.OK)
 

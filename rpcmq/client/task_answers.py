@@ -78,13 +78,13 @@ class TaskAnswers:
         process = self._link.process
         self.answer(process, task, Kind.FAULT, *process.codec.encode_exception(error, process.identity))
 
-    def send(self, task: Task, item: Any) -> bool:
-        """Send one item of a stream once the caller has granted it; return False if the call has ended.
+    def send_stream_item(self, task: Task, item: Any) -> bool:
+        """Send one item of a stream, after waiting for the caller's credit (back-pressure); False if the call has ended.
 
         Raises:
             PayloadError: the item cannot be encoded.
         """
-        if task.grants <= 0 and not self._granted(task):
+        if task.grants <= 0 and not self._wait_for_item_credit(task):
             return False
         if not task.is_wanted:
             return False
@@ -92,7 +92,7 @@ class TaskAnswers:
         self.send_encoded(task, Kind.ITEM, form, payload)
         return True
 
-    def _granted(self, task: Task) -> bool:
+    def _wait_for_item_credit(self, task: Task) -> bool:
         changed = self._changed(task)
         while task.grants <= 0 and task.is_wanted:
             changed.clear()
@@ -113,7 +113,7 @@ class TaskAnswers:
             changed.clear()
             changed.wait(1.0)  # a task is lost without notice when the router has restarted
 
-    def end(self, task: Task) -> None:
+    def end_stream(self, task: Task) -> None:
         """End the stream."""
         self.answer(self._link.process, task, Kind.END, Format.JSON, b"")
 
