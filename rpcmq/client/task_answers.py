@@ -79,7 +79,7 @@ class TaskAnswers:
         self.answer(process, task, Kind.FAULT, *process.codec.encode_exception(error, process.identity))
 
     def send_stream_item(self, task: Task, item: Any) -> bool:
-        """Send one item of a stream, after waiting for the caller's credit (back-pressure); False if the call has ended.
+        """Send one item of a stream, after waiting for credit (back-pressure); return False if the call has ended.
 
         Raises:
             PayloadError: the item cannot be encoded.
