@@ -77,7 +77,7 @@ def _pattern(line: str) -> str:
 
 
 def _even(line: str) -> str:
-    return re.sub(r"\s+", " ", _DURATION.sub(r"N \2", line)).rstrip()
+    return re.sub(r"\s+", " ", _DURATION.sub("TIME", line)).rstrip()
 
 
 def included_lines(page: Path, block: Block) -> tuple[Path, range]:
