@@ -25,7 +25,7 @@ _READABLE = 1
 class LoneCaller:
     """The place of the one thread that waits at the socket of ``connection``. Used by whoever holds ``monitor``."""
 
-    __slots__ = ("_bell", "_call", "_connection", "_fd", "_is_polling", "_loop", "_monitor", "_wait")
+    __slots__ = ("_bell", "_call", "_connection", "_fd", "_is_in_use", "_is_polling", "_loop", "_monitor", "_wait")
 
     def __init__(self, monitor: Monitor, loop: ThreadLoop, connection: Connection) -> None:
         self._monitor = monitor
@@ -38,11 +38,14 @@ class LoneCaller:
         #: The loop's thread does not look at the socket while there is one.
         self._call: Call | None = None
         self._is_polling = False
+        #: Whether a thread, even one that was dismissed, has not come back from the wait. It would miss its bell if
+        #: another one waited here and read it, and neither may use a poll object that the other uses.
+        self._is_in_use = False
 
     @property
     def is_free(self) -> bool:
         """Whether no thread waits here."""
-        return self._call is None
+        return self._call is None and not self._is_in_use
 
     def wait(self, call: Call) -> None:
         """Wait until ``call`` is done, or somebody else has to look at the socket.
@@ -51,7 +54,7 @@ class LoneCaller:
             UsageError: this is the child of a fork, and the call its parent's.
         """
         connection, fd = self._connection, self._connection.fd
-        if fd is None or self._call is not None:
+        if fd is None or not self.is_free:
             return
         if fd != self._fd:
             self._watch(fd)
@@ -59,9 +62,11 @@ class LoneCaller:
             self._call, call.waiter = call, self._resume
             self._loop.mute(fd)
             while call.answer is None and call.error is None and self._call is call and connection.fd == fd:
-                self._is_polling = True
-                readable = self._monitor.outside(self._wait)
-                self._is_polling = False
+                try:
+                    self._is_in_use = self._is_polling = True
+                    readable = self._monitor.outside(self._wait)
+                finally:
+                    self._is_in_use = self._is_polling = False
                 if connection.abandoned:
                     raise UsageError(OF_THE_PARENT)
                 if self._call is not call:

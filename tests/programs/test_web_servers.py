@@ -110,7 +110,7 @@ QUICK = ("flask", "gunicorn-gthread")
 def test_a_web_application(cloud, site):
     # Calls answer, also many at once, and streams, and exceptions arrive as themselves.
     answers = site.all([f"/instances/i-{n}" for n in range(60)])
-    assert answers == [(200, {"id": f"i-{n}", "state": f"state of i-{n}"}) for n in range(60)]
+    assert answers == [(200, {"id": f"i-{n}", "state": f"state of i-{n}"}) for n in range(60)], site.program.said()
     assert site.get("/instances") == (200, ["i-1", "i-2", "i-3"])
     assert site.get("/instances/missing") == (404, {"error": "there is no instance missing"})
     # One connection for each process, whatever its threads. The system decides which of them takes a request.

@@ -86,10 +86,10 @@ class Site:
         def fetch(path: str) -> Answer:
             try:
                 with urlopen(Request(self._url + path, method=method), timeout=30) as answer:
-                    return answer.status, json.loads(answer.read())
+                    return answer.status, _decoded(answer.read())
             except HTTPError as error:
                 with error:
-                    return error.code, json.loads(error.read())
+                    return error.code, _decoded(error.read())
             except OSError as error:
                 return 0, str(error)
 
@@ -109,6 +109,13 @@ class Site:
         code = self.program.wait(40)
         assert code == self.server.ends_with, self.program.said()
         self.program.assert_said_only(self.server.output)
+
+
+def _decoded(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except ValueError:
+        return body.decode()  # the page of a server that has failed
 
 
 def _in_thread(function: Callable[[], Any]) -> Any:

@@ -39,6 +39,7 @@ def held(serve: Any) -> Iterator[Held]:
     [
         ("alone", ["True True"]),
         ("beside_one_another", ["True []", "['released'] 1 False 0"]),
+        ("by_turns", ["True"]),
         ("timed_out", ["timeout 1"]),
         ("closed", ["True"]),
         ("forked", ["child 2", "['released'] 3"]),

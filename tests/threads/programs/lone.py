@@ -4,11 +4,13 @@ lone.py ROUTER SCENARIO
 """
 
 import os
+import random
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from rpcmq import threads
@@ -145,6 +147,20 @@ def interrupted_often() -> None:
     # One whose verb was interrupted ends all the same.
     settled(lambda: not client.process.calls.open)
     print("nothing left")
+
+
+def by_turns() -> None:
+    """Threads whose calls are alone now and then take the place from one that has not quite left it."""
+    client = threads.Client(URL)
+    random.seed(7)
+
+    def call(n: int) -> int:
+        time.sleep(random.random() * 0.003)
+        return add(client, n)
+
+    numbers = range(3000)
+    with ThreadPoolExecutor(4) as pool:
+        print(list(pool.map(call, numbers)) == list(numbers))
 
 
 globals()[sys.argv[2]]()
