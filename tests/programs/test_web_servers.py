@@ -22,7 +22,7 @@ DJANGO_APP = PROGRAMS / "django_app.py"
 
 def gunicorn(*options: str, workers: int = 1, others: int = 0) -> Server:
     return Server(
-        ["-m", "gunicorn", "--bind", "127.0.0.1:0", *options, "examples.flask_app:app"],
+        ["-m", "gunicorn", "--bind", "127.0.0.1:0", "--no-control-socket", *options, "examples.flask_app:app"],
         says=r"Listening at: http://127\.0\.0\.1:(\d+)",
         output=[r"\[.*\] \[\d+\] \[INFO\] "],
         workers=workers,
