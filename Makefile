@@ -12,6 +12,11 @@ WORKERS ?= 3
 # More arguments for the benchmarks: make bench BENCH_ARGS="--quick"
 BENCH_ARGS ?=
 
+# Where `make wheel` puts the wheel.
+WHEELS ?= dist
+WHEEL_TESTS := tests/test_compiled.py tests/core tests/test_wire.py tests/test_wire_bodies.py tests/payload tests/client/test_client.py \
+	tests/client/test_service.py tests/client/test_direct.py
+
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --no-input install --quiet
@@ -22,7 +27,7 @@ COMPILE := $(VENV)/bin/uv --quiet --no-config pip compile --universal --python-v
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-more test-long cover tox bench docs lint format lock build clean
+.PHONY: help setup demo test test-more test-long test-wheel wheel cover tox bench docs lint format lock build clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -43,6 +48,15 @@ test-more: setup ## run the long tests that CI runs, too: random frames and hist
 test-long: setup ## run only the long tests: stress, a million random frames; and those of clients in plain threads
 	@$(PY) -m pytest -m long $(ARGS)
 	@CLIENT_SHELL=threads $(PY) -m pytest tests/client
+
+# Beside the checkout's own: the wheel is unpacked into a folder of its own, which goes before the checkout for all
+# processes of the tests.
+test-wheel: setup ## build the compiled wheel and run the tests of what is compiled against it
+	@rm -rf build/wheel build/compiled
+	@$(MAKE) --no-print-directory wheel WHEELS=build/wheel
+	@$(PIP) --no-deps --target build/compiled build/wheel/*.whl
+	@TESTED_WHEEL=$(CURDIR)/build/compiled PYTHONPATH=$(CURDIR)/build/compiled $(PY) -m pytest -n $(WORKERS) \
+		-o "pythonpath=build/compiled ." $(WHEEL_TESTS) $(ARGS)
 
 cover: setup ## run the test suite with branch coverage
 	@$(PY) -m coverage run -m pytest $(ARGS)
@@ -81,8 +95,11 @@ lock: $(VENV)/.tools ## resolve pyproject.toml anew into requirements/*.txt
 	@$(COMPILE) --upgrade --constraint requirements/dev.txt --group tools -o requirements/tools.txt
 	@grep -c '==' requirements/*.txt
 
-build: setup ## build the wheel into dist/
+build: setup ## build the wheel into dist/: pure Python
 	@$(PY) -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+
+wheel: setup ## build the compiled wheel into dist/; needs a C compiler and takes minutes
+	@COMPILED_WHEEL=1 $(PY) -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir $(WHEELS) .
 
 clean: ## remove .venv and everything that was generated
 	@rm -rf $(VENV) .tox .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage htmlcov build dist

@@ -23,6 +23,7 @@ from rpcmq.testing import InProcessRouter
 from rpcmq.testing.checked_states import check_states
 from rpcmq.testing.network import Network
 from tests import from_tasks, from_threads
+from tests.compiled import COMPILED, reason_to_skip
 from tests.from_threads import CLIENT_SHELL
 
 # The suite starts a thousand programs. Where the environment keeps Python from writing bytecode, each of them would
@@ -63,6 +64,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("own_hub"):
                 item.add_marker(pytest.mark.skip(reason=from_threads.NOT_OURS))
+    if COMPILED:
+        for item in items:
+            if reason := reason_to_skip(item.nodeid):
+                item.add_marker(pytest.mark.skip(reason=reason))
     if hasattr(config, "workerinput"):
         from tests.workers import rank
 

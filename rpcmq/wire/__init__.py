@@ -7,6 +7,7 @@ each message in the batch whose payload is *detached* (too large to be copied). 
 
 from rpcmq.wire.address import MAX_NAME_BYTES, Address
 from rpcmq.wire.batch import MAX_BATCH_MESSAGES, MAX_INLINE_BYTES, split
+from rpcmq.wire.detached import Detached
 from rpcmq.wire.header import (
     ATTEMPT_AT,
     CONSUMER_AT,
@@ -27,7 +28,6 @@ from rpcmq.wire.header import (
     SEQUENCE,
     SEQUENCE_OF_KEY,
     TRACE_LENGTH_AT,
-    Detached,
     Header,
     address_and_method_of,
     address_of,

@@ -8,7 +8,8 @@ from struct import error as StructError
 
 from rpcmq.errors import ProtocolError
 from rpcmq.wire.address import MAX_NAME_BYTES
-from rpcmq.wire.header import DETACH_BYTES, Detached
+from rpcmq.wire.detached import Detached
+from rpcmq.wire.header import DETACH_BYTES
 from rpcmq.wire.kinds import VERSION
 
 __all__ = ["MAX_BATCH_MESSAGES", "MAX_INLINE_BYTES", "split"]

@@ -10,6 +10,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from rpcmq.errors import ProtocolError
+from rpcmq.wire.detached import Detached
 from rpcmq.wire.kinds import VERSION, Flag
 
 __all__ = [
@@ -32,7 +33,6 @@ __all__ = [
     "SEQUENCE",
     "SEQUENCE_OF_KEY",
     "TRACE_LENGTH_AT",
-    "Detached",
     "Header",
     "address_and_method_of",
     "address_of",
@@ -122,19 +122,6 @@ HEADER = Struct(">IBBHBBBBIIQQHBB")
 _KEYED = Struct(">IBBHBBBBI20sHBB")
 _NO_KEY = bytes(20)
 _pack_keyed = _KEYED.pack
-
-
-class Detached(bytes):
-    """A message (header and variable part) whose payload travels in a frame of its own."""
-
-    payload: bytes | memoryview
-
-    @classmethod
-    def of(cls, head: bytes, payload: bytes | memoryview) -> Detached:
-        """Attach ``payload`` to ``head``, which must have the DETACHED flag set."""
-        made = cls(head)
-        made.payload = payload
-        return made
 
 
 def pack(

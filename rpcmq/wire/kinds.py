@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
 
 __all__ = ["FIRST_SESSION_KIND", "VERSION", "Flag", "Kind"]
 
@@ -60,14 +61,14 @@ class Kind(IntEnum):
 class Flag:
     """Bits of the header's ``flags``. Plain integers: the operators of IntFlag cost ten times as much."""
 
-    DETACHED = 0x0001
-    FANOUT = 0x0002
-    MANDATORY = 0x0004
-    IDEMPOTENT = 0x0008
-    CONFIRM = 0x0010
-    RESENT = 0x0020
-    STREAM = 0x0040
-    ANSWER_WANTED = 0x0080
-    ACCEPTS_DILL = 0x0100
-    SEALED = 0x0200
-    NESTED = 0x0400
+    DETACHED: Final = 0x0001
+    FANOUT: Final = 0x0002
+    MANDATORY: Final = 0x0004
+    IDEMPOTENT: Final = 0x0008
+    CONFIRM: Final = 0x0010
+    RESENT: Final = 0x0020
+    STREAM: Final = 0x0040
+    ANSWER_WANTED: Final = 0x0080
+    ACCEPTS_DILL: Final = 0x0100
+    SEALED: Final = 0x0200
+    NESTED: Final = 0x0400

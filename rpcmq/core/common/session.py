@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection
 from itertools import chain
-from typing import TypeGuard
+from typing import Final, TypeGuard
 
 from rpcmq.core.common.illegal_events import IllegalEvents
 from rpcmq.errors import ProtocolError
@@ -28,6 +28,7 @@ __all__ = [
     "MAX_FAILED_RESUMPTIONS",
     "WINDOW_BYTES",
     "Session",
+    "illegal_of_links",
 ]
 
 #: Messages or bytes after which a receiver must acknowledge.
@@ -40,6 +41,10 @@ BATCH_BYTES = 1 << 20
 WINDOW_BYTES = 16 << 20
 #: Consecutive resumptions without progress after which the link ends.
 MAX_FAILED_RESUMPTIONS = 5
+
+
+#: The illegal events of all sessions of this process, but for uplinks, which have their own.
+illegal_of_links: Final = IllegalEvents()
 
 
 class Session:
@@ -62,6 +67,7 @@ class Session:
         "failed_resumptions",
         "first_messages",
         "has_detached",
+        "illegal",
         "last_messages",
         "marked",
         "outbox",
@@ -71,10 +77,8 @@ class Session:
         "unacknowledged",
     )  # fmt: skip
 
-    #: Of all sessions of this process, but for uplinks, which have their own.
-    illegal = IllegalEvents()
-
     def __init__(self, dirty: list[Session]) -> None:
+        self.illegal = illegal_of_links
         #: Shared with the shell: the sessions that have something to send.
         self.dirty = dirty
         self.marked = False

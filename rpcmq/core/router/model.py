@@ -17,7 +17,6 @@ gets its own copy of each message that is sent to the topic.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from math import inf
 
 from rpcmq.core.common.session import Session
 from rpcmq.core.router.base_link import BaseLink
@@ -320,11 +319,12 @@ class Server:
 
     def pick(self) -> Consumer | None:
         """Return its least busy ready consumer; among equals, the one picked longest ago."""
-        best, least = None, inf
+        best: Consumer | None = None
+        least = 0
         consumers = self.consumers
         for consumer in consumers:
             load = len(consumer.in_flight)
-            if load < least and load < consumer.credit and consumer.link.is_responsive:
+            if (best is None or load < least) and load < consumer.credit and consumer.link.is_responsive:
                 best, least = consumer, load
         if best is not None and len(consumers) > 1:
             del consumers[best]

@@ -8,6 +8,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, Protocol
 
+from rpcmq.core.common.session import illegal_of_links
 from rpcmq.core.router.directory import Directory
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.memory import Memory
@@ -162,7 +163,7 @@ def _counters(router: RouterState) -> dict[str, int]:
     links = router.links
     counters = dict(router.dispatch.requests.counters + links.counters)
     # Defects of this program: none is expected.
-    for text, count in (links.illegal.counts + Link.illegal.counts).items():
+    for text, count in (links.illegal.counts + illegal_of_links.counts).items():
         counters[f"illegal event: {text}"] = count
     return counters
 

@@ -46,7 +46,7 @@ class Deliveries:
         self._requests = requests
         self._recovery = recovery
         #: Called with (now, link, message, error) where a message is refused after it was taken in.
-        self.on_protocol_error: Callable[[float, Link, bytes, ProtocolError], None] = lambda *args: None
+        self.on_protocol_error: Callable[[float, Link, bytes, ProtocolError], None] = _nobody_listens
 
     def deliver(self, now: float, request: Request, consumer: Consumer, caster: Link | None = None) -> bool:
         """Give ``request`` to ``consumer``.
@@ -143,7 +143,7 @@ class Deliveries:
             for queue in consumer.queues:
                 number = queue.head_number()
                 if number is not None and number < least:
-                    oldest, least = queue, number
+                    oldest, least = queue, float(number)
             if oldest is None:
                 return
             request = oldest.popleft()
@@ -247,3 +247,7 @@ class Deliveries:
 def _is_deserted(old: Request, request: Request) -> bool:
     """Whether ``old`` is a call of an earlier link of the caller of ``request``, with the same handle."""
     return old.is_call and request.is_call and old.reply_to is not request.reply_to
+
+
+def _nobody_listens(now: float, link: Link, message: bytes, error: ProtocolError) -> None:
+    pass

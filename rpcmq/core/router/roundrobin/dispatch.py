@@ -15,6 +15,7 @@ them rather than called, and what is rare is a call away.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 from rpcmq.core.common.drops import Drop
 from rpcmq.core.router.base_link import outgoing_bytes
@@ -75,8 +76,8 @@ class Dispatch:
     )  # fmt: skip
 
     #: A recording router has others.
-    requests_type: type[RequestTable] = RequestTable
-    deliveries_type: type[Deliveries] = Deliveries
+    requests_type: ClassVar[type[RequestTable]] = RequestTable
+    deliveries_type: ClassVar[type[Deliveries]] = Deliveries
 
     def __init__(self, settings: Settings, links: LinkTable, directory: Directory, now: float) -> None:
         self._settings = settings
@@ -385,7 +386,7 @@ class Dispatch:
                 assert len(consumer.in_flight) <= consumer.granted
                 for delivery in consumer.in_flight.values():
                     assert delivery.consumer is consumer and delivery.request.queue is None
-                    assert delivery.request.has_ended or delivery in delivery.request.deliveries()
+                    assert delivery.request.has_ended or any(delivery is each for each in delivery.request.deliveries())
                 assert not (consumer.ready and any(consumer.queues))
         assert calls == self.requests.calls_in_flight
         for topic in self._directory:

@@ -1,0 +1,65 @@
+"""The compiled wheel: its modules are compiled, and what builds it says what is missing."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+import rpcmq
+from rpcmq.core.router.settings import Settings
+from rpcmq.drill.watched import Watch, WatchedRouter
+from rpcmq.testing.network import Network
+from tests.compiled import COMPILED
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def hook() -> Any:
+    spec = spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_all_modules_that_are_to_be_compiled_are_so_or_none(hook: Any) -> None:
+    names = hook.sources(ROOT)
+    assert {"rpcmq/core/common/session.py", "rpcmq/wire/header.py", "rpcmq/payload/pickle_scan.py"} <= set(names)
+    suffixes = {Path(import_module(name.removesuffix(".py").replace("/", ".")).__file__ or "").suffix for name in names}
+    assert suffixes == ({".so"} if COMPILED else {".py"})
+
+
+def test_what_is_tested_is_the_installed_wheel_where_that_is_wanted() -> None:
+    wanted = os.environ.get("TESTED_WHEEL")
+    assert (Path(rpcmq.__file__).parent.parent == Path(wanted) and COMPILED) if wanted else True
+
+
+def test_a_drill_can_watch_the_router() -> None:
+    Network(Settings(), engine=partial(WatchedRouter, Mock(spec=Watch)))
+
+
+def test_a_missing_compiler_is_named_with_what_to_do(
+    hook: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler")
+    with pytest.raises(SystemExit, match=r"needs a C compiler, and no-such-compiler is not there: install one"):
+        hook.compile_modules(ROOT, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_compiled_unless_asked_for(hook: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COMPILED_WHEEL", raising=False)
+    build_data: dict[str, Any] = {"force_include": {}}
+    made = hook.CustomBuildHook(str(ROOT), {}, None, None, str(tmp_path), "wheel")
+    made.initialize("standard", build_data)
+    monkeypatch.setenv("COMPILED_WHEEL", "1")
+    made.initialize("editable", build_data)
+    assert build_data == {"force_include": {}}
