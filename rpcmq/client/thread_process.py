@@ -5,7 +5,8 @@ it finds, all of one wake-up in one batch. So threads that call at once do not w
 interrupts one of them finds no engine in the middle of its work. Threads whose answers are there wake one another.
 
 A call that is the only one of its process is sent by the thread that makes it, which then waits at the socket itself:
-to hand it over would only take time.
+to hand it over would only take time. The main thread, in which handlers of signals raise, uses the engines only while
+these can be held back, and hands everything over where they cannot: where there are other threads.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 from rpcmq.client.payloads import Payloads
 from rpcmq.client.process import Process, closed_error
@@ -26,9 +27,12 @@ from rpcmq.payload import Codec
 from rpcmq.transport.current_hub import current_hub, new_lock
 from rpcmq.transport.shell import ClientShell
 from rpcmq.transport.thread_shell import ThreadShell
+from rpcmq.transport.thread_signals import may_be_interrupted, uninterrupted
 from rpcmq.wire import Address
 
 __all__ = ["ThreadProcess"]
+
+T = TypeVar("T")
 
 log = logging.getLogger("rpcmq.client")
 
@@ -83,12 +87,15 @@ class ThreadProcess(Process):
         """See :meth:`Process.start_call`."""
         arguments = now, call, kind, payload, form, address, method, trace
         if self._is_inside():
-            self._do_posted()
-            super().start_call(*arguments)
+            if may_be_interrupted():
+                self._inbox.put((self._start, arguments))
+            else:
+                uninterrupted(self._after_posted, super().start_call, *arguments)
         elif (
             self.calls.open
             or not self._is_alone(0)
-            or not self.shell.monitor.inside_if_free(self._start_now, *arguments)
+            or may_be_interrupted()
+            or not uninterrupted(self.shell.monitor.inside_if_free, self._start_now, *arguments)
         ):
             self._inbox.put_before_waiting((self._start, arguments))
 
@@ -102,9 +109,15 @@ class ThreadProcess(Process):
         """See :meth:`Process.send_cast`."""
         arguments = payload, flags, form, address, method, trace, ttl
         if self._is_inside():
-            self._do_posted()
-            # Others may have cast since the caller has looked: it encodes without the lock.
-            return self.cast_window.has_room(address) and super().send_cast(*arguments)
+            if not may_be_interrupted():
+                return bool(uninterrupted(self._after_posted, self._send_cast_if_room, *arguments))
+            self.shell.wait_for_turn()
+            if not self.cast_window.has_room(address):
+                return False
+            self._inbox.put((self._cast, arguments))
+            # Whoever casts next finds it counted.
+            self.shell.wait_for_turn()
+            return True
         if self.must_count(payload):
             return self.shell.inside(self.send_cast, *arguments)
         while self.has_fallen_behind:
@@ -153,21 +166,28 @@ class ThreadProcess(Process):
 
     def grant(self, call: Call) -> None:
         """See :meth:`Process.grant`."""
-        if self._is_inside():
-            super().grant(call)
+        if self._is_inside() and not may_be_interrupted():
+            uninterrupted(super().grant, call)
         else:
             count, call.given = call.given, 0
             self.post(self.calls.grant, monotonic(), call, count)
 
     def cancel(self, call: Call) -> None:
         """See :meth:`Process.cancel`."""
-        if self._is_inside():
-            self._do_posted()
-            super().cancel(call)
+        if self._is_inside() and not may_be_interrupted():
+            uninterrupted(self._after_posted, super().cancel, call)
         else:
             self._inbox.put((super().cancel, (call,)))
 
     # --- with the lock -----------------------------------------------------------------------
+
+    def _after_posted(self, function: Callable[..., T], *args: Any) -> T:
+        self._do_posted()
+        return function(*args)
+
+    def _send_cast_if_room(self, payload: bytes, flags: int, form: int, address: bytes, *arguments: Any) -> bool:
+        # Others may have cast since the caller has looked: it encodes without the lock.
+        return self.cast_window.has_room(address) and super().send_cast(payload, flags, form, address, *arguments)
 
     def _do_posted(self) -> None:
         """Do what was handed over so far, in its order."""

@@ -16,6 +16,7 @@ from rpcmq.transport.forks import OF_THE_PARENT
 from rpcmq.transport.monitor import Monitor
 from rpcmq.transport.originals import new_poll
 from rpcmq.transport.thread_loop import ThreadLoop
+from rpcmq.transport.thread_signals import may_be_interrupted, uninterrupted
 
 __all__ = ["LoneCaller"]
 
@@ -73,7 +74,9 @@ class LoneCaller:
                     break
                 if readable[-1][0] == self._bell or readable[0][0] == self._bell:
                     os.eventfd_read(self._bell)
-                connection.wake(call)
+                if may_be_interrupted():
+                    break  # there are more threads since
+                uninterrupted(connection.wake, call)
                 if self._loop.wakes.waiting:
                     self._loop.wakes.wake_all()
         finally:

@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 #: Pause of a green thread before it looks again whether another thread has ended its work (seconds).
 _LOOK_AGAIN = 0.005
-#: Longest wait at exit for the loop to do what it was given (seconds).
+#: Longest wait for the loop to do what it was given (seconds).
 _SETTLED_WITHIN = 5.0
 
 
@@ -253,11 +253,15 @@ class ThreadShell(ClientShell):
         """See :meth:`Shell.run_at_exit`."""
         with self.monitor.lock:
             # First of all what threads have handed over to the loop.
-            done = self.event()
-            self.call_soon(done.set)
-            done.wait(_SETTLED_WITHIN)
+            self.wait_for_turn()
             function()
         return True
+
+    def wait_for_turn(self) -> None:
+        """Wait until the loop's thread has done what was handed over to it. With the monitor held."""
+        done = self.event()
+        self.call_soon(done.set)
+        done.wait(_SETTLED_WITHIN)
 
     def after_fork_in_child(self) -> None:
         """See :meth:`Shell.after_fork_in_child`."""

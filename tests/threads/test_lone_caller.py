@@ -45,6 +45,8 @@ def held(serve: Any) -> Iterator[Held]:
         ("forked", ["child 2", "['released'] 3"]),
         ("interrupted", ["cancelled 1"]),
         ("interrupted_often", ["1", "nothing left"]),
+        ("interrupted_at_work", ["True", "True", "1"]),
+        ("main_thread_among_others", ["0"]),
     ],
 )
 def test_a_call_that_is_alone(router, held, scenario, said):

@@ -14,8 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from rpcmq import threads
+from rpcmq.client.thread_process import ThreadProcess
 from rpcmq.errors import CallTimeout, LinkLost
 from rpcmq.transport.thread_loop import ThreadLoop
+from rpcmq.transport.wake_loop import WakeLoop
 
 URL = sys.argv[1]
 
@@ -27,6 +29,10 @@ def message(method: str, **args: object) -> dict[str, object]:
 def add(client: threads.Client, n: int) -> int:
     result: int = client.call(None, "compute", message("add", a=n), timeout=20)
     return result
+
+
+def is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 def settled(condition: Callable[[], bool]) -> None:
@@ -161,6 +167,59 @@ def by_turns() -> None:
     numbers = range(3000)
     with ThreadPoolExecutor(4) as pool:
         print(list(pool.map(call, numbers)) == list(numbers))
+
+
+def interrupted_at_work() -> None:
+    """A signal that comes while the main thread sends and receives is handled when that is done."""
+    client, done = threads.Client(URL), list[str]()
+    add(client, 0)
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    for name in ("flush", "_receive"):
+        work = getattr(WakeLoop, name)
+
+        def at_work(self: WakeLoop, work: Callable[[WakeLoop], Any] = work, name: str = name) -> Any:
+            if is_main_thread():
+                signal.raise_signal(signal.SIGALRM)
+            result = work(self)
+            if is_main_thread():
+                done.append(name)
+            return result
+
+        setattr(WakeLoop, name, at_work)
+        process: Any = client.process
+        process.connection.flush = process.connection._loop.flush
+        try:
+            add(client, 1)
+        except KeyboardInterrupt:
+            print(done[:1] == [name])
+        setattr(WakeLoop, name, work)
+        done.clear()
+        settled(lambda: not client.process.calls.open)
+    print(add(client, 1))
+
+
+def main_thread_among_others() -> None:
+    """Where signals could go to another thread, the main one hands over whatever it wants done."""
+    client, in_main = threads.Client(URL), [0]
+    add(client, 0)
+    do_posted = ThreadProcess._do_posted
+
+    def counted(self: ThreadProcess) -> None:
+        in_main[0] += is_main_thread()
+        do_posted(self)
+
+    ThreadProcess._do_posted = counted  # type: ignore[method-assign]
+    over = threading.Event()
+    thread = threading.Thread(target=over.wait)
+    thread.start()
+    for n in range(20):
+        add(client, n)
+        client.cast(None, "compute", message("add", a=n))
+        client.cast(None, "compute", message("add", a=n), confirm=True)
+        client.multicall(None, "compute", message("count", n=3)).close()  # type: ignore[attr-defined]
+    print(in_main[0])
+    over.set()
+    thread.join()
 
 
 globals()[sys.argv[2]]()
