@@ -82,6 +82,8 @@ class Bridge:
         self._ports.pop(port.loop, None)
         if self._latest is port:
             self._latest = None
+        if self.process.connection.closed:
+            self._pool.close()
 
     # --- to be awaited -----------------------------------------------------------------------
 
@@ -183,7 +185,7 @@ class Bridge:
         """See :meth:`rpcmq.client.process.Process.send_cast`, whose arguments these are."""
         process = self.process
         if not self.posts or process.must_count(payload) or process.has_fallen_behind:
-            return await self.run(process.send_cast, payload, *arguments)
+            return await self.run(process.send_cast_if_room, payload, *arguments)
         return process.send_cast(payload, *arguments)
 
 

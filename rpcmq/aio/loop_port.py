@@ -22,7 +22,7 @@ class LoopPort:
     Args:
         loop: the event loop; this is made in its thread.
         process: the engines in which tasks of the loop wait.
-        on_closed: called in the sockets' thread when the event loop was closed.
+        on_closed: called in the sockets' thread when the event loop or the client was closed.
     """
 
     __slots__ = ("_handed_over", "_is_rung", "_on_closed", "_process", "_timer", "loop", "owners")
@@ -69,6 +69,8 @@ class LoopPort:
     def _sweep(self) -> None:
         """Cancel what waits for an event loop that was closed: nobody else would."""
         if not self.loop.is_closed():
+            if self._process.connection.closed:
+                self._end()  # nobody waits any more
             return
         self._handed_over.clear()
         for call in list(self._process.calls.open.values()):
@@ -77,11 +79,11 @@ class LoopPort:
                 self._process.cancel(call)
         for closed in self.owners:
             self._process.switch(closed)
-        self.close()
-        self._on_closed(self)
+        self._end()
 
-    def close(self) -> None:
-        """Look after the event loop no more. In the sockets' thread."""
+    def _end(self) -> None:
+        """Look after the event loop no more."""
+        self._on_closed(self)
         timer, self._timer = self._timer, None
         if timer is not None:
             timer.stop()

@@ -110,7 +110,7 @@ class ThreadProcess(Process):
         arguments = payload, flags, form, address, method, trace, ttl
         if self._is_inside():
             if not may_be_interrupted():
-                return bool(uninterrupted(self._after_posted, self._send_cast_if_room, *arguments))
+                return bool(uninterrupted(self._after_posted, self.send_cast_if_room, *arguments))
             self.shell.wait_for_turn()
             if not self.cast_window.has_room(address):
                 return False
@@ -185,7 +185,8 @@ class ThreadProcess(Process):
         self._do_posted()
         return function(*args)
 
-    def _send_cast_if_room(self, payload: bytes, flags: int, form: int, address: bytes, *arguments: Any) -> bool:
+    def send_cast_if_room(self, payload: bytes, flags: int, form: int, address: bytes, *arguments: Any) -> bool:
+        """See :meth:`send_cast`; with the lock, and not before what was handed over."""
         # Others may have cast since the caller has looked: it encodes without the lock.
         return self.cast_window.has_room(address) and super().send_cast(payload, flags, form, address, *arguments)
 

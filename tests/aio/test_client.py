@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from typing import Any
 
 import pytest
 
+import rpcmq.testing
 from rpcmq import aio, threads
-from rpcmq.errors import CallTimeout, NoConsumer, RouterUnreachable, UnknownMethod, UsageError
+from rpcmq.errors import CallTimeout, NoConsumer, Overloaded, RouterUnreachable, UnknownMethod, UsageError
 from rpcmq.testing import eventually
 from tests.client.endpoints import Compute
 from tests.from_threads import in_thread
@@ -139,3 +142,53 @@ def test_outside_of_an_event_loop(router):
     coroutine = client.call(None, "compute", message("add"))
     with pytest.raises(UsageError, match="no event loop runs in this thread"):
         coroutine.send(None)
+
+
+def test_clients_that_were_closed_or_dropped_leave_nothing_in_an_event_loop_that_goes_on(router, serve, run):
+    serve(Compute())
+
+    async def main() -> Any:
+        processes = []
+        for number in range(20):
+            client = aio.Client(router.url)
+            assert await client.call(None, "compute", message("add", a=number)) == number
+            processes.append(weakref.ref(client.threads.process))
+            if number % 2:
+                await client.close()
+            del client
+        while any(process() is not None for process in processes):
+            await asyncio.sleep(0.05)
+            gc.collect()
+        while len((await asyncio.to_thread(router.query, "processes"))["processes"]) > 1:
+            await asyncio.sleep(0.05)
+
+    run(main)
+
+
+def test_tasks_wait_for_room_among_the_casts_without_threads_of_their_own(router, serve, run):
+    compute = Compute()
+    serve(compute)
+
+    async def main() -> int:
+        async with aio.Client(router.url, cast_window=10) as client:
+            await client.connect()
+            before = threading.active_count()
+            casts = [client.cast(None, "compute", message("note", value=number)) for number in range(1000)]
+            await asyncio.gather(*casts)
+            return threading.active_count() - before
+
+    assert run(main) < 5
+    eventually(lambda: sorted(compute.seen) == list(range(1000)))
+
+
+def test_a_cast_for_which_there_is_no_room_says_why(run):
+    async def main(url: str) -> Any:
+        async with aio.Client(url, cast_window=3, linger_seconds=0.05) as client:
+            casts = [client.cast(None, "nobody", message("note"), timeout=0.3) for _ in range(20)]
+            return await asyncio.gather(*casts, return_exceptions=True)
+
+    with rpcmq.testing.router(queue_max_messages=2) as router:
+        outcomes = run(lambda: main(router.url))
+    errors = [outcome for outcome in outcomes if outcome is not None]
+    assert errors and all(isinstance(error, Overloaded) for error in errors)
+    assert "cast_window = 3" in str(errors[0])
