@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from time import monotonic
 
 from rpcmq.core.process.call import Call
 from rpcmq.errors import UsageError
@@ -15,18 +16,23 @@ from rpcmq.transport.connection import Connection
 from rpcmq.transport.forks import OF_THE_PARENT
 from rpcmq.transport.monitor import Monitor
 from rpcmq.transport.originals import new_poll
-from rpcmq.transport.thread_loop import ThreadLoop
+from rpcmq.transport.thread_loop import Callback, ThreadLoop
 from rpcmq.transport.thread_signals import may_be_interrupted, uninterrupted
 
 __all__ = ["LoneCaller"]
 
 _READABLE = 1
+#: Longest time (seconds) for which the loop's thread does not look at the socket; at most twice that.
+_LONGEST = 0.5
 
 
 class LoneCaller:
     """The place of the one thread that waits at the socket of ``connection``. Used by whoever holds ``monitor``."""
 
-    __slots__ = ("_bell", "_call", "_connection", "_fd", "_is_in_use", "_is_polling", "_loop", "_monitor", "_wait")
+    __slots__ = (
+        "_bell", "_call", "_connection", "_fd", "_is_in_use", "_is_polling", "_loop", "_monitor", "_seen", "_timer",
+        "_wait",
+    )  # fmt: skip
 
     def __init__(self, monitor: Monitor, loop: ThreadLoop, connection: Connection) -> None:
         self._monitor = monitor
@@ -42,6 +48,9 @@ class LoneCaller:
         #: Whether a thread, even one that was dismissed, has not come back from the wait. It would miss its bell if
         #: another one waited here and read it, and neither may use a poll object that the other uses.
         self._is_in_use = False
+        #: The one that was here when the timer was due last.
+        self._seen: Call | None = None
+        self._timer: Callback | None = None
 
     @property
     def is_free(self) -> bool:
@@ -91,6 +100,12 @@ class LoneCaller:
             self._leave()
             self._resume()
 
+    def _end_long_wait(self) -> None:
+        # Exceptions of two handlers of signals, one after the other, can keep a thread from leaving.
+        if self._call is not None and self._call is self._seen:
+            self.dismiss()
+        self._seen = self._call
+
     def _leave(self) -> None:
         # In this order: a signal's handler can raise in between, and whoever comes next dismisses who is here.
         self._loop.unmute(self._fd)
@@ -102,8 +117,9 @@ class LoneCaller:
             os.eventfd_write(self._bell, 1)
 
     def _watch(self, fd: int) -> None:
-        if self._bell < 0:
+        if self._timer is None:
             self._bell = self._loop.new_bell()
+            self._timer = self._loop.call_at(monotonic() + _LONGEST, _LONGEST, self._end_long_wait)
         poll = new_poll()
         poll.register(self._bell, _READABLE)
         poll.register(fd, _READABLE)
@@ -113,6 +129,7 @@ class LoneCaller:
     def close(self) -> None:
         """Release what it takes."""
         self.dismiss()
-        if self._bell >= 0 and not self._connection.abandoned:
+        if self._timer is not None and not self._connection.abandoned:
+            self._timer.stop()
             self._loop.close_bell(self._bell)
-            self._bell = self._fd = -1
+            self._timer, self._bell, self._fd = None, -1, -1

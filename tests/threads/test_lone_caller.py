@@ -44,6 +44,7 @@ def held(serve: Any) -> Iterator[Held]:
         ("closed", ["True"]),
         ("forked", ["child 2", "['released'] 3"]),
         ("interrupted", ["cancelled 1"]),
+        ("left_behind", ["taken back 1"]),
         ("interrupted_often", ["1", "nothing left"]),
         ("interrupted_at_work", ["True", "True", "1"]),
         ("main_thread_among_others", ["0"]),

@@ -15,6 +15,7 @@ from typing import Any
 
 from rpcmq import threads
 from rpcmq.client.thread_process import ThreadProcess
+from rpcmq.core.process.call import Call
 from rpcmq.errors import CallTimeout, LinkLost
 from rpcmq.transport.thread_loop import ThreadLoop
 from rpcmq.transport.wake_loop import WakeLoop
@@ -153,6 +154,22 @@ def interrupted_often() -> None:
     # One whose verb was interrupted ends all the same.
     settled(lambda: not client.process.calls.open)
     print("nothing left")
+
+
+def left_behind() -> None:
+    """A thread that could not leave its place, because signals interrupted it there: the loop takes it back."""
+    client = threads.Client(URL)
+    add(client, 0)
+    process: Any = client.process
+    lone = process._lone_caller
+
+    def stay() -> None:
+        lone._call = Call("nobody's", 0, 60.0)
+        lone._loop.mute(lone._fd)
+
+    client.home.run(stay)
+    settled(lambda: not waits_at_the_socket(client))
+    print("taken back", add(client, 1))
 
 
 def by_turns() -> None:
