@@ -75,6 +75,11 @@ class Subscription(BaseSubscription):
             self._bridge.process.post(self.end)
             self._bridge.process.post(self._drop_queue)
 
+    @property
+    def _is_cancelled(self) -> bool:
+        # Not every CancelledError says so: a handler may have awaited a task of its own that was cancelled.
+        return self._task is not None and self._task.cancelling() > 0
+
     async def _handle(self) -> None:
         event = self._queue.popleft()
         link, bridge = event.link, self._bridge
@@ -87,9 +92,9 @@ class Subscription(BaseSubscription):
             made = self._handler(ctx, topic, payload)
             if isawaitable(made):
                 await made
-        except (asyncio.CancelledError, GeneratorExit):
-            raise  # the event loop ends
         except BaseException as error:  # also SystemExit: the subscription goes on
+            if isinstance(error, GeneratorExit) or self._is_cancelled:
+                raise  # the event loop ends
             self._failed(error)
             if is_interrupt(error):
                 raise

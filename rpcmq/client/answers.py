@@ -56,7 +56,8 @@ def result_of(payloads: Payloads, call: Call) -> Any:
         NestedCallError: the method raised the CallError of a call that it made.
     """
     if call.error is not None:
-        add_hop(call.error, call.address, method_of(call.message))
+        if call.message:  # it was started
+            add_hop(call.error, call.address, method_of(call.message))
         raise call.error
     message = call.answer
     assert message is not None

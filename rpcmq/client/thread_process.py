@@ -22,7 +22,7 @@ from rpcmq.client.payloads import Payloads
 from rpcmq.client.process import Process, closed_error
 from rpcmq.config import ClientConfig
 from rpcmq.core.process.call import Call
-from rpcmq.errors import CallError
+from rpcmq.errors import CallError, LinkLost
 from rpcmq.payload import Codec
 from rpcmq.transport.current_hub import current_hub, new_lock
 from rpcmq.transport.shell import ClientShell
@@ -88,7 +88,7 @@ class ThreadProcess(Process):
         arguments = now, call, kind, payload, form, address, method, trace
         if self._is_inside():
             if may_be_interrupted():
-                self._inbox.put((self._start, arguments))
+                self.post(self._start, *arguments)
             else:
                 uninterrupted(self._after_posted, super().start_call, *arguments)
         elif (
@@ -98,6 +98,8 @@ class ThreadProcess(Process):
             or not uninterrupted(self.shell.monitor.inside_if_free, self._start_now, *arguments)
         ):
             self._inbox.put_before_waiting((self._start, arguments))
+            if self._is_gone:
+                self._do_posted_after_close()
 
     def _is_alone(self, calls: int) -> bool:
         """Whether so many ``calls`` are all that this process waits for."""
@@ -114,7 +116,7 @@ class ThreadProcess(Process):
             self.shell.wait_for_turn()
             if not self.cast_window.has_room(address):
                 return False
-            self._inbox.put((self._cast, arguments))
+            self.post(self._cast, *arguments)
             # Whoever casts next finds it counted.
             self.shell.wait_for_turn()
             return True
@@ -122,7 +124,7 @@ class ThreadProcess(Process):
             return self.shell.inside(self.send_cast, *arguments)
         while self.has_fallen_behind:
             self.shell.inside(self.shell.sleep, _A_TURN)
-        self._inbox.put((self._cast, arguments))
+        self.post(self._cast, *arguments)
         return True
 
     def must_count(self, payload: bytes) -> bool:
@@ -162,7 +164,11 @@ class ThreadProcess(Process):
         """Call ``function``, which must not wait, in the loop's thread: after what was handed over before."""
         self._inbox.put((function, args))
         if self._is_gone:
-            self.shell.inside(self._do_posted)
+            self._do_posted_after_close()
+
+    def _do_posted_after_close(self) -> None:
+        # Nobody else does: the client was closed in another thread since this one has looked.
+        self.shell.inside(self._do_posted)
 
     def grant(self, call: Call) -> None:
         """See :meth:`Process.grant`."""
@@ -177,7 +183,7 @@ class ThreadProcess(Process):
         if self._is_inside() and not may_be_interrupted():
             uninterrupted(self._after_posted, super().cancel, call)
         else:
-            self._inbox.put((super().cancel, (call,)))
+            self.post(super().cancel, call)
 
     # --- with the lock -----------------------------------------------------------------------
 
@@ -224,7 +230,7 @@ class ThreadProcess(Process):
     def _cast(self, payload: bytes, flags: int, form: int, address: bytes, *arguments: Any) -> None:
         try:
             if self.connection.closed:
-                raise closed_error()
+                raise LinkLost("the client was closed")
             super().send_cast(payload, flags, form, address, *arguments)
         except Exception as error:
             log.error("cast to %s not sent: %s", Address.decode(address), error)

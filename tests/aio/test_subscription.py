@@ -45,6 +45,31 @@ def test_an_async_handler_gets_the_events_one_after_the_other(router, run):
     assert run(main) == ([(f"compute.{n}", n, "subscriber") for n in range(20)], 20)
 
 
+def test_a_handler_that_awaited_what_was_cancelled_gets_the_next_event(router, run):
+    async def main() -> Any:
+        seen: list[int] = []
+
+        async def handler(ctx: Any, topic: str, payload: int) -> None:
+            seen.append(payload)
+            if payload == 0:
+                other = asyncio.ensure_future(asyncio.sleep(60))
+                other.cancel()
+                await other
+            if payload == 1:
+                raise asyncio.CancelledError
+
+        async with aio.Client(router.url) as client:
+            await client.subscribe("compute.#", handler)
+            for number in range(3):
+                await client.publish(None, "compute.x", number, confirm=True)
+            async with asyncio.timeout(20):
+                while len(seen) < 3:
+                    await asyncio.sleep(0.005)
+        return seen
+
+    assert run(main) == [0, 1, 2]
+
+
 def test_a_plain_handler_and_notifications(router, run):
     async def main() -> Any:
         seen: list[Any] = []

@@ -42,6 +42,15 @@ def held(serve: Any) -> Iterator[Held]:
         ("by_turns", ["True"]),
         ("timed_out", ["timeout 1"]),
         ("closed", ["True"]),
+        (
+            "closed_on_the_way",
+            [
+                "the client was closed while the call was in flight",
+                "left over: 0",
+                "cast to compute not sent: the client was closed",
+                "left over: 0",
+            ],
+        ),
         ("forked", ["child 2", "['released'] 3"]),
         ("interrupted", ["cancelled 1"]),
         ("left_behind", ["taken back 1"]),

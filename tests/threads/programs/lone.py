@@ -106,6 +106,31 @@ def closed() -> None:
     print(ended == [LinkLost.__name__])
 
 
+def closed_on_the_way() -> None:
+    """Another thread closes the client after a verb has found it open."""
+    for verb in ("call", "cast"):
+        client = threads.Client(URL)
+        add(client, 0)
+
+        class Context:
+            def to_dict(self, client: threads.Client = client) -> dict[str, object]:
+                closing = threading.Thread(target=client.close)
+                closing.start()
+                closing.join(30)
+                return {}
+
+        over = threading.Event()
+        beside = threading.Thread(target=over.wait)
+        beside.start()
+        try:
+            getattr(client, verb)(Context(), "compute", message("add", a=1))
+        except LinkLost as error:
+            print(error)
+        print("left over:", len(client.process._posted))  # type: ignore[attr-defined]
+        over.set()
+        beside.join(30)
+
+
 def forked() -> None:
     """The child of a fork leaves the wait of its parent's thread whole."""
     client, ended = threads.Client(URL), list[Any]()
