@@ -22,7 +22,7 @@ T = TypeVar("T")
 # The function of C, which makes no enums of what was blocked before.
 _mask: Callable[[int, Iterable[int]], set[int]] = getattr(signal.pthread_sigmask, "__wrapped__", signal.pthread_sigmask)
 _BLOCK, _SET = int(signal.SIG_BLOCK), int(signal.SIG_SETMASK)
-#: Those that a program has handlers for; each costs time.
+#: Signals that a program may have a handler for; each costs time.
 _HELD_BACK = tuple(
     int(getattr(signal, name))
     for name in ("SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGTERM", "SIGCHLD", "SIGVTALRM",
