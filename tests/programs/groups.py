@@ -14,6 +14,7 @@ __all__ = ["CHECKOUT", "PROGRAMS", "Group"]
 
 CHECKOUT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
+_COLOURS = re.compile(r"\x1b\[\d+m")
 
 
 class Group(Program):
@@ -36,7 +37,8 @@ class Group(Program):
     def assert_said_only(self, patterns: Sequence[str]) -> None:
         """Each line of output matches one of ``patterns``."""
         known = re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
-        stray = [line for line in self.lines if line.strip() and not known.match(line)]
+        plain = (_COLOURS.sub("", line) for line in self.lines)
+        stray = [line for line in plain if line.strip() and not known.match(line)]
         assert not stray, stray
 
     def close(self) -> None:
