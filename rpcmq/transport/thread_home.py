@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from rpcmq.transport.home import Home
-from rpcmq.transport.originals import allocate_lock
+from rpcmq.transport.originals import allocate_lock, program_is_patched
 from rpcmq.transport.shell import ClientShell
 from rpcmq.transport.thread_shell import ThreadShell
 
@@ -64,21 +65,37 @@ class ThreadHome(Home):
         self._threads.forget()
 
 
+#: Pause of a green thread before it looks again whether another one has made the home (seconds).
+_LOOK_AGAIN = 0.005
+
 _home: ThreadHome | None = None
+#: Those made before gevent or eventlet has patched the process; their clients can be closed still.
+_before_the_patch: list[ThreadHome] = []
 _starting: Any = allocate_lock()
 #: Homes that a fork has left behind. Never freed: their sockets are the parent's.
 _left_behind: list[ThreadHome] = []
 
 
 def thread_home() -> ThreadHome:
-    """The home of this process's clients that live in a plain thread; its thread is started on first use."""
+    """The home of this process's clients that live in a plain thread; its thread is started on first use.
+
+    Another one is made in a process that was patched since: the locks of the first are of the wrong kind there.
+    """
     global _home
     home = _home
-    if home is None:
-        with _starting:
-            if _home is None:
+    if home is None or not home.usable:
+        starting = _starting
+        # A green thread that makes it lets the others run, none of which may block the thread of them all.
+        while not starting.acquire(not program_is_patched()):
+            time.sleep(_LOOK_AGAIN)
+        try:
+            if _home is None or not _home.usable:
+                if _home is not None:
+                    _before_the_patch.append(_home)
                 _home = ThreadHome()
             home = _home
+        finally:
+            starting.release()
     return home
 
 
@@ -86,16 +103,21 @@ def outside(function: Callable[..., T], *args: Any) -> T:
     """Call ``function`` of the application, without the monitor if the caller holds it."""
     if _home is not None and (monitor := _home.monitor).is_held():
         return monitor.outside(function, *args)
+    for home in _before_the_patch:
+        if home.monitor.is_held():
+            return home.monitor.outside(function, *args)
     return function(*args)
 
 
 def _after_fork_in_child() -> None:
     global _home, _starting
     _starting = allocate_lock()
-    if _home is not None:
-        _left_behind.append(_home)
-        _home.forget()
-        _home = None
+    for home in (*_before_the_patch, _home):
+        if home is not None:
+            _left_behind.append(home)
+            home.forget()
+    _before_the_patch.clear()
+    _home = None
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -63,6 +63,27 @@ def test_a_program_that_is_patched_after_its_first_call_gets_a_new_default_clien
     assert said(router.url, "later")[:4] == ["3 3", PATCHED_LATER, "ThreadHome GeventHome 4", "True"]
 
 
+@pytest.mark.skipif(find_spec("eventlet") is None, reason="eventlet is not installed")
+def test_a_program_that_eventlet_patches_after_its_first_call_gets_a_new_default_client(router, serve):
+    serve(Compute())
+    assert said(router.url, "eventlet later") == ["[0, 1, 2]", "ThreadHome True True"]
+
+
+@pytest.mark.skipif(find_spec("eventlet") is None, reason="eventlet is not installed")
+def test_green_threads_of_eventlet_can_be_the_first_to_use_rpcmq_all_at_once(router, serve):
+    serve(Compute())
+    program = """
+import eventlet
+eventlet.monkey_patch()
+from rpcmq import rpc
+calls = [eventlet.spawn(rpc.call, None, "compute", {"method": "add", "args": {"a": n}}, 20) for n in range(3)]
+print([call.wait() for call in calls])
+"""
+    with Program([sys.executable, "-c", program], {"RPCMQ_ROUTER": router.url, "PYTHONWARNINGS": "ignore"}) as running:
+        assert running.wait(60) == 0, running.said()
+        assert running.lines == ["[0, 1, 2]"]
+
+
 def test_calls_of_a_thread_that_ends_while_its_greenlets_wait_end_when_they_are_due(router, serve):
     serve(Compute())
     assert said(router.url, "ended") == ["client ThreadHome", "ended 0"]

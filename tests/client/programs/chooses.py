@@ -1,8 +1,8 @@
 """A program that leaves it to rpcmq where its client lives. chooses.py ROUTER KIND
 
 Kinds: "plain", in which gevent cannot be imported; "hub", whose main thread has a gevent hub; "gevent" and "eventlet",
-which have patched it; "later", which gevent patches after the first call; "ended", threads of which end while their
-greenlets wait.
+which have patched it; "later" and "eventlet later", which are patched after the first call; "ended", threads of which
+end while their greenlets wait.
 """
 
 import os
@@ -117,6 +117,19 @@ def patched_later() -> None:
         ticking.kill()
 
 
+def patched_by_eventlet_later() -> None:
+    """The default client is a new one, in whose thread green threads can wait beside one another."""
+    rpc.call(None, "compute", {"method": "add", "args": {"a": 1}}, 20)
+    before = rpc.client()
+    import eventlet
+
+    eventlet.monkey_patch()
+    calls = [eventlet.spawn(rpc.call, None, "compute", {"method": "add", "args": {"a": n}}, 20) for n in range(3)]
+    print([call.wait() for call in calls])
+    before.close()
+    print(home(rpc.client()), rpc.client() is not before, before.closed)
+
+
 def ended_threads() -> None:
     """Threads with a gevent hub end while greenlets of theirs wait: their calls end when they are due."""
     import gevent
@@ -140,4 +153,4 @@ def ended_threads() -> None:
 
 
 met: list[int] = []
-{"later": patched_later, "ended": ended_threads}.get(KIND, chosen)()
+{"later": patched_later, "eventlet later": patched_by_eventlet_later, "ended": ended_threads}.get(KIND, chosen)()
