@@ -8,20 +8,21 @@ from collections.abc import Callable
 from functools import partial
 from ipaddress import ip_address
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from rpcmq.core.process.call import Call
+from rpcmq.core.process.calls import Calls
 from rpcmq.core.process.direct_links import DirectLink, DirectLinkTable
+from rpcmq.core.process.task_table import TaskTable
+from rpcmq.core.process.uplink import Uplink
 from rpcmq.errors import CallError, CallTimeout, ProtocolError, RouterUnreachable
 from rpcmq.payload.format import Format
-from rpcmq.transport.key_files import curve_for
+from rpcmq.transport.connection import Connection
+from rpcmq.transport.key_files import KeyFile, curve_for
 from rpcmq.transport.peer_socket import PeerSocket, local_host_towards
-from rpcmq.transport.shell import Handle
+from rpcmq.transport.shell import ClientShell, Handle
 from rpcmq.wire import KEY, Kind
 from rpcmq.wire.bodies import IntroductionBody
-
-if TYPE_CHECKING:
-    from rpcmq.client.process import Process
 
 __all__ = ["DirectLinks"]
 
@@ -35,6 +36,35 @@ _RETRY_AFTER = 30.0
 _MAX_REASONS = 100
 
 
+class LinkOwner(Protocol):
+    """A process, as its direct links need it: :class:`rpcmq.client.process.Process`."""
+
+    identity: str
+    keys: KeyFile | None
+    uplink: Uplink
+    calls: Calls
+    tasks: TaskTable
+    connection: Connection
+
+    @property
+    def shell(self) -> ClientShell:
+        """The loop that all of them live in."""
+
+    def wait(
+        self, call: Call, until_item: bool = False, on_progress: Callable[[Call, bytes], object] | None = None
+    ) -> None:
+        """Wait until ``call`` has ended."""
+
+    def end_within(self, seconds: float, call: Call, cancel: Callable[[], object], error: CallError) -> Handle:
+        """Have ``cancel`` called, and ``call`` end with ``error``, unless it is done within ``seconds``."""
+
+    def switch(self, switch: Callable[[], object]) -> None:
+        """Resume somebody who waits."""
+
+    def start_tasks(self) -> None:
+        """Start the handlers of what was delivered."""
+
+
 class DirectLinks:
     """The direct links of a process, made as they are asked for.
 
@@ -42,7 +72,7 @@ class DirectLinks:
         fallbacks: calls that went through the router instead, by reason.
     """
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: LinkOwner) -> None:
         self._process = process
         self._peers = DirectLinkTable(process.identity, process.tasks)
         self._socket: PeerSocket | None = None
