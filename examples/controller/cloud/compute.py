@@ -24,11 +24,11 @@ class Compute:
     def boot(self, ctx: Any, name: str, memory_mb: int = 512) -> dict[str, Any]:
         """Boot an instance, and tell the caller how far that is."""
         request = rpcmq.current_request()
+        self.free_mb -= memory_mb  # first, so that a report meanwhile says so
         for step in ("image", "network", "power"):
             if request:
                 request.progress(f"{self.host}: {step}")
             gevent.sleep(0.2)  # in place of a hypervisor
-        self.free_mb -= memory_mb
         self._instances[name] = {"name": name, "host": self.host, "memory_mb": memory_mb}
         rpc.publish(ctx, "instance.boot", self._instances[name])
         return self._instances[name]
