@@ -352,7 +352,8 @@ class Client(BaseClient):
         """Describe the service on ``topic``: its methods with signatures and docstrings.
 
         Raises:
-            As :meth:`call`; NoConsumer at once where nobody consumes it, rather than when the time is over.
+            CallError, RouterUnreachable: as :meth:`call`; NoConsumer at once where nobody consumes it, rather than
+                when the time is over.
         """
         message = {"method": "rpcmq.describe", "args": {}}
         answer: dict[str, Any] = await self.call(None, topic, message, timeout, mandatory=True)

@@ -211,7 +211,7 @@ class ClientVerbs(EventVerbs, RouterVerbs):
             With ``confirm``: how many consumers the router sends it to.
 
         Raises:
-            As :meth:`cast`.
+            Overloaded, PayloadError, RouterUnreachable, UsageError: as :meth:`cast`.
         """
         if self._layered:
             options = CallOptions(confirm=confirm, timeout=timeout)
@@ -237,7 +237,7 @@ class ClientVerbs(EventVerbs, RouterVerbs):
             timeout: longest wait for each item (seconds).
 
         Raises:
-            As :meth:`call`, while iterating.
+            CallError, RemoteError, PayloadError, RouterUnreachable, UsageError: as :meth:`call`, while iterating.
         """
         if self._layered:
             request = OutgoingRequest("multicall", ctx, topic, msg, CallOptions(timeout=timeout))
@@ -253,7 +253,8 @@ class ClientVerbs(EventVerbs, RouterVerbs):
         """Describe the service on ``topic``: its methods with signatures and docstrings.
 
         Raises:
-            As :meth:`call`; NoConsumer at once where nobody consumes it, rather than when the time is over.
+            CallError, RouterUnreachable: as :meth:`call`; NoConsumer at once where nobody consumes it, rather than
+                when the time is over.
         """
         message = {"method": "rpcmq.describe", "args": {}}
         answer: dict[str, Any] = self.call(None, topic, message, timeout, mandatory=True)

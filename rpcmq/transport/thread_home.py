@@ -69,7 +69,7 @@ class ThreadHome(Home):
 _LOOK_AGAIN = 0.005
 
 _home: ThreadHome | None = None
-#: Those made before gevent or eventlet has patched the process; their clients can be closed still.
+#: Homes made before gevent or eventlet has patched the process; their clients can be closed still.
 _before_the_patch: list[ThreadHome] = []
 _starting: Any = allocate_lock()
 #: Homes that a fork has left behind. Never freed: their sockets are the parent's.
