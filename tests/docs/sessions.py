@@ -38,6 +38,8 @@ class _Session(Program):
             "RPCMQ_ROUTER_LISTEN": url,
             "COLUMNS": "120",
             "PYTHONPATH": str(folder),
+            # What pages print does not depend on how this suite is run.
+            "PYTEST_ADDOPTS": "",
         }
         super().__init__(command, env, name)
 

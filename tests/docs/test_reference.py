@@ -61,7 +61,8 @@ def test_each_command_is_there_with_its_help() -> None:
     text = generated.commands()
     assert set(COMMANDS) <= set(re.findall(r"^## rpcmq (\w+)$", text, re.MULTILINE))
     assert "## rpcmq keys add\n" in text and "--mandatory" in text
-    assert text.count("-h, --help ") == text.count("## rpcmq")
+    # Without -h where another test has asked a command of its own for help: click keeps what that was.
+    assert len(re.findall(r"--help +Show this message", text)) == text.count("## rpcmq")
 
 
 def test_the_exit_codes_are_complete() -> None:
