@@ -1,4 +1,4 @@
-"""What can go wrong in this cloud."""
+"""The errors of this cloud, which its callers catch."""
 
 import rpcmq
 
