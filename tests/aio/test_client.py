@@ -184,6 +184,7 @@ def test_tasks_wait_for_room_among_the_casts_without_threads_of_their_own(router
 def test_a_cast_for_which_there_is_no_room_says_why(run):
     async def main(url: str) -> Any:
         async with aio.Client(url, cast_window=3, linger_seconds=0.05) as client:
+            await client.connect(20)
             casts = [client.cast(None, "nobody", message("note"), timeout=0.3) for _ in range(20)]
             return await asyncio.gather(*casts, return_exceptions=True)
 

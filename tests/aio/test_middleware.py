@@ -168,6 +168,7 @@ def test_options_of_a_client_and_of_topics_are_defaults(router, run):
     async def main() -> None:
         options = {"options": CallOptions(timeout=0.05), "topic_options": {"quick": CallOptions(mandatory=True)}}
         async with aio.Client(router.url, **options) as client:  # type: ignore[arg-type]
+            await client.connect(20)
             with pytest.raises(CallTimeout):
                 await client.call(None, "nobody", message("add"))
             with pytest.raises(Exception, match=r"nobody consumes|no consumer"):

@@ -129,6 +129,7 @@ def test_mandatory_fails_at_once_where_nobody_consumes(client):
 
 
 def test_a_timeout_says_that_the_call_was_queued(client):
+    client.connect(20)
     with pytest.raises(CallTimeout, match=r"queued \d\.\d s: no consumer on 'nobody'") as raised:
         client.call(None, "nobody", message("add"), timeout=0.05)
     assert raised.value.details["state"] == "queued"
@@ -264,6 +265,7 @@ def test_a_cast_waits_for_its_consumer(client, serve):
 
 
 def test_a_confirmed_cast_outlives_the_timeout_of_its_confirmation(client, serve):
+    client.connect(20)
     client.cast(None, "compute", message("note", value=1), confirm=True, timeout=0.05)
     gevent.sleep(0.2)
     compute = Compute()

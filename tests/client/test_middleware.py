@@ -154,6 +154,7 @@ def test_a_wrong_keyword_is_still_refused(client: Client) -> None:
 def test_a_default_timeout_ends_a_call(connect: Connect, serve: Any) -> None:
     serve(Echo(), "compute")
     client = connect(topic_options={"compute": CallOptions(timeout=0.1)})
+    client.connect(20)
     started = monotonic()
     with pytest.raises(CallTimeout):
         client.call(None, "compute", body("sleep"))

@@ -293,6 +293,7 @@ def test_casts_to_many_full_topics_are_bounded_together():
         rpcmq.testing.router(queue_max_messages=1) as router,
         Client(router.url, cast_window_total_bytes=2048) as client,
     ):
+        client.connect(20)
 
         def cast_to_all() -> None:
             for n in range(1000):

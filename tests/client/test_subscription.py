@@ -265,6 +265,7 @@ def test_a_publisher_waits_for_a_router_that_does_not_take_its_events(connect):
 def test_events_for_a_router_that_is_away_are_bounded():
     with rpcmq.testing.router() as router:
         client = Client(router.url, cast_window=3, timeout=0.05)
+        client.connect(20)
         client.subscribe("b", print)
     for n in range(3):
         client.publish(None, "a", n)

@@ -75,10 +75,13 @@ def test_listeners(eventlet: Any, hub: Any):
 
 
 def test_a_forked_child_with_a_new_hub_leaves_its_parents_threads(program: Callable[..., str]):
-    """As services of several processes do: fork, use_hub(), serve; and a pipe tells of the parent's end."""
+    """As services of several processes do: fork, use_hub(), serve; and a pipe tells of the parent's end.
+
+    What was due at the moment of the fork does not run in the child either.
+    """
     printed = program(
         """
-        import os, sys
+        import os, time
         from gevent import monkey; monkey.patch_all()
         import eventlet, eventlet.greenio
 
@@ -87,9 +90,16 @@ def test_a_forked_child_with_a_new_hub_leaves_its_parents_threads(program: Calla
                 eventlet.sleep(0.01)
                 os.write(1, b"tick %d\\n" % (os.getpid() == parent))
 
+        def hold_up():
+            eventlet.sleep(0.001)
+            until = time.monotonic() + 0.05
+            while time.monotonic() < until:
+                pass
+
         parent = os.getpid()
+        eventlet.spawn(hold_up)
         eventlet.spawn(tick)
-        eventlet.sleep(0.015)
+        eventlet.sleep(0.005)  # so that at the fork the first tick is due, too
         reader, writer = os.pipe()
         pid = os.fork()
         if pid == 0:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable
 from typing import Any
 
 import gevent
+from gevent.core import watcher as Watcher  # type: ignore[import-not-found]  # made by gevent at run time
 from gevent.hub import Hub as GeventHub
 from gevent.socket import wait
 from greenlet import getcurrent, greenlet
@@ -162,7 +164,15 @@ def use_hub(mod: Any = None) -> None:
     hub = gevent.get_hub()
     # A greenlet whose parent is the old hub can't outlive it, so only the main one gets a new hub.
     if getcurrent() is hub.parent:
+        _stop_watchers(hub)
         hub.destroy(destroy_loop=True)
+
+
+def _stop_watchers(hub: GeventHub) -> None:
+    """Stop all that a hub waits for: while it is destroyed, it still calls back what was due at the fork."""
+    for watcher in gc.get_objects():
+        if isinstance(watcher, Watcher) and watcher.loop is hub.loop:
+            watcher.stop()
 
 
 def trampoline(
