@@ -139,7 +139,7 @@ def router(**settings: Any) -> Iterator[tuple[Child, str]]:
     """A router daemon on a port that the system picks: the process, and its url."""
     env = {f"RPCMQ_{name.upper()}": str(value) for name, value in settings.items()}
     env.setdefault("RPCMQ_ROUTER_LISTEN", "tcp://127.0.0.1:0")
-    with program("router", [sys.executable, "-m", "rpcmq.cli", "router"], env) as started:
+    with program("router", [sys.executable, "-m", "rpcmq", "router"], env) as started:
         yield started, started.line("listening on ").partition("listening on ")[2].split()[0].rstrip(",")
 
 

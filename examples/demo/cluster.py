@@ -86,7 +86,7 @@ class Cluster:
 
     def _start_router(self) -> None:
         log = ["--dispatch-log", str(self._dispatch_log)] if self._dispatch_log is not None else []
-        self._spawn("router", "rpcmq.cli", "router", "--listen", "tcp://127.0.0.1:0", *log)
+        self._spawn("router", "rpcmq", "router", "--listen", "tcp://127.0.0.1:0", *log)
         deadline = monotonic() + _START_SECONDS
         while not (found := re.search(r"tcp://127\.0\.0\.1:([1-9]\d*)", self._log("router"))):
             if self._processes["router"].poll() is not None or monotonic() > deadline:

@@ -17,7 +17,7 @@ def write_report(log: Path, out: Path) -> bool:
 
 
 def _rpcmq(*arguments: str, quiet: bool = False) -> bool:
-    with Popen([sys.executable, "-m", "rpcmq.cli", *arguments], stdout=DEVNULL if quiet else None) as command:
+    with Popen([sys.executable, "-m", "rpcmq", *arguments], stdout=DEVNULL if quiet else None) as command:
         try:
             return int(command.wait(_SECONDS)) == 0
         except BaseException:

@@ -253,7 +253,7 @@ class _DeferredSignals:
 @contextmanager
 def _running(*arguments: str) -> Iterator[dict[str, Any]]:
     """A process of this command; gives the first record of its log. Ends it afterwards."""
-    command = [sys.executable, "-m", "rpcmq.cli", *arguments]
+    command = [sys.executable, "-m", "rpcmq", *arguments]
     signals = _DeferredSignals()
     reader: gevent.Greenlet[..., None] | None = None
     process: Any = Popen(command, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE)

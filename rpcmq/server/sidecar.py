@@ -43,7 +43,7 @@ def command_for(config: RouterConfig) -> list[str]:
         "--parent": os.getpid(),
     }
     flags = [str(each) for pair in values.items() for each in pair]
-    return [sys.executable, "-m", "rpcmq.cli", "ship", *flags]
+    return [sys.executable, "-m", "rpcmq", "ship", *flags]
 
 
 def start_shipper(config: RouterConfig, cores: Set[int]) -> ShipperProcess | None:

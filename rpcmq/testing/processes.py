@@ -223,7 +223,7 @@ class RouterProcess(Program):
         url: str = "tcp://127.0.0.1:0",
         *,
         file: str = "",
-        program: Sequence[str] = ("-m", "rpcmq.cli", "router"),
+        program: Sequence[str] = ("-m", "rpcmq", "router"),
         **config: Any,
     ) -> None:
         settings = {"router_listen": url, "router_http": "127.0.0.1:0", **config}

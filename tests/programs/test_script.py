@@ -11,7 +11,7 @@ import pytest
 from rpcmq.testing.processes import Program, RouterProcess
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SERVE = ["-m", "rpcmq.cli", "serve", "examples.compute_service:Compute", "--topic", "compute"]
+SERVE = ["-m", "rpcmq", "serve", "examples.compute_service:Compute", "--topic", "compute"]
 
 
 SCRIPT = [sys.executable, "-m", "examples.script", "--user", "alice"]

@@ -18,7 +18,7 @@ from gevent.fileobject import FileObjectPosix
 
 #: Time that anything may take on a machine that is busy (seconds).
 SECONDS = 60.0
-COMMAND = [sys.executable, "-m", "rpcmq.cli"]
+COMMAND = [sys.executable, "-m", "rpcmq"]
 
 
 def environment(**variables: str) -> dict[str, str]:

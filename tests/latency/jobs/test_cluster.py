@@ -69,7 +69,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path = directory / "absent" / f"{name}.py"
         path.parent.mkdir(exist_ok=True)
         path.write_text(f"raise ModuleNotFoundError('not on this machine', name={name!r})\n")
-    command = (sys.executable, "-m", "rpcmq.cli", "latency", "report", "--log", "log", "--out", "alone")
+    command = (sys.executable, "-m", "rpcmq", "latency", "report", "--log", "log", "--out", "alone")
     process = Popen(command, cwd=directory, stdout=PIPE, stderr=STDOUT, env=os.environ | {"PYTHONPATH": os.getcwd()})
     said = process.communicate(timeout=PATIENCE)[0].decode()
     assert process.returncode == 0, said

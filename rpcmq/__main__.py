@@ -1,4 +1,4 @@
-"""``python -m rpcmq.cli``: the ``rpcmq`` command."""
+"""``python -m rpcmq``: the ``rpcmq`` command."""
 
 import sys
 
