@@ -87,15 +87,13 @@ def call_command(state: State, request: _Request, multi: bool, mandatory: bool) 
     A VALUE is JSON where it can be read as that, otherwise text: count=3, name=web, tags='["a"]'.
     What JSON has no form for is printed as {"$": "datetime", "v": "2026-01-31T12:00:00"} and the like.
     """
-    if multi and mandatory:
-        raise click.UsageError("--multi and --mandatory do not go together")
     from rpcmq.cli.output import print_result
 
     with make_client(state, request.timeout) as client:
         if not multi:
             print_result(client.call(*request, mandatory=mandatory), state.json)
             return
-        for item in client.multicall(*request):
+        for item in client.multicall(*request, mandatory=mandatory):
             print_result(item, compact=True)
 
 

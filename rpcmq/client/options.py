@@ -23,8 +23,8 @@ class CallOptions:
     """The options that :class:`Client`'s verbs take as keywords. None: not said here.
 
     ``timeout`` is for all verbs; ``retry``, ``sign_of_life`` and ``direct`` are for ``call``; ``confirm`` for ``cast``
-    and ``fanout_cast``; ``ttl`` for ``cast``; ``idempotent`` and ``mandatory`` for ``call`` and ``cast``. A default
-    that a verb does not take is left out. See the verbs for what they mean.
+    and ``fanout_cast``; ``ttl`` for ``cast``; ``idempotent`` for ``call`` and ``cast``, ``mandatory`` for these and
+    ``multicall``. A default that a verb does not take is left out. See the verbs for what they mean.
 
     Raises:
         UsageError: a value is of the wrong type or range.

@@ -82,12 +82,12 @@ class Sender:
         return self.call(ctx, topic, msg, left, flags, None, on_progress, traceparent)
 
     def multicall(
-        self, client: Housed, ctx: Any, topic: Target, msg: Mapping[str, Any], timeout: float | None
+        self, client: Housed, ctx: Any, topic: Target, msg: Mapping[str, Any], timeout: float | None, flags: int
     ) -> Stream:
         """See :meth:`Client.multicall`. The stream keeps ``client`` from being closed as garbage."""
 
         def start() -> Call:
-            return self.start(_REQUEST, ctx, topic, msg, self.seconds(timeout), _STREAM)
+            return self.start(_REQUEST, ctx, topic, msg, self.seconds(timeout), flags | _STREAM)
 
         return Stream(client, self.process, start(), lambda refused: start() if self.learn_format(refused) else None)
 

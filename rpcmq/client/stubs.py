@@ -23,7 +23,7 @@ S = TypeVar("S")
 #: The options that each verb takes.
 _TAKEN = {
     "call": ("timeout", "idempotent", "mandatory", "retry", "sign_of_life", "direct"),
-    "multicall": ("timeout",),
+    "multicall": ("timeout", "mandatory"),
     "cast": ("timeout", "idempotent", "mandatory", "confirm", "ttl"),
     "fanout_cast": ("timeout", "confirm"),
 }

@@ -227,7 +227,15 @@ class ClientVerbs(EventVerbs, RouterVerbs):
             )  # fmt: skip
         return links.sender.cast(ctx, topic, msg, _FANOUT, confirm, None, timeout, traceparent)
 
-    def multicall(self, ctx: Any, topic: Target, msg: Mapping[str, Any], timeout: float | None = None) -> Iterator[Any]:
+    def multicall(
+        self,
+        ctx: Any,
+        topic: Target,
+        msg: Mapping[str, Any],
+        timeout: float | None = None,
+        *,
+        mandatory: bool | None = None,
+    ) -> Iterator[Any]:
         """Ask one consumer and iterate over what its generator yields, as it is yielded.
 
         The request is sent when this is called. The service goes at most a few items ahead of the
@@ -235,19 +243,21 @@ class ClientVerbs(EventVerbs, RouterVerbs):
 
         Args:
             timeout: longest wait for each item (seconds).
+            mandatory: as for :meth:`call`.
 
         Raises:
             CallError, RemoteError, PayloadError, RouterUnreachable, UsageError: as :meth:`call`, while iterating.
         """
         if self._layered:
-            request = OutgoingRequest("multicall", ctx, topic, msg, CallOptions(timeout=timeout))
+            options = CallOptions(timeout=timeout, mandatory=mandatory)
+            request = OutgoingRequest("multicall", ctx, topic, msg, options)
             return self._through_pipeline(request)  # type: ignore[no-any-return]
         links = self._links
         if links.process.connection.abandoned:
             links = self._reopened()
         if not links.shell.is_current:
-            return run_at_home(ClientVerbs.multicall, self, ctx, topic, msg, timeout)
-        return links.sender.multicall(self, ctx, topic, msg, timeout)
+            return run_at_home(ClientVerbs.multicall, self, ctx, topic, msg, timeout, mandatory=mandatory)
+        return links.sender.multicall(self, ctx, topic, msg, timeout, _MANDATORY if mandatory else 0)
 
     def describe(self, topic: Target, timeout: float | None = None) -> dict[str, Any]:
         """Describe the service on ``topic``: its methods with signatures and docstrings.
@@ -303,7 +313,7 @@ class ClientVerbs(EventVerbs, RouterVerbs):
             case "call":
                 return sender.call(*message, options.timeout, flags, options.sign_of_life, on_progress, trace)
             case "multicall":
-                return sender.multicall(self, *message, options.timeout)
+                return sender.multicall(self, *message, options.timeout, flags & _MANDATORY)
             case "cast":
                 return sender.cast(*message, flags, bool(options.confirm), options.ttl, options.timeout, trace)
             case "fanout_cast":

@@ -54,6 +54,11 @@ def test_items_are_printed_one_a_line(invoke: Invoke, system: SimpleNamespace) -
     assert (ended.returncode, ended.stdout) == (0, "0\n1\n2\n")
 
 
+def test_items_of_nobody_are_not_waited_for(invoke: Invoke, system: SimpleNamespace) -> None:
+    ended = invoke("call", "nobody", "items", "--multi", "--mandatory", env=system.env)
+    assert (ended.returncode, ended.stdout) == (5, "") and "no consumer on 'nobody'" in ended.stderr
+
+
 def test_the_router_may_be_named_before_or_after_the_command(invoke: Invoke, system: SimpleNamespace) -> None:
     wrong = {"RPCMQ_ROUTER": "tcp://127.0.0.1:1"}
     assert invoke("--router", system.url, "call", "compute", "add", "a=1", env=wrong).stdout == "3\n"
@@ -70,7 +75,6 @@ def test_the_router_may_be_named_before_or_after_the_command(invoke: Invoke, sys
         (["compute", "add", "--ctx", "{"], "is not JSON"),
         (["compute", "add", "--timeout", "0"], "0.0 is not in the range"),
         (["compute"], "Missing argument 'METHOD'"),
-        (["compute", "add", "--multi", "--mandatory"], "do not go together"),
         (["", "add"], "topic is empty"),
     ],
 )

@@ -128,6 +128,14 @@ def test_mandatory_fails_at_once_where_nobody_consumes(client):
     assert raised.value.details["topic"] == "nobody"
 
 
+def test_a_mandatory_multicall_fails_at_once_where_nobody_consumes(client, serve):
+    with pytest.raises(NoConsumer, match=r"no consumer on 'nobody' \(never seen\)") as raised:
+        list(client.multicall(None, "nobody", message("count", n=3), timeout=30, mandatory=True))
+    assert raised.value.details["topic"] == "nobody"
+    serve(Compute())
+    assert list(client.multicall(None, "compute", message("count", n=3), timeout=30, mandatory=True)) == [0, 1, 2]
+
+
 def test_a_timeout_says_that_the_call_was_queued(client):
     client.connect(20)
     with pytest.raises(CallTimeout, match=r"queued \d\.\d s: no consumer on 'nobody'") as raised:

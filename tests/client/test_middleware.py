@@ -184,6 +184,8 @@ def test_a_mandatory_client(connect: Connect) -> None:
         client.call(None, "nobody", body(), 10)
     with pytest.raises(NoConsumer):
         client.cast(None, "nobody", body(), timeout=10)
+    with pytest.raises(NoConsumer):
+        list(client.multicall(None, "nobody", body("items"), 10))
     client.cast(None, "nobody", body(), mandatory=False, timeout=10)
 
 

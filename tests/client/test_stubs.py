@@ -157,17 +157,19 @@ def recorded(declared: Any = Compute, awaitable: bool = False, **options: Any) -
 
 
 def test_each_verb_gets_the_options_that_it_takes():
-    stub, sent = recorded(timeout=5, retry=False, idempotent=True, direct=True, confirm=True, ttl=9, on_progress=print)
+    stub, sent = recorded(
+        timeout=5, retry=False, idempotent=True, mandatory=True, direct=True, confirm=True, ttl=9, on_progress=print
+    )
     stub.add(1, a=2)
     stub.count(None, 3)
     as_cast(stub.note)(None)
     as_fanout(stub.note)(None)
     assert sent == [
         ("call", 1, "compute", {"method": "add", "args": {"a": 2}},
-         {"timeout": 5, "idempotent": True, "retry": False, "direct": True, "on_progress": print}),
-        ("multicall", None, "compute", {"method": "count", "args": {"n": 3}}, {"timeout": 5}),
+         {"timeout": 5, "idempotent": True, "mandatory": True, "retry": False, "direct": True, "on_progress": print}),
+        ("multicall", None, "compute", {"method": "count", "args": {"n": 3}}, {"timeout": 5, "mandatory": True}),
         ("cast", None, "compute", {"method": "note", "args": {}},
-         {"timeout": 5, "idempotent": True, "confirm": True, "ttl": 9}),
+         {"timeout": 5, "idempotent": True, "mandatory": True, "confirm": True, "ttl": 9}),
         ("fanout_cast", None, "compute", {"method": "note", "args": {}}, {"timeout": 5, "confirm": True}),
     ]  # fmt: skip
 

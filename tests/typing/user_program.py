@@ -60,7 +60,9 @@ def verbs_of_the_module() -> None:
     rpc.fanout_cast(None, "compute", message, confirmed=True)  # type: ignore[call-overload]
 
     assert_type(rpc.multicall(None, "compute", message, timeout=5), Iterator[Any])
+    assert_type(rpc.multicall(None, "compute", message, 5, mandatory=True), Iterator[Any])
     rpc.multicall(None, "compute", message, tiemout=5)  # type: ignore[call-arg]
+    rpc.multicall(None, "compute", message, mandatory="yes")  # type: ignore[arg-type]
 
     assert_type(rpc.publish(None, "a.b", 1, confirm=True), int)
     assert_type(rpc.publish(None, "a.b", 1), int | None)
@@ -127,6 +129,19 @@ async def tasks(client: aio.Client) -> None:
     await aio.as_cast(compute.instances)(None)
     await aio.as_cast(compute.reboot)(None, instance_id=5)  # type: ignore[arg-type]
     await client.call(None, "compute", message, timout=5)  # type: ignore[call-arg]
+    assert_type(client.multicall(None, "compute", message, mandatory=True), AsyncIterator[Any])
+    client.multicall(None, "compute", message, mandatory="yes")  # type: ignore[arg-type]
+    assert_type(await client.fanout_cast(None, "compute", message, confirm=True), int)
+    assert_type(await client.fanout_cast(None, "compute", message), int | None)
+    assert_type(await client.publish(None, "a.b", 1, confirm=True), int)
+    assert_type(await client.publish(None, "a.b", 1), int | None)
+    assert_type(await client.notify(None, "a.b", 1, "WARN", confirm=True), int)
+    assert_type(await client.notify(None, "a.b", 1), int | None)
+    await client.publish(None, "a.b", 1, confirmed=True)  # type: ignore[call-overload]
     aio.Client(timout=5)  # type: ignore[call-arg]
     assert_type(await aio.stub(AsyncCompute, "compute").reboot(None, "i-1"), str)
     await aio.call(None, "compute", message, timout=5)  # type: ignore[call-arg]
+    assert_type(await aio.fanout_cast(None, "compute", message, confirm=True), int)
+    assert_type(await aio.publish(None, "a.b", 1, confirm=True), int)
+    assert_type(await aio.notify(None, "a.b", 1), int | None)
+    assert_type(aio.multicall(None, "compute", message, mandatory=True), AsyncIterator[Any])
