@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from benchmarks.children import router
-from benchmarks.ends import both, sample
+from benchmarks.ends import both, side_by_side
 from benchmarks.report import Benchmark, Options, Row
 
 __all__ = ["BENCHMARK"]
 
 _PLAIN = "cast"
-_CONFIRMED = "cast, confirm=True"
+_SYSTEMS: dict[str, dict[str, Any]] = {
+    _PLAIN: {"verb": "cast"},
+    "cast, confirm=True": {"verb": "cast", "confirm": True},
+}
 _WIDTHS = (1, 16, 64)
 #: Length of a round, of the length that is asked for; as much again may pass until all is run.
 _SHARE = 0.25
@@ -17,17 +22,8 @@ _SHARE = 0.25
 
 def run(options: Options) -> list[Row]:
     """Casts/s from one process with W greenlets to one service."""
-    seconds = options.seconds * _SHARE
-    rows = []
     with router() as (daemon, url), both(url, ["compute"]) as caller:
-        for width in _WIDTHS:
-            pair = [Row(_PLAIN, width, []), Row(_CONFIRMED, width, [])]
-            for _ in range(options.rounds):
-                for row in pair:
-                    confirm = row.system == _CONFIRMED
-                    row.samples.append(sample(caller, daemon, seconds, verb="cast", width=width, confirm=confirm))
-            rows += pair
-    return rows
+        return side_by_side(caller, daemon, _SYSTEMS, _WIDTHS, options.rounds, options.seconds * _SHARE)
 
 
 BENCHMARK = Benchmark(

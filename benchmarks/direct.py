@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from benchmarks.children import router
-from benchmarks.ends import both, sample
+from benchmarks.ends import both, side_by_side
 from benchmarks.report import Benchmark, Options, Row
 
 __all__ = ["BENCHMARK"]
 
-_ROUTED = "routed"
 _DIRECT = "direct"
+_SYSTEMS: dict[str, dict[str, Any]] = {"routed": {"verb": "call"}, _DIRECT: {"verb": "call", "direct": True}}
 _WIDTHS = (1, 16, 64)
 _SHARE = 0.5
 
 
 def run(options: Options) -> list[Row]:
     """Calls/s and latency with W greenlets calling."""
-    seconds = options.seconds * _SHARE
-    rows = []
     with router() as (daemon, url), both(url, ["compute"], direct=True) as caller:
-        for width in _WIDTHS:
-            pair = [Row(_ROUTED, width, []), Row(_DIRECT, width, [])]
-            for _ in range(options.rounds):
-                for row in pair:
-                    direct = row.system == _DIRECT
-                    row.samples.append(sample(caller, daemon, seconds, verb="call", width=width, direct=direct))
-            rows += pair
-    return rows
+        return side_by_side(caller, daemon, _SYSTEMS, _WIDTHS, options.rounds, options.seconds * _SHARE)
 
 
 BENCHMARK = Benchmark(

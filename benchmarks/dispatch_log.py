@@ -13,7 +13,8 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 
 from benchmarks import raw
-from benchmarks.children import Child, child, commands, cpu_seconds, router, say
+from benchmarks.children import Child, child, commands, router, say
+from benchmarks.ends import sample
 from benchmarks.report import Benchmark, Options, Row, Target
 
 __all__ = ["BENCHMARKS"]
@@ -53,10 +54,7 @@ def _rounds(options: Options, width: int, clients: dict[str, tuple[Child, Child]
         # Whoever comes first finds the machine as the other left it: take turns.
         for row in rows if number % 2 else rows[::-1]:
             client, daemon = clients[row.system]
-            cpu = cpu_seconds(daemon.pid)
-            sample = client.ask(2 * options.seconds, width=width, seconds=options.seconds)
-            used = (cpu_seconds(daemon.pid) - cpu) / sample.pop("calls")
-            row.samples.append(sample | {"cpu_us": used * 1e6})
+            row.samples.append(sample(client, daemon, options.seconds, width=width))
     return rows
 
 

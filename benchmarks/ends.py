@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from threading import Thread
@@ -15,10 +15,11 @@ import gevent
 from gevent import get_hub
 
 from benchmarks.children import Child, child, commands, cpu_seconds, say
+from benchmarks.report import Row
 from benchmarks.workload import ARGUMENTS, CONTEXT, METHOD, Meter, rebooted
 from rpcmq import Client, Service, aio
 
-__all__ = ["Endpoint", "answer", "both", "caller", "sample", "service"]
+__all__ = ["Endpoint", "answer", "both", "caller", "sample", "service", "side_by_side"]
 
 #: Requests that the service runs at once: more than any benchmark has outstanding.
 _CONCURRENCY = 256
@@ -49,10 +50,33 @@ def both(
 
 
 def sample(calling: Child, router: Child, seconds: float, **command: Any) -> dict[str, float]:
-    """Have ``calling`` do something for ``seconds``; what it found, with the router's CPU time a message."""
+    """Have ``calling`` do something for ``seconds``; what it found, with the CPU time of ``router`` a message."""
     before = cpu_seconds(router.pid)
     found: dict[str, float] = calling.ask(2 * seconds, seconds=seconds, **command)
     return found | {"cpu_us": (cpu_seconds(router.pid) - before) / found.pop("calls") * 1e6}
+
+
+def side_by_side(
+    calling: Child,
+    router: Child,
+    systems: Mapping[str, Mapping[str, Any]],
+    widths: Sequence[int],
+    rounds: int,
+    seconds: float,
+) -> list[Row]:
+    """A row for each width and system, which take turns: one sample of ``seconds`` of each in a round.
+
+    Args:
+        systems: the name of each, and the command with which ``calling`` does it; ``width`` is added.
+    """
+    rows = []
+    for width in widths:
+        group = [Row(system, width, []) for system in systems]
+        for _ in range(rounds):
+            for row in group:
+                row.samples.append(sample(calling, router, seconds, width=width, **systems[row.system]))
+        rows += group
+    return rows
 
 
 # --- in the child --------------------------------------------------------------------------------

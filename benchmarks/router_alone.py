@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from benchmarks import raw
-from benchmarks.children import Child, child, cpu_seconds, router
+from benchmarks.children import Child, child, router
+from benchmarks.ends import sample
 from benchmarks.report import Benchmark, Options, Row, Target
 
 __all__ = ["BENCHMARK"]
@@ -38,10 +39,7 @@ def _rounds(options: Options, width: int, clients: dict[str, tuple[Child, Child]
     for _ in range(options.rounds):
         for row in rows:
             client, broker = clients[row.system]
-            cpu = cpu_seconds(broker.pid)
-            sample = client.ask(2 * options.seconds, width=width, seconds=options.seconds)
-            used = (cpu_seconds(broker.pid) - cpu) / sample.pop("calls")
-            row.samples.append(sample | {"cpu_us": used * 1e6})
+            row.samples.append(sample(client, broker, options.seconds, width=width))
     return rows
 
 

@@ -8,32 +8,28 @@ from __future__ import annotations
 from tempfile import TemporaryDirectory
 
 from benchmarks.children import router
-from benchmarks.ends import both, sample
+from benchmarks.ends import both, side_by_side
 from benchmarks.report import Benchmark, Options, Row
 
 __all__ = ["BENCHMARK"]
 
-_GREENLETS, _THREADS, _ONE_CORE = "gevent", "threads", "threads, one core"
-_VERBS = {_GREENLETS: "call", _THREADS: "thread call", _ONE_CORE: "thread call on one core"}
+_THREADS = "threads"
+_SYSTEMS = {
+    "gevent": {"verb": "call"},
+    _THREADS: {"verb": "thread call"},
+    "threads, one core": {"verb": "thread call on one core"},
+}
 _WIDTHS = (1, 16, 64)
 
 
 def run(options: Options) -> list[Row]:
     """Calls/s and latency with W greenlets or threads calling over ipc."""
-    rows = []
     with (
         TemporaryDirectory() as folder,
         router(router_listen=f"ipc://{folder}/router") as (daemon, url),
         both(url, ["compute"]) as caller,
     ):
-        for width in _WIDTHS:
-            pair = [Row(system, width, []) for system in _VERBS]
-            for _ in range(options.rounds):
-                for row in pair:
-                    verb = _VERBS[row.system]
-                    row.samples.append(sample(caller, daemon, options.seconds, verb=verb, width=width))
-            rows += pair
-    return rows
+        return side_by_side(caller, daemon, _SYSTEMS, _WIDTHS, options.rounds, options.seconds)
 
 
 BENCHMARK = Benchmark(

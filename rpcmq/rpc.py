@@ -6,13 +6,12 @@ with :func:`configure`. All threads and greenlets share it, and so one connectio
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Callable
-from functools import wraps
-from typing import Concatenate, ParamSpec, TypeVar, Unpack
+from typing import TypeVar, Unpack
 
 from rpcmq.client import Client
+from rpcmq.client.default_verbs import DefaultVerbs
 from rpcmq.client.stubs import StubOptions, make_stub
 from rpcmq.client.verbs import ClientVerbs
 from rpcmq.errors import UsageError
@@ -22,8 +21,6 @@ from rpcmq.wire import Address
 
 __all__ = ["call", "cast", "client", "configure", "fanout_cast", "multicall", "notify", "publish", "stub", "subscribe"]
 
-P = ParamSpec("P")
-T = TypeVar("T")
 S = TypeVar("S")
 
 _client: Client | None = None
@@ -75,23 +72,11 @@ def _after_fork_in_child() -> None:
 os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
-def _of_the_default(verb: Callable[Concatenate[ClientVerbs, P], T]) -> Callable[P, T]:
-    """``verb`` of the default client, with its signature and docstring."""
-
-    @wraps(verb)
-    def of_the_default(*args: P.args, **options: P.kwargs) -> T:
-        return verb(client(), *args, **options)
-
-    signature = inspect.signature(verb)
-    _, *parameters = signature.parameters.values()
-    of_the_default.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    return of_the_default
-
-
-call = _of_the_default(ClientVerbs.call)
-cast = _of_the_default(ClientVerbs.cast)
-fanout_cast = _of_the_default(ClientVerbs.fanout_cast)
-multicall = _of_the_default(ClientVerbs.multicall)
-notify = _of_the_default(ClientVerbs.notify)
-publish = _of_the_default(ClientVerbs.publish)
-subscribe = _of_the_default(ClientVerbs.subscribe)
+_default = DefaultVerbs[ClientVerbs](client)
+call = _default.function(ClientVerbs.call)
+cast = _default.function(ClientVerbs.cast)
+fanout_cast = _default.function(ClientVerbs.fanout_cast)
+multicall = _default.function(ClientVerbs.multicall)
+notify = _default.function(ClientVerbs.notify)
+publish = _default.function(ClientVerbs.publish)
+subscribe = _default.function(ClientVerbs.subscribe)

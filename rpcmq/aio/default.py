@@ -6,13 +6,12 @@ program that does not use gevent.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
-from functools import wraps
-from typing import Concatenate, ParamSpec, TypeVar, Unpack
+from typing import TypeVar, Unpack
 
 from rpcmq import rpc
 from rpcmq.aio.client import Client
+from rpcmq.client.default_verbs import DefaultVerbs
 from rpcmq.client.sender import Target
 from rpcmq.client.stubs import StubOptions, make_stub
 from rpcmq.errors import UsageError
@@ -21,8 +20,6 @@ from rpcmq.transport.thread_shell import ThreadShell
 
 __all__ = ["call", "cast", "client", "configure", "fanout_cast", "multicall", "notify", "publish", "stub", "subscribe"]
 
-P = ParamSpec("P")
-T = TypeVar("T")
 S = TypeVar("S")
 
 #: As it was configured; and else as it was made last, over a client of :mod:`rpcmq.rpc` or one of its own.
@@ -66,23 +63,11 @@ def stub(service: Callable[..., S], topic: Target, **options: Unpack[StubOptions
     return make_stub(service, topic, client, options, awaitable=True)
 
 
-def _of_the_default(verb: Callable[Concatenate[Client, P], T]) -> Callable[P, T]:
-    """``verb`` of the default client, with its signature and docstring."""
-
-    @wraps(verb)
-    def of_the_default(*args: P.args, **options: P.kwargs) -> T:
-        return verb(client(), *args, **options)
-
-    signature = inspect.signature(verb)
-    _, *parameters = signature.parameters.values()
-    of_the_default.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    return of_the_default
-
-
-call = _of_the_default(Client.call)
-cast = _of_the_default(Client.cast)
-fanout_cast = _of_the_default(Client.fanout_cast)
-multicall = _of_the_default(Client.multicall)
-notify = _of_the_default(Client.notify)
-publish = _of_the_default(Client.publish)
-subscribe = _of_the_default(Client.subscribe)
+_default = DefaultVerbs(client)
+call = _default.function(Client.call)
+cast = _default.function(Client.cast)
+fanout_cast = _default.function(Client.fanout_cast)
+multicall = _default.function(Client.multicall)
+notify = _default.function(Client.notify)
+publish = _default.function(Client.publish)
+subscribe = _default.function(Client.subscribe)
