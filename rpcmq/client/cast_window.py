@@ -43,7 +43,7 @@ class CastWindow:
         """Whether the cast window of ``address`` is open."""
         window, config = self._casts, self._config
         if not window.refused.queues:
-            # As ever: written out, for it is asked before each cast.
+            # The usual case, inlined: this runs before each cast.
             return window.open < config.cast_window and window.open_bytes < self._bytes
         return window.has_room(address, config.cast_window, config.cast_window_bytes, config.cast_window_total_bytes)
 

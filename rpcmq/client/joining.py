@@ -1,4 +1,4 @@
-"""Registrations at several routers: how far each is, and how long is waited for them."""
+"""Registrations at several routers: how far each has got, and how long to wait for them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OTHERS = 1.0
 
 
 class Joining(Generic[M]):
-    """The registration of members, each at a router of its own, and how far it is.
+    """The registration of members, each at a router of its own, and how far it has got.
 
     Args:
         connections: of each member.
@@ -46,21 +46,21 @@ class Joining(Generic[M]):
         """The connection over which ``member`` is registered."""
         return self._connections[member]
 
-    def end(self) -> None:
-        """Have no other registered."""
+    def stop(self) -> None:
+        """Register no further members."""
         self._ended = True
 
     def has_ended(self) -> bool:
         """Whether no other is to be registered."""
         return self._ended
 
-    def join(self, member: M) -> None:
+    def mark_joined(self, member: M) -> None:
         """``member`` is registered."""
         self._refused.pop(member, None)
         self._joined.add(member)
         self._changed.set()
 
-    def refuse(self, member: M, error: Exception) -> None:
+    def mark_refused(self, member: M, error: Exception) -> None:
         """The router of ``member`` has refused it."""
         self._refused[member] = error
         self._changed.set()

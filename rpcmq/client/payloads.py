@@ -1,6 +1,6 @@
-"""The one door between payloads and values: nothing in a process is decoded but here, and in ``trusted_payloads``.
+"""The payload checker of a process: nothing in it is decoded but here, and in ``trusted_payloads``.
 
-:class:`Payloads` is the door of a process without a trust policy.
+:class:`Payloads` is that of a process without a trust policy.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ C = TypeVar("C", bound=Consumer)
 
 #: Least duration of an attempt to register, and pause before the next one (seconds).
 _ATTEMPT, _PAUSE = 30.0, 2.0
-_NOT_SERVED = "%s is not served at the router %s: %s; trying on"
+_NOT_SERVED = "%s is not served at the router %s: %s; still trying"
 
 
 def new_consumer(
@@ -122,7 +122,7 @@ class RouterConsumers(Generic[C]):
         try:
             joining.wait(timeout)
         except BaseException:
-            joining.end()
+            joining.stop()
             self.shell.run_together([partial(consumer.stop, 0.0) for consumer in joining.members])
             self._joining = self._new_joining()
             self._started = False
@@ -140,7 +140,7 @@ class RouterConsumers(Generic[C]):
                 if joining.has_ended() or connection.closed:
                     return
                 if not isinstance(error, RouterUnreachable):
-                    joining.refuse(consumer, error)
+                    joining.mark_refused(consumer, error)
                     if not joining.is_waited_for:
                         log.error(_NOT_SERVED, self.address, connection.url, error)
                     if isinstance(error, IdentityTaken):
@@ -152,18 +152,18 @@ class RouterConsumers(Generic[C]):
                     consumer.stop(0.0)
                 elif not joining.is_waited_for:
                     log.warning("%s is served at the router %s now, too", self.address, connection.url)
-                joining.join(consumer)
+                joining.mark_joined(consumer)
                 return
 
     def leave(self, timeout: float = UNREGISTER_SECONDS) -> None:
         """See :meth:`Consumer.leave`."""
-        self._joining.end()
+        self._joining.stop()
         self.shell.run_together([partial(consumer.leave, timeout) for consumer in self.members])
 
     def stop(self, timeout: float) -> bool:
         """See :meth:`Consumer.stop`."""
         joining = self._joining
-        joining.end()
+        joining.stop()
         finished: list[bool] = []
         stops = [lambda consumer=consumer: finished.append(consumer.stop(timeout)) for consumer in joining.members]
         self.shell.run_together(stops)

@@ -70,7 +70,7 @@ class RouterSubscriptions:
             subscription.end()
             raise
         for url, reason in joining.missing():
-            log.error("no events for %s come from the router %s: %s; trying on", pattern, url, reason)
+            log.error("no events for %s come from the router %s: %s; still trying", pattern, url, reason)
         return subscription
 
     def _join(
@@ -86,13 +86,13 @@ class RouterSubscriptions:
             if not joining.has_ended():
                 link.add(subscription, window)
         except RpcError as error:
-            joining.refuse(link, error)
+            joining.mark_refused(link, error)
         else:
-            joining.join(link)
+            joining.mark_joined(link)
 
     def remove(self, subscription: BaseSubscription) -> None:
         """``subscription`` was closed."""
-        self._joining.pop(subscription).end()
+        self._joining.pop(subscription).stop()
         for link in self._links:
             link.remove(subscription)
 

@@ -49,10 +49,10 @@ class AuditFile:
 def payload_checker_for(
     config: ClientConfig, codec: Codec, identity: str, shell: Shell, known: Payloads | None = None
 ) -> tuple[Payloads, AuditFile | None]:
-    """The door for payloads that ``config`` describes, and the file of its audit if there is one to be written.
+    """The payload checker that ``config`` describes, and the file of its audit if there is one to be written.
 
     Args:
-        known: the door of another link of the process: it is used, since it remembers what came before.
+        known: the payload checker of another link of the process: it is used, since it remembers what came before.
 
     Raises:
         ConfigError: a file is missing or wrong, or something is to be signed and there are no keys.

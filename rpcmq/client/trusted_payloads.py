@@ -1,4 +1,4 @@
-"""The door between payloads and values in a process with a trust policy.
+"""The payload checker of a process with a trust policy.
 
 :class:`TrustedPayloads` checks signature, age, repetition and format, in this order, before anything is decoded, and
 decodes within what the topic allows.

@@ -284,8 +284,8 @@ class ClientVerbs(EventVerbs, RouterVerbs):
                 A ``timeout`` is never longer than what the request being handled has left.
 
         Returns:
-            The stub. Positional arguments get the names of the class's parameters; arguments that the method does not
-            take are a TypeError, a method that there is none is an AttributeError, and nothing is sent.
+            The stub. Positional arguments get the names of the class's parameters. An unknown method raises
+            AttributeError, and arguments that the method does not take raise TypeError; then nothing is sent.
 
         Raises:
             UsageError: ``service`` is no class with public methods, or an option is wrong.

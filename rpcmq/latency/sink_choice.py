@@ -19,7 +19,7 @@ def open_sink(name: str) -> Sink:
     if name == "jsonl":
         return JsonLines()
     try:
-        # Tenths of a second and 70 MB, which nothing else of rpcmq is to pay.
+        # Imported here: loading it costs tenths of a second and 70 MB.
         from rpcmq.latency.parquet import Parquet
     except ModuleNotFoundError as error:
         if str(error.name).partition(".")[0] not in ("numpy", "pyarrow"):

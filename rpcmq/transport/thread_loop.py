@@ -280,7 +280,7 @@ class ThreadLoop:
             self._call_timers()
         self.is_asleep = True
         wait, longest = self._epoll.poll, _LONGEST
-        if self.wakes.waiting and self.wakes.wake_first(monotonic()):
+        if self.wakes.waiting and self.wakes.wake_some(monotonic()):
             # They compute, one after the other: a turn between them would only have them wait for each other.
             wait, longest = self._wait_for_bell, PATIENCE
         if soon or any(inbox.waiting for inbox in self.inboxes):

@@ -19,7 +19,7 @@ __all__ = ["may_be_interrupted", "uninterrupted"]
 
 T = TypeVar("T")
 
-# The function of C, which makes no enums of what was blocked before.
+# The C function: it skips the conversion of the old mask to enums.
 _mask: Callable[[int, Iterable[int]], set[int]] = getattr(signal.pthread_sigmask, "__wrapped__", signal.pthread_sigmask)
 _BLOCK, _SET = int(signal.SIG_BLOCK), int(signal.SIG_SETMASK)
 #: Signals that a program may have a handler for; each costs time.

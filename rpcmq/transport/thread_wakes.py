@@ -13,12 +13,12 @@ from operator import call
 
 __all__ = ["PATIENCE", "WakeQueue"]
 
-#: So many are woken at once.
-_AT_ONCE = 2
+#: Number of threads that are woken at once.
+_FIRST_COUNT = 2
 #: Longest wait for a thread that was woken to wake another one (seconds).
 PATIENCE = 0.001
-#: For so long all are woken at once after one has not (seconds).
-_ALL_AT_ONCE = 0.02
+#: Time for which all are woken at once after one has not woken another (seconds).
+_WAKE_ALL_SECONDS = 0.02
 
 
 class WakeQueue:
@@ -39,12 +39,12 @@ class WakeQueue:
         self._since = 0.0
         self._all_until = 0.0
 
-    def wake_first(self, now: float) -> bool:
+    def wake_some(self, now: float) -> bool:
         """Wake the first ones, or all where the last ones have woken nobody; return whether others are left."""
         waiting = self.waiting
         if self._head() is self._first and now - self._since > PATIENCE:
-            self._all_until = now + _ALL_AT_ONCE
-        self._wake(_AT_ONCE if now > self._all_until else len(waiting))
+            self._all_until = now + _WAKE_ALL_SECONDS
+        self._wake(_FIRST_COUNT if now > self._all_until else len(waiting))
         first = self._head()
         if first is not self._first:
             self._first, self._since = first, now

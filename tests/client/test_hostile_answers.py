@@ -170,7 +170,7 @@ def test_no_answer_hangs_or_breaks_its_caller(evil: Raw, client: Client, serve: 
             ended(lambda: client.call(None, "evil", message_of("run"), timeout=5, on_progress=lambda value: None))
         assert client.call(None, "compute", message_of("add", a=1), timeout=5) == 1, name
     process = client.process
-    assert not process.calls.open and not process.uplink.refused
+    assert not process.calls.open and not process.uplink.discarded
 
 
 def test_random_answers(evil: Raw, client: Client, serve: Any) -> None:

@@ -26,36 +26,36 @@ def wakes(woken: list[int], n: int) -> Callable[[], object]:
 
 def test_a_few_are_woken_at_once_and_each_wakes_another_one():
     queue, woken = queue_of(5)
-    assert queue.wake_first(10.0)
+    assert queue.wake_some(10.0)
     assert woken == [0, 1]
     for _ in range(3):
         queue.wake_next()
     assert woken == [0, 1, 2, 3, 4]
     with pytest.raises(IndexError):
         queue.wake_next()
-    assert not queue.wake_first(10.1)
+    assert not queue.wake_some(10.1)
 
 
 def test_all_are_woken_if_those_that_were_wake_nobody():
     queue, woken = queue_of(10)
-    assert queue.wake_first(10.0)
-    assert not queue.wake_first(10.0 + 2 * PATIENCE)
+    assert queue.wake_some(10.0)
+    assert not queue.wake_some(10.0 + 2 * PATIENCE)
     assert woken == list(range(10))
     # So are those that come soon after.
     queue.waiting.extend(wakes(woken, n) for n in range(10, 20))
-    assert not queue.wake_first(10.0 + 3 * PATIENCE)
+    assert not queue.wake_some(10.0 + 3 * PATIENCE)
     assert woken == list(range(20))
     queue.waiting.extend(wakes(woken, n) for n in range(20, 30))
-    assert queue.wake_first(11.0)
+    assert queue.wake_some(11.0)
     assert woken == list(range(22))
 
 
 def test_those_that_go_on_waking_one_another_are_left_alone():
     queue, woken = queue_of(10)
     now = 10.0
-    assert queue.wake_first(now)
+    assert queue.wake_some(now)
     queue.wake_next()
-    assert queue.wake_first(now + 2 * PATIENCE)
+    assert queue.wake_some(now + 2 * PATIENCE)
     assert woken == [0, 1, 2, 3, 4]
 
 

@@ -11,7 +11,7 @@ session, the peer that called is gone or has given up, or the same request was d
 nothing is sent, and one that was waiting never runs. What ends in one of these two states is *wasted*: it was run, and
 nobody has waited for it.
 
-Granting a stream more items changes no state. Nor does it change one that a CANCEL comes twice, or for what has ended:
+Granting a stream more items changes no state. Nor does a second CANCEL, or one for a task that has ended:
 peers may say anything at any time, and messages about tasks that are not running are dropped.
 
 **A registration** is *wanted* from when the router was asked to deliver: it is made anew at each router that does not
@@ -57,7 +57,7 @@ class RegistrationState(Enum):
 _RECEIVED, _WAITING, _RUNNING, _STREAMING, _CANCELLED, _ABANDONED, _ANSWERED, _SETTLED, _WASTED = TaskState
 _NEW, _WANTED, _LEAVING, _REMOVED = RegistrationState
 
-#: The states for good.
+#: Final states.
 ENDED = frozenset({_ANSWERED, _SETTLED, _WASTED})
 
 #: (state, event) -> state: all that is legal. Which event it was follows from the two states.
@@ -79,7 +79,7 @@ TRANSITIONS = {
     (_ABANDONED, "ended"): _WASTED,
 }
 
-#: (state, event) -> state: all that is legal. Which event it was follows from the two states.
+#: The same, of a registration.
 REGISTRATION_TRANSITIONS = {
     (_NEW, "registered"): _WANTED,
     (_WANTED, "unregistered"): _LEAVING,

@@ -93,7 +93,7 @@ class Uplink(Session):
         self.held: list[bytes] = []
         self._holds = False
         #: Malformed messages from the router, discarded, by reason.
-        self.refused: Counter[str] = Counter()
+        self.discarded: Counter[str] = Counter()
         #: Events of this program that the state did not have.
         self.illegal = IllegalEvents()
 
@@ -147,13 +147,13 @@ class Uplink(Session):
 
     def ask_acknowledgement(self) -> None:
         """Ask the router for an immediate acknowledgement."""
-        if self.ready and self._unacknowledged and not self._asked:
+        if self.ready and self._has_unacknowledged and not self._asked:
             # In this order: a signal's handler can raise in between.
             self._send_heartbeat()
             self._asked = True
 
     @property
-    def _unacknowledged(self) -> bool:
+    def _has_unacknowledged(self) -> bool:
         return bool(self.outbox or self.unacknowledged)
 
     def _send_heartbeat(self) -> None:
@@ -203,7 +203,7 @@ class Uplink(Session):
             if not is_about_link and not self.ready:
                 self._happens("message")
         except ProtocolError as error:
-            self.refused[error.reason] += 1
+            self.discarded[error.reason] += 1
             return
         if is_about_link:
             self._handle_about_link(now, messages[0])
@@ -224,7 +224,7 @@ class Uplink(Session):
         try:
             self._about_link(now, message)
         except ProtocolError as error:
-            self.refused[error.reason] += 1
+            self.discarded[error.reason] += 1
         except Exception as error:
             self._count_error(error)
             if self.state is UplinkState.GREETING:
@@ -242,7 +242,7 @@ class Uplink(Session):
                     raise ProtocolError(f"kind {message[KIND_AT]:#04x} is unknown or not for a process", "kind")
                 handler(now, message)
             except ProtocolError as error:
-                self.refused[error.reason] += 1
+                self.discarded[error.reason] += 1
             except Exception as error:
                 # Only this message is lost: the rest of the batch, and both sides' counts, stay valid.
                 self._count_error(error)
@@ -259,7 +259,7 @@ class Uplink(Session):
             self._count_error(error)
 
     def _count_error(self, error: Exception) -> None:
-        self.refused["internal error"] += 1
+        self.discarded["internal error"] += 1
         self._was_interrupted()
         self.on_error(error)
 
@@ -355,7 +355,7 @@ class Uplink(Session):
         try:
             self.on_acknowledged(self.resume(received))
         except ProtocolError as error:
-            self.refused[error.reason] += 1
+            self.discarded[error.reason] += 1
             return False
         self._drained = True
         return True

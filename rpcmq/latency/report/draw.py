@@ -313,7 +313,7 @@ def _or_nan(value: float | None) -> float:
 
 
 def _lonely(values: Any) -> str | None:
-    """A mark for the points of a line that would not be seen without: those without a neighbour."""
+    """A marker for isolated points, which a line would not show."""
     there = np.r_[False, ~np.isnan(values), False]
     return "o" if (there[1:-1] & ~there[:-2] & ~there[2:]).any() else None
 
@@ -342,7 +342,7 @@ def _cells(line: Timeline) -> tuple[Any, int, float | None] | None:
     if not used and not any(zeros):
         return None
     used = used or [0]
-    # Some room, so that one row is no poster.
+    # Some room, so that a single row does not fill the plot.
     lowest = max(0, min(used) - 2)
     highest = max(max(used) + 2, lowest + 4 * _ROWS)
     counts = np.zeros((highest - lowest + 1, len(columns)), np.int64)

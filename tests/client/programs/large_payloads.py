@@ -82,7 +82,7 @@ for size in SIZES:
     message = {"method": "size", "args": {"data": bytes(size)}}
     assert client.call(None, "files.n", message, timeout=20, direct=True) == size
 for end in (client, service.client):
-    assert not end.process.uplink.refused, end.process.uplink.refused
+    assert not end.process.uplink.discarded, end.process.uplink.discarded
     assert end.process.connection.lost_wakeups == 0
     assert end.process.connection.reconnects == 0
 assert service.stop(2.0)

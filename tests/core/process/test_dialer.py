@@ -334,4 +334,4 @@ def test_an_impossible_recovery_window_is_refused(process, recovery):
     process.dial()
     process.dialer.greeted(process.now)
     process.welcome(recovery_seconds=recovery)
-    assert process.uplink.refused == {"body": 1} and not process.uplink.ready
+    assert process.uplink.discarded == {"body": 1} and not process.uplink.ready

@@ -208,7 +208,7 @@ def test_cancel_and_grant_reach_the_task(process):
     assert task.state is TaskState.CANCELLED and process.serving.changed == [task, task]
     process.router(pack(Kind.CANCEL, key=b"x" * 20))
     process.router(pack(Kind.GRANT, b"odd", key=task.key))
-    assert process.uplink.refused == {"length": 1}
+    assert process.uplink.discarded == {"length": 1}
 
 
 def test_items_use_up_grants_and_signs_of_life_do_not(process):
@@ -433,7 +433,7 @@ def test_a_delivery_whose_parts_do_not_fit_is_not_run(process):
     message = bytearray(pack(Kind.REQUEST, b"", key=b"k" * 20, address=COMPUTE.encode(), method=b"m"))
     message[38] = 200
     process.router(bytes(message))
-    assert process.serving.delivered == [] and process.uplink.refused == {"length": 1}
+    assert process.serving.delivered == [] and process.uplink.discarded == {"length": 1}
 
 
 @given(st.lists(st.tuples(st.sampled_from(list(Kind)), st.binary(max_size=80)), max_size=10))

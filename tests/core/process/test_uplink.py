@@ -265,7 +265,7 @@ def test_goodbye(ready):
 def test_bad_messages_are_counted_and_not_used(ready, bad, reason):
     before = ready.uplink.state
     ready.uplink.receive(2.0, bad)
-    assert ready.uplink.refused == {reason: 1}
+    assert ready.uplink.discarded == {reason: 1}
     assert ready.uplink.state is before
     ready.uplink.receive(2.0, pack(Kind.REPLY))
     assert len(ready.received) == 1
@@ -301,7 +301,7 @@ def test_bad_messages_are_counted_and_not_used(ready, bad, reason):
 def test_an_impossible_welcome_is_not_used(end, wrong):
     end.uplink.connected(0.0)
     end.welcome(**wrong)
-    assert end.uplink.refused == {"body": 1}
+    assert end.uplink.discarded == {"body": 1}
     assert not end.uplink.ready and end.welcomes == []
 
 
@@ -313,7 +313,7 @@ def test_a_session_that_cannot_be_resumed_is_given_up_with_the_next_hello(ready)
     ready.sent()
     ready.welcome(4.0, resumed=True, received=99)
     assert not ready.uplink.ready
-    assert ready.uplink.refused == {"ack": 1}
+    assert ready.uplink.discarded == {"ack": 1}
     ready.uplink.lost(5.0)
     ready.uplink.connected(6.0)
     (hello,) = ready.sent()
@@ -366,7 +366,7 @@ def happens(end: End, event: str) -> None:
 def test_a_legal_event_leads_to_the_state_of_the_table(state: UplinkState, event: str) -> None:
     end = in_state(state)
     happens(end, event)
-    assert end.uplink.state is TRANSITIONS[state, event] and not end.uplink.refused
+    assert end.uplink.state is TRANSITIONS[state, event] and not end.uplink.discarded
 
 
 @pytest.mark.parametrize(("state", "event"), ILLEGAL, ids=str)
@@ -388,7 +388,7 @@ def test_an_illegal_event_changes_nothing_and_is_never_nothing(
         assert list(end.uplink.illegal.counts.values()) == [3] and len(errors) == 0
     else:
         happens(end, event)
-        assert end.uplink.refused == {"state": 1}
+        assert end.uplink.discarded == {"state": 1}
     assert end.uplink.state is state
     assert (end.uplink.received, end.refusals, end.welcomes) == (received, refusals, welcomes)
 

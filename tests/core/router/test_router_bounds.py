@@ -69,7 +69,7 @@ def test_the_longest_message_that_needs_no_frame_of_its_own_passes(net: Network,
 def test_a_process_refuses_it_too(net: Network, mallory: Process):
     head = HEADER.pack(HEADER.size + DETACH_BYTES + 2000, VERSION, Kind.REPLY, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0)
     mallory.uplink.receive(net.now, head + bytes(DETACH_BYTES + 2000))
-    assert mallory.uplink.refused == {"length": 1}
+    assert mallory.uplink.discarded == {"length": 1}
 
 
 def test_a_batch_is_bounded_in_bytes(net: Network):
