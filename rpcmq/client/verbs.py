@@ -80,8 +80,9 @@ class ClientVerbs(EventVerbs, RouterVerbs):
             timeout: seconds; default: what the request being handled has left, else the setting ``timeout``. One of
                 ``topic_options`` or ``options`` comes before both, but is never longer than what that request has left.
             idempotent: may be run twice: it goes to another consumer if the first is lost.
-            mandatory: fail at once with NoConsumer if nobody consumes the topic; of a router that has just
-                started, when its ``router.recovery_seconds`` (2.5) are over.
+            mandatory: fail at once with NoConsumer if nobody consumes the topic, or when the last who does goes
+                before it was begun; of a router that has just started, when its ``router.recovery_seconds`` (2.5)
+                are over.
             sign_of_life: give up when neither an answer nor a keep-alive has come for so many
                 seconds; the service sends keep-alives while the handler runs.
             on_progress: called with each value that the handler reports.

@@ -13,7 +13,7 @@ import gevent.event
 import pytest
 
 from rpcmq.client import Client
-from rpcmq.errors import CallError, CallTimeout, LinkLost
+from rpcmq.errors import CallError, CallTimeout, LinkLost, NoConsumer
 from rpcmq.testing import eventually
 from rpcmq.testing.processes import RouterProcess
 from tests.integration.cluster import QUICK, Proxy, consumers, counts, message, node, program
@@ -40,6 +40,19 @@ def test_the_caller_of_a_killed_service_is_told_so():
         assert raised.value.details["server"] == "node-1"
         with pytest.raises(CallTimeout, match=r"no consumer on 'compute' \(last seen \d+ s ago\)"):
             client.call(None, "compute", message("add", a=1), timeout=0.3)
+
+
+def test_a_mandatory_call_that_waits_for_a_service_that_is_killed_finds_no_consumer():
+    with RouterProcess() as router, node(router.url, "node-1", 1) as served, Client(router.url) as client:
+        running = gevent.spawn(client.call, None, "compute", message("run", key=1, seconds=60), timeout=60)
+        eventually(lambda: consumers(client)["node-1"]["in_flight"] == 1)
+        waiting = gevent.spawn(client.call, None, "compute", message("run", key=2), timeout=60, mandatory=True)
+        eventually(lambda: [row["queued"] for row in client.query("topics")["topics"]] == [1])
+        served.kill()
+        with pytest.raises(NoConsumer, match=r"no consumer on 'compute' \(last seen \d+ s ago\)"):
+            waiting.get(timeout=20)
+        with pytest.raises(LinkLost):
+            running.get(timeout=20)
 
 
 def test_an_idempotent_call_to_a_killed_service_goes_to_another():

@@ -13,8 +13,8 @@ call that hopes for such a consumer simply waits. What a *sender* retains is the
 
 The end is an event of its outcome's name. A delivered request may end with any, for a consumer settles casts with any
 outcome; numbers that have no name count as ``ok``. One that waits is never ended by a consumer: it is withdrawn, or
-times out, or is returned to its caller when the router drains. One in hand is refused, or ends as what waited: a cast
-is taken out of its queue before it ends, a call after.
+times out, or is returned to its caller when the router drains, or when it is mandatory and the last consumer has left.
+One in hand is refused, or ends as what waited: a cast is taken out of its queue before it ends, a call after.
 
 **A delivery** is *open* while its consumer has it. If the request ends meanwhile, because time is up, the caller gave
 up or another consumer was faster, it is *abandoned*: the consumer was told, and what it still says of it changes
@@ -75,6 +75,8 @@ TRANSITIONS = {
     (_ROUTING, "protocol"): _ENDED,
     (_WAITING, "taken"): _ROUTING,
     (_WAITING, "timeout"): _ENDED,
+    (_WAITING, "no_consumer"): _ENDED,
+    (_WAITING, "link_lost"): _ENDED,
     (_WAITING, "cancelled"): _ENDED,
     (_WAITING, "draining"): _ENDED,
     (_DELIVERED, "delivered"): _DELIVERED,

@@ -159,6 +159,17 @@ def waits_too_long(net: Network, api: Process, node: Process) -> None:
     net.advance(2)
 
 
+def last_consumer_leaves(net: Network, api: Process, node: Process) -> None:
+    delivered(api, node)
+    api.request("compute", flags=Flag.MANDATORY)
+    node.stop()
+
+
+def last_consumer_leaves_with_it(net: Network, api: Process, node: Process) -> None:
+    delivered(api, node, flags=Flag.MANDATORY | Flag.IDEMPOTENT)
+    node.stop()
+
+
 def drain_while_it_waits(net: Network, api: Process, node: Process) -> None:
     api.request("compute")
     net.router.begin_drain(net.now)
@@ -204,6 +215,8 @@ SCENARIOS: dict[Row, Callable[[Network, Process, Process], object]] = {
     (ROUTING, "protocol"): format_that_nobody_takes,
     (WAITING, "taken"): consumer_comes,
     (WAITING, "timeout"): waits_too_long,
+    (WAITING, "no_consumer"): last_consumer_leaves,
+    (WAITING, "link_lost"): last_consumer_leaves_with_it,
     (WAITING, "cancelled"): cancelled_while_it_waits,
     (WAITING, "draining"): drain_while_it_waits,
     (DELIVERED, "delivered"): to_two,

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import deque
 from itertools import islice
 
+from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.model import Consumer, Delivery, Link, Request
 from rpcmq.core.router.roundrobin import explain
 from rpcmq.core.router.roundrobin.deadlines import ENDED_AT_ONCE
 from rpcmq.core.router.roundrobin.deliveries import Deliveries
 from rpcmq.core.router.roundrobin.request_table import RequestTable
+from rpcmq.core.router.roundrobin.restart_recovery import Recovery
 from rpcmq.errors import Outcome
 from rpcmq.wire import KEY, KIND_AT, Flag, Kind
 
@@ -24,13 +26,16 @@ _ANSWERS = (int(Kind.REPLY), int(Kind.FAULT), int(Kind.END))
 class Departures:
     """Ends, or delivers again, what those who go leave behind."""
 
-    __slots__ = ("_deliveries", "_end_more_at", "_requests", "deserted")
+    __slots__ = ("_deliveries", "_end_more_at", "_recovery", "_requests", "_unserved", "deserted")
 
-    def __init__(self, requests: RequestTable, deliveries: Deliveries) -> None:
+    def __init__(self, requests: RequestTable, deliveries: Deliveries, recovery: Recovery) -> None:
         self._requests = requests
+        self._recovery = recovery
         self._deliveries = deliveries
         #: Ended links with unfinished calls, which are ended a bounded number at a time.
         self.deserted: deque[Link] = deque()
+        #: Mandatory calls that wait where nobody is left, and are ended a bounded number at a time.
+        self._unserved: dict[Request, None] = {}
         self._end_more_at = 0.0
 
     def relieved(self, now: float, consumer: Consumer) -> None:
@@ -63,6 +68,7 @@ class Departures:
                 self._end(now, delivery, reason)
         self._end_backlog(now, consumer)
         self._deliveries.deliver_again(now, again)
+        self.left(now, consumer)
 
     def _end(self, now: float, delivery: Delivery, reason: str) -> None:
         requests, request = self._requests, delivery.request
@@ -83,14 +89,51 @@ class Departures:
             requests.drop(now, request, request.destination.queue, "consumer left")
             requests.record(now, request, Outcome.NO_CONSUMER)
 
+    def left(self, now: float, consumer: Consumer) -> None:
+        """End the mandatory calls that wait for ``consumer`` if it was the last there. Casts go on waiting."""
+        topic = consumer.topic
+        for each in (topic, topic.servers.get(consumer.server)):
+            if each is None or each.consumers or not each.queue:
+                continue
+            self._requests.turns.spent += len(each.queue) >> 4
+            for request in each.queue:
+                is_mandatory = request.is_call and request.flags & Flag.MANDATORY
+                if is_mandatory and not self._recovery.awaits_consumer(now, request):
+                    self._unserved[request] = None
+        self._end_unserved(now)
+
+    def _end_unserved(self, now: float) -> None:
+        """End mandatory calls that nobody can take any more, a bounded number in each tick."""
+        self._end_more_at = now
+        requests = self._requests
+        for request in list(islice(self._unserved, ENDED_AT_ONCE)):
+            del self._unserved[request]
+            caller = request.reply_to
+            if request.queue is None or request.destination.consumers:
+                continue  # it has ended, or somebody has come
+            if caller is None or caller.state is LinkState.ENDED:
+                continue  # it ends with its caller's others
+            outcome, (text, details) = explain.nobody_left(now, request)
+            if requests.finish(now, request, outcome):
+                requests.withdraw(request)
+                requests.count_drop(now, request, "consumer lost" if request.attempts else "no consumer")
+                requests.tell(caller, request.key, outcome, text, details)
+
     def caller_gone(self, now: float, link: Link) -> None:
         """End the calls of ``link``, which has ended. Its casts go on, held ones included."""
         if undelivered := link.unacknowledged_of(_ANSWERS):
             self._requests.counters["answers to ended links"] += undelivered
         self.deserted.append(link)
-        self.end_deserted(now)
+        self._end_deserted(now)
 
-    def end_deserted(self, now: float) -> None:
+    def tick(self, now: float) -> None:
+        """End more of the calls whose callers, or consumers, have gone."""
+        if self.deserted:
+            self._end_deserted(now)
+        if self._unserved:
+            self._end_unserved(now)
+
+    def _end_deserted(self, now: float) -> None:
         """End calls whose callers have gone, a bounded number in each tick."""
         room, self._end_more_at = ENDED_AT_ONCE, now
         while self.deserted and room:
@@ -102,8 +145,8 @@ class Departures:
                 self.deserted.popleft()
 
     def next_deadline(self) -> float | None:
-        """The time of the next :meth:`end_deserted` (monotonic seconds)."""
-        return self._end_more_at if self.deserted else None
+        """The time of the next :meth:`tick` (monotonic seconds)."""
+        return self._end_more_at if self.deserted or self._unserved else None
 
 
 def _may_run_again(request: Request) -> bool:

@@ -92,7 +92,7 @@ class Dispatch:
             settings, directory, self.requests, self.recovery, self.deliveries, self._is_needed_by_running_work
         )
         self.streams = Streams(settings, self.requests)
-        self.departures = Departures(self.requests, self.deliveries)
+        self.departures = Departures(self.requests, self.deliveries, self.recovery)
         self.settlements = Settlements(self.requests, self.deliveries, self.departures)
         #: Whether a drain waits for running handlers no more, and so returns what these ask for, too.
         self.refuses_nested_work = False
@@ -327,8 +327,7 @@ class Dispatch:
     def tick(self, now: float) -> None:
         """Do what is due."""
         self.requests.tick(now)
-        if self.departures.deserted:
-            self.departures.end_deserted(now)
+        self.departures.tick(now)
 
     def return_undelivered_calls(self, now: float) -> None:
         """Begin a drain: undelivered calls go back to their callers. Accept only what running handlers need."""

@@ -6,8 +6,9 @@ from typing import Any
 
 from rpcmq.core.router.model import Delivery, Destination, Request
 from rpcmq.core.router.settings import Settings
+from rpcmq.errors import Outcome
 
-__all__ = ["consumer_lost", "drain_timed_out", "no_consumer", "overloaded", "timed_out"]
+__all__ = ["consumer_lost", "drain_timed_out", "no_consumer", "nobody_left", "overloaded", "timed_out"]
 
 Explanation = tuple[str, dict[str, Any]]
 
@@ -46,6 +47,16 @@ def timed_out(now: float, request: Request) -> Explanation:
 def no_consumer(now: float, destination: Destination) -> Explanation:
     """Explain an immediate refusal for want of consumers."""
     return _absence(now, destination), {"topic": destination.name, "method": destination.method}
+
+
+def nobody_left(now: float, request: Request) -> tuple[Outcome, Explanation]:
+    """The outcome of a mandatory call whose last possible consumer has gone while it waited, and its explanation."""
+    destination = request.destination
+    text, details = no_consumer(now, destination)
+    if not request.attempts:
+        return Outcome.NO_CONSUMER, (text, details)
+    text += "; the one that had it is lost, so it may have run"
+    return Outcome.LINK_LOST, (text, details | {"started": "unknown"})
 
 
 def overloaded(destination: Destination, settings: Settings, is_behind: bool = False) -> Explanation:

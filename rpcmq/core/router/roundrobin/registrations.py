@@ -63,7 +63,9 @@ class Registrations:
             raise ProtocolError(f"consumer tag {tag} is not registered", "tag")
         if not consumer.stopping:
             self._directory.unregister(now, consumer)
-        if not consumer.in_flight:
+        if consumer.in_flight:
+            self._dispatch.departures.left(now, consumer)
+        else:
             self.end(now, consumer, "unregistered")
         link.send(RegisteredBody(topic="").message(key=message[KEY], consumer=tag))
 

@@ -41,7 +41,7 @@ class Recovery:
         #: Links that have sent casts that are held.
         self._held_by: list[Link] = []
         #: Mandatory calls that wait for consumers to come back.
-        self._awaiting_consumer: list[Request] = []
+        self._awaiting_consumer: dict[Request, None] = {}
         #: Whether held messages are being handled. They were acknowledged to their senders and cannot be refused now.
         self.is_releasing = False
         #: Casts that consumers received from the router's previous incarnation, by topic and group.
@@ -71,7 +71,7 @@ class Recovery:
         # A router does not know whom it had in an earlier life, nor whether there was one.
         if not request.is_call or now >= self._until:
             return False
-        self._awaiting_consumer.append(request)
+        self._awaiting_consumer[request] = None
         return True
 
     # --- what consumers had before -----------------------------------------------------------
@@ -127,7 +127,7 @@ class Recovery:
         return held
 
     def _stop_awaiting(self, now: float) -> None:
-        hoping, self._awaiting_consumer = self._awaiting_consumer, []
+        hoping, self._awaiting_consumer = self._awaiting_consumer, {}
         for request in hoping:
             destination = request.destination
             if request.queue is not None and not any(c.link.route is not None for c in destination.consumers):
