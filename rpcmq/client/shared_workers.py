@@ -35,10 +35,13 @@ class SharedWorkers:
 
     def start(self, run: _Run, task: Task) -> None:
         """Call ``run(task)`` beside the loop, now or when a worker is free. From the loop."""
-        if self._free > 0:
+        if self._free > 0 and not self._waiting:
             self._workers.start((run, task))
-        else:
-            self._waiting.append((run, task))
+            return
+        self._waiting.append((run, task))
+        if self._free > 0:
+            # A worker has ended in this turn: those that came before are begun first.
+            self._begin_waiting()
 
     def close(self) -> None:
         """See :meth:`rpcmq.transport.shell.Workers.close`."""

@@ -56,10 +56,10 @@ class ThreadWorkers(Generic[T]):
             worker = self._idle.pop()
             worker.item = item
             worker.parking.resume()
-        elif self._count < self._most:
-            self._begin(item)
-        else:
-            self._waiting.append(item)
+            return
+        self._waiting.append(item)
+        if self._count < self._most:
+            self._begin(self._waiting.popleft())
 
     def _begin(self, item: T) -> None:
         try:
@@ -68,7 +68,7 @@ class ThreadWorkers(Generic[T]):
             # The system has no thread left. Those that there are go on with what waits.
             if self._count == 0:
                 raise
-            self._waiting.append(item)
+            self._waiting.appendleft(item)
         else:
             self._count += 1
 

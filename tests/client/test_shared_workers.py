@@ -1,4 +1,4 @@
-"""Workers that several consumers share, in a shell played by the test."""
+"""Workers that several consumers share, in a shell played by the test and in both real ones."""
 
 from __future__ import annotations
 
@@ -9,6 +9,13 @@ import pytest
 
 from rpcmq.client.shared_workers import SharedWorkers
 from rpcmq.core.process.task import Task
+from rpcmq.transport.gevent_shell import GeventShell
+from rpcmq.transport.shell import ClientShell
+from rpcmq.transport.thread_home import thread_home
+from tests.from_threads import in_thread
+
+#: Longest wait for anything (seconds).
+LONG = 20.0
 
 
 class Shell:
@@ -70,6 +77,42 @@ def test_tasks_beyond_the_limit_begin_in_the_order_in_which_they_came() -> None:
     while made.shell.soon:
         made.shell.turn()
     assert order == ["a1", "b1", "a2", "b2"]
+
+
+def order_with_a_late_task(shell: ClientShell) -> list[str]:
+    """Start A, and B to F while it runs; a last task comes between its end and the turn in which B begins."""
+    order: list[str] = []
+    delivered, ended = shell.event(), shell.event()
+
+    def run(task: Any) -> None:
+        order.append(task)
+        if task == "A":
+            shell.call_soon(deliver)
+            delivered.wait(LONG)
+            shell.call_soon(share.start, "LATE")
+        elif len(order) == 7:
+            ended.set()
+
+    def deliver() -> None:
+        for task in "BCDEF":
+            share.start(task)
+        shell.call_soon(delivered.set)
+
+    workers = SharedWorkers(shell, 1)
+    share: Any = workers.share(run)
+    shell.call_soon(share.start, "A")
+    assert ended.wait(LONG)
+    workers.close()
+    return order
+
+
+def test_a_task_that_comes_as_a_worker_ends_does_not_overtake_the_waiting_ones_in_gevent() -> None:
+    assert order_with_a_late_task(GeventShell()) == [*"ABCDEF", "LATE"]
+
+
+def test_a_task_that_comes_as_a_worker_ends_does_not_overtake_the_waiting_ones_in_threads() -> None:
+    shell: Any = thread_home().shell
+    assert in_thread(shell.inside, order_with_a_late_task, shell) == [*"ABCDEF", "LATE"]
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])

@@ -201,6 +201,22 @@ def test_where_no_more_threads_can_be_had_those_there_are_go_on_with_the_rest(sh
     assert sorted(seen) == list(range(10))
 
 
+def test_an_item_for_which_there_was_no_thread_goes_before_later_ones() -> None:
+    begun: list[int] = []
+
+    def spawn(work: Callable[[int], None], item: int) -> None:
+        if item == 2 and not tried:
+            tried.append(item)
+            raise RuntimeError("can't start new thread")
+        begun.append(item)
+
+    tried: list[int] = []
+    workers: ThreadWorkers[int] = ThreadWorkers(print, 2, spawn, None)  # type: ignore[arg-type]
+    for item in (1, 2, 3):
+        workers.start(item)
+    assert (tried, begun) == ([2], [1, 2])
+
+
 def test_where_no_thread_can_be_had_at_all_that_is_an_error(shell: ThreadShell) -> None:
     def spawn(*work: Any) -> None:
         raise RuntimeError("can't start new thread")
