@@ -43,7 +43,13 @@ def test_what_is_tested_is_the_installed_wheel_where_that_is_wanted() -> None:
 
 
 def test_a_drill_can_watch_the_router() -> None:
-    Network(Settings(), engine=partial(WatchedRouter, Mock(spec=Watch)))
+    watch = Mock(spec=Watch)
+    network = Network(Settings(recovery_seconds=0.0), engine=partial(WatchedRouter, watch))
+    api, node = network.process("api"), network.process("node")
+    node.register("compute")
+    api.request("compute", "boot", payload=b"a")
+    told = [name for name, *_ in watch.method_calls]
+    assert told[-2:] == ["accepted", "dispatched"]
 
 
 def test_a_missing_compiler_is_named_with_what_to_do(

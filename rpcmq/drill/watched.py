@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Protocol
 
-from rpcmq.core.router.model import Consumer, Link, Request
-from rpcmq.core.router.roundrobin.deliveries import Deliveries
-from rpcmq.core.router.roundrobin.dispatch import Dispatch
-from rpcmq.core.router.roundrobin.node import RoundRobin
-from rpcmq.core.router.roundrobin.request_table import RequestTable
-from rpcmq.core.router.router import NODE_TYPES, Router
-from rpcmq.wire import KEY, KIND_AT, NO_TTL, Kind
+from rpcmq.core.router.model import Delivery, Link, Request
+from rpcmq.core.router.router import Router
+from rpcmq.wire import KEY, KIND_AT, Kind
 
 __all__ = ["Watch", "WatchedRouter"]
 
@@ -32,71 +27,6 @@ class Watch(Protocol):
         """The process of ``link`` has another ``state``."""
 
 
-class _Requests(RequestTable):
-    """Tells its watch of casts that have ended."""
-
-    __slots__ = ("watch",)
-    watch: Watch
-
-    def record(self, now: float, request: Request, outcome: int, handler_us: int = NO_TTL) -> None:
-        super().record(now, request, outcome, handler_us)
-        if request.message[KIND_AT] == Kind.CAST:
-            self.watch.settled(request.message, outcome)
-
-
-class _Deliveries(Deliveries):
-    """Tells its watch what is dispatched, or keeps it to be told."""
-
-    __slots__ = ("at_once", "watch")
-    watch: Watch
-    #: Dispatches made while a message is being accepted; the acceptance is reported first.
-    at_once: list[Callable[[], None]] | None
-
-    def deliver(self, now: float, request: Request, consumer: Consumer, caster: Link | None = None) -> bool:
-        if not super().deliver(now, request, consumer, caster):
-            return False
-        message, link, attempt = request.message, consumer.link, consumer.in_flight[request.key].attempt
-        if self.at_once is None:
-            self.watch.dispatched(message, link, attempt)
-        else:
-            self.at_once.append(lambda: self.watch.dispatched(message, link, attempt))
-        return True
-
-
-class _Dispatch(Dispatch):
-    """Reports to its observer: first the acceptance, then its immediate consequences."""
-
-    __slots__ = ("watch",)
-    watch: Watch
-    requests_type = _Requests
-    deliveries_type = _Deliveries
-    requests: _Requests
-    deliveries: _Deliveries
-
-    def watched_by(self, watch: Watch) -> None:
-        """Tell ``watch``."""
-        self.watch = self.requests.watch = self.deliveries.watch = watch
-        self.deliveries.at_once = None
-
-    def accept(self, now: float, link: Link, message: bytes) -> None:
-        number, said, key = self.requests.last_number, len(link.outbox), message[KEY]
-        at_once: list[Callable[[], None]] = []
-        self.deliveries.at_once = at_once
-        try:
-            super().accept(now, link, message)
-        finally:
-            self.deliveries.at_once = None
-            refused = any(m[KIND_AT] == Kind.ERROR and m[KEY] == key for m in link.outbox[said:])
-            if self.requests.last_number > number and not refused:
-                self.watch.accepted(message)
-            for tell in at_once:
-                tell()
-
-
-class _RoundRobin(RoundRobin):
-    dispatch_type = _Dispatch
-
-
 class WatchedRouter(Router):
     """The unmodified engine with an observer.
 
@@ -105,14 +35,42 @@ class WatchedRouter(Router):
         rest: as for :class:`rpcmq.core.router.router.Router`.
     """
 
-    node_types = (_RoundRobin, *(each for each in NODE_TYPES if each is not RoundRobin))
-
     def __init__(self, watch: Watch, *rest: Any) -> None:
         super().__init__(*rest)
         self._watch = watch
-        dispatch = self.dispatch
-        assert isinstance(dispatch, _Dispatch)
-        dispatch.watched_by(watch)
+        #: Deliveries made while a message is being accepted: the acceptance is reported first.
+        self._at_once: list[tuple[bytes, Link, int]] | None = None
+        self.dispatch.deliveries.on_delivered = self._delivered
+        self.dispatch.requests.on_recorded = self._recorded
+        for kind in (Kind.REQUEST, Kind.CAST):
+            self.kinds.handlers[kind] = self._accept
+
+    def _accept(self, now: float, link: Link, message: bytes) -> None:
+        """Report the acceptance of ``message`` by the dispatcher, then its immediate consequences."""
+        requests = self.dispatch.requests
+        number, said, key = requests.last_number, len(link.outbox), message[KEY]
+        at_once: list[tuple[bytes, Link, int]] = []
+        self._at_once = at_once
+        try:
+            self.dispatch.accept(now, link, message)
+        finally:
+            self._at_once = None
+            refused = any(m[KIND_AT] == Kind.ERROR and m[KEY] == key for m in link.outbox[said:])
+            if requests.last_number > number and not refused:
+                self._watch.accepted(message)
+            for delivered in at_once:
+                self._watch.dispatched(*delivered)
+
+    def _delivered(self, delivery: Delivery) -> None:
+        delivered = delivery.request.message, delivery.consumer.link, delivery.attempt
+        if self._at_once is None:
+            self._watch.dispatched(*delivered)
+        else:
+            self._at_once.append(delivered)
+
+    def _recorded(self, request: Request, outcome: int) -> None:
+        if request.message[KIND_AT] == Kind.CAST:
+            self._watch.settled(request.message, outcome)
 
     def _link_changed(self, now: float, link: Link) -> None:
         self._watch.declared(link)

@@ -38,7 +38,7 @@ _NO_TIME = 0.001
 class Deliveries:
     """Hands requests to consumers."""
 
-    __slots__ = ("_links", "_recovery", "_requests", "_settings", "on_protocol_error")
+    __slots__ = ("_links", "_recovery", "_requests", "_settings", "on_delivered", "on_protocol_error")
 
     def __init__(self, settings: Settings, links: LinkTable, requests: RequestTable, recovery: Recovery) -> None:
         self._settings = settings
@@ -47,6 +47,8 @@ class Deliveries:
         self._recovery = recovery
         #: Called with (now, link, message, error) where a message is refused after it was taken in.
         self.on_protocol_error: Callable[[float, Link, bytes, ProtocolError], None] = _nobody_listens
+        #: Called with each delivery that was made, which is still in the outbox of its link; None: nobody watches.
+        self.on_delivered: Callable[[Delivery], None] | None = None
 
     def deliver(self, now: float, request: Request, consumer: Consumer, caster: Link | None = None) -> bool:
         """Give ``request`` to ``consumer``.
@@ -83,6 +85,8 @@ class Deliveries:
         link.outbox.append(message)
         if not link.marked:
             link.mark()
+        if self.on_delivered is not None:
+            self.on_delivered(delivery)
         return True
 
     def route(self, now: float, request: Request, caster: Link | None = None) -> bool:

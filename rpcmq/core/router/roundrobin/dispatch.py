@@ -15,7 +15,6 @@ them rather than called, and what is rare is a call away.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
 
 from rpcmq.core.common.drops import Drop
 from rpcmq.core.router.base_link import outgoing_bytes
@@ -71,23 +70,18 @@ class Dispatch:
     """
 
     __slots__ = (
-        "_deliver", "_destinations", "_directory", "_links", "_settings", "casts", "deliveries", "departures",
+        "_destinations", "_directory", "_links", "_settings", "casts", "deliveries", "departures",
         "recovery", "refuses_nested_work", "requests", "settlements", "streams",
     )  # fmt: skip
-
-    #: A recording router has others.
-    requests_type: ClassVar[type[RequestTable]] = RequestTable
-    deliveries_type: ClassVar[type[Deliveries]] = Deliveries
 
     def __init__(self, settings: Settings, links: LinkTable, directory: Directory, now: float) -> None:
         self._settings = settings
         self._links = links
         self._directory = directory
         self._destinations = directory.destinations
-        self.requests = self.requests_type(settings, links)
+        self.requests = RequestTable(settings, links)
         self.recovery = Recovery(settings, links, self.requests, now)
-        self.deliveries = self.deliveries_type(settings, links, self.requests, self.recovery)
-        self._deliver = self.deliveries.deliver
+        self.deliveries = Deliveries(settings, links, self.requests, self.recovery)
         self.casts = Casts(
             settings, directory, self.requests, self.recovery, self.deliveries, self._is_needed_by_running_work
         )
@@ -172,7 +166,7 @@ class Dispatch:
         if consumer is None or len(consumer.in_flight) >= consumer.credit:
             consumer = destination.pick()
         if consumer is not None and consumer.accepts >> form & 1:
-            if not self._deliver(now, request, consumer):
+            if not self.deliveries.deliver(now, request, consumer):
                 return
         elif not self.deliveries.route(now, request):
             return

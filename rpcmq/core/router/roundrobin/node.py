@@ -26,14 +26,11 @@ _unpack_clock_stamp = Struct(">7xB20xQI").unpack
 class RoundRobin(NodeType):
     """Calls, casts, streams, consumers, and the log of what became of them."""
 
-    #: The dispatcher of calls and casts.
-    dispatch_type: type[Dispatch] = Dispatch
-
     def __init__(self, context: NodeContext) -> None:
         self._context = context
         self.directory = directory = context.directory
         links, drops = context.links, context.drops
-        self.dispatch = dispatch = self.dispatch_type(context.settings, links, directory, context.now)
+        self.dispatch = dispatch = Dispatch(context.settings, links, directory, context.now)
         self.requests = requests = dispatch.requests
         requests.drops, requests.turns, requests.on_fault = drops, context.turns, context.faults.report
         requests.journal, context.faults.whereabouts = context.faults.journal, requests.whereabouts

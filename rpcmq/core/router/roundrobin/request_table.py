@@ -47,7 +47,7 @@ class RequestTable:
 
     __slots__ = (
         "_links", "_notices", "_settings", "calls_in_flight", "counters", "deadlines", "draining", "drops",
-        "journal", "last_number", "log", "on_fault", "receipts", "turns",
+        "journal", "last_number", "log", "on_fault", "on_recorded", "receipts", "turns",
     )  # fmt: skip
 
     def __init__(self, settings: Settings, links: LinkTable) -> None:
@@ -71,6 +71,8 @@ class RequestTable:
         self._notices = DropNotices()
         #: Gets each request that has ended; None: off.
         self.log: DispatchLog | None = None
+        #: Called with each request that :meth:`record` has ended, and its outcome; None: nobody watches.
+        self.on_recorded: Callable[[Request, int], None] | None = None
 
     def copy(self, request: Request) -> Request:
         """``request`` as a request in its own right."""
@@ -259,6 +261,8 @@ class RequestTable:
             statistics.answered(seconds)
         if self.log is not None:
             self.log.ended(now, request, request.delivery, outcome, handler_us=handler_us)
+        if self.on_recorded is not None:
+            self.on_recorded(request, outcome)
 
     def _report_illegal(self, now: float, request: Request, outcome: int) -> None:
         text = f"request: {end_event(outcome)} while it is {request.state.value}"
