@@ -50,7 +50,7 @@ class Bridge:
     """
 
     def __init__(self, process: ThreadProcess) -> None:
-        if process.shell.is_patched:
+        if process.thread_shell.is_patched:
             raise UsageError(
                 "gevent or eventlet has patched this program: its threads are green, and rpcmq.aio needs real ones; "
                 "use rpcmq.Client there"
@@ -198,8 +198,8 @@ class ThreadPool:
 
     def __init__(self, process: ThreadProcess, most: int, *, inside: bool) -> None:
         self._process = process
-        self._outside = None if inside else process.shell.monitor.outside
-        self._workers = process.shell.workers(self._do, most)
+        self._outside = None if inside else process.thread_shell.monitor.outside
+        self._workers = process.thread_shell.workers(self._do, most)
 
     async def run(self, port: LoopPort, function: Callable[[], T], undo: Callable[[T], object] | None = None) -> T:
         """Call ``function`` in one of the threads, in the context of the task; see :meth:`Bridge.in_thread`."""

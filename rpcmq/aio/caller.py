@@ -8,8 +8,8 @@ from time import monotonic
 from typing import Any
 
 from rpcmq.aio.bridge import Bridge
-from rpcmq.client.answers import result_of
 from rpcmq.client.arguments import check_seconds
+from rpcmq.client.results import result_of
 from rpcmq.client.sender import ONLY_ROUTED, Target
 from rpcmq.client.thread_process import ThreadProcess
 from rpcmq.client.verbs import ClientVerbs

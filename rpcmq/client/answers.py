@@ -1,4 +1,4 @@
-"""The outcome of a call: a result, an error, or a stream of items."""
+"""The items of a multicall, one by one."""
 
 from __future__ import annotations
 
@@ -6,73 +6,20 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any, Self
 
-from rpcmq.client.payloads import Payloads
 from rpcmq.client.process import Process
+from rpcmq.client.results import check_end, decoded, result_of
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.calls import STREAM_WINDOW
-from rpcmq.errors import PayloadRefused, RemoteError, UsageError
-from rpcmq.payload.remote_exception import add_hop
+from rpcmq.errors import UsageError
 from rpcmq.transport.forks import OF_THE_PARENT
 from rpcmq.transport.home import Home, Housed, at_home
-from rpcmq.wire import KIND_AT, Kind, method_of
+from rpcmq.wire import KIND_AT, Kind
 
-__all__ = ["OVER", "Items", "Stream", "result_of"]
+__all__ = ["OVER", "Items", "Stream"]
 
-_FAULT, _END = int(Kind.FAULT), int(Kind.END)
+_END = int(Kind.END)
 #: In place of the result of a stream that has given all of its items.
 OVER: Any = object()
-
-
-def decoded(payloads: Payloads, call: Call, message: bytes) -> Any:
-    """Decode the value in ``message``.
-
-    Raises:
-        RemoteError: it is not allowed here, or malformed.
-    """
-    try:
-        return payloads.answer(call, message)
-    except PayloadRefused as error:
-        text = f"the method ran, but the reply from {call.address!r} was not decoded: {error}"
-        raise RemoteError("PayloadRefused", text) from error
-
-
-def _undecoded(call: Call, error: PayloadRefused) -> RemoteError:
-    return RemoteError("PayloadRefused", f"the reply from {call.address!r} was not decoded: {error}")
-
-
-def _check_end(payloads: Payloads, call: Call, message: bytes) -> None:
-    try:
-        payloads.check_end(call, message)
-    except PayloadRefused as error:
-        raise _undecoded(call, error) from error
-
-
-def result_of(payloads: Payloads, call: Call) -> Any:
-    """Return the result of an ended call; for a stream, its last item.
-
-    Raises:
-        CallError: it ended without an answer.
-        RemoteError: the method raised; a registered exception class is raised as itself.
-        NestedCallError: the method raised the CallError of a call that it made.
-    """
-    if call.error is not None:
-        if call.message:  # it was started
-            add_hop(call.error, call.address, method_of(call.message))
-        raise call.error
-    message = call.answer
-    assert message is not None
-    kind = message[KIND_AT]
-    if kind == _FAULT:
-        try:
-            failure = payloads.failure(call, message)
-        except PayloadRefused as error:
-            raise _undecoded(call, error) from error
-        add_hop(failure, call.address, method_of(call.message))
-        raise failure
-    if kind == _END:
-        _check_end(payloads, call, message)
-        return decoded(payloads, call, call.items[-1]) if call.items else None
-    return decoded(payloads, call, message)
 
 
 class Items:
@@ -102,7 +49,7 @@ class Items:
     def _end_of(self, call: Call) -> Any:
         """The result of a call that has ended; :data:`OVER` if there were all items."""
         if call.error is None and call.answer is not None and call.answer[KIND_AT] == _END:
-            _check_end(self._payloads, call, call.answer)
+            check_end(self._payloads, call, call.answer)
             return OVER
         return result_of(self._payloads, call)
 

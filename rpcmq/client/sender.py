@@ -7,10 +7,11 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from rpcmq.client.answers import Stream, result_of
+from rpcmq.client.answers import Stream
 from rpcmq.client.arguments import check_seconds, request_body, trace_context
 from rpcmq.client.process import Process
 from rpcmq.client.request import current_request, handling
+from rpcmq.client.results import result_of
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.direct_links import DirectLink
 from rpcmq.errors import CallTimeout, Outcome, UsageError

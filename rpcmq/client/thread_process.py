@@ -50,11 +50,10 @@ _A_TURN = 0.0005
 class ThreadProcess(Process):
     """The engines of a process in a plain thread, and the queue into it."""
 
-    shell: ThreadShell
-
     def __init__(self, config: ClientConfig, codec: Codec, shell: ClientShell) -> None:
         assert isinstance(shell, ThreadShell)
         super().__init__(config, codec, shell)
+        self.thread_shell = shell
         # A trust policy has state of its own, and green threads wait in other ways: there the lock is taken.
         self.posts = not shell.is_patched and type(self.payloads) is Payloads
         self._is_inside = shell.monitor.is_held
@@ -70,16 +69,16 @@ class ThreadProcess(Process):
 
     def check_usable(self) -> None:
         """See :meth:`Process.check_usable`."""
-        self.shell.check_waits()
+        self.thread_shell.check_waits()
         self.connection.check_open()
 
     def wait_ready(self, timeout: float, restart_timeout: float) -> None:
         """See :meth:`Process.wait_ready`."""
-        self.shell.inside(super().wait_ready, timeout, restart_timeout)
+        self.thread_shell.inside(super().wait_ready, timeout, restart_timeout)
 
     def wait_for_room(self, address: bytes, seconds: float, name: str) -> None:
         """See :meth:`Process.wait_for_room`."""
-        self.shell.inside(super().wait_for_room, address, seconds, name)
+        self.thread_shell.inside(super().wait_for_room, address, seconds, name)
 
     def start_call(
         self, now: float, call: Call, kind: int, payload: bytes, form: int, address: bytes, method: bytes, trace: bytes
@@ -95,7 +94,7 @@ class ThreadProcess(Process):
             self.calls.open
             or not self._is_alone(0)
             or may_be_interrupted()
-            or not uninterrupted(self.shell.monitor.inside_if_free, self._start_now, *arguments)
+            or not uninterrupted(self.thread_shell.monitor.inside_if_free, self._start_now, *arguments)
         ):
             self._inbox.put_before_waiting((self._start, arguments))
             if self._is_gone:
@@ -113,17 +112,17 @@ class ThreadProcess(Process):
         if self._is_inside():
             if not may_be_interrupted():
                 return bool(uninterrupted(self._after_posted, self.send_cast_if_room, *arguments))
-            self.shell.wait_for_turn()
+            self.thread_shell.wait_for_turn()
             if not self.cast_window.has_room(address):
                 return False
             self.post(self._cast, *arguments)
             # Whoever casts next finds it counted.
-            self.shell.wait_for_turn()
+            self.thread_shell.wait_for_turn()
             return True
         if self.must_count(payload):
-            return self.shell.inside(self.send_cast, *arguments)
+            return self.thread_shell.inside(self.send_cast, *arguments)
         while self.has_fallen_behind:
-            self.shell.inside(self.shell.sleep, _A_TURN)
+            self.thread_shell.inside(self.thread_shell.sleep, _A_TURN)
         self.post(self._cast, *arguments)
         return True
 
@@ -146,7 +145,7 @@ class ThreadProcess(Process):
             return
         try:
             if len(self.calls.open) == 1 and self._is_alone(1) and current_hub() is None:
-                self.shell.inside(self._lone_caller.wait, call)
+                self.thread_shell.inside(self._lone_caller.wait, call)
                 if call.done:
                     return
             lock = new_lock()
@@ -168,7 +167,7 @@ class ThreadProcess(Process):
 
     def _do_posted_after_close(self) -> None:
         # Nobody else does: the client was closed in another thread since this one has looked.
-        self.shell.inside(self._do_posted)
+        self.thread_shell.inside(self._do_posted)
 
     def grant(self, call: Call) -> None:
         """See :meth:`Process.grant`."""
@@ -241,6 +240,6 @@ class ThreadProcess(Process):
             self._do_posted()
         super().close(linger_seconds)
         self._lone_caller.close()
-        self.shell.remove_inbox(self._inbox)
+        self.thread_shell.remove_inbox(self._inbox)
         self._is_gone = True
         self._do_posted()

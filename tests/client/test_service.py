@@ -281,7 +281,7 @@ def raw_call(client: rpcmq.Client, form: int, payload: bytes) -> Any:
     """A call whose payload is not what the client library would make."""
     from time import monotonic
 
-    from rpcmq.client.answers import result_of
+    from rpcmq.client.results import result_of
     from rpcmq.core.process.call import Call
     from rpcmq.wire import Address, Kind
 
