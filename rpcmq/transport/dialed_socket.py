@@ -93,19 +93,16 @@ class DialedSocket:
             self.socket = None
 
     def close_when_sent(self, linger_seconds: float) -> None:
-        """Close the socket as :meth:`close` does, and wait until the queued messages have left."""
+        """Close the socket as :meth:`close` does, and wait for so long at most until the queued messages have left."""
         watch, socket = self._watch, self.socket
         if watch is not None and socket is not None:
             self._stop_reading()
-            self.socket = None
+            self.socket = self._watch = None
             sent = self._shell.event()
-            watch.report_end_only(sent.set)
+            watch.end_with_socket(sent.set)
             socket.close(linger_seconds)
-            try:
-                # libzmq ends the socket when it has let go of its connection.
-                sent.wait(linger_seconds)
-            finally:
-                self.close()
+            # libzmq ends the socket when it has let go of its connection.
+            sent.wait(linger_seconds)
 
     def _stop_reading(self) -> None:
         self.host_is_reached()

@@ -9,6 +9,7 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from rpcmq.transport.batches import BatchSocket
+from rpcmq.transport.forks import abandon_after_fork
 from rpcmq.transport.shell import Handle, Shell
 
 __all__ = ["ConnectionWatch", "Watchdog"]
@@ -41,6 +42,7 @@ class ConnectionWatch:
     def __init__(self, socket: zmq.Socket[bytes], on_event: Callable[[int, int], None], shell: Shell) -> None:
         self._watched = socket
         self._on_event = on_event
+        self._shell = shell
         self._monitor = socket.get_monitor_socket(_EVENTS)
         self._io = shell.call_when_readable(int(self._monitor.fd), self.read)
         # Events before the watcher started gave no edge.
@@ -52,17 +54,24 @@ class ConnectionWatch:
             event = recv_monitor_message(self._monitor, zmq.NOBLOCK)
             self._on_event(int(event["event"]), int(event["value"]))
 
-    def report_end_only(self, on_end: Callable[[], object]) -> None:
-        """Report nothing more but the end of the closed socket: what it had to send has left, or its linger is over."""
+    def end_with_socket(self, on_end: Callable[[], object]) -> None:
+        """Report nothing more but the end of the socket, and stop listening then. The caller closes the socket next.
+
+        A closed socket ends when what it had to send has left, or its linger is over. Until then it is listened to,
+        whether somebody waits for it or not: libzmq's thread that ends the sockets of the whole process tells of the
+        end, and waits for ever where nobody can be told.
+        """
 
         def is_end(event: int, value: int) -> None:
             if event == zmq.EVENT_MONITOR_STOPPED:
                 on_end()
+                self.close()
 
         self._on_event = is_end
+        abandon_after_fork(self, self._shell)
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop listening to a socket that is open or has ended."""
         self._io.stop()
         self._io.close()
         self._soon.stop()
@@ -71,10 +80,11 @@ class ConnectionWatch:
         if not self._monitor.closed:
             self._monitor.close(linger=0)
 
-    def abandon(self) -> None:
+    def abandon(self, loop_runs: bool = True) -> None:
         """Stop listening without touching the sockets: they are another process's."""
-        self._io.stop()
-        self._soon.stop()
+        if loop_runs:
+            self._io.stop()
+            self._soon.stop()
 
 
 class Watchdog:
