@@ -16,15 +16,18 @@ class Place:
 
     Attributes:
         name: the identity at the router.
-        life: name of the present one in the history.
         is_starting: it takes the place of one that died, and is not ready.
     """
 
     name: str
     role: str
     program: Program
-    life: str
     url: str
     options: dict[str, Any] = field(default_factory=dict)
     is_stopped: bool = False
     is_starting: bool = False
+
+    @property
+    def life(self) -> str:
+        """Name of the present process in the history."""
+        return self.program.name

@@ -150,8 +150,7 @@ class Drill:
         if not self.topology.direct:
             self.proxies[name] = FaultProxy(url)
             url = self.proxies[name].url
-        self.places[name] = place = Place(name, role, self._start(name, role, url, options), "", url, options)
-        place.life = f"{name}#{self._lives}"
+        self.places[name] = place = Place(name, role, self._start(name, role, url, options), url, options)
         return place
 
     def _start(self, name: str, role: str, url: str, options: dict[str, Any]) -> Program:
@@ -251,7 +250,6 @@ class Drill:
         """Replace an ended process; return when the new one is ready."""
         place.is_starting = True
         place.program = self._start(place.name, place.role, place.url, place.options)
-        place.life = place.program.name
         self.expect_ready([place])
         place.is_starting = False
 
