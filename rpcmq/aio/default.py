@@ -6,16 +6,19 @@ program that does not use gevent.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TypeVar, Unpack
 
 from rpcmq import rpc
 from rpcmq.aio.client import Client
+from rpcmq.client import Client as PlainClient
 from rpcmq.client.default_verbs import DefaultVerbs
 from rpcmq.client.sender import Target
 from rpcmq.client.stubs import StubOptions, make_stub
 from rpcmq.errors import UsageError
 from rpcmq.payload.bounded_text import short_repr
+from rpcmq.transport.originals import allocate_lock
 from rpcmq.transport.thread_shell import ThreadShell
 
 __all__ = ["call", "cast", "client", "configure", "fanout_cast", "multicall", "notify", "publish", "stub", "subscribe"]
@@ -25,21 +28,15 @@ S = TypeVar("S")
 #: As it was configured; and else as it was made last, over a client of :mod:`rpcmq.rpc` or one of its own.
 _configured: Client | None = None
 _made: Client | None = None
+_choosing = allocate_lock()
 
 
 def client() -> Client:
     """The default client."""
-    global _made
     if _configured is not None:
         return _configured
-    plain = rpc.client()
-    made = _made
-    if isinstance(plain.shell, ThreadShell):
-        if made is None or made.threads is not plain:
-            made = _made = Client(client=plain)
-    elif made is None or made.closed or not made.threads.usable:
-        made = _made = Client()
-    return made
+    plain, made = rpc.client(), _made
+    return made if made is not None and _suits(made, plain) else _new_client(made, plain)
 
 
 def configure(new_client: Client | None) -> Client | None:
@@ -51,7 +48,8 @@ def configure(new_client: Client | None) -> Client | None:
     if new_client is not None and not isinstance(new_client, Client):
         raise UsageError(f"aio.configure takes an rpcmq.aio.Client or None, not {short_repr(new_client)}")
     global _configured
-    old, _configured = _configured, new_client
+    with _choosing:
+        old, _configured = _configured, new_client
     return old
 
 
@@ -61,6 +59,31 @@ def stub(service: Callable[..., S], topic: Target, **options: Unpack[StubOptions
     Each call is one of the client that is the default then. So a module can make its stubs while it is imported.
     """
     return make_stub(service, topic, client, options, awaitable=True)
+
+
+def _suits(made: Client, plain: PlainClient) -> bool:
+    """Whether ``made`` can be the default beside ``plain``, that of :mod:`rpcmq.rpc`."""
+    if isinstance(plain.shell, ThreadShell):
+        return made.threads is plain
+    return not made.closed and made.threads.usable
+
+
+def _new_client(unsuitable: Client | None, plain: PlainClient) -> Client:
+    """Replace ``unsuitable``, unless another thread has done so meanwhile; return the one for all."""
+    global _made
+    new = Client(client=plain) if isinstance(plain.shell, ThreadShell) else Client()
+    with _choosing:
+        if _made is None or _made is unsuitable:
+            _made = new
+        return _made
+
+
+def _after_fork_in_child() -> None:
+    global _choosing
+    _choosing = allocate_lock()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 _default = DefaultVerbs(client)
