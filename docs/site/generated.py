@@ -7,7 +7,7 @@ from dataclasses import fields
 
 import click
 
-from rpcmq.cli import group
+from rpcmq.cli.commands import group
 from rpcmq.cli.exit_codes import EXIT_CODES
 from rpcmq.config import ClientConfig, FieldInfo, RouterConfig, describe_fields
 

@@ -16,7 +16,8 @@ import pytest
 from gevent import subprocess
 
 from rpcmq import Client, Service, __version__
-from rpcmq.cli import COMMANDS, group, listing
+from rpcmq.cli import listing
+from rpcmq.cli.commands import COMMANDS, group
 from rpcmq.cli.exit_codes import EXIT_CODES
 from rpcmq.client.served_methods import ServedMethods
 from tests.server.daemons import COMMAND, SECONDS, environment, eventually, router, run

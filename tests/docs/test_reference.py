@@ -8,7 +8,7 @@ from importlib import import_module
 import pytest
 
 from docs.site import generated
-from rpcmq.cli import COMMANDS
+from rpcmq.cli.commands import COMMANDS
 from rpcmq.cli.exit_codes import EXIT_CODES
 from rpcmq.config import ClientConfig, describe_fields
 from tests.docs.pages import DOCS
