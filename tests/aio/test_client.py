@@ -14,6 +14,7 @@ import rpcmq.testing
 from rpcmq import aio, threads
 from rpcmq.errors import CallTimeout, NoConsumer, Overloaded, RouterUnreachable, UnknownMethod, UsageError
 from rpcmq.testing import eventually
+from tests.aio.limits import time_out_when
 from tests.client.endpoints import Compute
 from tests.from_threads import in_thread
 
@@ -50,6 +51,7 @@ def test_failures_are_raised_in_the_task(router, serve, run):
 
     async def main() -> Any:
         async with aio.Client(router.url) as client:
+            await client.connect(20)
             for method, error in (("fail", ValueError), ("missing", UnknownMethod)):
                 with pytest.raises(error):
                     await client.call(None, "compute", message(method))
@@ -75,9 +77,9 @@ def test_a_task_that_is_cancelled_cancels_its_call(router, serve, run):
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
+            compute.started.clear()
             with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.05):
-                    await client.call(None, "compute", message("until_cancelled"))
+                await time_out_when(compute.started.is_set, client.call(None, "compute", message("until_cancelled")))
             while compute.ended != ["cancelled", "cancelled"]:
                 await asyncio.sleep(0.005)
 

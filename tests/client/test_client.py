@@ -147,6 +147,7 @@ def test_a_timeout_says_that_the_call_was_queued(client):
 def test_a_timeout_says_that_the_call_was_running(client, serve):
     compute = Compute()
     service = serve(compute)
+    client.connect(20)
     with pytest.raises(CallTimeout, match="running") as raised:
         client.call(None, "compute", message("hold"), timeout=0.5)
     assert raised.value.details["state"] == "running"
@@ -157,6 +158,7 @@ def test_a_timeout_says_that_the_call_was_running(client, serve):
 def test_a_late_reply_is_counted_and_harms_nobody(router, client, serve):
     compute = Compute()
     serve(compute)
+    client.connect(20)
     with pytest.raises(CallTimeout):
         client.call(None, "compute", message("hold"), timeout=0.5)
     compute.go_on.set()
@@ -168,6 +170,7 @@ def test_a_late_reply_is_counted_and_harms_nobody(router, client, serve):
 def test_a_handler_that_never_returns_takes_one_place_only(client, serve):
     compute = Compute()
     serve(compute, concurrency=2)
+    client.connect(20)
     with pytest.raises(CallTimeout):
         client.call(None, "compute", message("hold"), timeout=0.5)
     assert [client.call(None, "compute", message("add", a=n)) for n in range(20)] == list(range(20))

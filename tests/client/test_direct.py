@@ -49,7 +49,8 @@ def test_a_direct_link_that_stands_does_not_need_the_router():
     with rpcmq.testing.router() as router:
         service = rpcmq.Service("compute", compute, router=router.url, direct=True)
         service.start()
-        client = rpcmq.Client(router.url, connect_timeout=2.0)
+        client = rpcmq.Client(router.url, connect_timeout=0.3)
+        client.connect(20)
         assert client.call(None, "compute", message_of("add", a=1), direct=True) == 1
     try:
         eventually(lambda: not client.process.connection.connected)

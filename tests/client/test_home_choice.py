@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -53,7 +52,6 @@ def test_plain_threads_can_be_asked_for_in_a_program_of_gevent(router, kind):
     ]  # fmt: skip
 
 
-@pytest.mark.skipif(find_spec("eventlet") is None, reason="eventlet is not installed")
 def test_a_program_that_eventlet_has_patched_is_at_home_in_threads_of_its_own_kind(router):
     assert said(router.url, "eventlet") == ["service ThreadHome", "client ThreadHome True", "3", MET]
 
@@ -63,13 +61,11 @@ def test_a_program_that_is_patched_after_its_first_call_gets_a_new_default_clien
     assert said(router.url, "later")[:4] == ["3 3", PATCHED_LATER, "ThreadHome GeventHome 4", "True"]
 
 
-@pytest.mark.skipif(find_spec("eventlet") is None, reason="eventlet is not installed")
 def test_a_program_that_eventlet_patches_after_its_first_call_gets_a_new_default_client(router, serve):
     serve(Compute())
     assert said(router.url, "eventlet later") == ["[0, 1, 2]", "ThreadHome True True"]
 
 
-@pytest.mark.skipif(find_spec("eventlet") is None, reason="eventlet is not installed")
 def test_green_threads_of_eventlet_can_be_the_first_to_use_rpcmq_all_at_once(router, serve):
     serve(Compute())
     program = """

@@ -7,6 +7,7 @@ import re
 import socket
 from contextlib import suppress
 from time import monotonic
+from typing import Any
 
 import gevent
 import pytest
@@ -16,6 +17,7 @@ from rpcmq import rpc
 from rpcmq.client import Client
 from rpcmq.client.cast_window import CastWindow, _no_room
 from rpcmq.client.hello import default_identity
+from rpcmq.client.process import Process as ClientProcess
 from rpcmq.config import ClientConfig
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.errors import CallTimeout, Outcome, Overloaded, RouterUnreachable
@@ -65,6 +67,7 @@ def test_a_gevent_timeout_cancels_the_call(router, client, serve):
 def test_a_timeout_of_the_call_cancels_it_too(client, serve):
     compute = Compute()
     serve(compute)
+    client.connect(20)
     with pytest.raises(CallTimeout):
         client.call(None, "compute", message("until_cancelled"), timeout=1.0)
     eventually(lambda: compute.ended == ["cancelled"])
@@ -311,14 +314,20 @@ def test_confirm_ends_within_its_timeout(monkeypatch):
     eventually(lambda: not client.process.connection.connected)
     client.cast(None, "compute", message("note"))
     # There is room after a while, and nobody confirms.
-    monkeypatch.setattr(CastWindow, "wait", lambda window, address, timeout, name: gevent.sleep(2.0))
-    started = monotonic()
-    text = r"to 'compute' within 3 s: the router is not connected .*; it was not sent, and will not be"
+    monkeypatch.setattr(CastWindow, "wait", lambda window, address, timeout, name: gevent.sleep(0.5))
+    wait_within, waits = ClientProcess.wait_within, list[float]()
+
+    def waiting(process: ClientProcess, seconds: float, *rest: Any) -> bool:
+        waits.append(seconds)
+        return wait_within(process, seconds, *rest)
+
+    monkeypatch.setattr(ClientProcess, "wait_within", waiting)
+    text = r"to 'compute' within 1 s: the router is not connected .*; it was not sent, and will not be"
     with pytest.raises(CallTimeout, match=text) as ended:
-        client.cast(None, "compute", message("note"), confirm=True, timeout=3.0)
+        client.cast(None, "compute", message("note"), confirm=True, timeout=1.0)
     assert ended.value.details == {"topic": "compute", "started": "no"}
     assert client.statistics()["casts_open"] == 1, "that of before"
-    assert 2.9 < monotonic() - started < 4.9, "not the timeout for room, and then again for the confirmation"
+    assert len(waits) == 1 and waits[0] <= 0.5, "not the timeout for room, and then again for the confirmation"
     client.close(0.0)
 
 

@@ -9,6 +9,7 @@ import gevent
 import pytest
 
 import rpcmq
+from rpcmq.client.consumer import Consumer
 from rpcmq.errors import CallTimeout, NestedCallError, RemoteError
 from rpcmq.testing import eventually
 from tests.client.endpoints import Compute, message
@@ -131,6 +132,7 @@ def test_after_its_deadline_a_handler_has_no_time_left(client, serve):
             seen.append(request.remaining)
 
     serve(Endpoint())
+    client.connect(20)
     with pytest.raises(CallTimeout):
         client.call(None, "compute", message("overrun"), timeout=0.5)
     eventually(lambda: seen == [0.0])
@@ -213,8 +215,11 @@ def test_a_service_that_shows_no_sign_of_life_is_given_up(client, serve):
     compute.go_on.set()
 
 
-def test_keep_alives_end_with_the_handler(router, client, serve):
-    service = serve(Compute())
+def test_keep_alives_end_with_the_handler(router, client, serve, monkeypatch):
+    begin = Consumer._keep_alive
+    monkeypatch.setattr(Consumer, "_keep_alive", lambda consumer, task, seconds: begin(consumer, task, 0.05))
+    compute = Compute()
+    service = serve(compute)
     sent: list[Any] = []
     serving = service.client.process.tasks
     original = serving.send_item
@@ -224,6 +229,10 @@ def test_keep_alives_end_with_the_handler(router, client, serve):
         original(*args)
 
     serving.send_item = spy
-    assert client.call(None, "compute", message("add", a=1), sign_of_life=0.15) == 1
+    call = gevent.spawn(client.call, None, "compute", message("hold"), sign_of_life=20.0)
+    eventually(lambda: len(sent) > 1)
+    compute.go_on.set()
+    assert call.get(timeout=20) == "held"
+    before = len(sent)
     gevent.sleep(0.2)
-    assert sent == []
+    assert len(sent) == before

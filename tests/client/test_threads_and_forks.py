@@ -212,13 +212,13 @@ def test_they_are_also_where_the_client_lives_in_gevent_and_nobody_turns_the_hub
 
 def test_a_plain_program_that_computes_answers_heartbeats():
     with (
-        rpcmq.testing.router(link_heartbeat_seconds=0.1, link_unresponsive_seconds=0.5) as router,
+        rpcmq.testing.router(link_heartbeat_seconds=0.5, link_unresponsive_seconds=3.0) as router,
         rpcmq.Service("compute", Compute(), host="n", router=router.url),
         start("without_gevent.py", router.url, "computes") as program,
     ):
         identity = program.expect("computing (.*)")[1]
         states: set[str] = set()
-        for _ in range(20):
+        for _ in range(45):  # half as long again as what makes a process unresponsive
             gevent.sleep(0.1)
             states |= {p["state"] for p in router.query("processes")["processes"] if p["identity"] == identity}
         program.kill()

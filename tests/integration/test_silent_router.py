@@ -28,7 +28,7 @@ def test_a_silent_router_is_called_silent_until_it_answers(caplog: pytest.LogCap
         Client(router.url, cast_window=2, timeout=1.0) as client,
         node(router.url),
     ):
-        assert client.call(None, "compute", message("add", a=1, b=2)) == 3
+        assert client.call(None, "compute", message("add", a=1, b=2), 20) == 3
         router.pause()
         eventually(lambda: silent(client))
         with pytest.raises(CallTimeout, match=r"the router has been silent for \d+\.\d s"):
@@ -39,11 +39,11 @@ def test_a_silent_router_is_called_silent_until_it_answers(caplog: pytest.LogCap
             client.cast(None, "compute", message("run", key="cast"))
         eventually(lambda: "has been silent for" in caplog.text)
         router.resume()
-        assert client.call(None, "compute", message("add", a=1, b=2), 10) == 3
+        assert client.call(None, "compute", message("add", a=1, b=2), 20) == 3
         assert not silent(client)
         eventually(lambda: "answers again" in caplog.text)
         # Nothing was lost by it, not even the connection.
-        eventually(lambda: client.call(None, "compute", message("counts"), 5) == {"cast": 2})
+        eventually(lambda: client.call(None, "compute", message("counts"), 20) == {"cast": 2})
         assert client.process.connection.reconnects == 0
 
 

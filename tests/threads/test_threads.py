@@ -118,8 +118,8 @@ def test_a_program_that_computes_is_not_called_unresponsive():
     ):
         identity = program.expect("computing 1 (.*)")[1]
         states: set[str] = set()
-        for _ in range(50):
-            gevent.sleep(0.2)
+        for _ in range(45):  # half as long again as what makes a process unresponsive
+            gevent.sleep(0.1)
             states |= {p["state"] for p in router.query("processes")["processes"] if p["identity"] == identity}
         program.kill()
     assert states == {"answering"}

@@ -68,7 +68,7 @@ def logs() -> None:
     for n in range(20):
         # Its refusal is logged where it comes in.
         client.cast(None, f"nobody-{n}", message("echo"), mandatory=True)
-        client.call(None, "compute", message("echo", value=1), timeout=5)
+        client.call(None, "compute", message("echo", value=1), timeout=20)
     print("answered")
     time.sleep(60)  # to be killed in this
 
@@ -80,7 +80,7 @@ def patched_later() -> None:
     client.connect()
     gevent.monkey.patch_all()
     try:
-        client.call(None, "compute", message("echo", value=1), timeout=5)
+        client.call(None, "compute", message("echo", value=1), timeout=20)
     except UsageError as error:
         print(error)
 
