@@ -23,6 +23,7 @@ from rpcmq.cli.stopping import ended_by_signals
 from rpcmq.cli.text import microseconds
 from rpcmq.errors import CallTimeout, RouterUnreachable, RpcError
 from rpcmq.histogram import Histogram
+from rpcmq.testing.orphans import ending_with_this_process
 
 if TYPE_CHECKING:
     from rpcmq.client import Client
@@ -256,7 +257,7 @@ def _running(*arguments: str) -> Iterator[dict[str, Any]]:
     command = [sys.executable, "-m", "rpcmq", *arguments]
     signals = _DeferredSignals()
     reader: gevent.Greenlet[..., None] | None = None
-    process: Any = Popen(command, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE)
+    process: Any = Popen(command, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE, preexec_fn=ending_with_this_process())
     try:
         signals.release()
         line = gevent.with_timeout(_START_SECONDS, process.stderr.readline, timeout_value=b"")

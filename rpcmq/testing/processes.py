@@ -29,6 +29,7 @@ from gevent import subprocess
 
 from rpcmq.testing import eventually
 from rpcmq.testing.interrupts import uninterrupted
+from rpcmq.testing.orphans import ending_with_this_process
 
 __all__ = ["Program", "RouterProcess"]
 
@@ -38,7 +39,7 @@ _SHOWN = 40
 
 
 class Program:
-    """A program in a process of its own, started now.
+    """A program in a process of its own, started now; it ends with this one, also where this one is killed (on Linux).
 
     Args:
         command: program and arguments.
@@ -77,6 +78,7 @@ class Program:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            preexec_fn=ending_with_this_process(),
         )
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None and stdout is not None

@@ -69,6 +69,16 @@ def test_bench_that_is_stopped_leaves_no_process(number: signal.Signals, code: i
     assert not any(map(is_running, pids))
 
 
+def test_bench_that_is_killed_leaves_no_process() -> None:
+    with subprocess.Popen(
+        [*COMMAND, "bench", "--seconds", "30"], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as bench:
+        eventually(lambda: len(children(bench.pid)) == 2)
+        pids = children(bench.pid)
+        bench.kill()
+        eventually(lambda: not any(map(is_running, pids)))
+
+
 def bench_rows(client: Client, view: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = client.query(view)[view]
     return [row for row in rows if row["topic"].startswith("rpcmq-bench")]

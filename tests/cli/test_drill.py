@@ -99,6 +99,27 @@ def test_a_drill_that_is_stopped_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.fault
+def test_a_drill_that_is_killed_leaves_no_process(tmp_path: Path) -> None:
+    """Not even those that it has stopped."""
+    topology = tmp_path / "small.toml"
+    topology.write_text("services = 1\ncallers = 1\nsubscribers = 0\n")
+    command = [*COMMAND, "drill", "--topology", str(topology), "--faults", "stop", "--every", "50ms", "--for", "60s"]
+    with subprocess.Popen(
+        command, env=environment(TMPDIR=str(tmp_path)), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as drill:
+        eventually(lambda: any(map(_is_stopped, _processes_of(tmp_path))))
+        drill.kill()
+        eventually(lambda: _processes_of(tmp_path) == [])
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except OSError:
+        return False  # it has ended meanwhile
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
