@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from rpcmq.wire import HEADER_BYTES
+
 ROOT = Path(__file__).parents[1]
 WIRE = ROOT / "rpcmq" / "wire"
 #: Names of messages, batches and keys, alone or with a prefix (``self._message``, ``raw_message``).
@@ -26,6 +28,11 @@ def _is_constant(node: ast.expr | None) -> bool:
     if isinstance(node, ast.BinOp):
         return _is_constant(node.left) or _is_constant(node.right)
     return isinstance(node, ast.Constant) and type(node.value) is int
+
+
+def _is_header_length(node: ast.expr) -> bool:
+    """Whether ``node`` is the number that :data:`rpcmq.wire.HEADER_BYTES` names."""
+    return isinstance(node, ast.Constant) and node.value == HEADER_BYTES
 
 
 def _is_list(node: ast.expr) -> bool:
@@ -63,12 +70,14 @@ def raw_offsets(source: str) -> Iterator[tuple[int, str]]:
             bounds = [index.lower, index.upper] if isinstance(index, ast.Slice) else [index]
             if any(map(_is_constant, bounds)):
                 yield node.lineno, ast.unparse(node)
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
+            yield from ((node.lineno, ast.unparse(node)) for end in (node.left, node.right) if _is_header_length(end))
 
 
 @pytest.mark.parametrize(
     "text",
     ["message[5]", "message[16:36]", "key[12:]", "messages[0][5]", "call.message[7]", "link.keys[0][:12]", "head[-4:]",
-     "batch[5 : 5 + n]", "raw_message[36:40]"],
+     "batch[5 : 5 + n]", "raw_message[36:40]", "40 + header.address_length", "n - 40"],
 )  # fmt: skip
 def test_a_raw_offset_is_found(text: str) -> None:
     assert [found for _, found in raw_offsets(f"x = {text}")] == [ast.unparse(ast.parse(text).body[0])]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -28,7 +27,7 @@ from rpcmq.payload import Codec
 from rpcmq.transport.connection import Connection
 from rpcmq.transport.key_files import KeyFile, curve_for, read_key_file
 from rpcmq.transport.shell import ClientShell, Handle
-from rpcmq.wire import NO_TTL, Flag, Kind, address_of, pack, parse, with_payload
+from rpcmq.wire import NO_TTL, Flag, Kind, address_of, method_block_of, pack, parse, with_payload
 
 __all__ = ["Process", "keys_for"]
 
@@ -81,7 +80,6 @@ class Process:
         self.keys = keys_for(config)
         self.identity = config.identity or default_identity(self.keys.name if self.keys is not None else "")
         self.payloads, self._audit = payload_checker_for(config, codec, self.identity, shell, payloads)
-        self.pid = os.getpid()
         hello = replace(hello_of(self.identity, "roundrobin", codec.accepted, role), keeps=True, wants_drops=True)
         self.uplink = Uplink(hello, self._welcomed, self._refused)
         self.casts = Casts(self.uplink, self._cast_refused, config.cast_kept, config.cast_kept_bytes)
@@ -105,7 +103,8 @@ class Process:
         self.direct = DirectLinks(self)
         self._closing = False
         self.cast_window = CastWindow(config, self.casts, self.uplink, self.connection, shell)
-        self.accepts_by_topic: dict[bytes, int] = {}
+        #: Of topics whose consumers have refused a format, by address.
+        self.accepted_formats: dict[bytes, int] = {}
 
     # --- in the loop --------------------------------------------------------------------------
 
@@ -206,12 +205,9 @@ class Process:
         header = parse(message)
         if not header.flags & Flag.SEALED:
             return payload
-        cut = 40 + header.address_length
         life = None if header.ttl == NO_TTL else header.ttl / 1000
-        method = message[cut : cut + header.method_length]
-        return self.payloads.sign_request(
-            header.kind, None, header.flags, form, payload, address_of(message), method, life
-        )[1]
+        names = address_of(message), method_block_of(message)
+        return self.payloads.sign_request(header.kind, None, header.flags, form, payload, *names, life)[1]
 
     # --- in the caller's thread of control ------------------------------------------------------------
 

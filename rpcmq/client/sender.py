@@ -28,6 +28,8 @@ Target = str | Address
 
 #: Text of the refusal of a direct call with ``sign_of_life``.
 ONLY_ROUTED = "sign_of_life is watched for calls through the router; leave out direct or sign_of_life"
+#: Most entries of a cache by topic, which then begins anew.
+_MOST_TOPICS = 10_000
 _DILL = Format.DILL.bit
 # Looking up a member of an enum costs a call as much as a few of its steps.
 _REQUEST, _CAST = int(Kind.REQUEST), int(Kind.CAST)
@@ -207,7 +209,7 @@ class Sender:
         is_nested = handling() is not None
         if is_nested:
             flags |= _NESTED
-        known = process.accepts_by_topic.get(address, self._accepted)
+        known = process.accepted_formats.get(address, self._accepted)
         if process.payloads.limits:
             known &= process.payloads.formats(address)
         form, payload = process.encode(body, known)
@@ -227,7 +229,7 @@ class Sender:
         """Encode and sign a cast: the arguments of :meth:`Process.send_cast`."""
         process = self.process
         method, body = request_body(ctx, msg)
-        known = process.accepts_by_topic.get(address, self._accepted)
+        known = process.accepted_formats.get(address, self._accepted)
         if process.payloads.limits:
             known &= process.payloads.formats(address)
         form, payload = process.encode(body, known)
@@ -244,8 +246,10 @@ class Sender:
         accepts = error.details.get("accepts")
         if type(accepts) is not int:
             return False
-        address = address_of(call.message)
-        self.process.accepts_by_topic[address] = accepts & self._accepted
+        known = self.process.accepted_formats
+        if len(known) >= _MOST_TOPICS:
+            known.clear()
+        known[address_of(call.message)] = accepts & self._accepted
         return True
 
     def seconds(self, timeout: float | None) -> float:
@@ -271,7 +275,7 @@ class Sender:
             ) from None
         if known is None:
             address = topic if isinstance(topic, Address) else Address(topic, "", self._config.exchange)
-            if len(self._addresses) > 10_000:
+            if len(self._addresses) >= _MOST_TOPICS:
                 self._addresses.clear()
             known = self._addresses[topic] = address.encode(), str(address)
         return known

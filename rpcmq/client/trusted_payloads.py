@@ -18,7 +18,7 @@ from rpcmq.payload.audit import Audit
 from rpcmq.payload.format import accept_names, format_name
 from rpcmq.payload.seal import OVERHEAD, MacKeys, NotTrusted, ReplayGuard, Signer, VerifiedPayload
 from rpcmq.payload.trust import Policy, Rule
-from rpcmq.wire import FORMAT_AT, KIND_AT, Address, Flag, Kind, address_of, parse, payload_of
+from rpcmq.wire import FORMAT_AT, KIND_AT, Address, Flag, Kind, address_of, method_block_of, parse, payload_of
 
 __all__ = ["TrustedPayloads"]
 
@@ -174,7 +174,6 @@ class TrustedPayloads(Payloads):
         address = Address.decode(block)
         if not _serves(registration, address):
             raise NotTrusted(f"it was sent to {str(address)!r}, and brought to {registration.address}", "misrouted")
-        cut = 40 + header.address_length
         kinds: tuple[int, ...] = (header.kind,)
         if registration.group and header.kind == Kind.CAST:
             # A group gets a copy of a call as a cast.
@@ -186,7 +185,7 @@ class TrustedPayloads(Payloads):
             header.format,
             flags=flags,
             address=block,
-            method=message[cut : cut + header.method_length],
+            method=method_block_of(message),
         )
         # Idempotent requests may legitimately arrive more than once within their lifetime.
         if not flags & Flag.IDEMPOTENT:

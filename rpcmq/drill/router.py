@@ -19,7 +19,7 @@ from rpcmq.drill.names import ROUTER
 from rpcmq.drill.watched import WatchedRouter
 from rpcmq.latency.schema import outcome_name
 from rpcmq.server.daemon import Daemon
-from rpcmq.wire import parse
+from rpcmq.wire import trace_of
 
 __all__ = ["main"]
 
@@ -47,9 +47,7 @@ class _Scribe:
 
 
 def _trace_id(message: bytes) -> str:
-    header = parse(message)
-    start = 40 + header.address_length + header.method_length
-    return message[start : start + header.trace_length][3:35].decode("ascii", "replace")
+    return trace_of(message)[3:35].decode("ascii", "replace")
 
 
 def main(arguments: list[str]) -> int:

@@ -22,6 +22,7 @@ from rpcmq.wire import (
     address_of,
     body_of,
     json_bytes,
+    method_of,
     pack,
     parse,
     payload_of,
@@ -60,8 +61,7 @@ class Message:
     @property
     def method(self) -> str:
         """The method it asks for."""
-        cut = 40 + self.header.address_length
-        return self.message[cut : cut + self.header.method_length].decode()
+        return method_of(self.message)
 
     @property
     def payload(self) -> bytes:

@@ -43,6 +43,7 @@ __all__ = [
     "has_error_name",
     "has_names",
     "key_of",
+    "method_block_of",
     "method_of",
     "origin_of",
     "pack",
@@ -238,10 +239,15 @@ def trace_of(message: bytes) -> bytes:
     return message[start : start + message[39]]
 
 
+def method_block_of(message: bytes) -> bytes:
+    """The method's name as it stands. As for :func:`address_of`."""
+    begin = 40 + (message[36] << 8) + message[37]
+    return message[begin : begin + message[38]]
+
+
 def method_of(message: bytes) -> str:
     """The method's name. As for :func:`address_of`."""
-    begin = 40 + (message[36] << 8) + message[37]
-    return message[begin : begin + message[38]].decode("utf-8", "replace")
+    return method_block_of(message).decode("utf-8", "replace")
 
 
 def with_header(message: bytes, head: bytes) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rpcmq.client import Client
+from rpcmq.client import Client, sender
 from rpcmq.errors import PayloadError, PayloadRefused, RemoteError
 from rpcmq.payload import Codec, Format
 from rpcmq.testing import eventually
@@ -76,6 +76,16 @@ def test_json_to_a_consumer_that_accepts_nothing_else(client, serve, formats):
     eventually(lambda: compute.seen == [VALUES, VALUES])
     assert list(client.multicall(None, "compute", message("count", n=30))) == list(range(30))
     assert set(formats) == {Format.JSON}
+
+
+def test_formats_are_remembered_of_a_bounded_number_of_topics(client, serve, monkeypatch):
+    monkeypatch.setattr(sender, "_MOST_TOPICS", 3)
+    serve(Compute(), codec=JSON_ONLY)
+    for n in range(5):
+        serve(Compute(), topic=f"compute-{n}", codec=JSON_ONLY)
+        client.cast(None, f"compute-{n}", message("note", value=n), confirm=True)
+        assert len(client.process.accepted_formats) <= 3
+    assert client.call(None, "compute", message("echo", value=VALUES)) == VALUES
 
 
 def test_a_first_cast_to_a_consumer_that_accepts_json_only_is_sent_again_as_json(client, serve, formats):

@@ -1,7 +1,7 @@
 """The caller's side of a process: sends calls, and ends each with its answer, an error or a timeout.
 
 Its parts: the table of open calls (``call_table``), the casts and events beside them (``casts``), the messages that are
-sent again after a restart of the router (``resending``), and the text of a timeout (``timeouts``).
+sent again after a restart of the router (``resend_after_restart``), and the text of a timeout (``timeouts``).
 """
 
 from __future__ import annotations
