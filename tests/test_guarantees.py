@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from rpcmq import Service
-from rpcmq.client import base_service, peer, subscription
+from rpcmq.client import base_service, event_link, peer
 from rpcmq.config import ClientConfig, RouterConfig, describe_fields
 from rpcmq.core.common import session as link
 from rpcmq.core.common.drops import DropNotices
@@ -173,7 +173,7 @@ def test_numbers_without_a_setting_are_those_of_the_engines() -> None:
         f"every {link.ACK_MESSAGES} messages, and with each heartbeat ({defaults['link.heartbeat_seconds']:g} s)",
         f"at most {link.ACK_MESSAGES - 1} or what came since the last heartbeat",
         f"has had {task_table._RECENT_CASTS:,} other casts since",
-        f"unless they had {subscription._RECENT_EVENTS:,} others since",
+        f"unless they had {event_link._RECENT_EVENTS:,} others since",
         f"`concurrency` ({base_service._GREENLETS} in gevent, {base_service._THREADS} in plain threads)",
         f"within its bound ({service['drain_seconds'].default:g} s)",
         f"if more than {casts._RETRY_CAST:g} s pass between the first refusal",

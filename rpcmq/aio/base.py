@@ -1,4 +1,4 @@
-"""A client for asyncio but for its verbs: its connection, its end, and the questions that the router answers."""
+"""A client for asyncio without its verbs: its connection, its end, and the questions that the router answers."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ class BaseClient:
         self._shared = shared
         self._middleware = middleware
         self._defaults = defaults
-        self._use_links()
+        self._new_caller()
 
-    def _use_links(self) -> Caller:
+    def _new_caller(self) -> Caller:
         caller = Caller(self._client)
         self._pipeline = Pipeline(self._middleware, self._defaults, self._client.pipeline.budget, caller.bridge)
         self._layered = self._pipeline.used
-        self._present = caller
+        self._caller = caller
         return caller
 
     @property
     def caller(self) -> Caller:
         """The sender of the tasks' calls; in the child of a fork another one."""
-        caller = self._present
-        return caller if not caller.bridge.process.connection.abandoned else self._use_links()
+        caller = self._caller
+        return caller if not caller.bridge.process.connection.abandoned else self._new_caller()
 
     @property
     def threads(self) -> ClientVerbs:

@@ -93,4 +93,4 @@ class EventVerbs(BaseClient):
     def _subscribed(
         self, pattern: str, new: Callable[[SubscriptionOwner, Housed, str], Subscription], window: int
     ) -> Subscription:
-        return self._client.subscriber().subscribe(self._client, pattern, new, window)
+        return self._client.subscriptions().subscribe(self._client, pattern, new, window)

@@ -1,4 +1,4 @@
-"""A client but for its verbs: its connection, the loop that it lives in, forks, and its end."""
+"""A client without its verbs: its connection, the loop that it lives in, forks, and its end."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from functools import partial
 from typing import Self
 from weakref import finalize
 
+from rpcmq.client.event_link import EventLink
 from rpcmq.client.process import Process
 from rpcmq.client.process_choice import process_in
 from rpcmq.client.router_links import RouterLinks
 from rpcmq.client.router_subscriptions import RouterSubscriptions
 from rpcmq.client.sender import Sender
 from rpcmq.client.shown_names import shown_as
-from rpcmq.client.subscription import Subscriptions
 from rpcmq.config import ClientConfig
 from rpcmq.payload import Codec
 from rpcmq.transport.home import Home, at_home
@@ -34,7 +34,7 @@ class _Links:
         self.shell = home.shell
         self.process = process
         self.sender = Sender(process)
-        self.subscriptions: Subscriptions | None = None
+        self.event_link: EventLink | None = None
         self.at_routers = RouterLinks(process)
 
     def close(self, linger_seconds: float | None = None) -> None:
@@ -43,8 +43,8 @@ class _Links:
             *self.at_routers.closers(linger_seconds),
             partial(self.process.close, linger_seconds),
         ]
-        if self.subscriptions is not None:
-            closers.insert(0, partial(self.subscriptions.close, linger_seconds))
+        if self.event_link is not None:
+            closers.insert(0, partial(self.event_link.close, linger_seconds))
         if len(closers) == 1:
             self.process.close(linger_seconds)
         elif not self.home.shell.can_wait:
@@ -134,18 +134,18 @@ class BaseClient(ABC):
         links = self._links
         return links.sender if not links.process.connection.abandoned else self._reopened().sender
 
-    def subscriptions(self) -> Subscriptions:
+    def event_link(self) -> EventLink:
         """The link for events, which is made when it is first needed; at home."""
         process, links = self.process, self._links
         process.connection.check_open()
-        if links.subscriptions is None:
-            links.subscriptions = Subscriptions(self.config, process, curve_for(process.keys))
-        return links.subscriptions
+        if links.event_link is None:
+            links.event_link = EventLink(self.config, process, curve_for(process.keys))
+        return links.event_link
 
-    def subscriber(self) -> Subscriptions | RouterSubscriptions:
+    def subscriptions(self) -> EventLink | RouterSubscriptions:
         """The subscriptions of this process: over the link for events, or over one to each of several routers."""
         if len(self.config.router) == 1:
-            return self.subscriptions()
+            return self.event_link()
         self.process.connection.check_open()
         return self.consumer_links().subscriptions()
 

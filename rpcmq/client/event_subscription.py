@@ -25,7 +25,7 @@ class Event:
 
     __slots__ = ("handlers", "link", "message", "refused", "seen")
 
-    def __init__(self, link: EventLink, message: bytes, handlers: int) -> None:
+    def __init__(self, link: EventSource, message: bytes, handlers: int) -> None:
         #: Over which it came, and is acknowledged.
         self.link = link
         self.message = message
@@ -35,8 +35,8 @@ class Event:
         self.refused: NotTrusted | None = None
 
 
-class EventLink(Protocol):
-    """The link to a router over which events come."""
+class EventSource(Protocol):
+    """Gives events, and is told when they are handled: a link to a router."""
 
     def opened(self, event: Event) -> tuple[Any, str, Any]:
         """Return the context, topic and payload of ``event``."""

@@ -101,7 +101,7 @@ class EventVerbs(BaseClient):
         """
         if not self.shell.is_current:
             return run_at_home(EventVerbs.publish, self, ctx, topic, payload, confirm=confirm)
-        return self.subscriptions().publish(context_dict(ctx), topic, payload, confirm)
+        return self.event_link().publish(context_dict(ctx), topic, payload, confirm)
 
     @at_home
     def subscribe(self, pattern: str, handler: Callable[[Any, str, Any], None], *, window: int = 1000) -> Subscription:
@@ -123,4 +123,4 @@ class EventVerbs(BaseClient):
             RouterUnreachable: there is no router.
         """
         check_handler(handler)
-        return self.subscriber().subscribe(self, pattern, partial(Subscription, handler), window)
+        return self.subscriptions().subscribe(self, pattern, partial(Subscription, handler), window)

@@ -16,9 +16,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
+from rpcmq.client.event_link import EventLink
 from rpcmq.client.process import Process
 from rpcmq.client.router_subscriptions import RouterSubscriptions
-from rpcmq.client.subscription import Subscriptions
 from rpcmq.config import ClientConfig
 from rpcmq.transport.home import Home, Housed
 from rpcmq.transport.key_files import curve_for
@@ -93,7 +93,7 @@ class RouterLinks:
         """The subscriptions, over links of the other queue type, one for each router as well."""
         if self._subscriptions is None:
             caller = self._caller
-            links = [Subscriptions(one, caller, curve_for(caller.keys), CONSUMER_ROLE) for one in self.configs()]
+            links = [EventLink(one, caller, curve_for(caller.keys), CONSUMER_ROLE) for one in self.configs()]
             for link in links:
                 link.share_recent(links[0])
             self._subscriptions = RouterSubscriptions(caller.config, links, caller.shell)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
+from rpcmq.client.event_link import EventLink
 from rpcmq.client.event_subscription import BaseSubscription, SubscriptionOwner
 from rpcmq.client.joining import Joining
-from rpcmq.client.subscription import Subscriptions
 from rpcmq.config import ClientConfig
 from rpcmq.errors import RouterUnreachable, RpcError
 from rpcmq.transport.home import Housed
@@ -35,11 +35,11 @@ class RouterSubscriptions:
         shell: their loop.
     """
 
-    def __init__(self, config: ClientConfig, links: Sequence[Subscriptions], shell: ClientShell) -> None:
+    def __init__(self, config: ClientConfig, links: Sequence[EventLink], shell: ClientShell) -> None:
         self._config = config
         self._links = links
         self._shell = shell
-        self._joining: dict[BaseSubscription, Joining[Subscriptions]] = {}
+        self._joining: dict[BaseSubscription, Joining[EventLink]] = {}
 
     def subscribe(
         self, client: Housed, pattern: str, new_subscription: Callable[[SubscriptionOwner, Housed, str], S], window: int
@@ -73,9 +73,7 @@ class RouterSubscriptions:
             log.error("no events for %s come from the router %s: %s; still trying", pattern, url, reason)
         return subscription
 
-    def _join(
-        self, joining: Joining[Subscriptions], link: Subscriptions, subscription: BaseSubscription, window: int
-    ) -> None:
+    def _join(self, joining: Joining[EventLink], link: EventLink, subscription: BaseSubscription, window: int) -> None:
         try:
             link.connection.wait_ready(self._config.connect_timeout)
             if joining.has_ended():
@@ -97,5 +95,5 @@ class RouterSubscriptions:
             link.remove(subscription)
 
     def closers(self, linger_seconds: float | None) -> list[Callable[[], None]]:
-        """Functions that close the links, each as :meth:`Subscriptions.close` does."""
+        """Functions that close the links, each as :meth:`EventLink.close` does."""
         return [partial(link.close, linger_seconds) for link in self._links]

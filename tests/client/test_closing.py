@@ -65,9 +65,9 @@ def run(client: Client, compute: Compute, count: int = 5) -> None:
         client.cast(None, "compute", message("note", value=n))
         client.publish(None, "news.a", n)
     eventually(lambda: len(compute.seen) == count and len(events) == count)
-    caller, subscriptions = client.process.calls, client._links.subscriptions
-    assert subscriptions is not None
-    eventually(lambda: not caller.casts_at_risk and not subscriptions._casts.at_risk)
+    caller, link = client.process.calls, client._links.event_link
+    assert link is not None
+    eventually(lambda: not caller.casts_at_risk and not link._casts.at_risk)
 
 
 def test_beside_a_living_router_they_are_prompt_and_silent(daemon, said):

@@ -237,9 +237,9 @@ def test_events_sent_just_before_the_close_arrive(connect):
 def test_closing_ends_what_waits_for_the_router(connect):
     client = connect()
     client.subscribe("a", print)
-    client._links.subscriptions._uplink.outbox = Unsent()
+    client._links.event_link._uplink.outbox = Unsent()
     waiting = gevent.spawn(client.publish, None, "a", 1, confirm=True)
-    eventually(lambda: client._links.subscriptions._calls.open)
+    eventually(lambda: client._links.event_link._calls.open)
     client.close()
     with pytest.raises(LinkLost, match="closed"):
         waiting.get(timeout=20)
@@ -258,7 +258,7 @@ def test_a_publisher_waits_for_a_router_that_does_not_take_its_events(connect):
     client = connect(cast_window=10)
     for n in range(200):
         client.publish(None, "a", n)
-        assert client._links.subscriptions._casts.open <= 10
+        assert client._links.event_link._casts.open <= 10
     eventually(lambda: listener.payloads == list(range(200)))
 
 
@@ -306,7 +306,7 @@ def test_an_event_that_is_sent_again_is_handled_once(client):
     """After a restart of the router its publisher cannot know whether the life before had passed it on."""
     listener = Listener()
     client.subscribe("a", listener)
-    subscriptions = client._links.subscriptions
+    link = client._links.event_link
 
     def event(number: int, flags: int = 0) -> bytes:
         form, payload = client._codec.encode({"context": None, "payload": number}, 0xFF)
@@ -314,7 +314,7 @@ def test_an_event_that_is_sent_again_is_handled_once(client):
         return pack(Kind.PUBLISH, payload, flags=flags, format=form, key=key, address=address)
 
     for published in (event(1), event(2), event(1, Flag.RESENT), event(3, Flag.RESENT), event(3, Flag.RESENT)):
-        subscriptions._event(0.0, published)
+        link._event(0.0, published)
     eventually(lambda: listener.payloads == [1, 2, 3])
     gevent.sleep(0.02)
     assert listener.payloads == [1, 2, 3]

@@ -176,14 +176,12 @@ def test_events_are_refused_before_they_are_decoded(trust: Trust, scenario: Any)
     stranger.publish(None, "other", 1)  # so that the link is there
     address = Address("alarms.fire").encode()
     flags, payload = hostile(key, form, Kind.PUBLISH, address=address)
-    subscriptions = stranger._links.subscriptions
-    assert subscriptions is not None
+    link = stranger._links.event_link
+    assert link is not None
     before = refused(client, reason)
-    message = pack(
-        Kind.PUBLISH, payload, flags=flags, format=form, key=subscriptions._uplink.next_key(), address=address
-    )
-    subscriptions._casts.send(message, address)
-    subscriptions.connection.schedule()
+    message = pack(Kind.PUBLISH, payload, flags=flags, format=form, key=link._uplink.next_key(), address=address)
+    link._casts.send(message, address)
+    link.connection.schedule()
     eventually(lambda: refused(client, reason) > before)
     assert MARKS == [] and 1 not in seen[1:]
 

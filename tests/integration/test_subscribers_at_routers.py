@@ -181,7 +181,7 @@ def test_publishers_go_on_at_another_router_and_the_same_subscribers_hear_them(l
         with Client([one.url, two.url], shell="gevent", reconnect_max_seconds=0.1) as publisher:
             assert publisher.publish(None, "a", 0, confirm=True) == 1
             eventually(lambda: events == [0])
-            used = next(r for r in (one, two) if r.url == publisher.subscriptions().connection.url)
+            used = next(r for r in (one, two) if r.url == publisher.event_link().connection.url)
             used.kill()
             for number in range(1, 50):
                 publisher.publish(None, "a", number)
@@ -225,7 +225,7 @@ def test_a_router_that_refuses_the_pattern_is_logged_and_one_that_takes_it_is_en
         with Client([one.url, two.url], key_file=key_file, shell="gevent") as client:
             client.subscribe("a", partial(heard, events))
             assert f"no events for a come from the router {two.url}: " in caplog.text
-            assert client.subscriptions().connection.url in (one.url, two.url)
+            assert client.event_link().connection.url in (one.url, two.url)
         with (
             Client(two.url, key_file=key_file, shell="gevent") as denied,
             pytest.raises(AccessDenied),

@@ -40,7 +40,7 @@ from rpcmq.wire import (
 )
 from rpcmq.wire.bodies import SubscribeBody
 
-__all__ = ["Subscriptions"]
+__all__ = ["EventLink"]
 
 log = logging.getLogger("rpcmq.client")
 
@@ -52,7 +52,7 @@ _RECENT_EVENTS = 4096
 S = TypeVar("S", bound=BaseSubscription)
 
 
-class Subscriptions:
+class EventLink:
     """The PubSub link of a process; made when it first publishes or subscribes.
 
     Args:
@@ -117,7 +117,7 @@ class Subscriptions:
                 raise
         return subscription
 
-    def share_recent(self, other: Subscriptions) -> None:
+    def share_recent(self, other: EventLink) -> None:
         """Recognise an event also if it was had over ``other``: its publisher may go on at another router."""
         self._recent = other._recent
 
