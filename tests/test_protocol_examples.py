@@ -1,4 +1,4 @@
-"""docs/protocol.md against the code: byte examples both ways, and every table that has a counterpart."""
+"""The specification of the protocol against the code: byte examples both ways, and every table with a counterpart."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from struct import calcsize
 
 import pytest
@@ -50,9 +49,10 @@ from rpcmq.wire import (
     split,
 )
 from rpcmq.wire.bodies import HelloBody
+from tests.protocol_pages import protocol_text
 from tests.views import VIEWS
 
-TEXT = (Path(__file__).parent.parent / "docs" / "protocol.md").read_text(encoding="utf-8")
+TEXT = protocol_text()
 FLAGS = {name: value for name, value in vars(Flag).items() if name.isupper()}
 
 

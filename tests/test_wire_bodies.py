@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,8 +37,8 @@ from rpcmq.wire.bodies import (
     WelcomeBody,
 )
 from rpcmq.wire.body_fields import Body
+from tests.protocol_pages import protocol_text
 
-PROTOCOL = Path(__file__).parents[1] / "docs" / "protocol.md"
 HELLO = {"versions": [1], "identity": "web", "queue_type": "roundrobin"}
 WELCOME = {"router_id": 1, "boot": 2, "handle": (1 << 64) - 1, "token": "t", "received": 0}
 
@@ -230,7 +229,7 @@ def test_a_malformed_member_is_named(kind: type[Body], body: dict[str, Any], nam
 
 @pytest.mark.parametrize(("heading", "body"), [("HELLO", HelloBody), ("WELCOME", WelcomeBody)])
 def test_each_member_is_in_the_specification(heading: str, body: type[Body]) -> None:
-    section = PROTOCOL.read_text().partition(f"\n### {heading}\n")[2].partition("\n#")[0]
+    section = protocol_text().partition(f"\n### {heading}\n")[2].partition("\n#")[0]
     rows = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     assert {each.name for each in fields(body)} == named

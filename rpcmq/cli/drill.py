@@ -60,7 +60,8 @@ def drill_command(
     """Start a router, services and callers of their own, inject faults, and check every message.
 
     Nothing that runs already is touched. TOPOLOGY says how many processes there are, what they send, and which
-    configuration the router has: see docs/operations.md; what --plain to --misspelt say counts before it. Faults:
+    configuration the router has: see docs/operations/drills.md; what --plain to --misspelt say counts before it.
+    Faults:
 
     \b
     kill             a service is killed; another takes its place

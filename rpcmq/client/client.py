@@ -23,7 +23,8 @@ class Client(ClientVerbs):
 
     Args:
         router: url of the router; default: ``RPCMQ_ROUTER`` or ``tcp://127.0.0.1:7700``. Of several (a list, or text
-            with commas) a caller uses one, and goes on at the next when that is gone; see docs/operations.md.
+            with commas) a caller uses one, and goes on at the next when that is gone; see
+            docs/operations/several-routers.md.
         identity: name of this process in the system; default: host, program, pid and a random part, after
             the name of its key if there is a ``key_file``.
         exceptions: exception classes of the application that are rebuilt when a method raises them.

@@ -1,8 +1,8 @@
 """Signed payloads: a keyed BLAKE2b over payload and header, made by the sender and checked before any decode.
 
 The *seal* is a suffix of the payload, announced by the flag ``SEALED``. What it covers and what not is in
-``docs/protocol.md``. Whoever holds a key can make any seal of that key: it proves that the sender holds the key,
-so that a router, which does not, can neither change nor invent what is sealed. It does not prove that the
+``docs/protocol/payloads.md``. Whoever holds a key can make any seal of that key: it proves that the sender holds
+the key, so that a router, which does not, can neither change nor invent what is sealed. It does not prove that the
 payload is harmless.
 """
 

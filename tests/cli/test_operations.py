@@ -1,6 +1,6 @@
-"""``docs/operations.md`` and the unit file say what the code does.
+"""The pages of ``docs/operations`` and the unit file say what the code does.
 
-``python -m tests.cli.test_operations`` writes the generated parts of the document anew.
+``python -m tests.cli.test_operations`` writes the generated parts of the pages anew.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from rpcmq.server.daemon import LINGER
 from tests.views import VIEWS
 
 DOCS = Path(__file__).parents[2] / "docs"
-DOCUMENT = DOCS / "operations.md"
+PAGES = DOCS / "operations"
+WATCHING = PAGES / "watching.md"
 
 
 def settings() -> Iterator[str]:
@@ -38,22 +39,23 @@ def exit_codes() -> Iterator[str]:
         yield f"| {int(code)} | {meaning} |"
 
 
-SECTIONS = {"settings": settings, "exit codes": exit_codes}
+#: Page -> the name of its generated part, and its lines.
+GENERATED = {"settings.md": ("settings", settings), "commands.md": ("exit codes", exit_codes)}
 
 
-def generated(document: str) -> str:
-    """``document`` with its generated parts as they should be."""
-    for name, lines in SECTIONS.items():
-        pattern = rf"(<!-- {name}: .*? -->\n).*?(<!-- end of {name} -->\n)"
-        whole = "\\1" + "".join(line.replace("\\", "\\\\") + "\n" for line in lines()) + "\\2"
-        document, count = re.subn(pattern, whole, document, flags=re.DOTALL)
-        assert count == 1
-    return document
+def generated(page: str) -> str:
+    """The text of ``page`` with its generated part as it should be."""
+    name, lines = GENERATED[page]
+    pattern = rf"(<!-- {name}: .*? -->\n).*?(<!-- end of {name} -->\n)"
+    whole = "\\1" + "".join(line.replace("\\", "\\\\") + "\n" for line in lines()) + "\\2"
+    text, count = re.subn(pattern, whole, (PAGES / page).read_text(), flags=re.DOTALL)
+    assert count == 1
+    return text
 
 
-def test_generated_parts_are_up_to_date() -> None:
-    document = DOCUMENT.read_text()
-    assert document == generated(document), "run: python -m tests.cli.test_operations"
+@pytest.mark.parametrize("page", GENERATED)
+def test_generated_parts_are_up_to_date(page: str) -> None:
+    assert (PAGES / page).read_text() == generated(page), "run: python -m tests.cli.test_operations"
 
 
 def test_every_setting_has_its_flag() -> None:
@@ -63,7 +65,7 @@ def test_every_setting_has_its_flag() -> None:
 
 @pytest.mark.parametrize("view", sorted(set(VIEWS) - {"overview", "summary"}))
 def test_every_view_is_documented(view: str) -> None:
-    assert f"| `/{view}` |" in DOCUMENT.read_text()
+    assert f"| `/{view}` |" in WATCHING.read_text()
 
 
 def test_every_event_of_the_log_is_documented() -> None:
@@ -71,7 +73,7 @@ def test_every_event_of_the_log_is_documented() -> None:
     source = "".join(path.read_text() for path in server.glob("*.py"))
     events = set(re.findall(r'log_event\(\s*[\w.]+,\s*[\w.]+,\s*"([^"]+)"', source))
     events |= set(re.findall(r'"event": "([^"]+)"', source))
-    documented = set(re.findall(r"^\| `([^`]+)` \| (?:info|warning|error)", DOCUMENT.read_text(), re.MULTILINE))
+    documented = set(re.findall(r"^\| `([^`]+)` \| (?:info|warning|error)", WATCHING.read_text(), re.MULTILINE))
     assert len(events) > 8 and events <= documented
 
 
@@ -89,4 +91,5 @@ def test_the_unit_starts_a_router_and_gives_it_time_to_drain() -> None:
 
 
 if __name__ == "__main__":
-    DOCUMENT.write_text(generated(DOCUMENT.read_text()))
+    for each in GENERATED:
+        (PAGES / each).write_text(generated(each))

@@ -182,7 +182,7 @@ def test_memory_is_bounded_and_nothing_that_it_lost_is_taken() -> None:
 
 # --- the bytes -----------------------------------------------------------------------------------
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol" / "payloads.md"
 
 
 def documented(title: str) -> bytes:
