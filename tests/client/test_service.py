@@ -228,7 +228,7 @@ def test_what_a_progress_callback_raises_ends_that_call_only(connect, serve):
             request = rpcmq.current_request()
             assert request is not None
             request.progress(1)
-            gevent.sleep(30)
+            eventually(lambda: request.cancelled)
 
     serve(Reporting(), topic="reports", client=service.client)
     beside = gevent.spawn(client.call, None, "compute", message("hold"), timeout=10)
