@@ -17,8 +17,8 @@ from greenlet import greenlet
 from rpcmq.errors import UsageError
 from rpcmq.transport.gevent_shell import GeventShell
 from rpcmq.transport.home import Home
+from rpcmq.transport.hub_calls import HubCall
 from rpcmq.transport.shell import ClientShell
-from rpcmq.transport.thread_calls import ThreadCall
 
 __all__ = ["GeventHome"]
 
@@ -127,7 +127,7 @@ class GeventHome(Home):
         """
         if not self.alive:
             raise UsageError("the OS thread that this client was made in has ended; make a new Client")
-        call = ThreadCall(self.hub, function)
+        call = HubCall(self.hub, function)
         self.hub.loop.run_callback_threadsafe(call.begin)
         try:
             while not call.done:

@@ -16,8 +16,8 @@ from gevent.lock import BoundedSemaphore
 from rpcmq.transport.current_hub import program_is_patched
 from rpcmq.transport.gevent_names import GeventNameCheck
 from rpcmq.transport.gevent_workers import GeventWorkers
+from rpcmq.transport.hub_calls import run_within
 from rpcmq.transport.shell import ClientShell, Handle, WaitableEvent, Workers
-from rpcmq.transport.thread_calls import run_within
 
 __all__ = ["GeventShell"]
 

@@ -12,10 +12,10 @@ from greenlet import GreenletExit, greenlet
 
 from rpcmq.transport.current_hub import new_lock
 
-__all__ = ["ThreadCall", "run_within"]
+__all__ = ["HubCall", "run_within"]
 
 
-class ThreadCall:
+class HubCall:
     """One function call to be run in a hub, made by the thread, or greenlet of another hub, that waits for it.
 
     Raises:
@@ -107,7 +107,7 @@ class ThreadCall:
 
 def run_within(seconds: float, hub: Any, function: Callable[[], object]) -> bool:
     """Run ``function`` in a greenlet of ``hub``, another thread's; return whether it has ended within ``seconds``."""
-    call = ThreadCall(hub, lambda tell: function())
+    call = HubCall(hub, lambda tell: function())
     deadline = monotonic() + seconds
     hub.loop.run_callback_threadsafe(call.begin)
     try:
