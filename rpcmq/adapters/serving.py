@@ -68,7 +68,7 @@ class IncomingMessage(Request):
         Raises:
             PayloadError: ``value`` cannot be encoded.
         """
-        if not self.is_call or self.done or not self._consumer.answers.send_stream_item(self._task, value):
+        if not self.is_call or self.done or not self._consumer.streams.send_item(self._task, value):
             return False
         self.items_sent += 1
         return True
@@ -94,7 +94,7 @@ class IncomingMessage(Request):
     def end(self) -> None:
         """End the stream; without an item, a plain ``call`` returns None. The call is done."""
         if self.is_call and not self.done:
-            self._consumer.answers.end_stream(self._task)
+            self._consumer.streams.end(self._task)
 
     @at_home
     def fail(self, error: BaseException) -> None:

@@ -186,7 +186,7 @@ class LoopConsumer(Consumer):
         finally:
             await self._close(items)
         if task.is_call:
-            self._post(self.answers.end_stream, task)
+            self._post(self.streams.end, task)
         else:
             self._post(self._process.tasks.settle, monotonic(), task, Outcome.OK)
 
@@ -226,7 +226,7 @@ class LoopConsumer(Consumer):
             form, payload = self._process.encode(item, accepted_by(task))
             self._post(self.answers.send_encoded, task, _ITEM, form, payload)
         else:
-            await self._bridge.in_thread(self.answers.send_stream_item, task, item)
+            await self._bridge.in_thread(self.streams.send_item, task, item)
 
     def progress(self, task: Task, value: Any) -> None:
         """See :meth:`TaskAnswers.progress`; from any thread."""

@@ -13,7 +13,8 @@ from rpcmq.client.methods import ASYNC
 from rpcmq.client.process import Process
 from rpcmq.client.request import set_current_request
 from rpcmq.client.router_links import ServingLink
-from rpcmq.client.task_answers import TaskAnswers, is_done, streams
+from rpcmq.client.stream_answers import StreamAnswers, streams
+from rpcmq.client.task_answers import TaskAnswers, is_done
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.task import Registration, Task
 from rpcmq.errors import Outcome, PayloadRefused, UsageError
@@ -89,6 +90,7 @@ class Consumer:
         self.unanswered = False
         self._idle = shell.event()
         self.answers = TaskAnswers(link, address)
+        self.streams = StreamAnswers(link, self.answers)
 
     def _new_workers(self, concurrency: int) -> Workers[Task]:
         """Make what runs the tasks beside one another."""
@@ -251,7 +253,7 @@ class Consumer:
             elif not is_done(task):
                 self.answers.wait(task)
                 if not is_done(task):
-                    self.answers.end_stream(task)
+                    self.streams.end(task)
         except BaseException as error:
             self.answers.fail(task, error)
             # Anything else, such as SystemExit or a gevent.Timeout, has been reported to the caller and ends here.
@@ -299,14 +301,14 @@ class Consumer:
         try:
             self._check_asked_for_items(task)
             while (item := self._call(next, items, _END)) is not _END:
-                if task.is_call and not self.answers.send_stream_item(task, item):
+                if task.is_call and not self.streams.send_item(task, item):
                     break
         finally:
             close = getattr(items, "close", None)
             if close is not None:
                 self._call(close)
         if task.is_call:
-            self.answers.end_stream(task)
+            self.streams.end(task)
         else:
             self._link.process.tasks.settle(monotonic(), task, Outcome.OK)
 

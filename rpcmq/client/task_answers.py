@@ -1,4 +1,4 @@
-"""Answers to the calls that this process runs: results, items, progress, exceptions."""
+"""Answers to the calls that this process runs: results, progress, exceptions; items: ``stream_answers``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rpcmq.payload import Format
 from rpcmq.transport.shell import WaitableEvent
 from rpcmq.wire import Address, Flag, Kind, error_name
 
-__all__ = ["TaskAnswers", "accepted_by", "is_done", "streams"]
+__all__ = ["TaskAnswers", "accepted_by", "is_done"]
 
 
 _JSON = Format.JSON.bit
@@ -78,28 +78,8 @@ class TaskAnswers:
         process = self._link.process
         self.answer(process, task, Kind.FAULT, *process.codec.encode_exception(error, process.identity))
 
-    def send_stream_item(self, task: Task, item: Any) -> bool:
-        """Send one item of a stream, after waiting for credit (back-pressure); return False if the call has ended.
-
-        Raises:
-            PayloadError: the item cannot be encoded.
-        """
-        if task.grants <= 0 and not self._wait_for_item_credit(task):
-            return False
-        if not task.is_wanted:
-            return False
-        form, payload = self._link.process.encode(item, accepted_by(task))
-        self.send_encoded(task, Kind.ITEM, form, payload)
-        return True
-
-    def _wait_for_item_credit(self, task: Task) -> bool:
-        changed = self._changed(task)
-        while task.grants <= 0 and task.is_wanted:
-            changed.clear()
-            changed.wait(1.0)
-        return task.grants > 0
-
-    def _changed(self, task: Task) -> WaitableEvent:
+    def changed(self, task: Task) -> WaitableEvent:
+        """Return what is set when ``task`` is cancelled, may send more items, or is done."""
         changed = self.waited_for.get(task)
         if changed is None:
             changed = self.waited_for[task] = self._link.process.shell.event()
@@ -108,14 +88,10 @@ class TaskAnswers:
 
     def wait(self, task: Task) -> None:
         """Wait until ``task`` is done, or its caller has given up."""
-        changed = self._changed(task)
+        changed = self.changed(task)
         while task.is_wanted:
             changed.clear()
             changed.wait(1.0)  # a task is lost without notice when the router has restarted
-
-    def end_stream(self, task: Task) -> None:
-        """End the stream."""
-        self.answer(self._link.process, task, Kind.END, Format.JSON, b"")
 
     def progress(self, task: Task, value: Any) -> None:
         """Tell the caller how far ``task`` is.
@@ -160,8 +136,3 @@ def accepted_by(task: Task) -> int:
 def is_done(task: Task) -> bool:
     """Whether ``task`` has ended: answered, settled, or lost with the router that it came from."""
     return task.registration.running.get(task.key) is not task
-
-
-def streams(task: Task) -> bool:
-    """Whether the caller takes items one by one."""
-    return task.is_call and bool(task.flags & Flag.STREAM)
