@@ -12,7 +12,7 @@ from rpcmq.core.process.call import Call
 from rpcmq.core.process.calls import STREAM_WINDOW
 from rpcmq.errors import UsageError
 from rpcmq.transport.forks import OF_THE_PARENT
-from rpcmq.transport.home import Home, Housed, at_home
+from rpcmq.transport.home import Home, Housed, at_home_here
 from rpcmq.wire import KIND_AT, Kind
 
 __all__ = ["OVER", "Items", "Stream"]
@@ -83,7 +83,7 @@ class Stream(Items):
             raise UsageError(OF_THE_PARENT)
         return self._next()
 
-    @at_home
+    @at_home_here
     def _next(self) -> Any:
         call = self._call
         if call is None:
@@ -106,7 +106,7 @@ class Stream(Items):
         if not self._process.connection.abandoned:
             self._close()
 
-    @at_home
+    @at_home_here
     def _close(self) -> None:
         call, self._call = self._call, None
         if call is not None:

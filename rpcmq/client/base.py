@@ -84,7 +84,10 @@ class BaseClient(ABC):
 
     def _open(self) -> _Links:
         home = self._new_home()
-        links = _Links(home, home.run(process_in, home.shell, self.config, self._codec))
+        return home.run(self._open_at, home)
+
+    def _open_at(self, home: Home) -> _Links:
+        links = _Links(home, process_in(home.shell, self.config, self._codec))
         finalize(self, links.close_soon).atexit = False
         home.when_the_thread_ends(partial(links.close, 0.0))
         return links

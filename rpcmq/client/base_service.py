@@ -14,7 +14,7 @@ from rpcmq.client.shown_names import shown_as
 from rpcmq.client.verbs import ClientVerbs
 from rpcmq.errors import UsageError
 from rpcmq.payload.bounded_text import short_repr
-from rpcmq.transport.home import Home, at_home
+from rpcmq.transport.home import Home
 from rpcmq.wire import Address
 
 __all__ = ["BaseService"]
@@ -96,7 +96,6 @@ class BaseService(ABC):
         """The home of the service."""
         return self.client.home
 
-    @at_home
     def start(self, timeout: float = 30.0) -> None:
         """Register; returns when the router will deliver.
 
@@ -109,7 +108,10 @@ class BaseService(ABC):
             CallError: the router refuses the registration.
             UsageError: it was started already.
         """
-        self._consumer.start(timeout)
+        if self.shell.is_current:
+            self._consumer.start(timeout)
+        else:
+            self.home.run_or_undo(lambda _: self._consumer.take_back(), self._consumer.start, timeout)
 
     def stop(self, timeout: float | None = None) -> bool:
         """Take no more, let what runs finish, and leave.
@@ -126,11 +128,17 @@ class BaseService(ABC):
         if self._stopping:
             return self._stopped.wait(timeout)
         self._stopping = True
-        finished = self._consumer.stop(self._drain_seconds if timeout is None else timeout)
-        if self._own_client:
+        linger_seconds: float | None = 0.0
+        try:
+            finished = self._consumer.stop(self._drain_seconds if timeout is None else timeout)
             # Do not wait again for a router that has just been silent for as long as that.
-            self.client.close(0.0 if self._consumer.unanswered else None)
-        self._stopped.set()
+            linger_seconds = 0.0 if self._consumer.unanswered else None
+        finally:
+            try:
+                if self._own_client:
+                    self.client.close(linger_seconds)
+            finally:
+                self._stopped.set()
         return finished
 
     def __enter__(self) -> Self:

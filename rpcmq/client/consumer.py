@@ -137,6 +137,17 @@ class Consumer:
             self._registration = None
             raise
 
+    def take_back(self) -> None:
+        """Undo :meth:`start`, whose caller does not know that it has succeeded; it can be called again."""
+        registration = self._registration
+        if registration is None:
+            return
+        self.leave(0.0)
+        if not registration.running:
+            self._link.process.tasks.remove(registration)
+        self._registration = None
+        self._stopping = self._left = False
+
     def stop(self, timeout: float) -> bool:
         """Stop deliveries, and let running tasks finish.
 

@@ -15,7 +15,7 @@ from rpcmq.client.methods import check_handler
 from rpcmq.client.shown_names import shown_as
 from rpcmq.errors import UsageError
 from rpcmq.payload.bounded_text import short_repr
-from rpcmq.transport.home import at_home, run_at_home
+from rpcmq.transport.home import run_at_home
 
 __all__ = ["EventVerbs"]
 
@@ -103,7 +103,6 @@ class EventVerbs(BaseClient):
             return run_at_home(EventVerbs.publish, self, ctx, topic, payload, confirm=confirm)
         return self.event_link().publish(context_dict(ctx), topic, payload, confirm)
 
-    @at_home
     def subscribe(self, pattern: str, handler: Callable[[Any, str, Any], None], *, window: int = 1000) -> Subscription:
         """Have ``handler(ctx, topic, payload)`` called for each event whose topic matches ``pattern``.
 
@@ -123,4 +122,9 @@ class EventVerbs(BaseClient):
             RouterUnreachable: there is no router.
         """
         check_handler(handler)
+        if self.shell.is_current:
+            return self._subscribed(pattern, handler, window)
+        return self.home.run_or_undo(Subscription.end, self._subscribed, pattern, handler, window)
+
+    def _subscribed(self, pattern: str, handler: Callable[[Any, str, Any], None], window: int) -> Subscription:
         return self.subscriptions().subscribe(self, pattern, partial(Subscription, handler), window)

@@ -102,6 +102,8 @@ class Process:
         self.connection.call_when_denied(self._denied)
         self.direct = DirectLinks(self)
         self._closing = False
+        #: Does as :meth:`cancel`, for an exception that a signal's handler may follow: none raises in it.
+        self.give_up: Callable[[Call], object] = self.cancel
         self.cast_window = CastWindow(config, self.casts, self.uplink, self.connection, shell)
         #: Of topics whose consumers have refused a format, by address.
         self.accepted_formats: dict[bytes, int] = {}
@@ -243,7 +245,7 @@ class Process:
                         for message in messages:
                             on_progress(call, message)
         except BaseException:
-            self.cancel(call)
+            self.give_up(call)
             raise
         finally:
             call.waiter = None
@@ -379,8 +381,10 @@ class Process:
         self.calls.fail_all(closed_error())
         # The loop wakes those who wait, so this must end.
         self.connection.schedule()
-        self.connection.close(linger_seconds)
-        self.calls.close(monotonic())
+        try:
+            self.connection.close(linger_seconds)
+        finally:
+            self.calls.close(monotonic())
 
 
 def closed_error() -> CallError:

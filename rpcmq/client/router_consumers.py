@@ -122,13 +122,18 @@ class RouterConsumers(Generic[C]):
         try:
             joining.wait(timeout)
         except BaseException:
-            joining.stop()
-            self.shell.run_together([partial(consumer.stop, 0.0) for consumer in joining.members])
-            self._joining = self._new_joining()
-            self._started = False
+            self.take_back()
             raise
         for url, reason in joining.missing():
             log.error(_NOT_SERVED, self.address, url, reason)
+
+    def take_back(self) -> None:
+        """See :meth:`Consumer.take_back`."""
+        joining = self._joining
+        joining.stop()
+        self.shell.run_together([partial(consumer.stop, 0.0) for consumer in joining.members])
+        self._joining = self._new_joining()
+        self._started = False
 
     def _join(self, joining: Joining[C], consumer: C, timeout: float) -> None:
         """Register at one router, however long that takes."""

@@ -63,11 +63,16 @@ class Sender:
         seconds = self.seconds(timeout)
         deadline = monotonic() + seconds
         call = self.start(_REQUEST, ctx, topic, msg, seconds, flags, sign_of_life, traceparent)
-        process.wait(call, False, progress)
-        if call.error is not None and self.learn_format(call):
-            left = max(0.001, deadline - monotonic())
-            call = self.start(_REQUEST, ctx, topic, msg, left, flags, sign_of_life, traceparent)
+        try:
             process.wait(call, False, progress)
+            if call.error is not None and self.learn_format(call):
+                left = max(0.001, deadline - monotonic())
+                call = self.start(_REQUEST, ctx, topic, msg, left, flags, sign_of_life, traceparent)
+                process.wait(call, False, progress)
+        except BaseException:
+            # Once more: a signal's handler may have raised before the wait had begun.
+            process.give_up(call)
+            raise
         return result_of(process.payloads, call)
 
     def call_directly(
@@ -92,7 +97,12 @@ class Sender:
         def start() -> Call:
             return self.start(_REQUEST, ctx, topic, msg, self.seconds(timeout), flags | _STREAM)
 
-        return Stream(client, self.process, start(), lambda refused: start() if self.learn_format(refused) else None)
+        call = start()
+        try:
+            return Stream(client, self.process, call, lambda refused: start() if self.learn_format(refused) else None)
+        except BaseException:
+            self.process.give_up(call)
+            raise
 
     def cast(
         self, ctx: Any, topic: Target, msg: Mapping[str, Any], flags: int, confirm: bool | None, ttl: float | None,
@@ -220,7 +230,12 @@ class Sender:
                 kind, call, flags, form, payload, address, method, call.timeout
             )
         trace = trace_context(traceparent) if is_nested or traceparent is not None else b""
-        process.start_call(started, call, kind, payload, form, address, method, trace)
+        try:
+            process.start_call(started, call, kind, payload, form, address, method, trace)
+        except BaseException:
+            # A signal's handler: it may be on its way.
+            process.give_up(call)
+            raise
         return call
 
     def encoded_cast(

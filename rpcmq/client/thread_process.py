@@ -60,6 +60,9 @@ class ThreadProcess(Process):
         #: Functions and their arguments.
         self._inbox = shell.new_inbox(self._do_posted)
         self._posted: deque[tuple[Callable[..., object], tuple[Any, ...]]] = self._inbox.waiting
+        self._given_up = shell.new_inbox(self._end_given_up)
+        # A function of C. Its calls end when the loop wakes up, if a second signal keeps this thread from ringing.
+        self.give_up = self._given_up.waiting.append
         #: Whether the loop looks into the inbox no more: the process was closed.
         self._is_gone = False
         self._wake_soon = shell.wakes.append
@@ -74,7 +77,8 @@ class ThreadProcess(Process):
 
     def wait_ready(self, timeout: float, restart_timeout: float) -> None:
         """See :meth:`Process.wait_ready`."""
-        self.thread_shell.inside(super().wait_ready, timeout, restart_timeout)
+        # The first wait makes the connection.
+        self.thread_shell.inside_undisturbed(partial(super().wait_ready, timeout, restart_timeout))
 
     def wait_for_room(self, address: bytes, seconds: float, name: str) -> None:
         """See :meth:`Process.wait_for_room`."""
@@ -144,19 +148,27 @@ class ThreadProcess(Process):
             super().wait(call, until_item, on_progress)
             return
         try:
-            if len(self.calls.open) == 1 and self._is_alone(1) and current_hub() is None:
+            if on_progress is None and len(self.calls.open) == 1 and self._is_alone(1) and current_hub() is None:
                 self.thread_shell.inside(self._lone_caller.wait, call)
                 if call.done:
                     return
             lock = new_lock()
             lock.acquire()
             call.waiter = partial(self._wake_soon, lock.release)
-            # It may have ended before it had a waiter.
-            while call.answer is None and call.error is None:
+            while True:
+                # First: it may have ended before it had a waiter, and what it has reported came before its end.
+                has_ended = call.answer is not None or call.error is not None
+                if call.progress:
+                    for message in self.thread_shell.inside(_take_progress, call):
+                        if on_progress is not None:
+                            on_progress(call, message)
+                if has_ended:
+                    break
                 self._inbox.before_waiting()
                 lock.acquire()
         except BaseException:
-            self.cancel(call)
+            self.give_up(call)
+            self._given_up.hurry()
             raise
 
     def post(self, function: Callable[..., object], *args: Any) -> None:
@@ -194,6 +206,12 @@ class ThreadProcess(Process):
         """See :meth:`send_cast`; with the lock, and not before what was handed over."""
         # Others may have cast since the caller has looked: it encodes without the lock.
         return self.cast_window.has_room(address) and super().send_cast(payload, flags, form, address, *arguments)
+
+    def _end_given_up(self) -> None:
+        self._do_posted()
+        given_up = self._given_up.waiting
+        while given_up:
+            super().cancel(given_up.popleft())
 
     def _do_posted(self) -> None:
         """Do what was handed over so far, in its order."""
@@ -238,8 +256,19 @@ class ThreadProcess(Process):
         """See :meth:`Process.close`."""
         if not self.connection.abandoned:
             self._do_posted()
-        super().close(linger_seconds)
+        try:
+            super().close(linger_seconds)
+        finally:
+            self._leave_loop()
+
+    def _leave_loop(self) -> None:
         self._lone_caller.close()
         self.thread_shell.remove_inbox(self._inbox)
+        self.thread_shell.remove_inbox(self._given_up)
         self._is_gone = True
         self._do_posted()
+
+
+def _take_progress(call: Call) -> list[bytes]:
+    messages, call.progress = call.progress, []
+    return messages

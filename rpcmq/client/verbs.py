@@ -16,7 +16,7 @@ from rpcmq.client.stubs import StubOptions, make_stub
 from rpcmq.config import ClientConfig
 from rpcmq.payload import Codec
 from rpcmq.transport.current_hub import pause
-from rpcmq.transport.home import at_home, run_at_home
+from rpcmq.transport.home import at_home_here, run_at_home, run_at_home_here
 from rpcmq.wire import Flag
 
 __all__ = ["ClientVerbs", "Target", "flags_of"]
@@ -112,8 +112,9 @@ class ClientVerbs(EventVerbs, RouterVerbs):
         links = self._links
         if links.process.connection.abandoned:
             links = self._reopened()
-        if not links.shell.is_current and (direct or on_progress is not None or not links.process.posts):
-            return run_at_home(
+        if not links.shell.is_current and (direct or not links.process.posts):
+            run = run_at_home if direct else run_at_home_here
+            return run(
                 ClientVerbs.call, self, ctx, topic, msg, timeout, idempotent=idempotent, mandatory=mandatory,
                 sign_of_life=sign_of_life, on_progress=on_progress, retry=retry, direct=direct, traceparent=traceparent,
             )  # fmt: skip
@@ -163,7 +164,7 @@ class ClientVerbs(EventVerbs, RouterVerbs):
         if links.process.connection.abandoned:
             links = self._reopened()
         if not links.shell.is_current and (confirm or not links.process.posts):
-            run_at_home(
+            run_at_home_here(
                 ClientVerbs.cast, self, ctx, topic, msg, confirm=confirm, idempotent=idempotent, mandatory=mandatory,
                 ttl=ttl, timeout=timeout, traceparent=traceparent,
             )  # fmt: skip
@@ -222,7 +223,7 @@ class ClientVerbs(EventVerbs, RouterVerbs):
         if links.process.connection.abandoned:
             links = self._reopened()
         if not links.shell.is_current and (confirm or not links.process.posts):
-            return run_at_home(
+            return run_at_home_here(
                 ClientVerbs.fanout_cast, self, ctx, topic, msg, confirm=confirm, timeout=timeout,
                 traceparent=traceparent,
             )  # fmt: skip
@@ -257,7 +258,7 @@ class ClientVerbs(EventVerbs, RouterVerbs):
         if links.process.connection.abandoned:
             links = self._reopened()
         if not links.shell.is_current:
-            return run_at_home(ClientVerbs.multicall, self, ctx, topic, msg, timeout, mandatory=mandatory)
+            return run_at_home_here(ClientVerbs.multicall, self, ctx, topic, msg, timeout, mandatory=mandatory)
         return links.sender.multicall(self, ctx, topic, msg, timeout, _MANDATORY if mandatory else 0)
 
     def describe(self, topic: Target, timeout: float | None = None) -> dict[str, Any]:
@@ -301,7 +302,7 @@ class ClientVerbs(EventVerbs, RouterVerbs):
             request, self.sender.seconds, lambda sent: self._send(sent, on_progress=sent.on_progress)
         )
 
-    @at_home
+    @at_home_here
     def _send(self, request: OutgoingRequest, *, on_progress: Callable[[Any], object] | None) -> Any:
         """Send ``request``, which has passed the pipeline; return its result."""
         sender, options = self.sender, request.options
@@ -310,7 +311,8 @@ class ClientVerbs(EventVerbs, RouterVerbs):
         flags = flags_of(options.idempotent, options.mandatory)
         match request.verb:
             case "call" if options.direct:
-                return sender.call_directly(*message, options.timeout, flags, options.sign_of_life, on_progress, trace)
+                call = sender.call_directly
+                return self.home.run(call, *message, options.timeout, flags, options.sign_of_life, on_progress, trace)
             case "call":
                 return sender.call(*message, options.timeout, flags, options.sign_of_life, on_progress, trace)
             case "multicall":

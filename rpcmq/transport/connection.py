@@ -209,12 +209,22 @@ class Connection:
             return
         self.status.closing = True
         deadline = monotonic() + (self._linger_seconds if linger_seconds is None else linger_seconds)
-        if self._dialer.phase is not Phase.IDLE and self.shell.can_wait:
-            self._wait_until_acknowledged(deadline)
-            if count := self._engines.casts_at_risk:
-                what = f"{count} {self._sends}{'s' * (count > 1)}"
-                text = "closed before the router %s acknowledged %s, which may be lost; %s"
-                log.error(text, self.url, what, self.condition)
+        try:
+            if self._dialer.phase is not Phase.IDLE and self.shell.can_wait:
+                self._wait_until_acknowledged(deadline)
+        except BaseException:
+            # The caller is to wait no longer; what is open is closed all the same.
+            deadline = 0.0
+            raise
+        finally:
+            self._end(deadline)
+
+    def _end(self, deadline: float) -> None:
+        is_idle = self._dialer.phase is Phase.IDLE
+        if not is_idle and self.shell.can_wait and (count := self._engines.casts_at_risk):
+            what = f"{count} {self._sends}{'s' * (count > 1)}"
+            text = "closed before the router %s acknowledged %s, which may be lost; %s"
+            log.error(text, self.url, what, self.condition)
         self._loop.stop()
         is_linked = self.uplink.ready
         if is_linked:
@@ -230,7 +240,7 @@ class Connection:
                 self._failures.show(error)
         linger_seconds = max(_LAST_WORD, deadline - monotonic())
         try:
-            if is_linked and self.shell.can_wait:
+            if is_linked and deadline and self.shell.can_wait:
                 # The goodbye itself has to leave, too: who ends the process now gives libzmq no time for it.
                 self._dialed.close_when_sent(linger_seconds)
             else:

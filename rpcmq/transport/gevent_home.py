@@ -114,6 +114,14 @@ class GeventHome(Home):
             return function(*args, **options)
         return self.run_with_messages(lambda tell: function(*args, **options), lambda message: None)
 
+    def run_or_undo(self, undo: Callable[[T], object], function: Callable[..., T], *args: Any, **options: Any) -> T:
+        """See :meth:`Home.run_or_undo`: what is interrupted here undoes itself."""
+        return self.run(function, *args, **options)
+
+    def run_here(self, function: Callable[..., T], *args: Any, **options: Any) -> T:
+        """See :meth:`Home.run_here`: one thread only may use the engines."""
+        return self.run(function, *args, **options)
+
     def end(self, function: Callable[..., T], *args: Any) -> T:
         """See :meth:`Home.end`."""
         return self.run(function, *args)

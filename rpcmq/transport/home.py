@@ -12,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from rpcmq.transport.shell import ClientShell
 
-__all__ = ["Home", "Housed", "at_home", "run_at_home"]
+__all__ = ["Home", "Housed", "at_home", "at_home_here", "run_at_home", "run_at_home_here"]
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -44,6 +44,8 @@ class Home(Protocol):
     def run(self, function: Callable[..., T], *args: Any, **options: Any) -> T:
         """Run ``function`` here and wait for it; from any thread. If the wait is interrupted, it is, too.
 
+        Where the engines are used by several threads, no handler of a signal raises in it.
+
         Returns:
             What it returns.
 
@@ -52,8 +54,20 @@ class Home(Protocol):
             BaseException: what it raises.
         """
 
+    def run_or_undo(self, undo: Callable[[T], object], function: Callable[..., T], *args: Any, **options: Any) -> T:
+        """Do as :meth:`run`, and call ``undo`` with the result if the caller was interrupted and does not get it."""
+
+    def run_here(self, function: Callable[..., T], *args: Any, **options: Any) -> T:
+        """Do as :meth:`run`, in the caller's thread if that may use the engines.
+
+        Handlers of signals may raise in ``function``: between any two steps, so it leaves the engines whole.
+        """
+
     def end(self, function: Callable[..., T], *args: Any) -> T:
-        """Run ``function``, which ends something that lives here, as :meth:`run` does; it is never refused."""
+        """Run ``function``, which ends something that lives here, as :meth:`run` does.
+
+        It is never refused, and goes on to its end where several threads use the engines and the wait is interrupted.
+        """
 
     def run_with_messages(self, function: Callable[[Callable[[Any], None]], T], on_message: Callable[[Any], None]) -> T:
         """Run ``function`` as :meth:`run` does, from another thread; its messages are handled in the caller's.
@@ -91,6 +105,25 @@ def at_home(method: Callable[Concatenate[H, P], T]) -> Callable[Concatenate[H, P
         return run_at_home(method, self, *args, **options)
 
     return run
+
+
+def at_home_here(method: Callable[Concatenate[H, P], T]) -> Callable[Concatenate[H, P], T]:
+    """As :func:`at_home`, by :meth:`Home.run_here`."""
+
+    @wraps(method)
+    def run(self: H, /, *args: P.args, **options: P.kwargs) -> T:
+        if self.shell.is_current:
+            return method(self, *args, **options)
+        return run_at_home_here(method, self, *args, **options)
+
+    return run
+
+
+def run_at_home_here(method: Callable[Concatenate[H, P], T], self: H, /, *args: P.args, **options: P.kwargs) -> T:
+    """As :func:`run_at_home`, by :meth:`Home.run_here` where there is no ``on_progress``."""
+    if options.get("on_progress") is None:
+        return self.home.run_here(method, self, *args, **options)
+    return run_at_home(method, self, *args, **options)
 
 
 def run_at_home(method: Callable[Concatenate[H, P], T], self: H, /, *args: P.args, **options: P.kwargs) -> T:

@@ -55,22 +55,20 @@ class NativeMonitor(Monitor):
 
     def outside(self, function: Callable[..., T], *args: Any) -> T:
         """See :meth:`Monitor.outside`."""
+        holder = 1, get_ident()
         try:
-            try:
-                # In here: a signal that comes before `function` is called must find the lock taken back, too.
-                self._release()
-                return function(*args)
-            finally:
-                self._hold_again()
-        except BaseException:
-            self._hold_again()  # the signal came while it was being taken back
-            raise
+            # In here: a signal that comes before `function` is called must find the lock taken back, too.
+            self._release()
+            return function(*args)
+        finally:
+            # One function of C, however many signals come; and not `acquire`, which they can interrupt.
+            self._take_back(holder)
 
     def inside_if_free(self, function: Callable[..., object], *args: Any) -> bool:
         """See :meth:`Monitor.inside_if_free`."""
         try:
             try:
-                # In here, as above.
+                # In here: a signal can come when it is taken.
                 if not self._take(False):
                     return False
                 function(*args)
@@ -84,11 +82,6 @@ class NativeMonitor(Monitor):
     def _let_go(self) -> None:
         if self.is_held():
             self._release()
-
-    def _hold_again(self) -> None:
-        if not self.is_held():
-            # Not `acquire`, which a signal can interrupt.
-            self._take_back((1, get_ident()))
 
 
 class GreenMonitor(Monitor):

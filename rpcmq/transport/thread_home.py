@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from rpcmq.transport.home import Home
 from rpcmq.transport.originals import allocate_lock, program_is_patched
 from rpcmq.transport.shell import ClientShell
+from rpcmq.transport.thread_deputies import Errand, is_to_be_deputed
 from rpcmq.transport.thread_shell import ThreadShell
 
 __all__ = ["ThreadHome", "outside", "thread_home"]
@@ -48,17 +50,29 @@ class ThreadHome(Home):
     def run(self, function: Callable[..., T], *args: Any, **options: Any) -> T:
         """See :meth:`Home.run`."""
         self._threads.check_not_patched_since()
+        return self._threads.inside_undisturbed(partial(function, *args, **options))
+
+    def run_or_undo(self, undo: Callable[[T], object], function: Callable[..., T], *args: Any, **options: Any) -> T:
+        """See :meth:`Home.run_or_undo`."""
+        self._threads.check_not_patched_since()
+        return self._threads.inside_undisturbed(partial(function, *args, **options), undo=undo)
+
+    def run_here(self, function: Callable[..., T], *args: Any, **options: Any) -> T:
+        """See :meth:`Home.run_here`."""
+        self._threads.check_not_patched_since()
         return self._threads.inside(function, *args, **options)
 
     def end(self, function: Callable[..., T], *args: Any) -> T:
         """See :meth:`Home.end`."""
         threads = self._threads
-        inside = threads.inside if threads.is_as_made or threads.is_current else threads.inside_elsewhere
-        return inside(function, *args)
+        if threads.is_as_made or threads.is_current:
+            return threads.inside_undisturbed(partial(function, *args), goes_on=True)
+        return threads.inside_elsewhere(function, *args)
 
     def run_with_messages(self, function: Callable[[Callable[[Any], None]], T], on_message: Callable[[Any], None]) -> T:
         """See :meth:`Home.run_with_messages`."""
-        return self.run(function, lambda message: self._threads.monitor.outside(on_message, message))
+        self._threads.check_not_patched_since()
+        return self._threads.inside_with_messages(function, on_message)
 
     def forget(self) -> None:
         """In the child of a fork: it is the parent's."""
@@ -81,22 +95,33 @@ def thread_home() -> ThreadHome:
 
     Another one is made in a process that was patched since: the locks of the first are of the wrong kind there.
     """
-    global _home
     home = _home
-    if home is None or not home.usable:
-        starting = _starting
-        # A green thread that makes it lets the others run, none of which may block the thread of them all.
-        while not starting.acquire(not program_is_patched()):
-            time.sleep(_LOOK_AGAIN)
-        try:
-            if _home is None or not _home.usable:
-                if _home is not None:
-                    _before_the_patch.append(_home)
-                _home = ThreadHome()
-            home = _home
-        finally:
-            starting.release()
-    return home
+    if home is not None and home.usable:
+        return home
+    if is_to_be_deputed():
+        # A signal would leave a thread behind, or the lock.
+        return Errand(_made_once).run()
+    return _made_once()
+
+
+def _made_once() -> ThreadHome:
+    starting = _starting
+    # A green thread that makes it lets the others run, none of which may block the thread of them all.
+    while not starting.acquire(not program_is_patched()):
+        time.sleep(_LOOK_AGAIN)
+    try:
+        return _made_if_needed()
+    finally:
+        starting.release()
+
+
+def _made_if_needed() -> ThreadHome:
+    global _home
+    if _home is None or not _home.usable:
+        if _home is not None:
+            _before_the_patch.append(_home)
+        _home = ThreadHome()
+    return _home
 
 
 def outside(function: Callable[..., T], *args: Any) -> T:

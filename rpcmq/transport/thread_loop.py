@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from time import monotonic
 from typing import Any
@@ -101,6 +102,10 @@ class Inbox:
         except RuntimeError:
             pass  # that was woken already
 
+    def hurry(self) -> None:
+        """Have what is in it taken out soon."""
+        self._loop.wake_up()
+
     def put(self, item: Any) -> None:
         """Put ``item`` in. From any thread, without the monitor."""
         # A signal after this leaves the item in: the loop finds it when it wakes up next, within half a second.
@@ -185,6 +190,15 @@ class ThreadLoop:
         if self.is_asleep:
             self.ring()
         return callback
+
+    def prepared(self, function: Callable[[], object]) -> Callable[[], object]:
+        """Return a function of C that has ``function`` called in a next turn; it does not wake the thread up."""
+        return partial(self._soon.append, Callback(function))
+
+    def wake_up(self) -> None:
+        """Wake the thread up if it waits."""
+        if self.is_asleep:
+            self.ring()
 
     def call_at(self, due: float, period: float, function: Callable[[], object]) -> Callback:
         """Call ``function`` at ``due`` (monotonic seconds), and then every ``period`` (seconds) unless that is 0."""

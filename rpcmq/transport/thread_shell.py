@@ -21,10 +21,12 @@ from rpcmq.transport.log_handover import hand_over_log_records
 from rpcmq.transport.monitor import GreenMonitor, Monitor, NativeMonitor
 from rpcmq.transport.originals import get_ident, program_is_patched, start_new_thread
 from rpcmq.transport.shell import ClientShell, Handle, WaitableEvent, Workers
+from rpcmq.transport.thread_deputies import Errand, is_to_be_deputed
 from rpcmq.transport.thread_lone_caller import LoneCaller
 from rpcmq.transport.thread_loop import Inbox, ThreadLoop, print_failure
 from rpcmq.transport.thread_names import ThreadNameCheck
 from rpcmq.transport.thread_parking import Event, GreenParking, Lock, Parking
+from rpcmq.transport.thread_withdrawals import UndisturbedCall, UndisturbedCalls
 from rpcmq.transport.thread_workers import ThreadWorkers
 
 __all__ = ["ThreadShell"]
@@ -48,7 +50,7 @@ class ThreadShell(ClientShell):
         wakes: functions that wake a thread each, to be called at the end of the loop's turn.
     """
 
-    __slots__ = ("_loop", "_porter", "call_soon", "is_patched", "monitor", "outside")
+    __slots__ = ("_loop", "_porter", "_undisturbed", "call_soon", "is_patched", "monitor", "outside")
     cannot_wait = "the thread that owns the sockets cannot wait for a call; use another thread for it"
     may_starve = False
     shares_interpreter = True
@@ -59,6 +61,7 @@ class ThreadShell(ClientShell):
         self.monitor: Monitor = GreenMonitor() if self.is_patched else NativeMonitor()
         self.outside: Callable[..., Any] | None = self.monitor.outside
         self._porter = GreenPorter() if self.is_patched else None
+        self._undisturbed = UndisturbedCalls(self.monitor)
         self._loop = loop = ThreadLoop(self.monitor)
         self.call_soon: Callable[..., Handle] = loop.call_soon
         self.wakes = loop.wakes.waiting
@@ -137,7 +140,8 @@ class ThreadShell(ClientShell):
 
     def new_parking(self) -> Parking:
         """A place where the current thread can wait."""
-        return Parking(self.monitor) if self._porter is None else GreenParking(self.monitor, self._porter)
+        porter = self._porter
+        return self._undisturbed.new_parking() if porter is None else GreenParking(self.monitor, porter)
 
     def parking(self) -> tuple[Callable[[], object], Callable[[], object]]:
         """See :meth:`ClientShell.parking`."""
@@ -154,6 +158,42 @@ class ThreadShell(ClientShell):
             return function(*args, **options)
         with self.monitor.lock:
             return function(*args, **options)
+
+    def inside_undisturbed(
+        self, function: Callable[[], T], undo: Callable[[T], object] | None = None, *, goes_on: bool = False
+    ) -> T:
+        """Do as :meth:`inside`, where no handler of a signal raises: for the main thread another one does it.
+
+        Args:
+            undo: called with the result if the main thread was interrupted meanwhile, and does not get it.
+            goes_on: where the main thread is interrupted the function goes on; otherwise its next wait raises.
+        """
+        if self.is_patched or not is_to_be_deputed():
+            return self.inside(function)
+        return self._run_errand(Errand(*self._withdrawable(function, undo, goes_on)))
+
+    def inside_with_messages(
+        self, function: Callable[[Callable[[Any], None]], T], on_message: Callable[[Any], None]
+    ) -> T:
+        """Do as :meth:`inside_undisturbed`; ``on_message`` is called without the monitor, in the caller's thread.
+
+        Args:
+            function: called with a function that takes a message for ``on_message``.
+        """
+        if self.is_patched or not is_to_be_deputed():
+            return self.inside(function, partial(self.monitor.outside, on_message))
+        errand: Errand[T] = Errand(*self._withdrawable(lambda: function(errand.tell), None, False), on_message)
+        return self._run_errand(errand)
+
+    def _withdrawable(
+        self, function: Callable[[], T], undo: Callable[[T], object] | None, goes_on: bool
+    ) -> tuple[Callable[[], T], Callable[[], object] | None, Callable[[], object]]:
+        loop = self._loop
+        call = UndisturbedCall(self._undisturbed, function, undo, self.spawn, loop.wake_up)
+        return call.do, None if goes_on else loop.prepared(call.withdraw), call.await_end
+
+    def _run_errand(self, errand: Errand[T]) -> T:
+        return self.monitor.outside(errand.run) if self.monitor.is_held() else errand.run()
 
     def inside_elsewhere(self, function: Callable[..., T], *args: Any) -> T:
         """Do as :meth:`inside` in another thread, while the green threads of a program that was patched since go on."""

@@ -10,12 +10,13 @@ import _thread
 import os
 import signal
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from rpcmq.transport.originals import get_ident
 
-__all__ = ["may_be_interrupted", "uninterrupted"]
+__all__ = ["hold_back_all", "is_main_thread", "may_be_interrupted", "no_longer_hold_back", "uninterrupted"]
 
 T = TypeVar("T")
 
@@ -30,11 +31,29 @@ _HELD_BACK = tuple(
     if hasattr(signal, name)
 )  # fmt: skip
 _main_thread = threading.main_thread().ident
+#: An item for each thread, beside that of the sockets, that gets no signals.
+_without_signals: deque[None] = deque()
+
+
+def is_main_thread() -> bool:
+    """Whether this is the thread in which Python calls the handlers of signals."""
+    return get_ident() == _main_thread
 
 
 def may_be_interrupted() -> bool:
-    """Whether this is the main thread, and another one, beside that of the sockets, would get its signals."""
-    return get_ident() == _main_thread and _thread._count() > 1
+    """Whether this is the main thread, and another one would get the signals that it holds back."""
+    return get_ident() == _main_thread and _thread._count() > 1 + len(_without_signals)
+
+
+def hold_back_all() -> None:
+    """Have this thread, another one than the main thread, get no signals."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    _without_signals.append(None)
+
+
+def no_longer_hold_back() -> None:
+    """Count this thread, which is about to end, no more."""
+    _without_signals.pop()
 
 
 def uninterrupted(function: Callable[..., T], *args: Any) -> T:
@@ -53,6 +72,7 @@ def uninterrupted(function: Callable[..., T], *args: Any) -> T:
 def _after_fork_in_child() -> None:
     global _main_thread
     _main_thread = get_ident()
+    _without_signals.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

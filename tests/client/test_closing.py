@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -49,6 +50,10 @@ def said(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
     """The lines that the library has logged as warnings or worse."""
     caplog.set_level(logging.WARNING, "rpcmq")
     return lambda: [record.getMessage() for record in caplog.records if record.name.startswith("rpcmq.")]
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
 
 
 def timed(close: Callable[[], object]) -> float:
@@ -130,6 +135,18 @@ def test_a_silent_router_is_waited_for_once(daemon, said):
             assert "acknowledged 1 cast" in said()[-1] and len(said()) == 2
         finally:
             daemon.resume()
+
+
+def test_a_close_that_is_interrupted_leaves_nothing_open(daemon):
+    before = open_files()
+    client = Client(daemon.url)
+    client.connect(20)
+    daemon.pause()
+    client.cast(None, "compute", message("note"))
+    with pytest.raises(gevent.Timeout), gevent.Timeout(0.2):
+        client.close(linger_seconds=LONG)
+    assert client.closed
+    eventually(lambda: open_files() <= before)
 
 
 def test_close_can_be_told_how_long_to_wait(daemon, said):
