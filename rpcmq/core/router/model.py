@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 
 from rpcmq.core.common.session import Session
 from rpcmq.core.router.base_link import BaseLink
+from rpcmq.core.router.consumer_credit import ConsumerCredit
 from rpcmq.core.router.least_busy import NOWHERE, LeastBusy
 from rpcmq.core.router.method_statistics import Statistics
 from rpcmq.core.router.request_states import DeliveryState, RequestState
@@ -66,7 +67,7 @@ class Link(BaseLink):
             self.is_full = True
             self.counters["window full"] += 1
             for consumer in self.consumers.values():
-                consumer.credit = 0
+                consumer.withhold_credit()
                 consumer.topic.ready.move(consumer)
 
     @property
@@ -225,22 +226,20 @@ class Delivery:
         return DeliveryState.OPEN if self.request.outcome is None else DeliveryState.ABANDONED
 
 
-class Consumer:
+class Consumer(ConsumerCredit):
     """A process's registration on a topic. Mutated by the dispatch engine only."""
 
     __slots__ = (
-        "accepts", "backlog", "credit", "granted", "in_flight", "level", "link", "peer_url", "progressed_at", "queues",
+        "accepts", "backlog", "in_flight", "level", "link", "peer_url", "progressed_at", "queues",
         "server", "settled", "stopping", "tag", "topic",
     )  # fmt: skip
 
     def __init__(self, link: Link, tag: int, topic: Topic, server: str, credit: int) -> None:
+        super().__init__(credit, link.is_full)
         self.link = link
         self.tag = tag
         self.topic = topic
         self.server = server
-        #: The process's credit; and the credit in force, which is 0 while its link's window is full.
-        self.granted = credit
-        self.credit = 0 if link.is_full else credit
         self.accepts = link.accepts
         self.backlog: Queue[Request] = Queue(f"{topic.server(server).queue.name} (fanout)")
         #: The queues it takes messages from.
@@ -257,7 +256,7 @@ class Consumer:
 
     @property
     def ready(self) -> bool:
-        """Whether it may be given work now."""
+        """Whether it may be given work now: it has credit, stays, and its process is not silent."""
         return len(self.in_flight) < self.credit and not self.stopping and self.link.is_responsive
 
 

@@ -5,7 +5,7 @@ Invariants (``Dispatch.check``):
 * A call is in its link's ``calls`` until it has ended for the caller, which happens exactly once.
 * A request waits in one queue, or is with the consumer of each of its deliveries. No queue and no consumer has two of
   one key: a message that repeats a key is refused, and never takes the place of the one that has it, for credit
-  counts each.
+  (``consumer_credit``) counts each.
 * If a consumer is ready, nothing waits that it could take.
 
 ``accept`` and ``reply`` are the router's hot path: what they do for each message is written out in
@@ -305,7 +305,7 @@ class Dispatch:
     def has_room(self, now: float, link: Link) -> None:
         """Resume deliveries to ``link``, whose window has room again."""
         for consumer in list(link.consumers.values()):
-            consumer.credit = consumer.granted
+            consumer.restore_credit()
             self.deliveries.deliver_waiting(now, consumer)
 
     # --- life --------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Consumers register, declare and leave; and consume again when they come back."""
+"""Consumers register with their credit (``consumer_credit``), declare, leave, and consume again when they are back."""
 
 from __future__ import annotations
 
