@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rpcmq.client.thread_process import ThreadProcess
+from rpcmq.core.process.call import Call
 from rpcmq.transport.shell import Handle
 
 __all__ = ["LoopPort", "Waiting"]
@@ -74,12 +75,22 @@ class LoopPort:
             return
         self._handed_over.clear()
         for call in list(self._process.calls.open.values()):
-            if isinstance(call.waiter, Waiting) and call.waiter.port is self:
-                call.waiter = None
+            if self._has_waited_for(call):
                 self._process.cancel(call)
+        direct = self._process.direct
+        for link, call in direct.open_calls():
+            if self._has_waited_for(call):
+                direct.cancel(link, call)
         for closed in self.owners:
             self._process.switch(closed)
         self._end()
+
+    def _has_waited_for(self, call: Call) -> bool:
+        """Whether a task of the event loop has waited for ``call``; nobody does any more."""
+        is_ours = isinstance(call.waiter, Waiting) and call.waiter.port is self
+        if is_ours:
+            call.waiter = None
+        return is_ours
 
     def _end(self) -> None:
         """Look after the event loop no more."""

@@ -177,6 +177,10 @@ class DirectLinks:
         expired = CallTimeout(text, {"topic": call.address, "server": link.identity, "state": "direct"})
         return self._process.end_within(seconds, call, partial(self.cancel, link, call), expired)
 
+    def open_calls(self) -> list[tuple[DirectLink, Call]]:
+        """Calls on direct links that have not ended."""
+        return [(link, call) for link in self._peers.links.values() for call in link.calls.values()]
+
     def cancel(self, link: DirectLink, call: Call) -> None:
         """Cancel ``call``: nobody waits for it any more."""
         self._peers.cancel(link, call)

@@ -44,13 +44,31 @@ def test_threads_and_the_event_loops_of_several_threads_share_one_connection(sta
         assert program.lines == ["3 [(1, 2), (1, 2), (1, 2)] 1 2"]
 
 
+class Begun(Compute):
+    def is_begun(self, ctx: Any) -> bool:
+        return bool(self.started.is_set())
+
+
 def test_an_event_loop_that_is_closed_under_a_call_cancels_it(start, serve):
-    compute = Compute()
+    compute = Begun()
     serve(compute)
     with start("closed_under_a_call") as program:
         assert program.wait(60) == 0, program.said()
         assert program.lines[0] == "1 False"
     eventually(lambda: compute.ended == ["cancelled"])
+
+
+def test_an_event_loop_that_is_closed_under_a_direct_call_cancels_it(start, serve):
+    compute = Begun()
+    serve(compute, direct=True)
+    with start("closed_under_a_direct_call") as program:
+        program.expect(r"^1 {}$")
+        # While the program lives: its end would cancel the call, too.
+        eventually(lambda: compute.ended == ["cancelled"], 20)
+        assert program.exit_code is None
+        program.tell("end")
+        assert program.wait(60) == 0, program.said()
+        assert program.lines[1] == "1 False"
 
 
 def test_the_child_of_a_fork_goes_on_with_an_event_loop_of_its_own(start, serve):

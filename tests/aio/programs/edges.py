@@ -58,14 +58,17 @@ def one_connection() -> None:
     print(here, [result[:2] for result in results], len({result[2] for result in results}), len(processes))
 
 
-def closed_under_a_call() -> None:
+def closed_under_a_call(direct: bool = False) -> None:
     """The task is still referred to, so nothing but the client can notice."""
     loop = new_loop()
     client = aio.Client(URL)
-    task = loop.create_task(client.call(None, "compute", message("until_cancelled"), 60))
+    if direct:
+        add = client.call(None, "compute", message("add", a=1), direct=True)
+        print(loop.run_until_complete(add), dict(client.threads.process.direct.fallbacks))
+    task = loop.create_task(client.call(None, "compute", message("until_cancelled"), 60, direct=direct))
 
     async def begun() -> None:
-        while not (await client.query("calls"))["calls"]:
+        while not await client.call(None, "compute", message("is_begun")):
             await asyncio.sleep(0.01)
 
     loop.run_until_complete(begun())
@@ -76,9 +79,15 @@ def closed_under_a_call() -> None:
             await asyncio.sleep(0.01)
         return await client.call(None, "compute", message("add", a=1))
 
-    print(run(left()), task.done())
+    print(run(left()), task.done(), flush=True)
+    if direct:
+        sys.stdin.readline()
     run(client.close())
     os._exit(0)  # Python would complain of the task
+
+
+def closed_under_a_direct_call() -> None:
+    closed_under_a_call(direct=True)
 
 
 def forked() -> None:
