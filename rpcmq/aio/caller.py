@@ -9,7 +9,7 @@ from typing import Any
 
 from rpcmq.aio.bridge import Bridge
 from rpcmq.client.arguments import check_seconds
-from rpcmq.client.results import result_of
+from rpcmq.client.results import progress_of, result_of
 from rpcmq.client.sender import ONLY_ROUTED, Target
 from rpcmq.client.thread_process import ThreadProcess
 from rpcmq.client.verbs import ClientVerbs
@@ -179,4 +179,4 @@ class Caller:
 
     def _progress(self, on_progress: Callable[[Any], object]) -> Callable[[Call, bytes], object]:
         payloads = self.bridge.process.payloads
-        return lambda call, message: on_progress(payloads.answer(call, message))
+        return lambda call, message: on_progress(progress_of(payloads, call, message))

@@ -13,6 +13,7 @@ from typing import Any
 
 from rpcmq.aio.bridge import Bridge, RaisedStopIteration, ThreadPool
 from rpcmq.aio.loop_port import LoopPort
+from rpcmq.aio.turns import TurnShare
 from rpcmq.client.consumer import PLAIN_VALUES, Consumer
 from rpcmq.client.interrupts import is_interrupt
 from rpcmq.client.methods import is_async
@@ -56,7 +57,7 @@ class LoopConsumer(Consumer):
         self._post = bridge.process.post
         self._threads = threads
         #: Taken by each task, where those of several consumers may not all run at once.
-        self._turns: asyncio.Semaphore | None = None
+        self._turns: TurnShare | None = None
         self._port: LoopPort | None = None
         self._context = Context()
         #: Methods, and whether they are async.
@@ -66,7 +67,7 @@ class LoopConsumer(Consumer):
     def _new_workers(self, concurrency: int) -> Workers[Task]:
         return _Tasks(self._begin)
 
-    def attach(self, port: LoopPort, context: Context, turns: asyncio.Semaphore | None) -> None:
+    def attach(self, port: LoopPort, context: Context, turns: TurnShare | None) -> None:
         """Serve in this event loop. To be called before :meth:`start`.
 
         Args:
@@ -123,7 +124,8 @@ class LoopConsumer(Consumer):
         has_turn = False
         try:
             if self._turns is not None:
-                has_turn = await self._turns.acquire()
+                await self._turns.acquire()
+                has_turn = True
                 if not self._is_awaited(task):
                     self._post(self._drop, task)
                     return

@@ -14,6 +14,7 @@ from rpcmq.aio.bridge import ThreadPool, running_loop
 from rpcmq.aio.client import Client
 from rpcmq.aio.consumer import LoopConsumer
 from rpcmq.aio.loop_port import LoopPort
+from rpcmq.aio.turns import Turns
 from rpcmq.client.methods import check_endpoint
 from rpcmq.client.router_consumers import RouterConsumers
 from rpcmq.client.router_links import ServingLink
@@ -119,9 +120,9 @@ class Service:
         if isinstance(consumer, LoopConsumer):
             consumer.attach(port, context, None)
             return [consumer]
-        turns = asyncio.Semaphore(self._concurrency)
+        turns = Turns(self._concurrency)
         for each in consumer.members:
-            each.attach(port, context, turns)
+            each.attach(port, context, turns.share())
         return consumer.members
 
     async def stop(self, timeout: float | None = None) -> bool:

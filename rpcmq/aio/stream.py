@@ -24,7 +24,7 @@ class Stream(Items):
         start: sends the request.
     """
 
-    __slots__ = ("_bridge", "_caller", "_start", "_started")
+    __slots__ = ("_bridge", "_caller", "_may_start_again", "_start", "_started")
 
     def __init__(self, caller: Caller, start: Callable[[], Awaitable[Call]]) -> None:
         super().__init__(caller.bridge.process, None)
@@ -32,6 +32,8 @@ class Stream(Items):
         self._bridge: Bridge = caller.bridge
         self._start = start
         self._started = False
+        #: Once, in another format.
+        self._may_start_again = True
 
     def __aiter__(self) -> Self:
         return self
@@ -51,7 +53,8 @@ class Stream(Items):
             if call.items:
                 return await self._opened(self._take, call)
             self._call = None
-            if self._caller.sender.learn_format(call):
+            if self._may_start_again and self._caller.sender.learn_format(call):
+                self._may_start_again = False
                 self._call = await self._start()
                 continue
             result = await self._opened(self._end_of, call)

@@ -60,14 +60,14 @@ class Stream(Items):
     Args:
         client: keeps its process open, and has a home.
         call: the request, sent already.
-        again: starts the call again if it ended for a reason that another attempt mends.
+        again: starts the call again if it ended for a reason that another attempt mends; called once.
     """
 
     def __init__(self, client: Housed, process: Process, call: Call, again: Callable[[Call], Call | None]) -> None:
         super().__init__(process, call)
         self._client = client
         self.shell = client.shell
-        self._again = again
+        self._again: Callable[[Call], Call | None] | None = again
 
     def __iter__(self) -> Self:
         return self
@@ -93,7 +93,8 @@ class Stream(Items):
             self._process.wait(call, until_item=True)
         if call.items:
             return self._take(call)
-        self._call = self._again(call)
+        again, self._again = self._again, None
+        self._call = None if again is None else again(call)
         if self._call is not None:
             return self._next()
         result = self._end_of(call)

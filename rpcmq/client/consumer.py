@@ -261,9 +261,10 @@ class Consumer:
                 process.tasks.settle(monotonic(), task, Outcome.OK)
             elif result is not ANSWERED:
                 self.answers.reply(task, result)
-            elif not is_done(task):
-                self.answers.wait(task)
+            else:
                 if not is_done(task):
+                    self.answers.wait(task)
+                if not task.has_ended:
                     self.streams.end(task)
         except BaseException as error:
             self.answers.fail(task, error)

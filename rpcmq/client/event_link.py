@@ -73,6 +73,8 @@ class EventLink:
         self._taken = 0
         self._lost_in_all = 0
         self._recent: deque[bytes] = deque(maxlen=_RECENT_EVENTS)
+        #: Also those had over other links. Each has its own, so that no router can fill those of the others.
+        self._all_recent = [self._recent]
         self._room = process.shell.event()
         self._uplink = Uplink(hello, self._welcomed, self._refused)
         self._limited_log = RateLimitedLog(log)
@@ -119,7 +121,8 @@ class EventLink:
 
     def share_recent(self, other: EventLink) -> None:
         """Recognise an event also if it was had over ``other``: its publisher may go on at another router."""
-        self._recent = other._recent
+        other._all_recent.append(self._recent)
+        self._all_recent = other._all_recent
 
     def check(self, pattern: str, window: int) -> None:
         """Check the arguments of :meth:`subscribe`.
@@ -223,7 +226,7 @@ class EventLink:
     def _event(self, now: float, message: bytes) -> None:
         parse(message)
         key = message[KEY]
-        if message[LOW_FLAGS_AT] & Flag.RESENT and key in self._recent:
+        if message[LOW_FLAGS_AT] & Flag.RESENT and any(key in recent for recent in self._all_recent):
             # Its publisher could not know that the router's previous incarnation had delivered it.
             self._taken += 1
             self._uplink.mark()

@@ -10,7 +10,7 @@ from rpcmq.errors import PayloadRefused, RemoteError
 from rpcmq.payload.remote_exception import add_hop
 from rpcmq.wire import KIND_AT, Kind, method_of
 
-__all__ = ["check_end", "decoded", "result_of"]
+__all__ = ["check_end", "decoded", "progress_of", "result_of"]
 
 _FAULT, _END = int(Kind.FAULT), int(Kind.END)
 
@@ -25,6 +25,19 @@ def decoded(payloads: Payloads, call: Call, message: bytes) -> Any:
         return payloads.answer(call, message)
     except PayloadRefused as error:
         text = f"the method ran, but the reply from {call.address!r} was not decoded: {error}"
+        raise RemoteError("PayloadRefused", text) from error
+
+
+def progress_of(payloads: Payloads, call: Call, message: bytes) -> Any:
+    """Decode the progress report in ``message``.
+
+    Raises:
+        RemoteError: it is not allowed here, or malformed. The method runs: the service has not refused the request.
+    """
+    try:
+        return payloads.answer(call, message)
+    except PayloadRefused as error:
+        text = f"the method runs, but its progress was not decoded, of a call to {call.address!r}: {error}"
         raise RemoteError("PayloadRefused", text) from error
 
 

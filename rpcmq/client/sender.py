@@ -11,7 +11,7 @@ from rpcmq.client.answers import Stream
 from rpcmq.client.arguments import check_seconds, request_body, trace_context
 from rpcmq.client.process import Process
 from rpcmq.client.request import current_request, handling
-from rpcmq.client.results import result_of
+from rpcmq.client.results import progress_of, result_of
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.direct_links import DirectLink
 from rpcmq.errors import CallTimeout, Outcome, UsageError
@@ -301,7 +301,7 @@ class Sender:
 
     def _progress(self, on_progress: Callable[[Any], object]) -> Callable[[Call, bytes], object]:
         payloads = self.process.payloads
-        return lambda call, message: on_progress(payloads.answer(call, message))
+        return lambda call, message: on_progress(progress_of(payloads, call, message))
 
     def _ended_directly(
         self,

@@ -14,10 +14,11 @@ _Run = Callable[[Task], None]
 
 
 class SharedWorkers:
-    """Runs at most ``most`` tasks at once. Those beyond wait, and are begun in the order in which they came.
+    """Runs at most ``most`` tasks at once. Of those beyond, each consumer's are begun in the order in which they came.
 
     Each router delivers as many as may run, for it does not know how many the others deliver. So whichever of them has
-    work can keep all workers busy, and where all have, each gets as many workers as it delivers.
+    work can keep all workers busy. Where tasks of several wait, the consumers take turns: a router that delivers more
+    than it may, or what takes long, does not keep the others from theirs.
 
     Args:
         shell: the loop.
@@ -25,20 +26,23 @@ class SharedWorkers:
 
     def __init__(self, shell: ClientShell, most: int) -> None:
         self._shell = shell
-        self._workers: Workers[tuple[_Run, Task]] = shell.workers(self._work, most)
+        self._workers: Workers[_Item] = shell.workers(self._work, most)
         self._free = most
-        self._waiting: deque[tuple[_Run, Task]] = deque()
+        #: The consumers whose tasks wait; the first one is next.
+        self._turns: deque[_Share] = deque()
 
     def share(self, run: _Run) -> Workers[Task]:
         """The workers for one of the consumers: they run its tasks with ``run``."""
         return _Share(self, run)
 
-    def start(self, run: _Run, task: Task) -> None:
-        """Call ``run(task)`` beside the loop, now or when a worker is free. From the loop."""
-        if self._free > 0 and not self._waiting:
-            self._workers.start((run, task))
+    def start(self, share: _Share, task: Task) -> None:
+        """Run ``task`` beside the loop, now or when a worker is free and it is its turn. From the loop."""
+        if self._free > 0 and not self._turns:
+            self._begin(share, task)
             return
-        self._waiting.append((run, task))
+        share.waiting.append(task)
+        if len(share.waiting) == 1:
+            self._turns.append(share)
         if self._free > 0:
             # A worker has ended in this turn: those that came before are begun first.
             self._begin_waiting()
@@ -47,37 +51,59 @@ class SharedWorkers:
         """See :meth:`rpcmq.transport.shell.Workers.close`."""
         self._workers.close()
 
-    def _work(self, item: tuple[_Run, Task]) -> None:
-        run, task = item
+    def _begin(self, share: _Share, task: Task) -> None:
+        item = _Item(share.run, task)
         self._free -= 1
         try:
-            run(task)
+            self._workers.start(item)
+        except BaseException:
+            if not item.is_begun:
+                self._free += 1
+            raise
+
+    def _work(self, item: _Item) -> None:
+        item.is_begun = True
+        try:
+            item.run(item.task)
         finally:
             self._free += 1
-            if self._waiting:
+            if self._turns:
                 # In the loop, and by a worker that nobody knows.
                 self._shell.call_soon(self._begin_waiting)
 
     def _begin_waiting(self) -> None:
-        while self._waiting and self._free > 0:
-            run, task = self._waiting.popleft()
+        while self._turns and self._free > 0:
+            share = self._turns.popleft()
+            task = share.waiting.popleft()
+            if share.waiting:
+                self._turns.append(share)
             try:
-                self._workers.start((run, task))
+                self._begin(share, task)
             except BaseException as error:
                 # As where it is begun at once: there is no thread for it, for example.
                 self._shell.print_exception(task, error)
                 task.registration.on_not_begun(task, error)
 
 
+class _Item:
+    __slots__ = ("is_begun", "run", "task")
+
+    def __init__(self, run: _Run, task: Task) -> None:
+        self.run = run
+        self.task = task
+        self.is_begun = False
+
+
 class _Share(Workers[Task]):
-    __slots__ = ("_pool", "_run")
+    __slots__ = ("_pool", "run", "waiting")
 
     def __init__(self, pool: SharedWorkers, run: _Run) -> None:
         self._pool = pool
-        self._run = run
+        self.run = run
+        self.waiting: deque[Task] = deque()
 
     def start(self, item: Task) -> None:
-        self._pool.start(self._run, item)
+        self._pool.start(self, item)
 
     def close(self) -> None:
         pass  # the others use them still

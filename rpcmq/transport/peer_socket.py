@@ -8,6 +8,7 @@ import secrets
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from ipaddress import ip_address
 from itertools import count
 from time import monotonic
 from urllib.parse import urlsplit
@@ -64,6 +65,17 @@ def local_host_towards(url: str) -> str:
         except OSError:
             return "127.0.0.1"
         return str(probe.getsockname()[0])
+
+
+def _is_numeric(url: str) -> bool:
+    """Whether ``url`` is one of TCP, of an IP address and a port."""
+    scheme, _, place = url.partition("://")
+    host, _, port = place.rpartition(":")
+    try:
+        ip_address(host[1:-1] if host.startswith("[") and host.endswith("]") else host)
+    except ValueError:
+        return False
+    return scheme == "tcp" and port.isascii() and port.isdecimal() and 0 < int(port[:6]) < 1 << 16
 
 
 class PeerSocket:
@@ -176,9 +188,13 @@ class PeerSocket:
         """
         if bool(key) != (self._curve is not None):
             raise RouterUnreachable(f"{identity} and this process do not both use CURVE")
-        if not url.startswith("tcp://"):
-            # The consumer names the url: it must not name sockets of this host or process.
-            raise RouterUnreachable(f"{identity} gives {url!r:.80} as its peer socket, which is no tcp:// url")
+        if not _is_numeric(url):
+            # The consumer names the url: it must not name sockets of this host or process. And libzmq looks up a
+            # host's name in the thread that moves the messages of all connections, for as long as that takes.
+            text = (
+                f"{identity} gives {url!r:.80} as its peer socket, which is no tcp:// url of an IP address and a port"
+            )
+            raise RouterUnreachable(text)
         if self._curve is not None:
             try:
                 self._curve.towards(self._socket.socket, key)

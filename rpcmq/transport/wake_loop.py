@@ -8,6 +8,7 @@ wake-up leave as one batch at its end.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from time import monotonic
 
 import zmq
@@ -27,6 +28,8 @@ __all__ = ["WakeLoop"]
 
 #: ZeroMQ messages received before others in the loop get their turn.
 _ROUNDS = 64
+#: Longest time of receiving before that (seconds). A router may send what takes longer to handle than to send.
+_LONGEST = 0.01
 #: Most reads of a connection that has broken.
 _LAST_TURNS = 1000
 #: Retry interval for a full connection (seconds).
@@ -187,7 +190,7 @@ class WakeLoop:
         return not self._timer.due or self._blocked or bool(self._failures.pause)
 
     def _turn(self) -> bool:
-        rounds = self._receive()
+        rounds = self._receive(_LONGEST)
         try:
             self._after_receive()
         except Exception as error:
@@ -203,16 +206,22 @@ class WakeLoop:
             self._broken(error)
             return False
 
-    def _receive(self) -> int:
+    def _receive(self, longest: float = inf) -> int:
+        """Receive what there is, in one turn; return ``_ROUNDS`` if there may be more."""
         dialed, receive = self._dialed, self._uplink.receive
-        socket, rounds = dialed.socket, 0
+        socket, rounds, until = dialed.socket, 0, inf
         try:
             # A refusal closes it.
             while socket is not None and socket is dialed.socket and rounds < _ROUNDS and socket.readable():
                 _, batch, payloads = socket.receive()
                 # Read the clock for each message: a handler's time must not begin before its message came.
-                receive(monotonic(), batch, payloads)
+                now = monotonic()
+                receive(now, batch, payloads)
                 rounds += 1
+                if rounds == 1:
+                    until = now + longest
+                elif now > until:
+                    return _ROUNDS
         except Exception as error:
             self._broken(error)
         except BaseException:  # Ctrl-C: what was received may have been handled or not

@@ -43,6 +43,8 @@ QUEUE_TYPES = ("roundrobin", "pubsub")
 CONSUMER_ROLE = "consumer"
 MAX_IDENTITY_BYTES = 255
 MAX_GROUP = 255
+#: Most characters of what a process keeps of an introduction: of an address with its dots, at most 767.
+_MAX_SHORT = 1024
 MAX_CREDIT = MAX_WINDOW = 65_535
 _ERROR = int(Kind.ERROR)
 MAX_HANDLE = (1 << 64) - 1
@@ -231,16 +233,16 @@ class IntroductionBody(Body):
     KIND = Kind.INTRODUCTION
 
     #: The url to connect to; empty for the process that listens, and if none does.
-    url: str = string("")
+    url: str = string("", most=_MAX_SHORT)
     #: The reason that there is no ``url``.
     text: str | None = shown(1 << 20, None)
-    ticket: str | None = string(None)
-    identity: str | None = string(None)
-    topic: str | None = string(None)
+    ticket: str | None = string(None, most=_MAX_SHORT)
+    identity: str | None = string(None, most=_MAX_SHORT)
+    topic: str | None = string(None, most=_MAX_SHORT)
     #: With CURVE: the peer's public key.
-    key: str | None = string(None)
+    key: str | None = string(None, most=_MAX_SHORT)
     #: With CURVE: a public key that has lost rights.
-    revoked: str | None = string(None)
+    revoked: str | None = string(None, most=_MAX_SHORT)
     #: Mask of the formats that the peer decodes.
     accepts: int | None = integer(None, least=0)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
+from math import inf
 from typing import Any, ClassVar, Self
 
 from rpcmq.errors import ProtocolError
@@ -109,11 +110,11 @@ def integer(default: Any = MISSING, *, least: int | None = None, most: int | Non
 
 
 def number(default: Any = MISSING, *, least: float = 0.0) -> Any:
-    """A field for a number of at least ``least``, which is read as a float."""
+    """A field for a finite number of at least ``least``, which is read as a float."""
 
     def read(name: str, value: Any) -> float:
         try:
-            if type(value) in (int, float) and value >= least:
+            if type(value) in (int, float) and least <= value < inf:
                 return float(value)
         except OverflowError:
             pass  # an integer that no float can hold: refused below

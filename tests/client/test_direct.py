@@ -356,6 +356,27 @@ def test_a_service_names_no_other_sockets_than_tcp_ones(client, url):
         client.process.direct._socket.connect(url, "node-7", "ticket")
 
 
+@pytest.mark.parametrize(
+    "place",
+    [
+        "slow.example:1", "localhost:1", "10.0.0.1", "10.0.0.1:0", "10.0.0.1:65536", "10.0.0.1:" + "9" * 5000, "*:1",
+        ":1", "fe80::1:1:x", "10.0.0.1:1;10.0.0.2:2", "10.0.0.1:1\0x", "\ud800:1", "[10.0.0.1:1", "10.0.0.1:\u0661",
+    ],
+)  # fmt: skip
+def test_nor_a_host_whose_name_would_be_looked_up_while_all_connections_wait(client, place):
+    client.connect(5)
+    client.process.direct.listen()
+    with pytest.raises(RouterUnreachable, match="of an IP address and a port"):
+        client.process.direct._socket.connect(f"tcp://{place}", "node-7", "ticket")
+
+
+@pytest.mark.parametrize("place", ["127.0.0.1:1", "[::1]:1", "[fe80::1%lo]:65535"])
+def test_addresses_of_both_kinds_are_connected_to(client, place):
+    client.connect(5)
+    client.process.direct.listen()
+    assert client.process.direct._socket.connect(f"tcp://{place}", "node-7", "ticket").identity == "node-7"
+
+
 @pytest.mark.own_hub
 def test_a_peer_that_names_its_connection_like_one_of_ours_does_not_abort_the_process(client, serve):
     """Libzmq ends the process if a connection is given a name that a peer has chosen."""

@@ -201,6 +201,13 @@ def test_random_answers(evil: Raw, client: Client, serve: Any) -> None:
     assert not client.process.calls.open
 
 
+def test_progress_that_is_not_decoded_does_not_say_that_nothing_has_run(evil: Raw, client: Client) -> None:
+    evil.answer = lambda request: [about(request, Kind.ALIVE, RUNS_CODE["os.system"], 2)]
+    with pytest.raises(RemoteError, match="the method runs, but its progress was not decoded"):
+        client.call(None, "evil", message_of("run"), timeout=20, on_progress=lambda value: None)
+    assert not client.process.calls.open
+
+
 def test_items_and_progress_without_end_cost_a_caller_little(evil: Raw, client: Client, serve: Any) -> None:
     serve(Compute())
 

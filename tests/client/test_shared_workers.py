@@ -115,6 +115,40 @@ def test_a_task_that_comes_as_a_worker_ends_does_not_overtake_the_waiting_ones_i
     assert in_thread(shell.inside, order_with_a_late_task, shell) == [*"ABCDEF", "LATE"]
 
 
+def test_a_consumer_with_much_that_waits_keeps_no_other_from_its_turn() -> None:
+    made = Handler(1)
+    order: list[str] = []
+
+    def run(task: Any) -> None:
+        order.append(task)
+        if task == "first":
+            for n in range(5):
+                flooded.start(f"much {n}")
+            quiet.start("quiet")
+        # What comes before the next task has begun does not go before it.
+        flooded.start("late") if len(order) < 5 else None
+
+    flooded: Any = made.workers.share(run)
+    quiet: Any = made.workers.share(run)
+    flooded.start("first")
+    while made.shell.soon:
+        made.shell.turn()
+    assert order[:4] == ["first", "much 0", "quiet", "much 1"] and order[-1] == "late" and len(order) == 11
+
+
+def test_no_more_are_begun_than_may_run_where_workers_begin_later() -> None:
+    made = Handler(2)
+    begun: list[Any] = []
+    made.workers._workers.start = begun.append  # type: ignore[method-assign,assignment]
+    share: Any = made.workers.share(lambda task: None)
+    for n in range(5):
+        share.start(n)
+    assert [item.task for item in begun] == [0, 1]
+    made.workers._work(begun[0])
+    made.shell.turn()
+    assert [item.task for item in begun] == [0, 1, 2]
+
+
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_a_handler_that_raises_leaves_its_worker_to_the_next_task(error: type[BaseException]) -> None:
     made = Handler(1)

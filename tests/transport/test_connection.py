@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from itertools import count
 from typing import Any
 
 import gevent
@@ -20,7 +21,7 @@ from rpcmq.core.process.uplink import Uplink
 from rpcmq.core.process.welcome import Welcome
 from rpcmq.errors import IdentityTaken, RouterUnreachable, UsageError
 from rpcmq.testing import InProcessRouter, eventually
-from rpcmq.transport import gevent_names
+from rpcmq.transport import gevent_names, wake_loop
 from rpcmq.transport.connection import Connection
 from rpcmq.transport.gevent_shell import GeventShell
 from rpcmq.wire import Address, Kind, control, pack
@@ -67,6 +68,21 @@ class Process:
         self.uplink.send(message)
         self.casts_at_risk += 1
         self.connection.schedule()
+
+
+class Endless:
+    """A socket on which there is always something to receive."""
+
+    def __init__(self) -> None:
+        self.socket: Any = self
+        self.received = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def receive(self) -> tuple[bytes, bytes, tuple[()]]:
+        self.received += 1
+        return b"", pack(Kind.HEARTBEAT), ()
 
 
 @pytest.fixture
@@ -379,6 +395,17 @@ def test_threads_are_told_apart(make):
 
     with pytest.raises(UsageError, match="another OS thread"):
         gevent.get_hub().threadpool.apply(elsewhere)
+
+
+def test_others_get_their_turn_while_a_router_sends_what_takes_long(make, monkeypatch):
+    loop = make().connection._loop
+    clock, dialed = count(0.0, 0.004), Endless()
+    monkeypatch.setattr(wake_loop, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(loop, "_dialed", dialed)
+    assert (loop._receive(0.01), dialed.received) == (64, 4)
+    # Before anybody is called silent, and when the connection has broken, it is all that counts.
+    assert (loop._receive(), dialed.received) == (64, 4 + 64)
+    dialed.socket = None
 
 
 def test_an_exception_in_an_engine_does_not_stop_the_loop(make, capfd):

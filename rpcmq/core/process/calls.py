@@ -23,6 +23,8 @@ __all__ = ["STREAM_WINDOW", "Calls"]
 
 #: Items of a stream that a caller grants ahead of the one it asks for.
 STREAM_WINDOW = 16
+#: Most items of a stream that were not read: a few times as many, for another consumer of it begins with so many again.
+_MAX_UNREAD = 8 * STREAM_WINDOW
 #: Grace after the deadline in which a caller waits for the router to explain the timeout (seconds).
 _GRACE = 0.5
 #: Lateness of a tick (seconds) from which on this process was held up: it then gives the router that grace anew.
@@ -187,12 +189,22 @@ class Calls:
             return
         call.sign_of_life = now
         if call.flags & _STREAM:
+            if len(call.items) >= _MAX_UNREAD:
+                self._end_overrun(call)
+                return
             call.items.append(message)
             self.changed.append(call)
             return
         # Only the last item is the result of a call; its timeout is that of the whole call.
         call.items[:] = [message]
         self.grant(now, call, 1)
+
+    def _end_overrun(self, call: Call) -> None:
+        """End a stream whose router has sent far more items than were granted."""
+        call.items.clear()
+        self.cancel(call)
+        text = f"the router has sent more items from {call.address!r} than were granted"
+        self._table.fail(call, CallError(text, {"outcome": Outcome.PROTOCOL}))
 
     def _on_alive(self, now: float, message: bytes) -> None:
         call = self.open.get(message[KEY])

@@ -15,6 +15,8 @@ __all__ = ["Registration", "Sender", "Task"]
 
 _WAITING, _RUNNING, _STREAMING = TaskState.WAITING, TaskState.RUNNING, TaskState.STREAMING
 _CANCELLED, _ABANDONED = TaskState.CANCELLED, TaskState.ABANDONED
+#: Most tasks of a registration that have not ended: so many, or so many times its credit if that is more.
+_MOST_UNENDED, _TIMES_CREDIT = 1024, 8
 _FOR_NOBODY = frozenset({_CANCELLED, _ABANDONED, TaskState.WASTED})
 
 
@@ -31,6 +33,7 @@ class Registration:
         "running",
         "state",
         "tag",
+        "unended",
         "waiting",
         "waiting_bytes",
     )
@@ -55,10 +58,18 @@ class Registration:
         self.on_not_begun = on_not_begun
         self.state = RegistrationState.NEW
         self.running: dict[bytes, Task] = {}
+        #: Tasks that were begun and have not ended, those that the router has taken for lost included.
+        self.unended = 0
         #: Direct calls waiting for credit; calls through the router wait at the router.
         self.waiting: dict[bytes, Task] = {}
         #: Bytes of their payloads.
         self.waiting_bytes = 0
+
+    @property
+    def is_overrun(self) -> bool:
+        """Whether the router has delivered far more than the credit."""
+        # Within it, it may deliver as much again after each reconnect: it has taken for lost what runs.
+        return self.unended >= _MOST_UNENDED and self.unended >= _TIMES_CREDIT * self.credit
 
 
 class Task:

@@ -67,6 +67,8 @@ class TaskTable:
         self._on_refused = on_refused
         #: Keys, each with the name of the group whose copy it was.
         self._recent: deque[bytes] = deque(maxlen=_RECENT_CASTS)
+        #: Also those had over other links. Each has its own, so that no router can fill those of the others.
+        self._all_recent = [self._recent]
         self._settled: dict[int, list[bytes]] = {}
         #: The outbox has an answer whose clock stamp has not been sent.
         self._answered = False
@@ -81,7 +83,8 @@ class TaskTable:
 
     def share_recent(self, other: TaskTable) -> None:
         """Recognise a cast also if it was had over the link of ``other``: its sender may go on at another router."""
-        self._recent = other._recent
+        other._all_recent.append(self._recent)
+        self._all_recent = other._all_recent
 
     # --- registrations -----------------------------------------------------------------------
 
@@ -158,14 +161,8 @@ class TaskTable:
         body = RegisterBody(
             credit=registration.credit, peer_url=registration.peer_url, group=registration.group, recent=recent
         )
-        return self._calls.start(
-            now,
-            call,
-            Kind.REGISTER,
-            body.payload(),
-            address=registration.address.encode(),
-            consumer=registration.tag,
-        )
+        address = registration.address.encode()
+        return self._calls.start(now, call, Kind.REGISTER, body.payload(), address=address, consumer=registration.tag)
 
     # --- tasks -------------------------------------------------------------------------------
 
@@ -175,10 +172,12 @@ class TaskTable:
         if registration is None:
             self.counters["deliveries for an unknown consumer"] += 1
             return
+        if registration.unended >= registration.credit and registration.is_overrun:
+            raise ProtocolError(f"{registration.unended} delivered with a credit of {registration.credit}", "credit")
         if message[KIND_AT] == _CAST:
             key = message[KEY]
             had = key + registration.group.encode() if registration.group else key
-            if message[LOW_FLAGS_AT] & Flag.RESENT and had in self._recent:
+            if message[LOW_FLAGS_AT] & Flag.RESENT and any(had in recent for recent in self._all_recent):
                 self.counters["duplicate casts dropped"] += 1
                 self._settle(tag, key, message[ATTEMPT_AT], Outcome.OK, 0)
                 return
@@ -218,6 +217,7 @@ class TaskTable:
             registration.waiting_bytes += len(task.payload)
             return
         task.state = _RUNNING
+        registration.unended += 1
         earlier = registration.running.setdefault(key, task)
         if earlier is not task:
             # The router has taken it for lost, and delivers it again; it takes no answer to that attempt.
@@ -306,6 +306,7 @@ class TaskTable:
             return False
         else:
             task.state = TaskState.WASTED
+        registration.unended -= 1
         if registration.running.get(task.key) is task:
             del registration.running[task.key]
         while registration.waiting and len(registration.running) < registration.credit:
@@ -313,6 +314,7 @@ class TaskTable:
             registration.waiting_bytes -= len(waiting.payload)
             if waiting.state is _WAITING:
                 waiting.state = _RUNNING
+                registration.unended += 1
                 registration.running[waiting.key] = waiting
                 self.delivered.append(waiting)
         return before is not _ABANDONED

@@ -43,8 +43,11 @@ _REPEATABLE = tuple(
 )
 #: Lateness of a heartbeat that shows that this process was stopped or busy (seconds).
 _LATE = 0.5
-#: Longest recovery window of a router that is believed (seconds).
-_MAX_RECOVERY = 3600.0
+#: The most that is believed of a WELCOME, and that a router can be set to: times (seconds), and bytes of a message.
+#: Larger ones do not fit into the options of a socket, even of the one by which the next router is dialled.
+_MAX_SECONDS = 86_400.0
+_MAX_PERIOD = 3600.0
+_MAX_MESSAGE_BYTES = 1 << 30
 
 
 class Uplink(Session):
@@ -381,12 +384,12 @@ class Uplink(Session):
         drained, self._drained = self._drained, False
         same_handle = origin == self.origin or not self.origin
         self.router, self.origin = said, origin
-        self._heartbeat_seconds = said.heartbeat_seconds
-        self.unresponsive_seconds = said.unresponsive_seconds
+        self._heartbeat_seconds = min(said.heartbeat_seconds, _MAX_PERIOD)
+        self.unresponsive_seconds = min(said.unresponsive_seconds, _MAX_SECONDS)
         lost = said.lost_seconds if said.lost_seconds is not None else max(60.0, 2 * said.unresponsive_seconds)
-        self.lost_seconds = max(lost, 2 * said.heartbeat_seconds)
-        self.max_message_bytes = said.max_message_bytes
-        self.recovery_seconds = min(said.recovery_seconds, _MAX_RECOVERY)
+        self.lost_seconds = min(max(lost, 2 * self._heartbeat_seconds), _MAX_SECONDS)
+        self.max_message_bytes = min(said.max_message_bytes, _MAX_MESSAGE_BYTES)
+        self.recovery_seconds = min(said.recovery_seconds, _MAX_PERIOD)
         self._next_heartbeat = now + self._heartbeat_seconds
         if said.resumed:
             self.on_acknowledged(arrived)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rpcmq.core.process.call import Call
-from rpcmq.errors import CallTimeout
+from rpcmq.errors import CallError, CallTimeout
 from rpcmq.wire import Flag, Kind, pack, payload_of
 from tests.core.process.calling import Process
 
@@ -120,3 +120,14 @@ def test_a_stream_whose_caller_is_busy_does_not_time_out(process):
 def test_late_items_are_counted(process):
     process.router(pack(Kind.ITEM, key=b"k" * 20))
     assert process.calls.counters == {"late items": 1}
+
+
+def test_a_stream_of_far_more_items_than_were_granted_ends(process):
+    call = process.start(flags=Flag.STREAM)
+    process.sent()
+    for n in range(1000):
+        process.router(pack(Kind.ITEM, bytes([n % 256]), key=call.key))
+        assert len(call.items) <= 128
+    assert isinstance(call.error, CallError) and "more items from" in str(call.error) and not call.items
+    (cancel,) = process.sent()
+    assert (cancel[5], cancel[16:36]) == (Kind.CANCEL, call.key)

@@ -138,6 +138,30 @@ def test_a_delivery_for_nobody_is_counted(process):
     assert process.serving.counters == {"deliveries for an unknown consumer": 1}
 
 
+def test_far_more_than_its_credit_is_not_taken_from_a_router(process):
+    registration = process.register(credit=200)
+    # One key again and again is as many tasks.
+    tasks = [process.deliver(key=b"k" * 20 if n % 2 else bytes(12) + n.to_bytes(8)) for n in range(2000)]
+    taken = [task for task in tasks if task is not None]
+    assert len(taken) == 1600 == registration.unended and taken == tasks[:1600]
+    assert process.uplink.discarded == {"credit": 400}
+    for task in taken:
+        process.serving.answer(1.0, task, Kind.REPLY, 1, b"1")
+    assert registration.unended == 0 and process.deliver() is not None
+
+
+def test_after_each_reconnect_a_router_may_deliver_its_credit_anew(process):
+    registration = process.register(credit=1)
+    tasks = []
+    for boot in range(6, 1000):
+        process.connect(boot=boot)
+        tasks.append(process.deliver())
+    assert None not in tasks and registration.unended == len(tasks) and not process.uplink.discarded
+    for task in tasks:
+        process.serving.answer(1.0, task, Kind.REPLY, 1, b"1")
+    assert registration.unended == 0
+
+
 @pytest.mark.parametrize(
     ("welcome", "sent"), [({"error_names": True}, b"ValueError"), ({}, b""), ({"error_names": 1}, b"")]
 )
@@ -381,6 +405,19 @@ def test_a_cast_sent_again_at_another_router_of_the_process_is_recognised_there(
     assert settlement[KIND_AT] == Kind.SETTLE
     assert [len(registration.running) for registration in registrations] == [1, 0]
     assert there.deliver(Kind.CAST, key=b"n" * 20, flags=Flag.RESENT) is not None
+
+
+def test_a_router_that_delivers_much_has_no_cast_of_another_forgotten_and_tells_it_nothing() -> None:
+    honest, hostile = Process(), Process()
+    hostile.serving.share_recent(honest.serving)
+    honest.register(credit=2)
+    hostile.register(credit=10_000)
+    honest.deliver(Kind.CAST, key=b"k" * 20)
+    for n in range(5000):
+        hostile.deliver(Kind.CAST, key=b"x" * 12 + n.to_bytes(8))
+    (register,) = [m for m in honest.connect(2.0, boot=6) if m[KIND_AT] == Kind.REGISTER]
+    assert body_of(register)["recent"] == (b"k" * 20).hex()
+    assert honest.deliver(Kind.CAST, key=b"k" * 20, flags=Flag.RESENT) is None
 
 
 def test_a_cast_sent_again_after_a_restart_is_recognised_and_settled(process):

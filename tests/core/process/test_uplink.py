@@ -533,3 +533,20 @@ def test_an_impossible_count_of_a_router_that_leaves_changes_nothing(ready, rece
     ready.uplink.receive(3.0, control(Kind.REFUSED, {"reason": "draining", "text": "bye", "received": received}))
     assert ready.refusals == [("draining", "bye")]
     assert ready.uplink.unacknowledged == 1
+
+
+@pytest.mark.parametrize("seconds", [3e6, 1e300, 10**300])
+def test_of_a_welcome_no_more_is_believed_than_a_router_can_be_set_to(end, seconds):
+    end.uplink.connected(0.0)
+    times = ("heartbeat_seconds", "unresponsive_seconds", "lost_seconds", "recovery_seconds")
+    end.welcome(max_message_bytes=10**30, **dict.fromkeys(times, seconds))
+    uplink = end.uplink
+    assert uplink.ready
+    assert (uplink.unresponsive_seconds, uplink.lost_seconds, uplink.recovery_seconds) == (86_400, 86_400, 3600)
+    assert uplink.max_message_bytes == 1 << 30 and uplink.next_deadline() == 1.0 + 3600
+
+
+def test_a_welcome_with_an_endless_time_is_malformed(end):
+    end.uplink.connected(0.0)
+    end.welcome(lost_seconds=float("inf"))
+    assert not end.uplink.ready and end.uplink.discarded["body"] == 1
