@@ -2,6 +2,7 @@
 
 * ``<!-- here: NAME -->``, up to ``<!-- end -->``: a file of the checkout's top, or a generated text, instead.
 * A link to a file of the checkout's top leads to the page that has it.
+* A diagram is drawn.
 * The pages that the README of a folder links to are below it in the menu, in that order.
 """
 
@@ -10,6 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
+
+from docs.site.diagrams import svg_of
 
 __all__ = ["for_the_site"]
 
@@ -20,6 +23,7 @@ _AT_THE_TOP = {
     "CONTRIBUTING.md": "project/contributing.md",
     "SECURITY.md": "project/threat-model.md",
 }
+_DIAGRAM = re.compile(r"^```mermaid\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _HERE = re.compile(r"<!-- here: (.+?) -->\n.*?<!-- end -->", re.DOTALL)
 
 
@@ -34,17 +38,22 @@ def for_the_site(page: str, text: str, top: Path, generated: dict[str, Callable[
 
     Raises:
         KeyError: there is nothing of that name.
+        ValueError: a diagram cannot be drawn.
     """
 
     def inserted(found: re.Match[str]) -> str:
         name = found[1]
         return _from_the_top(top, name) if name in _AT_THE_TOP else generated[name]()
 
-    text = _HERE.sub(inserted, text)
+    text = _DIAGRAM.sub(_drawn, _HERE.sub(inserted, text))
     up = "../" * len(PurePosixPath(page).parts)
     for file, target in _AT_THE_TOP.items():
         text = text.replace(f"]({up}{file}", f"](/{target}")
     return text + _children(text) if PurePosixPath(page).name == "README" else text
+
+
+def _drawn(diagram: re.Match[str]) -> str:
+    return f'```{{raw}} html\n<div style="overflow-x: auto">\n{svg_of(diagram[1])}\n</div>\n```'
 
 
 def _from_the_top(top: Path, name: str) -> str:

@@ -20,8 +20,6 @@ _TOP = Path(__file__).parents[2]
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Called by Sphinx."""
-    # Diagrams are shown as their text: what draws them would be a script from elsewhere.
-    app.add_lexer("mermaid", TextLexer)
     app.add_lexer("rpcmq-bytes", TextLexer)
     app.connect("source-read", _changed)
     app.connect("missing-reference", _of_the_package)
