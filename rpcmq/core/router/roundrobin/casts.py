@@ -8,9 +8,9 @@ from rpcmq.core.router.directory import Directory
 from rpcmq.core.router.model import Destination, Link, Request, Topic
 from rpcmq.core.router.roundrobin import explain
 from rpcmq.core.router.roundrobin.deliveries import Deliveries
+from rpcmq.core.router.roundrobin.mailboxes import Mailboxes
 from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.core.router.roundrobin.restart_recovery import Recovery
-from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.usage import SharedUsage
 from rpcmq.errors import Outcome
 from rpcmq.wire import FORMAT_AT, KIND_AT, Flag, Kind, size_of, with_kind
@@ -23,21 +23,21 @@ _CONFIRM, _FANOUT, _RESENT = Flag.CONFIRM, Flag.FANOUT, Flag.RESENT
 class Casts:
     """Takes casts, and makes the copies of messages that go to several."""
 
-    __slots__ = ("_deliveries", "_directory", "_is_needed_by_running_work", "_recovery", "_requests", "_settings")
+    __slots__ = ("_deliveries", "_directory", "_is_needed_by_running_work", "_mailboxes", "_recovery", "_requests")
 
     def __init__(
         self,
-        settings: Settings,
         directory: Directory,
         requests: RequestTable,
         recovery: Recovery,
+        mailboxes: Mailboxes,
         deliveries: Deliveries,
         goes_on: Callable[[int], bool],
     ) -> None:
-        self._settings = settings
         self._directory = directory
         self._requests = requests
         self._recovery = recovery
+        self._mailboxes = mailboxes
         self._deliveries = deliveries
         self._is_needed_by_running_work = goes_on
 
@@ -56,7 +56,7 @@ class Casts:
         if requests.draining and not (flags & _CONFIRM and self._is_needed_by_running_work(flags)):
             requests.refuse_new(link, request.key)
             return
-        if link.stalled and self._stays_stalled(link, request):
+        if link.stalled and self._mailboxes.stays_stalled(link, request):
             return
         if flags & _FANOUT:
             self._fan_out(now, link, request)
@@ -84,22 +84,12 @@ class Casts:
         """Confirm a cast that the router's previous incarnation delivered, and do not deliver it again."""
         self._requests.counters["duplicate casts dropped"] += 1
         # Casts stalled behind it may proceed.
-        self._deliveries.unstall(link, request)
+        self._mailboxes.unstall(link, request)
         self._deliveries.confirm(link, request)
         if link.keeps:
             self._requests.receipts.note(now, request)
         if groups and not request.flags & Flag.FANOUT and not self._requests.draining:
             self.copy_to_groups(now, request, groups.values())
-
-    def _stays_stalled(self, link: Link, request: Request) -> bool:
-        """Whether a cast of ``link`` that was refused before must come to that queue first; the sender is told."""
-        if request.destination.queue not in link.stalled or request.flags & Flag.CONFIRM:
-            return False
-        if self._deliveries.unstall(link, request):
-            return False
-        text, details = explain.overloaded(request.destination, self._settings, is_behind=True)
-        self._requests.tell(link, request.key, Outcome.OVERLOADED, text, details)
-        return True
 
     # --- copies ------------------------------------------------------------------------------
 
@@ -133,7 +123,7 @@ class Casts:
         shared.size_bytes -= 1
 
     def _fan_out(self, now: float, link: Link, request: Request) -> None:
-        requests, deliveries, settings = self._requests, self._deliveries, self._settings
+        requests, deliveries = self._requests, self._deliveries
         destination = request.destination
         destination.statistics.casts += 1
         flags, size, key, form = request.flags, request.size, request.key, request.message[FORMAT_AT]
@@ -158,7 +148,7 @@ class Casts:
             if consumer.ready:
                 _charge_copy(copy, shared)
                 deliveries.deliver(now, copy, consumer)
-            elif consumer.backlog.has_room(size, settings.queue_max_messages, settings.queue_max_bytes):
+            elif self._mailboxes.has_room(consumer.backlog, size):
                 _charge_copy(copy, shared)
                 requests.deadlines.arm_cast(now, copy)
                 consumer.backlog.append(copy)

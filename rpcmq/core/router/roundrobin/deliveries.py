@@ -11,9 +11,9 @@ from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.model import Consumer, Delivery, Link, Request
 from rpcmq.core.router.roundrobin import explain
+from rpcmq.core.router.roundrobin.mailboxes import Mailboxes
 from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.core.router.roundrobin.restart_recovery import Recovery
-from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.waiting_queue import Queue
 from rpcmq.errors import Outcome, ProtocolError
 from rpcmq.payload.format import format_name
@@ -26,7 +26,6 @@ from rpcmq.wire import (
     for_consumer,
     for_next_attempt,
     pack,
-    sequence_of_key,
 )
 
 __all__ = ["Deliveries"]
@@ -38,13 +37,13 @@ _NO_TIME = 0.001
 class Deliveries:
     """Hands requests to consumers."""
 
-    __slots__ = ("_links", "_recovery", "_requests", "_settings", "on_delivered", "on_protocol_error")
+    __slots__ = ("_links", "_mailboxes", "_recovery", "_requests", "on_delivered", "on_protocol_error")
 
-    def __init__(self, settings: Settings, links: LinkTable, requests: RequestTable, recovery: Recovery) -> None:
-        self._settings = settings
+    def __init__(self, links: LinkTable, requests: RequestTable, recovery: Recovery, mailboxes: Mailboxes) -> None:
         self._links = links
         self._requests = requests
         self._recovery = recovery
+        self._mailboxes = mailboxes
         #: Called with (now, link, message, error) where a message is refused after it was taken in.
         self.on_protocol_error: Callable[[float, Link, bytes, ProtocolError], None] = _nobody_listens
         #: Called with each delivery that was made, which is still in the outbox of its link; None: nobody watches.
@@ -113,26 +112,11 @@ class Deliveries:
         if finds_nobody and not self._recovery.awaits_consumer(now, request):
             requests.refuse(now, request, caster, Outcome.NO_CONSUMER, explain.no_consumer(now, destination))
             return False
-        return self._queue_or_refuse(now, request, caster)
-
-    def _queue_or_refuse(self, now: float, request: Request, caster: Link | None) -> bool:
-        settings, destination, requests = self._settings, request.destination, self._requests
-        queue = destination.queue
-        first = queue.get(request.key)
-        if first is not None and _is_deserted(first, request):
-            requests.cancel(now, first)
-        elif first is not None:
+        first = destination.queue.get(request.key)
+        if first is not None and not self._replaces_waiting(now, request, first):
             self.end_repeated(now, request, first, caster)
             return False
-        has_room = queue.has_room(request.size, settings.queue_max_messages, settings.queue_max_bytes)
-        if not has_room and not self._recovery.is_releasing:
-            queue.count_dropped("refused: full")
-            requests.refuse(now, request, caster, Outcome.OVERLOADED, explain.overloaded(destination, settings))
-            return False
-        if not request.is_call:
-            requests.deadlines.arm_cast(now, request)
-        queue.append(request)
-        return True
+        return self._mailboxes.put_or_refuse(now, request, caster)
 
     # --- consumers that become free ----------------------------------------------------------
 
@@ -206,6 +190,13 @@ class Deliveries:
             self._requests.cancel(now, old)
         return True
 
+    def _replaces_waiting(self, now: float, request: Request, old: Request) -> bool:
+        """Do as :meth:`_replaces` where ``old`` waits: no consumer can say anything about it."""
+        if not _is_deserted(old, request):
+            return False
+        self._requests.cancel(now, old)
+        return True
+
     def end_repeated(self, now: float, request: Request, first: Request, caster: Link | None) -> None:
         """End ``request``, which has the key of ``first`` in the same place."""
         self._requests.journal.note(now, request.key, "came twice")
@@ -218,7 +209,7 @@ class Deliveries:
         first.kept, request.kept = first.kept or request.kept, False
         self._requests.record(now, request, Outcome.PROTOCOL)
         if caster is not None:
-            self.unstall(caster, request)
+            self._mailboxes.unstall(caster, request)
             self.note_repeated(now, caster, request)
         else:
             self._requests.counters["duplicate casts dropped"] += 1
@@ -233,14 +224,6 @@ class Deliveries:
         self.on_protocol_error(
             now, link, request.message, ProtocolError("sequence of a message in flight", "duplicate")
         )
-
-    def unstall(self, link: Link, request: Request) -> bool:
-        """Let later casts to its queue come if ``request`` is the refused one that they wait for."""
-        queue = request.destination.queue
-        is_first = link.stalled.get(queue) == sequence_of_key(request.key) and bool(request.flags & Flag.RESENT)
-        if is_first:
-            del link.stalled[queue]
-        return is_first
 
     def confirm(self, link: Link, request: Request, reached: int = 1) -> None:
         """Tell the sender of a cast, if it wants to know, how many consumers it will reach."""

@@ -26,6 +26,7 @@ from rpcmq.core.router.roundrobin import explain
 from rpcmq.core.router.roundrobin.casts import Casts, resolve_group
 from rpcmq.core.router.roundrobin.deliveries import Deliveries
 from rpcmq.core.router.roundrobin.departures import Departures
+from rpcmq.core.router.roundrobin.mailboxes import Mailboxes
 from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.core.router.roundrobin.restart_recovery import Recovery
 from rpcmq.core.router.roundrobin.settlements import Settlements
@@ -81,9 +82,10 @@ class Dispatch:
         self._destinations = directory.destinations
         self.requests = RequestTable(settings, links)
         self.recovery = Recovery(settings, links, self.requests, now)
-        self.deliveries = Deliveries(settings, links, self.requests, self.recovery)
+        mailboxes = Mailboxes(settings, self.requests, self.recovery)
+        self.deliveries = Deliveries(links, self.requests, self.recovery, mailboxes)
         self.casts = Casts(
-            settings, directory, self.requests, self.recovery, self.deliveries, self._is_needed_by_running_work
+            directory, self.requests, self.recovery, mailboxes, self.deliveries, self._is_needed_by_running_work
         )
         self.streams = Streams(settings, self.requests)
         self.departures = Departures(self.requests, self.deliveries, self.recovery)
