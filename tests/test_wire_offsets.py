@@ -47,7 +47,8 @@ def _members(tree: ast.AST) -> set[ast.Name]:
     for node in ast.walk(tree):
         loops = [node] if isinstance(node, ast.For) else getattr(node, "generators", [])
         names = {loop.target.id for loop in loops if isinstance(loop.target, ast.Name) and _is_list(loop.iter)}
-        found |= {used for used in ast.walk(node) if isinstance(used, ast.Name) and used.id in names}
+        if names:
+            found |= {used for used in ast.walk(node) if isinstance(used, ast.Name) and used.id in names}
     return found
 
 

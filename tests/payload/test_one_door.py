@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -40,9 +41,9 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def trees() -> Iterator[tuple[str, ast.Module]]:
-    for path in SOURCES:
-        yield name_of(path), ast.parse(path.read_text(), str(path))
+@cache
+def trees() -> list[tuple[str, ast.Module]]:
+    return [(name_of(path), ast.parse(path.read_text(), str(path))) for path in SOURCES]
 
 
 def imported(tree: ast.Module) -> Iterator[str]:
