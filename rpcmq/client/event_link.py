@@ -227,7 +227,7 @@ class EventLink:
         parse(message)
         key = message[KEY]
         if message[LOW_FLAGS_AT] & Flag.RESENT and any(key in recent for recent in self._all_recent):
-            # Its publisher could not know that the router's previous incarnation had delivered it.
+            # Its publisher could not know that the router's previous life had delivered it.
             self._taken += 1
             self._uplink.mark()
             return

@@ -57,7 +57,7 @@ class Checker:
         self._disturbances = disturbances = Disturbances(stalls)
         #: Whether the history has what the router does.
         self._is_watched = False
-        #: Messages that this incarnation of the router has accepted.
+        #: Messages that this life of the router has accepted.
         self._accepted: set[str] = set()
         #: The messages that any has taken, and those taken more than once.
         self._ever_accepted: set[str] = set()

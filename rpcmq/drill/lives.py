@@ -1,4 +1,4 @@
-"""Lifetimes: processes that were killed, left or are done, and the incarnations of the router."""
+"""Lifetimes: processes that were killed, left or are done, and the lives of the router."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Lives:
         done: process -> when it had done all it was asked to do.
         left: processes that were told to end.
         router_starts, router_kills: when the router was back, and when it was killed.
-        router_ends: end times of its incarnations, orderly or not.
+        router_ends: end times of its lives, orderly or not.
     """
 
     dead: dict[str, float] = field(default_factory=dict)

@@ -18,7 +18,7 @@ class Losses:
     """Judges casts that nobody ran.
 
     Args:
-        accepted: what the present incarnation of the router has accepted.
+        accepted: what the present life of the router has accepted.
         dispatched: id -> to whom it was sent, and at which attempt.
     """
 

@@ -34,7 +34,7 @@ def named(events: Iterable[Event]) -> Iterator[Event]:
     What is of a call or a process that nobody else has written of is left out: a subscriber, a look at the router.
     """
     ids: dict[str, str] = {}
-    #: The router's name of a link -> the incarnation of the process.
+    #: The router's name of a link -> the life of the process.
     lives: dict[str, str] = {}
     for event in events:
         if event.process == ROUTER:

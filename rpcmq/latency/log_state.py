@@ -1,4 +1,4 @@
-"""The state of a dispatch log, the sum of its manifest: its files, and the account of each incarnation of a router."""
+"""The state of a dispatch log, the sum of its manifest: its files, and the account of each life of a router."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from rpcmq.latency.change_log import JournalState
 
-__all__ = ["File", "Incarnation", "Source", "State"]
+__all__ = ["File", "RouterLife", "Source", "State"]
 
 #: Fields of a ``State`` about records that are in no file any more.
 _GONE = (
@@ -79,8 +79,8 @@ class Source:
 
 
 @dataclass(slots=True)
-class Incarnation:
-    """The records of one incarnation of one router.
+class RouterLife:
+    """The records of one life of one router.
 
     Attributes:
         router: its name.
@@ -173,7 +173,7 @@ class State(JournalState):
     superseded: dict[str, float] = field(default_factory=dict)
     retired: set[str] = field(default_factory=set)
     settled: dict[str, tuple[int, bool]] = field(default_factory=dict)
-    boots: dict[tuple[int, int], Incarnation] = field(default_factory=dict)
+    boots: dict[tuple[int, int], RouterLife] = field(default_factory=dict)
     rows_written: int = 0
     rows_quarantined: int = 0
     rows_damaged: int = 0
@@ -186,7 +186,7 @@ class State(JournalState):
     bytes_retired: int = 0
     bytes_torn: int = 0
 
-    def unsealed(self) -> dict[tuple[int, int], Incarnation]:
+    def unsealed(self) -> dict[tuple[int, int], RouterLife]:
         """Lives that ended without a seal: a later one of the same router began, or the last file was cut off."""
         latest: dict[int, int] = {}
         for router_id, boot in self.boots:
@@ -197,9 +197,9 @@ class State(JournalState):
             if boot.router and not boot.final and (boot.cut or life[1] < latest[life[0]])
         }
 
-    def boot(self, router_id: int, boot: int) -> Incarnation:
-        """Return the records of that incarnation of that router."""
-        return self.boots.setdefault((router_id, boot), Incarnation())
+    def boot(self, router_id: int, boot: int) -> RouterLife:
+        """Return the records of that life of that router."""
+        return self.boots.setdefault((router_id, boot), RouterLife())
 
     def _ship(
         self,
@@ -260,14 +260,14 @@ class State(JournalState):
         self.settled = {name: (crc32, aside) for name, crc32, aside in state.pop("settled")}
         for router_id, number, boot in state.pop("boots"):
             rows = {row["seq"]: row for row in boot.pop("in_flight")}
-            self.boots[router_id, number] = Incarnation(**boot, in_flight=rows)
+            self.boots[router_id, number] = RouterLife(**boot, in_flight=rows)
         del state["lines"]
         for name, value in state.items():
             setattr(self, name, value)
 
     def _earlier(self, state: dict[str, Any]) -> None:
         for router_id, number, values in state.pop("boots"):
-            boot = self.boots[router_id, number] = Incarnation(**values)
+            boot = self.boots[router_id, number] = RouterLife(**values)
             boot.counted_to = boot.last_segno
         for name in _GONE:
             setattr(self, name, state[name])

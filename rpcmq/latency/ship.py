@@ -178,7 +178,7 @@ class Shipper:
     # --- the spool ---------------------------------------------------------------------------
 
     def _settle_all(self, spooled: Sequence[SpoolFile]) -> dict[tuple[int, int] | str, OSError]:
-        """Ship or set aside complete files; return failures, which only delay their own incarnation."""
+        """Ship or set aside complete files; return failures, which only delay the files of their own life."""
         failed: dict[tuple[int, int] | str, OSError] = {}
         for each in spooled:
             if not each.is_open and each.life not in failed:
@@ -249,7 +249,7 @@ class Shipper:
         return asdict(self._sink.write(self._directory, path, records, metadata, self._clock()))
 
     def _end_lives(self, spooled: Sequence[SpoolFile], unsettled: Collection[object]) -> None:
-        """Record ``unknown`` for calls in flight in incarnations of routers that are over."""
+        """Record ``unknown`` for calls in flight in lives of routers that are over."""
         open_lives = {each.order[:2] for each in spooled if each.is_open}
         latest: dict[int, int] = {}
         for router_id, number in [*self.state.boots, *open_lives]:

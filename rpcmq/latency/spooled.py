@@ -64,12 +64,12 @@ class SpoolFile:
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """Sort key: incarnations of a router in order, and the files of each in order."""
+        """Sort key: lives of a router in order, and the files of each in order."""
         return (self.head.router_id, self.head.boot, self.head.segment) if self.head else (0, 0, 0)
 
     @property
     def life(self) -> tuple[int, int] | str:
-        """The unit within which files must be settled in order: an incarnation of a router, or the file alone."""
+        """The unit within which files must be settled in order: a life of a router, or the file alone."""
         return self.order[:2] if self.head else self.path.name
 
     def content(self) -> tuple[bytes, int]:

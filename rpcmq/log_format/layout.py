@@ -52,7 +52,7 @@ FRAME_BYTES = FRAME.size + CRC.size
 
 #: Monotonic clock, last seq given, calls in flight.
 MARK = Struct(">dQQ")
-#: Records, in-flight entries, names, dropped records, whether the router's incarnation ended here.
+#: Records, in-flight entries, names, dropped records, whether the router's life ended here.
 SEAL = Struct(">QQQQ?")
 #: The bytes of one message: see LAYOUT. A request's header is packed by giving the request itself, for
 #: ``36s`` takes the first bytes of what is longer.

@@ -117,7 +117,7 @@ def router(**config: Any) -> Iterator[InProcessRouter]:
 def _router_config(settings: dict[str, Any]) -> RouterConfig:
     from rpcmq.config import describe_fields, load_router_config
 
-    # This router has no previous incarnation whose casts could arrive twice.
+    # This router has no previous life whose casts could arrive twice.
     chosen = {"router.listen": "tcp://127.0.0.1:0", "router.recovery_seconds": 0.0}
     keys = {info.key.replace(".", "_"): info.key for info in describe_fields()}
     for name, value in settings.items():

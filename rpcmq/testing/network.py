@@ -139,7 +139,7 @@ class Network:
         self.router.actions.clear()
 
     def start_router(self, clock_step: float = 60.0) -> None:
-        """Start a new incarnation of the router, after :meth:`kill_router`."""
+        """Start a new life of the router, after :meth:`kill_router`."""
         self._boot += int(clock_step * 1000)
         self._is_router_down = False
         self.router = self._new_router()

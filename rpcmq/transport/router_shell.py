@@ -256,7 +256,7 @@ class RouterShell:
     def finish_drain(self) -> None:
         """Read everything that has arrived, then stop reading and send GOODBYE to all processes.
 
-        They re-send unread messages to the router's next incarnation, because they get the final receive count.
+        They re-send unread messages to the router's next life, because they get the final receive count.
         """
         if self._closed:
             return

@@ -108,7 +108,7 @@ class HelloBody(Body):
     answers_drain: bool = flag()
     token: str = member(lambda name, value: value if isinstance(value, str) else "", "")
     handle: int | None = integer(None, reason="protocol")
-    #: The router's incarnation that the process had; informative.
+    #: The router's life that the process had; informative.
     boot: int | None = member(lambda name, value: value if type(value) is int else None, None)
     received: int | None = integer(None, reason="protocol")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rpcmq.latency import manifest
-from rpcmq.latency.log_state import Incarnation, Source
+from rpcmq.latency.log_state import RouterLife, Source
 from rpcmq.latency.manifest import Manifest, ManifestDamaged, read
 from rpcmq.latency.retention import Limits
 from rpcmq.latency.ship import account
@@ -184,7 +184,7 @@ def test_a_stray_that_cannot_be_read_is_set_aside(tmp_path: Path) -> None:
 
 
 def test_holes_and_missing_segments_of_a_life_are_counted() -> None:
-    boot = Incarnation()
+    boot = RouterLife()
     boot.add(Source("a", 0, "r1", 7, BOOT, segno=1, first_seq=3, last_seq=9, given=12), 5)
     boot.add(Source("c", 0, "r1", 7, BOOT, segno=3, given=12, dropped=2, final=True), 0)
 

@@ -6,10 +6,10 @@ A call is *new* until it is started; then it is *open* until it ends, once: *ans
 out of the outbox, or the router was told. Whoever cancels a call because its time is up fails it after that, so that
 its waiter learns why; a registration that must be made anew is cancelled, and started again under another key.
 
-Where its message is (in the outbox, sent, acknowledged, or held for the router's next incarnation) is no state of the
+Where its message is (in the outbox, sent, acknowledged, or held for the router's next life) is no state of the
 call: the link knows that of all messages (:mod:`rpcmq.core.process.uplink`), and after a loss it decides which calls
 are sent again (:mod:`rpcmq.core.process.resend_after_restart`). A refusal because the router drains changes nothing
-either: the call stays open for the next incarnation.
+either: the call stays open for the next life.
 
 Messages about calls that are not open are events of peers, and late: they are counted as ``late replies``, ``late
 errors`` and ``late items``. Cancelling what has ended is no event: whoever gives up cannot know. Everything else that

@@ -175,7 +175,7 @@ class Calls:
                 self.counters["late errors"] += 1
             return
         if outcome == Outcome.DRAINING:
-            # Not accepted and not run: it is sent again to the router's next incarnation.
+            # Not accepted and not run: it is sent again to the router's next life.
             self._table.not_accepted.add(key)
             return
         error.details.setdefault("outcome", outcome)

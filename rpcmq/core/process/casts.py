@@ -7,7 +7,7 @@ whether one more may be sent. A full queue stalls its own destination only: what
 offered again.
 
 **Retained casts.** A router that acknowledges deliveries lets the sender retain each cast until a consumer has it: if
-the router is killed, its next incarnation gets them again (:meth:`Casts.take_resendable`). A process that goes on at
+the router is killed, its next life gets them again (:meth:`Casts.take_resendable`). A process that goes on at
 another router leaves them behind: the former one may live, and whoever has them from there must not get them twice.
 Unless that has shut down in order: then it has said which ones a consumer has, and the others go along.
 """
@@ -299,7 +299,7 @@ class Casts:
         """Return the casts and events to send again, by their former keys, in order, each once.
 
         One that a full queue gave back may have been sent more than once, and waits here as well. Those that the router
-        had are offered to its next incarnation only, and to another router if it has shut down in order: in this one,
+        had are offered to its next life only, and to another router if it has shut down in order: in this one,
         or in one that may live, they are not lost. One that a consumer has, or that was refused for good, is not among
         them, even if only the acknowledgement was lost.
 

@@ -10,6 +10,9 @@ call that was never sent              sent, with its remaining time
 any other call                        ended with ``LinkLost``: it may have run
 message above the router's limit      refused: the router would cut each connection that sends it
 ====================================  ====================================================================
+
+That a cast is neither lost nor doubled by this takes the router, too: it holds what is sent again until consumers have
+said which casts they had from its previous life (:mod:`rpcmq.core.router.roundrobin.restart_recovery`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The states and events are those of :mod:`rpcmq.core.process.uplink_states`. What is sent while the link is not ready
 waits in the outbox. While it is draining, what would begin something new waits as well, for the router's next
-incarnation; answers, and what a handler asks for that the router still waits for, are sent.
+life; answers, and what a handler asks for that the router still waits for, are sent.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Uplink(Session):
         self.heard = 0.0
         self.lost_at = 0.0
         self._asked = self._drained = False
-        #: Messages waiting for the next incarnation of a router that is shutting down.
+        #: Messages waiting for the next life of a router that is shutting down.
         self.held: list[bytes] = []
         self._holds = False
         #: Malformed messages from the router, discarded, by reason.

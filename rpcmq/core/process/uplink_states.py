@@ -32,7 +32,7 @@ class UplinkState(Enum):
     GREETING = "greeting"
     #: The outbox is sent.
     READY = "ready"
-    #: The router takes nothing new: that is held for its next incarnation.
+    #: The router takes nothing new: that is held for its next life.
     DRAINING = "draining"
     #: For good.
     CLOSED = "closed"

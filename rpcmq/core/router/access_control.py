@@ -42,7 +42,7 @@ class Admission(Protocol):
         """
 
     def may_keep_handle(self, handle: int, token: object) -> bool:
-        """Whether ``token`` proves that ``handle`` was the process's, in whichever incarnation of the router."""
+        """Whether ``token`` proves that ``handle`` was the process's, in whichever life of the router."""
 
     def attach(self, link: Link) -> None:
         """Let ``link``, which is new, belong to the key, and restrict it to what that may do."""

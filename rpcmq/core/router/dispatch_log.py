@@ -70,7 +70,7 @@ class Chunk(NamedTuple):
     names: bytes
     in_flight: bytes
     records: bytes
-    #: Whether the segment is complete; whether the router's incarnation is.
+    #: Whether the segment is complete; whether the router's life is over.
     is_last: bool
     is_final: bool
 
@@ -149,7 +149,7 @@ class DispatchLog:
         self._records = bytearray(_FULL)
         self._end = 0
         self._in_flight: list[bytes] = []
-        #: Whether anything was written by this incarnation of the router.
+        #: Whether anything was written by this life of the router.
         self._is_begun = False
         #: Of the mark that was written last.
         self._last_seq = 0
@@ -324,7 +324,7 @@ class DispatchLog:
             return
         self._due = min(self._next_scan, now + _WRITE)
         has_news = self._end or self._in_flight or self._progress()[0] != self._last_seq
-        # A new incarnation implies the end of the previous one, whose calls in flight become unknown.
+        # A new life implies the end of the previous one, whose calls in flight become unknown.
         if has_news or not self._is_begun or self._is_segment_due(now):
             self._flush(now)
 

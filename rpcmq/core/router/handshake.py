@@ -32,7 +32,7 @@ class Handshake:
     """Answers HELLO.
 
     Args:
-        boot: wall-clock milliseconds at start; names this incarnation of the router.
+        boot: wall-clock milliseconds at start; names this life of the router.
         new_token: makes an unguessable string.
     """
 
@@ -41,7 +41,7 @@ class Handshake:
         self._links = links
         self._boot = boot
         self._new_token = new_token
-        # Never handles of an earlier incarnation, whose processes may return: two may start in the same second.
+        # Never handles of an earlier life, whose processes may return: two may start in the same second.
         self._next_handle = (boot // 1000 & 0xFFFFFFFF) << 32 | boot % 1000 << 22
 
     def refuse_without_hello(self) -> bytes:

@@ -96,7 +96,7 @@ class KeyAccessControl(AccessControl):
         """Have processes end their direct links with those of a key that has lost rights."""
         revoked = IntroductionBody(revoked=usage.key.public).message()
         for link in self._links:
-            # Any listening process may have been introduced by an earlier incarnation of the router.
+            # Any listening process may have been introduced by an earlier life of the router.
             if link.identity in usage.introduced or any(c.peer_url for c in link.consumers.values()):
                 link.send(revoked)
         usage.introduced.clear()
@@ -165,12 +165,12 @@ class KeyAccessControl(AccessControl):
             raise Refusal("too-many-links", f"key {usage.key.name!r}: link limit reached ({setting} = {most})")
 
     def sign_handle(self, usage: KeyUsage, handle: int) -> str:
-        """Return the MAC in a link's token, by which a later incarnation of the router verifies its handle."""
+        """Return the MAC in a link's token, by which a later life of the router verifies its handle."""
         text = usage.key.public.encode() + handle.to_bytes(8)
         return "." + blake2b(text, key=self._secret, digest_size=16).hexdigest()
 
     def verify_handle(self, usage: KeyUsage, handle: int, token: object) -> bool:
-        """Whether ``token`` was issued to this key for that handle, by any incarnation of the router."""
+        """Whether ``token`` was issued to this key for that handle, by any life of the router."""
         # Text that is not ASCII cannot be encoded or compared, and is not one of our tokens.
         if not isinstance(token, str) or not token.isascii():
             return False

@@ -46,7 +46,7 @@ class LinkTable:
         #: The links that have something to send; shared with the shell.
         self.dirty: list[Session] = []
         self.draining = False
-        #: Whether processes had a session with an earlier incarnation of this router.
+        #: Whether processes had a session with an earlier life of this router.
         self.has_returned = False
         #: Whether processes are to send clock stamps with their answers.
         self.stamps = False

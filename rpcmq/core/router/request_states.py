@@ -6,7 +6,7 @@ for a moment when it is taken out of a queue, or when nobody has it any more and
 once, with an outcome; then it is charged to nobody, and is written to the dispatch log.
 
 What is refused before it has a number (malformed, not allowed, the router drains) never becomes one: the object is
-dropped. A cast that came before the consumers of the router's previous incarnation could return is *held*: of it only
+dropped. A cast that came before the consumers of the router's previous life could return is *held*: of it only
 the message is retained, with its link, and comes again as a new request when the recovery window ends. A mandatory
 call that hopes for such a consumer simply waits. What a *sender* retains is the sender's
 (:mod:`rpcmq.core.process.retained_casts`).

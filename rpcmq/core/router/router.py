@@ -61,7 +61,7 @@ class Router:
 
     Args:
         settings: bounds and times; may be changed while it runs.
-        boot: wall-clock milliseconds at start; identifies this incarnation of the router.
+        boot: wall-clock milliseconds at start; identifies this life of the router.
         now: monotonic seconds.
         new_token: makes an unguessable string.
         sink: where the dispatch log goes; None: there is none.
@@ -176,7 +176,7 @@ class Router:
         """Accept only connections with these keys from now on; links of others end at once.
 
         Args:
-            secret: used at the first call: known to all incarnations of this router, and to nobody else.
+            secret: used at the first call: known to this router in all its lives, and to nobody else.
         """
         if self._keys is None:
             checks = RightChecks(self.refused, self._act, self.turns, self.kinds.handlers)

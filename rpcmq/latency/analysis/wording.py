@@ -10,7 +10,7 @@ __all__ = ["clock", "count", "duration", "share", "unsealed"]
 
 
 def unsealed(life: Life) -> str:
-    """Describe an incarnation of a router that ended without a seal."""
+    """Describe a life of a router that ended without a seal."""
     last = f", wrote last at {clock(life.until)} UTC" if life.until else ""
     parts = [f"{count(life.holes, 'message')} without a record"] if life.holes > 0 else []
     parts += [f"up to {count(life.lost, 'record')} since then"] if life.lost else []

@@ -114,7 +114,7 @@ def add_router_gaps(account: Account, state: State) -> None:
         account.holes += boot.holes
         account.dropped += boot.dropped
         account.missing_segments += boot.missing_segments
-        # Messages in progress in a live incarnation have no record yet.
+        # Messages in progress in a life that goes on have no record yet.
         account.open += 0 if boot.final or life in over else max(0, boot.holes - boot.dropped)
 
 

@@ -1,4 +1,4 @@
-"""Casts retained by their sender, and offered to the router's next incarnation."""
+"""Casts retained by their sender, and offered to the router's next life."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class DeliveryAcknowledgements:
                 self._tell(origin, sequences)
 
     def tell_all(self) -> None:
-        """Send all acknowledgements now: casts offered again to the next incarnation would run twice."""
+        """Send all acknowledgements now: casts offered again to the next life would run twice."""
         self.tick(self._tell_at)
 
     def _tell(self, origin: bytes, sequences: list[bytes]) -> None:

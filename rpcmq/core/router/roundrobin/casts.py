@@ -81,7 +81,7 @@ class Casts:
             deliveries.confirm(link, request)
 
     def _skip(self, now: float, link: Link, request: Request, groups: dict[str, Topic]) -> None:
-        """Confirm a cast that the router's previous incarnation delivered, and do not deliver it again."""
+        """Confirm a cast that the router's previous life delivered, and do not deliver it again."""
         self._requests.counters["duplicate casts dropped"] += 1
         # Casts stalled behind it may proceed.
         self._mailboxes.unstall(link, request)

@@ -346,7 +346,7 @@ class Dispatch:
         return any(consumer.in_flight for each in self._links for consumer in each.consumers.values())
 
     def fail_unfinished_calls(self, now: float) -> None:
-        """Finish a drain: fail unfinished calls; callers send those that may run again to the next incarnation."""
+        """Finish a drain: fail unfinished calls; callers send those that may run again to the next life."""
         requests = self.requests
         for link in list(self._links):
             for request in list(link.calls.values()):

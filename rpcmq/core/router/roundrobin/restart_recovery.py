@@ -1,4 +1,8 @@
-"""The time after a start in which processes come back: casts that may have run are held until it is known whether."""
+"""The time after a start in which processes come back: casts that may have run are held until it is known whether.
+
+Consumers say which casts they had from the router's previous life, so that none of these runs twice. That none is lost
+is the senders' part: they keep their casts and send them again (:mod:`rpcmq.core.process.resend_after_restart`).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from rpcmq.wire import KEY_BYTES, Address, Flag, size_of
 
 __all__ = ["Recovery"]
 
-#: Casts with one of these flags are held until the consumers of the router's previous incarnation return.
+#: Casts with one of these flags are held until the consumers of the router's previous life return.
 _HELD = Flag.RESENT | Flag.MANDATORY
 #: Most casts that one registration may report as delivered before (processes remember 4096); and all together.
 _MAX_RECENT = 10_000
@@ -44,7 +48,7 @@ class Recovery:
         self._awaiting_consumer: dict[Request, None] = {}
         #: Whether held messages are being handled. They were acknowledged to their senders and cannot be refused now.
         self.is_releasing = False
-        #: Casts that consumers received from the router's previous incarnation, by topic and group.
+        #: Casts that consumers received from the router's previous life, by topic and group.
         self._delivered_before: dict[tuple[Address, str], set[bytes]] = {}
         self._delivered_until = now + settings.mailbox_max_seconds
 
@@ -61,7 +65,7 @@ class Recovery:
 
     def _must_hold(self, link: Link, request: Request, flags: int) -> bool:
         """Whether this cast must wait for consumers returning after a restart."""
-        # An earlier incarnation of the router cannot have delivered casts of a new process.
+        # An earlier life of the router cannot have delivered casts of a new process.
         if link.returning or not flags & Flag.MANDATORY:
             return link.returning
         return self._links.has_returned or not _is_consumed(request.destination)
@@ -77,7 +81,7 @@ class Recovery:
     # --- what consumers had before -----------------------------------------------------------
 
     def is_delivered_already(self, key: bytes, topic: Topic) -> bool:
-        """Whether a consumer of ``topic`` (a topic or a group) had the cast from the router's previous incarnation."""
+        """Whether a consumer of ``topic`` (a topic or a group) had the cast from the router's previous life."""
         return bool(self._delivered_before) and key in self._delivered_before.get((topic.address, topic.group), ())
 
     def record_delivered(self, now: float, address: Address, group: str, keys: bytes) -> None:
@@ -97,7 +101,7 @@ class Recovery:
             )
             raise ProtocolError(text, "length")
         # Senders that have not returned with their casts by then do not return, and later reports
-        # concern this incarnation of the router.
+        # concern this life of the router.
         if now < self._delivered_until and keys:
             if sum(map(len, self._delivered_before.values())) >= _MAX_RECENT_OF_ALL:
                 self._requests.counters["recent casts beyond the limit"] += count
