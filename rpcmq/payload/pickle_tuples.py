@@ -2,7 +2,8 @@
 
 CPython hashes a tuple by hashing what is in it, each time anew, on the C stack. So a tuple nested
 deep enough overflows the stack when it becomes a key, and some forty tuples that each hold the one
-before twice take years to hash. Both fit into a few hundred (thousand) bytes of pickle.
+before twice take years to hash. Both fit into a few hundred (thousand) bytes of pickle. And one of half a million items
+takes milliseconds for each four bytes that make it a key once more.
 
 ``largest_tuple`` runs the opcodes on sizes instead of on values and loads nothing. A list, dict or
 set counts as one item: it cannot be hashed, or (frozenset) keeps its hash. What a call returns
@@ -15,6 +16,8 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+
+from rpcmq.errors import PayloadRefused
 
 __all__ = ["LENGTH_WIDTHS", "TUPLE_ARITIES", "TUPLE_OPCODES", "largest_tuple"]
 
@@ -53,6 +56,12 @@ _DROPS = {pickle.APPEND[0]: 1, pickle.SETITEM[0]: 2, pickle.BUILD[0]: 1}
 _DROPS_TO_MARK = frozenset(opcode[0] for opcode in (pickle.SETITEMS, pickle.APPENDS, pickle.ADDITEMS, pickle.POP_MARK))
 _CALLS = {pickle.REDUCE[0]: 2, pickle.NEWOBJ[0]: 2, pickle.NEWOBJ_EX[0]: 3, pickle.STACK_GLOBAL[0]: 2}
 
+_HASHES = frozenset(opcode[0] for opcode in (pickle.SETITEM, pickle.SETITEMS, pickle.ADDITEMS, pickle.FROZENSET))
+_LISTS = frozenset(opcode[0] for opcode in (pickle.APPEND, pickle.APPENDS))
+_SETITEM, _SETITEMS = pickle.SETITEM[0], pickle.SETITEMS[0]
+#: Items that may be hashed in all, for each byte of the pickle and at least: within half a second a megabyte.
+_HASHED_FOR_EACH, _HASHED_AT_LEAST = 64, 16 << 20
+
 _MEMOIZE = pickle.MEMOIZE[0]
 _MARK = pickle.MARK[0]
 _POP = pickle.POP[0]
@@ -73,7 +82,10 @@ def largest_tuple(data: bytes, combine: Combine, limit: int) -> int:
 
     Raises:
         IndexError: the pickle takes more from its stack or memo than is there.
+        PayloadRefused: it has tuples with far more items hashed than it has bytes.
     """
+    hashed = listed = 0
+    has_calls = False
     stack: list[int] = []
     marks: list[int] = []
     memo: list[int] = []
@@ -105,11 +117,21 @@ def largest_tuple(data: bytes, combine: Combine, limit: int) -> int:
             stack.append(1)
             position = end + int.from_bytes(data[position:end], "little")
         elif opcode in _CALLS:
+            has_calls = True
             _replace(stack, len(stack) - _CALLS[opcode], combine)
         elif opcode == _FRAME:
             position += 8
         else:
-            _shrink(opcode, stack, marks)
+            taken = _shrink(opcode, stack, marks)
+            if opcode in _HASHES:
+                hashed += taken
+            elif opcode in _LISTS:
+                listed += taken
+    # A call may hash what is in a list.
+    if hashed + (listed if has_calls else 0) > max(_HASHED_AT_LEAST, _HASHED_FOR_EACH * len(data)):
+        raise PayloadRefused(
+            f"pickle of {len(data)} bytes has {hashed + listed} items of tuples hashed through shared parts"
+        )
     return largest
 
 
@@ -123,16 +145,24 @@ def _replace(stack: list[int], base: int, combine: Combine) -> int:
     return size
 
 
-def _shrink(opcode: int, stack: list[int], marks: list[int]) -> None:
-    """The opcodes that only take from the stack, or leave a frozenset there."""
+def _shrink(opcode: int, stack: list[int], marks: list[int]) -> int:
+    """The opcodes that only take from the stack, or leave a frozenset there; returns the size of what may be hashed."""
+    taken: list[int] = []
     if opcode in _DROPS_TO_MARK:
-        del stack[marks.pop() :]
+        base = marks.pop()
+        taken = stack[base:]
+        del stack[base:]
     elif opcode in _DROPS:
+        taken = stack[-_DROPS[opcode] :]
         del stack[-_DROPS[opcode] :]
     elif opcode == _FROZENSET:
-        stack[marks.pop() :] = [1]
+        base = marks.pop()
+        taken = stack[base:]
+        stack[base:] = [1]
     elif opcode == _POP:
         if marks and marks[-1] == len(stack):
             marks.pop()
         else:
             stack.pop()
+    # Of a dict's items every other one is a key.
+    return sum(taken[::2]) if opcode in (_SETITEM, _SETITEMS) else sum(taken)

@@ -178,6 +178,37 @@ def test_tuples_that_would_take_years_to_hash(data: bytes) -> None:
         check(data)
 
 
+def shared_key(levels: int, hashes: bytes, uses: int, opening: bytes = b"}", closing: bytes = b"") -> bytes:
+    """A tuple of 2**levels items and more, which ``hashes`` has hashed again and again."""
+    pairs = b"".join(b"h" + bytes([n]) + b"h" + bytes([n]) + b"\x86\x94" for n in range(levels))
+    padding = b"B" + (2 << levels).to_bytes(4, "little") + bytes(2 << levels) + b"0"
+    return P5 + padding + b"()\x94" + pairs + b"1" + opening + hashes % levels * uses + closing + b"."
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        shared_key(18, b"h%cNs", 1000),
+        shared_key(18, b"h%cN", 1000, b"}(", b"u"),
+        shared_key(18, b"h%c", 1000, b"\x8f(", b"\x90"),
+        shared_key(18, b"h%c", 1000, b"(", b"\x91"),
+        shared_key(18, b"h%c", 1000, b"\x8c\x0bcollections\x8c\x07Counter\x93](", b"e\x85R"),
+    ],
+    ids=["item", "items", "set", "frozenset", "counter"],
+)
+def test_a_large_tuple_is_not_hashed_again_and_again(data: bytes) -> None:
+    with pytest.raises(PayloadRefused, match="items of tuples hashed through shared parts"):
+        check(data)
+
+
+def test_a_shared_tuple_may_be_a_key_of_many_dicts_and_a_value_of_many_more() -> None:
+    key = tuple(range(100))
+    values: list[Any] = [[{key: key} for _ in range(20_000)], dict.fromkeys(range(100_000), key), [key] * 100_000]
+    for value in values:
+        data = pickle.dumps(value, 5)
+        assert pickle.loads(check(data)) == value
+
+
 def test_some_sharing_passes() -> None:
     row = ("a", "b", "c")
     check(pickle.dumps([(row, row), ((row, row), (row, row))] * 100, 5))
