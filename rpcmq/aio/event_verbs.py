@@ -10,6 +10,7 @@ from typing import Any, Literal, overload
 from rpcmq.aio.base import BaseClient
 from rpcmq.aio.subscription import Handler, Subscription
 from rpcmq.client.event_subscription import SubscriptionOwner
+from rpcmq.client.event_verbs import notification
 from rpcmq.client.shown_names import shown_as
 from rpcmq.errors import UsageError
 from rpcmq.payload.bounded_text import short_repr
@@ -55,17 +56,22 @@ class EventVerbs(BaseClient):
         confirm: bool = False,
     ) -> int | None:
         """Publish an event, to topic ``notifications.<priority>.<event type>``. See :meth:`rpcmq.Client.notify`."""
-        return await self.caller.bridge.in_thread(
-            self._client.notify, ctx, event_type, payload, priority, publisher_id=publisher_id, confirm=confirm
-        )
+        topic, event = notification(event_type, payload, priority, publisher_id or self.identity)
+        return await self.publish(ctx, topic, event, confirm=confirm)
 
     @overload
     async def publish(self, ctx: Any, topic: str, payload: Any, *, confirm: Literal[True]) -> int: ...
     @overload
     async def publish(self, ctx: Any, topic: str, payload: Any, *, confirm: bool = False) -> int | None: ...
     async def publish(self, ctx: Any, topic: str, payload: Any, *, confirm: bool = False) -> int | None:
-        """Send ``payload`` to all who subscribe to ``topic``. See :meth:`rpcmq.Client.publish`."""
-        return await self.caller.bridge.in_thread(self._client.publish, ctx, topic, payload, confirm=confirm)
+        """Send ``payload`` to all who subscribe to ``topic``. See :meth:`rpcmq.Client.publish`.
+
+        It waits only for the first connection for events, where too many are on their way, and with ``confirm``.
+        """
+        caller = self.caller
+        if not confirm and self._client.publish_soon(ctx, topic, payload):
+            return None
+        return await caller.bridge.in_thread(self._client.publish, ctx, topic, payload, confirm=confirm)
 
     async def subscribe(self, pattern: str, handler: Handler, *, window: int = 1000) -> Subscription:
         """Have ``handler(ctx, topic, payload)`` called for each event whose topic matches ``pattern``.

@@ -39,6 +39,9 @@ class _Links:
 
     def close(self, linger_seconds: float | None = None) -> None:
         """See :meth:`Client.close`; at home."""
+        if not self.process.connection.abandoned:
+            # Events among it, which are sent over another link.
+            self.process.do_posted()
         closers: list[Callable[[], object]] = [
             *self.at_routers.closers(linger_seconds),
             partial(self.process.close, linger_seconds),
@@ -141,6 +144,8 @@ class BaseClient(ABC):
         """The link for events, which is made when it is first needed; at home."""
         process, links = self.process, self._links
         process.connection.check_open()
+        # Verbs that were used before come first.
+        process.do_posted()
         if links.event_link is None:
             links.event_link = EventLink(self.config, process, curve_for(process.keys))
         return links.event_link
@@ -150,6 +155,7 @@ class BaseClient(ABC):
         if len(self.config.router) == 1:
             return self.event_link()
         self.process.connection.check_open()
+        self.process.do_posted()
         return self.consumer_links().subscriptions()
 
     def consumer_links(self) -> RouterLinks:

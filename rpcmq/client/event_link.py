@@ -13,6 +13,7 @@ from rpcmq.client.event_subscription import BaseSubscription, Event, Subscriptio
 from rpcmq.client.hello import hello_of
 from rpcmq.client.limited_log import RateLimitedLog
 from rpcmq.client.process import Process
+from rpcmq.client.thread_process import ThreadProcess
 from rpcmq.config import ClientConfig
 from rpcmq.core.common.topic_patterns import PatternTrie, split_words
 from rpcmq.core.process.call import Call
@@ -154,21 +155,51 @@ class EventLink:
         self._ready()
         if not self._has_room:
             self._wait_for_room(topic)
-        address = Address(topic, "", self._config.exchange).encode()
-        accepted = self._codec.accepted & self._payloads.formats(address)
-        form, data = self._codec.encode({"context": ctx, "payload": payload}, accepted)
+        address, form, data = self._encoded(ctx, topic, payload)
         flags = Flag.CONFIRM if confirm else 0
         if self._payloads.signs:
             flags, data = self._payloads.sign_request(Kind.PUBLISH, None, flags, form, data, address, b"", None)
         if not confirm:
-            key = self._uplink.next_key()
-            self._casts.send(pack(Kind.PUBLISH, data, flags=flags, format=form, key=key, address=address), address)
-            self.connection.send_soon()
+            self._send(address, form, data, flags)
             return None
         call = Call(topic, flags, self._config.timeout)
         self._calls.start(monotonic(), call, Kind.PUBLISH, data, format=form, address=address)
         message = self._wait(call)
         return int.from_bytes(payload_of(message))
+
+    def publish_soon(self, process: ThreadProcess, ctx: Any, topic: str, payload: Any) -> bool:
+        """Hand an event over to the loop of ``process``, whose link this is; from any thread.
+
+        Returns:
+            False: nothing was sent; :meth:`publish` is needed, and may have to wait.
+        """
+        self._check(topic, "topic")
+        self.connection.check_open()
+        if not self._uplink.origin or not self._has_room or process.has_fallen_behind:
+            return False
+        address, form, data = self._encoded(ctx, topic, payload)
+        if process.must_count(data, self._casts.open):
+            return False
+        process.post(self._send_posted, address, form, data)
+        return True
+
+    def _send_posted(self, address: bytes, form: int, data: bytes) -> None:
+        try:
+            if self.connection.closed:
+                raise LinkLost("the client was closed")
+            self._send(address, form, data, 0)
+        except Exception as error:
+            log.error("event %s not published: %s", Address.decode(address).topic, error)
+
+    def _encoded(self, ctx: Any, topic: str, payload: Any) -> tuple[bytes, int, bytes]:
+        address = Address(topic, "", self._config.exchange).encode()
+        accepted = self._codec.accepted & self._payloads.formats(address)
+        return address, *self._codec.encode({"context": ctx, "payload": payload}, accepted)
+
+    def _send(self, address: bytes, form: int, data: bytes, flags: int) -> None:
+        key = self._uplink.next_key()
+        self._casts.send(pack(Kind.PUBLISH, data, flags=flags, format=form, key=key, address=address), address)
+        self.connection.send_soon()
 
     def close(self, linger_seconds: float | None = None) -> None:
         """End all subscriptions and the link.

@@ -13,11 +13,12 @@ from rpcmq.client.base import BaseClient
 from rpcmq.client.event_subscription import Subscription
 from rpcmq.client.methods import check_handler
 from rpcmq.client.shown_names import shown_as
+from rpcmq.client.thread_process import ThreadProcess
 from rpcmq.errors import UsageError
 from rpcmq.payload.bounded_text import short_repr
 from rpcmq.transport.home import run_at_home
 
-__all__ = ["EventVerbs"]
+__all__ = ["EventVerbs", "notification"]
 
 _PRIORITIES = ("DEBUG", "INFO", "WARN", "WARNING", "ERROR", "CRITICAL", "AUDIT", "SAMPLE")
 
@@ -73,17 +74,8 @@ class EventVerbs(BaseClient):
             UsageError: the priority is unknown or the event type is no topic.
             PayloadError: the payload cannot be encoded.
         """
-        if not isinstance(priority, str) or priority.upper() not in _PRIORITIES:
-            raise UsageError(f"priority {short_repr(priority)} is unknown; known: {', '.join(_PRIORITIES)}")
-        event = {
-            "message_id": str(uuid4()),
-            "event_type": event_type,
-            "publisher_id": publisher_id or self.identity,
-            "priority": priority.upper(),
-            "timestamp": time(),
-            "payload": payload,
-        }
-        return self.publish(ctx, f"notifications.{priority.lower()}.{event_type}", event, confirm=confirm)
+        topic, event = notification(event_type, payload, priority, publisher_id or self.identity)
+        return self.publish(ctx, topic, event, confirm=confirm)
 
     @overload
     def publish(self, ctx: Any, topic: str, payload: Any, *, confirm: Literal[True]) -> int: ...
@@ -100,8 +92,19 @@ class EventVerbs(BaseClient):
             UsageError: the topic is malformed.
         """
         if not self.shell.is_current:
+            if not confirm and self.publish_soon(ctx, topic, payload):
+                return None
             return run_at_home(EventVerbs.publish, self, ctx, topic, payload, confirm=confirm)
         return self.event_link().publish(context_dict(ctx), topic, payload, confirm)
+
+    def publish_soon(self, ctx: Any, topic: str, payload: Any) -> bool:
+        """Publish an event without a wait, if that is possible and any thread may do it; return whether it was."""
+        links = self._links
+        process, link = links.process, links.event_link
+        if link is None or not isinstance(process, ThreadProcess) or not process.posts or process.connection.abandoned:
+            return False
+        process.check_usable()
+        return link.publish_soon(process, context_dict(ctx), topic, payload)
 
     def subscribe(self, pattern: str, handler: Callable[[Any, str, Any], None], *, window: int = 1000) -> Subscription:
         """Have ``handler(ctx, topic, payload)`` called for each event whose topic matches ``pattern``.
@@ -128,3 +131,22 @@ class EventVerbs(BaseClient):
 
     def _subscribed(self, pattern: str, handler: Callable[[Any, str, Any], None], window: int) -> Subscription:
         return self.subscriptions().subscribe(self, pattern, partial(Subscription, handler), window)
+
+
+def notification(event_type: str, payload: Any, priority: str, publisher_id: str) -> tuple[str, dict[str, Any]]:
+    """Build what :meth:`EventVerbs.notify` publishes: its topic, and the event.
+
+    Raises:
+        UsageError: the priority is unknown.
+    """
+    if not isinstance(priority, str) or priority.upper() not in _PRIORITIES:
+        raise UsageError(f"priority {short_repr(priority)} is unknown; known: {', '.join(_PRIORITIES)}")
+    event = {
+        "message_id": str(uuid4()),
+        "event_type": event_type,
+        "publisher_id": publisher_id,
+        "priority": priority.upper(),
+        "timestamp": time(),
+        "payload": payload,
+    }
+    return f"notifications.{priority.lower()}.{event_type}", event

@@ -326,6 +326,9 @@ class Process:
         if self.tasks.delivered:
             self.shell.call_soon(self.start_tasks)
 
+    def do_posted(self) -> None:
+        """Do what other threads have handed over so far; nothing, where they hand over nothing."""
+
     def schedule(self) -> None:
         """Flush messages queued for the router and for peers at the end of this turn of the loop."""
         self.connection.schedule()

@@ -58,7 +58,7 @@ class ThreadProcess(Process):
         self.posts = not shell.is_patched and type(self.payloads) is Payloads
         self._is_inside = shell.monitor.is_held
         #: Functions and their arguments.
-        self._inbox = shell.new_inbox(self._do_posted)
+        self._inbox = shell.new_inbox(self.do_posted)
         self._posted: deque[tuple[Callable[..., object], tuple[Any, ...]]] = self._inbox.waiting
         self._given_up = shell.new_inbox(self._end_given_up)
         # A function of C. Its calls end when the loop wakes up, if a second signal keeps this thread from ringing.
@@ -130,9 +130,14 @@ class ThreadProcess(Process):
         self.post(self._cast, *arguments)
         return True
 
-    def must_count(self, payload: bytes) -> bool:
-        """Whether a cast of ``payload`` is to be counted in the window before the verb returns."""
-        near_limit = self.casts.open + len(self._posted) + _NEAR >= self.config.cast_window
+    def must_count(self, payload: bytes, open_messages: int | None = None) -> bool:
+        """Whether a cast or event of ``payload`` is to be counted in the window before the verb returns.
+
+        Args:
+            open_messages: those in its window; default: the casts.
+        """
+        count = self.casts.open if open_messages is None else open_messages
+        near_limit = count + len(self._posted) + _NEAR >= self.config.cast_window
         return near_limit or len(payload) > _LARGE
 
     @property
@@ -179,7 +184,7 @@ class ThreadProcess(Process):
 
     def _do_posted_after_close(self) -> None:
         # Nobody else does: the client was closed in another thread since this one has looked.
-        self.thread_shell.inside(self._do_posted)
+        self.thread_shell.inside(self.do_posted)
 
     def grant(self, call: Call) -> None:
         """See :meth:`Process.grant`."""
@@ -199,7 +204,7 @@ class ThreadProcess(Process):
     # --- with the lock -----------------------------------------------------------------------
 
     def _after_posted(self, function: Callable[..., T], *args: Any) -> T:
-        self._do_posted()
+        self.do_posted()
         return function(*args)
 
     def send_cast_if_room(self, payload: bytes, flags: int, form: int, address: bytes, *arguments: Any) -> bool:
@@ -208,13 +213,13 @@ class ThreadProcess(Process):
         return self.cast_window.has_room(address) and super().send_cast(payload, flags, form, address, *arguments)
 
     def _end_given_up(self) -> None:
-        self._do_posted()
+        self.do_posted()
         given_up = self._given_up.waiting
         while given_up:
             super().cancel(given_up.popleft())
 
-    def _do_posted(self) -> None:
-        """Do what was handed over so far, in its order."""
+    def do_posted(self) -> None:
+        """See :meth:`Process.do_posted`; in its order."""
         posted = self._posted
         if posted:
             self._lone_caller.dismiss()
@@ -226,7 +231,7 @@ class ThreadProcess(Process):
     def _start_now(self, now: float, call: Call, kind: int, payload: bytes, form: int, *names: bytes) -> None:
         if self.connection.closed:
             raise closed_error()
-        self._do_posted()
+        self.do_posted()
         address, method, trace = names
         self.calls.start(now, call, kind, payload, format=form, address=address, method=method, trace=trace)
         # A stream, and a call whose service has to give signs of life, are looked at before their timeout.
@@ -255,7 +260,7 @@ class ThreadProcess(Process):
     def close(self, linger_seconds: float | None = None) -> None:
         """See :meth:`Process.close`."""
         if not self.connection.abandoned:
-            self._do_posted()
+            self.do_posted()
         try:
             super().close(linger_seconds)
         finally:
@@ -266,7 +271,7 @@ class ThreadProcess(Process):
         self.thread_shell.remove_inbox(self._inbox)
         self.thread_shell.remove_inbox(self._given_up)
         self._is_gone = True
-        self._do_posted()
+        self.do_posted()
 
 
 def _take_progress(call: Call) -> list[bytes]:

@@ -10,7 +10,8 @@ import pytest
 
 import rpcmq.testing
 from rpcmq import aio
-from rpcmq.errors import UsageError
+from rpcmq.aio.bridge import Bridge
+from rpcmq.errors import PayloadError, UsageError
 from rpcmq.testing import eventually
 
 name: ContextVar[str] = ContextVar("name")
@@ -43,6 +44,36 @@ def test_an_async_handler_gets_the_events_one_after_the_other(router, run):
         return seen, subscription.received
 
     assert run(main) == ([(f"compute.{n}", n, "subscriber") for n in range(20)], 20)
+
+
+def test_an_event_that_need_not_wait_takes_no_thread_and_keeps_its_place(router, run, monkeypatch):
+    async def main() -> list[int]:
+        seen: list[int] = []
+        async with aio.Client(router.url) as client:
+            await client.subscribe("#", lambda ctx, topic, payload: seen.append(payload))
+            in_thread, taken = Bridge.in_thread, []
+
+            async def counted(self: Bridge, *args: Any, **options: Any) -> Any:
+                taken.append(args)
+                return await in_thread(self, *args, **options)
+
+            monkeypatch.setattr(Bridge, "in_thread", counted)
+            for number in range(200):
+                await client.publish(None, "a", number, confirm=number % 50 == 49)
+            assert len(taken) == 4, "those to be confirmed"
+            await client.notify(None, "a", None)
+            with pytest.raises(UsageError, match="topic"):
+                await client.publish(None, "", 1)
+            with pytest.raises(PayloadError):
+                await client.publish(None, "a", lambda: None)
+            assert len(taken) == 4
+            while len(seen) < 201:
+                await asyncio.sleep(0.005)
+        with pytest.raises(UsageError, match="closed"):
+            await client.publish(None, "a", 1)
+        return seen[:200]
+
+    assert run(main) == list(range(200))
 
 
 def test_a_handler_that_awaited_what_was_cancelled_gets_the_next_event(router, run):

@@ -49,6 +49,27 @@ def test_an_event_reaches_all_who_subscribe_to_a_matching_pattern(connect):
     eventually(lambda: one.payloads == [{"id": 1}] and third.payloads == [4])
 
 
+def test_events_keep_their_order_to_each_other_and_to_subscriptions(client):
+    seen: list[int] = []
+    for n in range(50):
+        client.publish(None, "a.x", n)
+    client.subscribe("a.#", lambda ctx, topic, payload: seen.append(payload))
+    for n in range(50, 400):
+        client.publish(None, "a.x", n, confirm=n % 100 == 99)
+    eventually(lambda: len(seen) >= 350)
+    assert seen == list(range(50, 400))
+
+
+def test_events_are_handed_to_the_router_by_close(client, connect):
+    listener = Listener()
+    connect().subscribe("a.#", listener)
+    client.publish(None, "a.x", 0, confirm=True)
+    for n in range(1, 200):
+        client.publish(None, "a.x", n)
+    client.close()
+    eventually(lambda: listener.payloads == list(range(200)))
+
+
 def test_a_notification_is_an_event_with_all_about_it(client):
     listener: list[Any] = []
     client.subscribe("notifications.*.instance.#", lambda ctx, topic, payload: listener.append((ctx, topic, payload)))

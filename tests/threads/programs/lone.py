@@ -246,13 +246,13 @@ def main_thread_among_others() -> None:
     """Where signals could go to another thread, the main one hands over whatever it wants done."""
     client, in_main = threads.Client(URL), [0]
     add(client, 0)
-    do_posted = ThreadProcess._do_posted
+    do_posted = ThreadProcess.do_posted
 
     def counted(self: ThreadProcess) -> None:
         in_main[0] += is_main_thread()
         do_posted(self)
 
-    ThreadProcess._do_posted = counted  # type: ignore[method-assign]
+    ThreadProcess.do_posted = counted  # type: ignore[method-assign]
     over = threading.Event()
     thread = threading.Thread(target=over.wait)
     thread.start()
