@@ -191,7 +191,9 @@ def test_the_end_of_a_program_waits_as_long_for_all_its_links_together(daemon, s
         program.tell("go on")
         began = monotonic()
         assert program.wait() == 0, program.said()
-        assert monotonic() - began < SECONDS
+        # From Python 3.12 on no thread can be started so late: then one link is closed after the other.
+        is_sequential = shell == "auto" and sys.version_info >= (3, 12)
+        assert monotonic() - began < (SECONDS + LINGER if is_sequential else SECONDS)
         lines = [line for line in program.lines if "closed before the router" in line]
         assert sorted("1 cast, " in line for line in lines) == [False, True], program.said()
         assert sorted("1 event, " in line for line in lines) == [False, True], program.said()

@@ -35,6 +35,8 @@ def is_interrupted(
     outer = sys.gettrace()
     if not each_instruction:
         sys.setprofile(steps.profile)
+    # Python 3.12 has events of instructions only if a frame has asked for them before.
+    sys._getframe().f_trace_opcodes = True
     sys.settrace(steps.trace)
     try:
         operation()
@@ -67,7 +69,9 @@ class _Steps:
         if not self._is_counted(frame):
             return None
         frame.f_trace_opcodes = True
-        if event == "opcode":
+        # An instruction without a line is the compiler's own, such as of a generator that is closed; an exception there
+        # goes nowhere.
+        if event == "opcode" and frame.f_lineno is not None:
             before = self._last.get(frame)
             self._last[frame] = frame.f_code.co_code[frame.f_lasti]
             if self._each or (before is not None and _runs_handlers(dis.opname[before], frame in self._called)):
