@@ -219,10 +219,10 @@ def interrupted_at_work() -> None:
     for name in ("flush", "_receive"):
         work = getattr(WakeLoop, name)
 
-        def at_work(self: WakeLoop, work: Callable[[WakeLoop], Any] = work, name: str = name) -> Any:
+        def at_work(self: WakeLoop, *args: Any, work: Callable[..., Any] = work, name: str = name) -> Any:
             if is_main_thread():
                 signal.raise_signal(signal.SIGALRM)
-            result = work(self)
+            result = work(self, *args)
             if is_main_thread():
                 done.append(name)
             return result
