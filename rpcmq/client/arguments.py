@@ -53,7 +53,7 @@ def request_body(ctx: Any, msg: Mapping[str, Any]) -> tuple[bytes, dict[str, Any
     return name, body
 
 
-def _further(msg: Mapping[str, Any]) -> dict[str, Any]:
+def _further(msg: Mapping[Any, Any]) -> dict[Any, Any]:
     """The keys of ``msg`` that are not rpcmq's own.
 
     Raises:
@@ -72,7 +72,7 @@ def _further(msg: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def trace_context(traceparent: str | None) -> bytes:
+def trace_context(traceparent: object) -> bytes:
     """The trace context to send: the one given, else that of the request being handled.
 
     Raises:
@@ -81,7 +81,7 @@ def trace_context(traceparent: str | None) -> bytes:
     if traceparent is None:
         request = current_request()
         return b"" if request is None else request.trace
-    if not _TRACEPARENT.fullmatch(traceparent):
+    if not isinstance(traceparent, str) or not _TRACEPARENT.fullmatch(traceparent):
         raise UsageError(f"traceparent {short_repr(traceparent)} is not of the form 00-<32 hex>-<16 hex>-<2 hex>")
     return traceparent.encode()
 

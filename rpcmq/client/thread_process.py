@@ -207,10 +207,14 @@ class ThreadProcess(Process):
         self.do_posted()
         return function(*args)
 
-    def send_cast_if_room(self, payload: bytes, flags: int, form: int, address: bytes, *arguments: Any) -> bool:
+    def send_cast_if_room(
+        self, payload: bytes, flags: int, form: int, address: bytes, method: bytes, trace: bytes, ttl: int | None
+    ) -> bool:
         """See :meth:`send_cast`; with the lock, and not before what was handed over."""
         # Others may have cast since the caller has looked: it encodes without the lock.
-        return self.cast_window.has_room(address) and super().send_cast(payload, flags, form, address, *arguments)
+        if not self.cast_window.has_room(address):
+            return False
+        return super().send_cast(payload, flags, form, address, method, trace, ttl)
 
     def _end_given_up(self) -> None:
         self.do_posted()
@@ -249,11 +253,13 @@ class ThreadProcess(Process):
             if call.waiter is not None:
                 self.switch(call.waiter)
 
-    def _cast(self, payload: bytes, flags: int, form: int, address: bytes, *arguments: Any) -> None:
+    def _cast(
+        self, payload: bytes, flags: int, form: int, address: bytes, method: bytes, trace: bytes, ttl: int | None
+    ) -> None:
         try:
             if self.connection.closed:
                 raise LinkLost("the client was closed")
-            super().send_cast(payload, flags, form, address, *arguments)
+            super().send_cast(payload, flags, form, address, method, trace, ttl)
         except Exception as error:
             log.error("cast to %s not sent: %s", Address.decode(address), error)
 

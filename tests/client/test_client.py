@@ -423,6 +423,8 @@ def test_wrong_arguments_are_named_and_nothing_is_sent(router, client, serve, ve
         ("call", {"retry": -1}, "retry must be"),
         ("call", {"retry": "yes"}, "retry must be"),
         ("call", {"traceparent": "nonsense"}, "traceparent"),
+        ("call", {"traceparent": b"00-bytes"}, "traceparent b'00-bytes' is not of the form"),
+        ("cast", {"traceparent": 5}, "traceparent 5 is not of the form"),
         ("cast", {"ttl": 0}, "ttl must be"),
         ("cast", {"ttl": -1}, "ttl must be"),
         ("cast", {"ttl": 0, "confirm": True}, "ttl must be"),
