@@ -15,12 +15,13 @@ BENCH_ARGS ?=
 # Where `make wheel` puts the wheel.
 WHEELS ?= dist
 WHEEL_TESTS := tests/test_compiled.py tests/core tests/test_wire.py tests/test_wire_bodies.py tests/payload tests/client/test_client.py \
-	tests/client/test_service.py tests/client/test_direct.py
+	tests/client/test_service.py tests/client/test_direct.py tests/client/test_arguments.py tests/client/test_answers.py \
+	tests/client/test_hostile_failures.py tests/integration/test_payload_trust.py tests/aio/test_trust.py tests/threads
 
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --no-input install --quiet
-SOURCES := rpcmq compat tests benchmarks examples docs/conf.py docs/site
+SOURCES := rpcmq compat tests benchmarks examples docs/conf.py docs/site hatch_build.py
 CODE = $(wildcard $(SOURCES))
 COMPILE := $(VENV)/bin/uv --quiet --no-config pip compile --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate

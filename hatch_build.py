@@ -16,8 +16,26 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-#: Patterns of the modules to compile: the engines, the wire, and the scan of pickles.
-COMPILED = ("rpcmq/core/**/*.py", "rpcmq/wire/*.py", "rpcmq/payload/pickle_scan.py", "rpcmq/payload/pickle_tuples.py")
+#: Patterns of the modules to compile: the engines, the wire, the scan of pickles, and of client and sockets those that
+#: each call goes through. Not ``client/sender.py`` and what is before it: it takes what applications give, and says
+#: itself which argument is wrong; compiled code would say that a str is expected. Not ``client/consumer.py``, which
+#: gained nothing, nor ``payload/codec.py``, a dataclass with slots, of which applications may have subclasses.
+COMPILED = (
+    "rpcmq/core/**/*.py",
+    "rpcmq/wire/*.py",
+    "rpcmq/payload/pickle_scan.py",
+    "rpcmq/payload/pickle_tuples.py",
+    "rpcmq/client/arguments.py",
+    "rpcmq/client/payloads.py",
+    "rpcmq/client/process.py",
+    "rpcmq/client/results.py",
+    "rpcmq/client/task_answers.py",
+    "rpcmq/client/thread_process.py",
+    "rpcmq/client/trusted_payloads.py",
+    "rpcmq/transport/batches.py",
+    "rpcmq/transport/link_sender.py",
+    "rpcmq/transport/wake_loop.py",
+)
 #: Those among them that stay interpreted, and why.
 INTERPRETED = {
     "rpcmq/wire/detached.py": "a subclass of bytes",
