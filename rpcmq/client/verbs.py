@@ -118,6 +118,7 @@ class ClientVerbs(EventVerbs, RouterVerbs):
                 ClientVerbs.call, self, ctx, topic, msg, timeout, idempotent=idempotent, mandatory=mandatory,
                 sign_of_life=sign_of_life, on_progress=on_progress, retry=retry, direct=direct, traceparent=traceparent,
             )  # fmt: skip
+        # `flags_of`, written out.
         flags = (_IDEMPOTENT if idempotent else 0) | (_MANDATORY if mandatory else 0)
         sender = links.sender
         if direct:
@@ -169,6 +170,7 @@ class ClientVerbs(EventVerbs, RouterVerbs):
                 ttl=ttl, timeout=timeout, traceparent=traceparent,
             )  # fmt: skip
             return
+        # `flags_of`, written out.
         flags = (_IDEMPOTENT if idempotent else 0) | (_MANDATORY if mandatory else 0)
         links.sender.cast(ctx, topic, msg, flags, confirm, ttl, timeout, traceparent)
 

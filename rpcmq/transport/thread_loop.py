@@ -21,7 +21,7 @@ from rpcmq.transport.monitor import Monitor
 from rpcmq.transport.originals import allocate_lock, get_ident, new_epoll, new_poll, start_new_thread
 from rpcmq.transport.thread_wakes import PATIENCE, WakeQueue
 
-__all__ = ["Callback", "Inbox", "ThreadLoop", "print_failure"]
+__all__ = ["Callback", "Inbox", "ThreadLoop", "call_printing", "print_failure"]
 
 _Wait = Callable[[float], list[tuple[int, int]]]
 
@@ -43,6 +43,14 @@ def print_failure(context: object, error: BaseException) -> None:
             sys.stderr.write(f"{context!r} failed:\n{''.join(traceback.format_exception(error))}")
         except Exception:
             pass  # the context or the error cannot be printed, or the stream is closed
+
+
+def call_printing(function: Callable[..., object], *args: object) -> None:
+    """Call ``function``; print what it raises."""
+    try:
+        function(*args)
+    except BaseException as error:
+        print_failure(function, error)
 
 
 class Callback:
@@ -281,10 +289,10 @@ class ThreadLoop:
             if fd == self._bell:
                 self._unring()
             elif (reader := self._readers.get(fd)) is not None and reader.function is not None:
-                self._run(reader.function)
+                call_printing(reader.function)
         for inbox in self.inboxes:
             if inbox.waiting:
-                self._run(inbox.take_all)
+                call_printing(inbox.take_all)
         soon = self._soon
         # Twice: what was handed over to this thread is sent before it looks at the sockets again.
         for _ in range(2):
@@ -322,15 +330,9 @@ class ThreadLoop:
                 heapq.heappush(timers, (now + callback.period, next(self._number), callback))
             else:
                 callback.function = None
-            self._run(function)
+            call_printing(function)
             timers = self._timers
 
     def _call(self, callback: Callback) -> None:
         if callback.function is not None:
-            self._run(callback.function, *callback.args)
-
-    def _run(self, function: Callable[..., object], *args: object) -> None:
-        try:
-            function(*args)
-        except BaseException as error:
-            print_failure(function, error)
+            call_printing(callback.function, *callback.args)

@@ -23,7 +23,7 @@ from rpcmq.transport.originals import get_ident, program_is_patched, start_new_t
 from rpcmq.transport.shell import ClientShell, Handle, WaitableEvent, Workers
 from rpcmq.transport.thread_deputies import Errand, is_to_be_deputed
 from rpcmq.transport.thread_lone_caller import LoneCaller
-from rpcmq.transport.thread_loop import Inbox, ThreadLoop, print_failure
+from rpcmq.transport.thread_loop import Inbox, ThreadLoop, call_printing, print_failure
 from rpcmq.transport.thread_names import ThreadNameCheck
 from rpcmq.transport.thread_parking import Event, GreenParking, Lock, Parking
 from rpcmq.transport.thread_withdrawals import UndisturbedCall, UndisturbedCalls
@@ -118,7 +118,7 @@ class ThreadShell(ClientShell):
         """See :meth:`Shell.run_together`."""
         *others, last = functions
         ended = [self._begun(function) for function in others]
-        self._run(last)
+        call_printing(last)
         for event in ended:
             event.wait()
 
@@ -135,7 +135,7 @@ class ThreadShell(ClientShell):
         try:
             self.spawn(run)
         except RuntimeError:  # the interpreter is about to end, and starts no thread any more
-            self._run(run)
+            call_printing(run)
         return ended
 
     def new_parking(self) -> Parking:
@@ -271,13 +271,7 @@ class ThreadShell(ClientShell):
 
     def _run_inside(self, function: Callable[..., object], *args: object) -> None:
         with self.monitor.lock:
-            self._run(function, *args)
-
-    def _run(self, function: Callable[..., object], *args: object) -> None:
-        try:
-            function(*args)
-        except BaseException as error:
-            print_failure(function, error)
+            call_printing(function, *args)
 
     def workers(self, handle: Callable[[T], None], most: int) -> Workers[T]:
         """See :meth:`ClientShell.workers`."""

@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from traceback import format_exc
+from typing import Any
 
 from rpcmq.core.common.token_bucket import TokenBucket
 from rpcmq.core.router.actions import Action, LogEvent
@@ -36,6 +37,13 @@ class FaultReporter:
         self.journal = Journal()
         #: Tells where the message with a key is now, if it is anywhere: (now, key) -> lines.
         self.whereabouts: Callable[[float, bytes], Iterable[str]] = lambda now, key: ()
+
+    def guarded(self, now: float, step: Callable[..., None], *args: Any) -> None:
+        """Run ``step``; an exception of it is reported, and keeps nothing else from being done."""
+        try:
+            step(now, *args)
+        except Exception:
+            self.report(now)
 
     def report(self, now: float, identity: str = "", key: bytes = b"") -> None:
         """Report the exception that is being handled.

@@ -60,11 +60,8 @@ class NodeContext:
     persist: Callable[[bytes], None]
 
     def guarded(self, now: float, step: Callable[..., None], *args: Any) -> None:
-        """Run ``step``; an exception of it is reported, and keeps nothing else from being done."""
-        try:
-            step(now, *args)
-        except Exception:
-            self.faults.report(now)
+        """See :meth:`rpcmq.core.router.faults.FaultReporter.guarded`."""
+        self.faults.guarded(now, step, *args)
 
 
 class NodeType:

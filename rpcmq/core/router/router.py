@@ -138,7 +138,7 @@ class Router:
 
         def tell(now: float, *args: Any) -> None:
             for each in concerned:
-                self._guarded(now, each, *args)
+                self.faults.guarded(now, each, *args)
 
         return tell
 
@@ -198,30 +198,24 @@ class Router:
 
     def lost(self, now: float, route: bytes) -> None:
         """The connection ``route`` is gone. Never raises."""
-        self._guarded(now, self.links.lost, route)
+        self.faults.guarded(now, self.links.lost, route)
 
     def tick(self, now: float) -> None:
         """Do what is due. Never raises: a failing step does not prevent the others."""
         for node in self.nodes:
-            self._guarded(now, node.tick)
+            self.faults.guarded(now, node.tick)
         # Detect silent links first: they must not get any of what follows.
-        self._guarded(now, self._tick_links)
+        self.faults.guarded(now, self._tick_links)
         for node in self.nodes:
             self.turns.spent = 0
-            self._guarded(now, node.release)
+            self.faults.guarded(now, node.release)
         if self.memory.is_due(now):
-            self._guarded(now, self.memory.enforce)
-
-    def _guarded(self, now: float, step: Callable[..., None], *args: Any) -> None:
-        try:
-            step(now, *args)
-        except Exception:
-            self.faults.report(now)
+            self.faults.guarded(now, self.memory.enforce)
 
     def _tick_links(self, now: float) -> None:
         for link in self.liveness.tick(now):
             for node in self.nodes:
-                self._guarded(now, node.link_lapsed, link)
+                self.faults.guarded(now, node.link_lapsed, link)
 
     def next_deadline(self) -> float:
         """The time of the next :meth:`tick` (monotonic seconds)."""
@@ -270,7 +264,7 @@ class Router:
 
     def _link_ended(self, now: float, link: Link, reason: str) -> None:
         for node in self.nodes:
-            self._guarded(now, node.link_ended, link, reason)
+            self.faults.guarded(now, node.link_ended, link, reason)
         self.queries.forget(link)
         self.actions.append(LogEvent("link ended", f"{link.identity} ({link.queue_type}): {reason}", link.identity))
 
@@ -280,7 +274,7 @@ class Router:
             text = f"{link.identity} ({link.queue_type}) is {link.state.value}"
             self.actions.append(LogEvent(f"link {link.state.value}", text, link.identity))
         for node in self.nodes:
-            self._guarded(now, node.link_changed, link)
+            self.faults.guarded(now, node.link_changed, link)
 
     # --- views and controls ------------------------------------------------------------------
 
