@@ -33,6 +33,10 @@ _EVENTS = (
 )
 
 
+#: Watches of closed sockets that have not ended, kept also where their loop ends before.
+_ending: set[ConnectionWatch] = set()
+
+
 class ConnectionWatch:
     """Calls ``on_event(event, value)`` in the loop of ``shell`` for each connection event of ``socket``.
 
@@ -64,10 +68,12 @@ class ConnectionWatch:
 
         def is_end(event: int, value: int) -> None:
             if event == zmq.EVENT_MONITOR_STOPPED:
+                _ending.discard(self)
                 on_end()
                 self.close()
 
         self._on_event = is_end
+        _ending.add(self)
         abandon_after_fork(self, self._shell)
 
     def close(self) -> None:

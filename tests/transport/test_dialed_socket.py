@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 from collections.abc import Iterator
 from time import monotonic
@@ -79,6 +80,17 @@ def test_a_close_that_is_not_waited_for_keeps_no_other_socket_from_its_end(conte
     gevent.sleep(0.3)  # libzmq gives up what it has to send
     check_libzmq_goes_on(context, silent)
     eventually(lambda: monitor.closed)
+
+
+def test_nor_does_one_whose_loop_has_ended_meanwhile(context, silent):
+    late = dialed(Impatient(), silent)
+    watcher = late._watch._io  # type: ignore[union-attr]
+    late.close_when_sent(0.1)
+    watcher.stop()
+    del late, watcher
+    gc.collect()
+    gevent.sleep(0.3)
+    check_libzmq_goes_on(context, silent)
 
 
 def test_a_close_is_waited_for_until_its_linger_is_over(context, silent):
