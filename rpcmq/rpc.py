@@ -1,7 +1,8 @@
 """The module-level API: the verbs of one default :class:`~rpcmq.client.Client` for the whole process.
 
 The default client is made at first use, from the environment (``RPCMQ_ROUTER`` and its kin), or set
-with :func:`configure`. All threads and greenlets share it, and so one connection; the child of a fork has its own.
+with :func:`configure`; after ``rpc.client().close()`` the next use makes another one. All threads and greenlets share
+it, and so one connection; the child of a fork has its own.
 """
 
 from __future__ import annotations
@@ -24,21 +25,25 @@ __all__ = ["call", "cast", "client", "configure", "fanout_cast", "multicall", "n
 S = TypeVar("S")
 
 _client: Client | None = None
+#: The last one that was made here, and not set.
+_made: Client | None = None
 _choosing = allocate_lock()
 
 
 def client() -> Client:
-    """The default client."""
+    """The default client. One that was closed is made anew, unless it was set with :func:`configure`."""
     current = _client
-    return current if current is not None and current.usable else _new_client(current)
+    if current is None or not current.usable or (current.was_closed and current is _made):
+        return _new_client(current)
+    return current
 
 
 def _new_client(unusable: Client | None) -> Client:
-    global _client
+    global _client, _made
     made = Client()
     with _choosing:
         if _client is unusable:
-            _client = made
+            _client = _made = made
         return _client if _client is not None else made
 
 

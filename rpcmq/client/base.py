@@ -39,9 +39,6 @@ class _Links:
 
     def close(self, linger_seconds: float | None = None) -> None:
         """See :meth:`Client.close`; at home."""
-        if not self.process.connection.abandoned:
-            # Events among it, which are sent over another link.
-            self.process.do_posted()
         closers: list[Callable[[], object]] = [
             *self.at_routers.closers(linger_seconds),
             partial(self.process.close, linger_seconds),
@@ -78,6 +75,8 @@ class BaseClient(ABC):
         self._codec = codec
         self._given_identity = config.identity
         self._opening = allocate_lock()
+        #: Whether :meth:`close` was called: not where the end of the program has closed the connection.
+        self.was_closed = False
         self._links = self._open()
         self.shell = self._links.home.shell
 
@@ -197,6 +196,7 @@ class BaseClient(ABC):
         A client that was not closed is closed when the interpreter exits, and at the end of a ``multiprocessing``
         child. ``os._exit`` and a signal that is not handled skip that, so close before them.
         """
+        self.was_closed = True
         links = self._links
         if not links.process.connection.abandoned and links.home.alive:
             links.home.end(links.close, linger_seconds)

@@ -96,6 +96,8 @@ class EventLink:
             config.linger_seconds,
             "event",
         )
+        # Events that threads have handed over.
+        self.connection.call_when_closed(process.do_posted)
 
     # --- verbs -------------------------------------------------------------------------------
 
@@ -180,13 +182,11 @@ class EventLink:
         address, form, data = self._encoded(ctx, topic, payload)
         if process.must_count(data, self._casts.open):
             return False
-        process.post(self._send_posted, address, form, data)
+        process.post_message(self.connection, self._send_posted, data, address, form)
         return True
 
-    def _send_posted(self, address: bytes, form: int, data: bytes) -> None:
+    def _send_posted(self, data: bytes, address: bytes, form: int) -> None:
         try:
-            if self.connection.closed:
-                raise LinkLost("the client was closed")
             self._send(address, form, data, 0)
         except Exception as error:
             log.error("event %s not published: %s", Address.decode(address).topic, error)

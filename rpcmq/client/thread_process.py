@@ -22,8 +22,9 @@ from rpcmq.client.payloads import Payloads
 from rpcmq.client.process import Process, closed_error
 from rpcmq.config import ClientConfig
 from rpcmq.core.process.call import Call
-from rpcmq.errors import CallError, LinkLost
+from rpcmq.errors import CallError
 from rpcmq.payload import Codec
+from rpcmq.transport.connection import Connection
 from rpcmq.transport.current_hub import current_hub, new_lock
 from rpcmq.transport.shell import ClientShell
 from rpcmq.transport.thread_shell import ThreadShell
@@ -67,6 +68,10 @@ class ThreadProcess(Process):
         self._is_gone = False
         self._wake_soon = shell.wakes.append
         self._lone_caller = shell.lone_caller(self.connection)
+        #: The payloads of casts and events that came too late, for the verbs that are about to raise.
+        self._unsent: list[bytes] = []
+        # What verbs have handed over that had found the client open.
+        self.connection.call_when_closed(self.do_posted)
 
     # --- in any thread -----------------------------------------------------------------------
 
@@ -119,7 +124,7 @@ class ThreadProcess(Process):
             self.thread_shell.wait_for_turn()
             if not self.cast_window.has_room(address):
                 return False
-            self.post(self._cast, *arguments)
+            self.post_message(self.connection, self._cast, *arguments)
             # Whoever casts next finds it counted.
             self.thread_shell.wait_for_turn()
             return True
@@ -127,7 +132,7 @@ class ThreadProcess(Process):
             return self.thread_shell.inside(self.send_cast, *arguments)
         while self.has_fallen_behind:
             self.thread_shell.inside(self.thread_shell.sleep, _A_TURN)
-        self.post(self._cast, *arguments)
+        self.post_message(self.connection, self._cast, *arguments)
         return True
 
     def must_count(self, payload: bytes, open_messages: int | None = None) -> bool:
@@ -182,6 +187,17 @@ class ThreadProcess(Process):
         if self._is_gone:
             self._do_posted_after_close()
 
+    def post_message(self, connection: Connection, send: Callable[..., object], payload: bytes, *args: Any) -> None:
+        """Call ``send(payload, *args)``, which must not wait and sends over ``connection``, in the loop's thread.
+
+        Raises:
+            UsageError: the client was closed before; it is not called.
+        """
+        self.post(self._send_posted, connection, send, payload, args)
+        # In this order: what is handed over before the client is closed is sent, and nobody asks about it.
+        if connection.closed:
+            self.thread_shell.inside(self._check_sent, connection, payload)
+
     def _do_posted_after_close(self) -> None:
         # Nobody else does: the client was closed in another thread since this one has looked.
         self.thread_shell.inside(self.do_posted)
@@ -222,6 +238,23 @@ class ThreadProcess(Process):
         while given_up:
             super().cancel(given_up.popleft())
 
+    def _send_posted(
+        self, connection: Connection, send: Callable[..., object], payload: bytes, args: tuple[Any, ...]
+    ) -> None:
+        if connection.ended:
+            self._unsent.append(payload)
+        else:
+            send(payload, *args)
+
+    def _check_sent(self, connection: Connection, payload: bytes) -> None:
+        """Raise if ``connection`` was closed before ``payload`` could be sent."""
+        self.do_posted()
+        for index, unsent in enumerate(self._unsent):
+            if unsent is payload:
+                del self._unsent[index]
+                connection.check_open()
+                return
+
     def do_posted(self) -> None:
         """See :meth:`Process.do_posted`; in its order."""
         posted = self._posted
@@ -257,16 +290,12 @@ class ThreadProcess(Process):
         self, payload: bytes, flags: int, form: int, address: bytes, method: bytes, trace: bytes, ttl: int | None
     ) -> None:
         try:
-            if self.connection.closed:
-                raise LinkLost("the client was closed")
             super().send_cast(payload, flags, form, address, method, trace, ttl)
         except Exception as error:
             log.error("cast to %s not sent: %s", Address.decode(address), error)
 
     def close(self, linger_seconds: float | None = None) -> None:
         """See :meth:`Process.close`."""
-        if not self.connection.abandoned:
-            self.do_posted()
         try:
             super().close(linger_seconds)
         finally:

@@ -61,12 +61,13 @@ class Connection:
         status: the state of its routers, for those who wait for it.
         schedule, send_now, send_soon, flush, wake: those of its :class:`~rpcmq.transport.wake_loop.WakeLoop`.
         abandoned: this is the child of a fork, and the connection its parent's.
+        ended: nothing is sent any more. Closed, it goes on until it has lingered.
     """
 
     __slots__ = (
         "__weakref__", "_dialed", "_dialer", "_engines", "_failures", "_gone", "_linger_seconds", "_loop",
-        "_reconnector", "_sends", "abandoned", "flush", "schedule", "send_now", "send_soon", "shell", "status",
-        "uplink", "wake",
+        "_on_closed", "_reconnector", "_sends", "abandoned", "ended", "flush", "schedule", "send_now", "send_soon",
+        "shell", "status", "uplink", "wake",
     )  # fmt: skip
 
     def __init__(
@@ -85,7 +86,8 @@ class Connection:
     ) -> None:
         self.shell = shell
         self.uplink = uplink
-        self.abandoned = False
+        self.abandoned = self.ended = False
+        self._on_closed: Callable[[], object] = lambda: None
         self._linger_seconds = linger_seconds
         self._sends = sends
         self._failures = failures = WakeFailures(shell, self)
@@ -177,6 +179,10 @@ class Connection:
         """Have ``function`` called, with the reason, when the router no longer accepts our key."""
         self.status.on_denied = function
 
+    def call_when_closed(self, function: Callable[[], object]) -> None:
+        """Have ``function`` called once the verbs find this closed, while messages are still sent."""
+        self._on_closed = function
+
     def check_thread(self) -> None:
         """Raise unless the current OS thread is the one that the connection belongs to.
 
@@ -210,6 +216,7 @@ class Connection:
         self.status.closing = True
         deadline = monotonic() + (self._linger_seconds if linger_seconds is None else linger_seconds)
         try:
+            self._on_closed()
             if self._dialer.phase is not Phase.IDLE and self.shell.can_wait:
                 self._wait_until_acknowledged(deadline)
         except BaseException:
@@ -225,6 +232,7 @@ class Connection:
             what = f"{count} {self._sends}{'s' * (count > 1)}"
             text = "closed before the router %s acknowledged %s, which may be lost; %s"
             log.error(text, self.url, what, self.condition)
+        self.ended = True
         self._loop.stop()
         is_linked = self.uplink.ready
         if is_linked:

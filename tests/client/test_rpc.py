@@ -8,6 +8,7 @@ import pytest
 
 from rpcmq import rpc
 from rpcmq.client import Client
+from rpcmq.errors import UsageError
 from rpcmq.testing import eventually
 from tests.client.endpoints import Compute, message
 
@@ -44,6 +45,25 @@ def test_another_default_client_can_be_set(router, serve):
         assert rpc.client().identity == "chosen"
         assert rpc.call(None, "compute", message("add", a=1)) == 1
         assert rpc.configure(before) is chosen
+
+
+def test_the_default_client_is_made_anew_when_it_has_been_closed(router, serve):
+    serve(Compute())
+    assert rpc.call(None, "compute", message("add", a=1)) == 1
+    closed = rpc.client()
+    closed.close()
+    assert rpc.call(None, "compute", message("add", a=2)) == 2
+    assert rpc.client() is not closed and closed.closed and not rpc.client().closed
+
+
+def test_a_client_that_was_set_is_not_replaced_when_it_has_been_closed(router):
+    before = rpc.configure(Client(router.url, "chosen"))
+    try:
+        rpc.client().close()
+        with pytest.raises(UsageError, match="this client is closed"):
+            rpc.call(None, "compute", message("add", a=1))
+    finally:
+        rpc.configure(before)
 
 
 def test_wrong_options_are_refused(router):

@@ -47,7 +47,7 @@ def held(serve: Any) -> Iterator[Held]:
             [
                 "the client was closed while the call was in flight",
                 "left over: 0",
-                "cast to compute not sent: the client was closed",
+                "this client is closed",
                 "left over: 0",
             ],
         ),

@@ -118,9 +118,9 @@ def verbs() -> None:
     except ValueError as error:
         print(type(error).__name__, error.args)
     print(type(outcome(lambda: add(1, timeout=0.0))).__name__)
-    rpc.client().close()
-    print(outcome(lambda: add(1)))
-    rpc.configure(None)
+    closed = rpc.client()
+    closed.close()
+    print(outcome(lambda: closed.call(None, "compute", {"method": "add", "args": {"a": 1}})))
     print(add(2))
 
 

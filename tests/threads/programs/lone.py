@@ -16,7 +16,7 @@ from typing import Any
 from rpcmq import threads
 from rpcmq.client.thread_process import ThreadProcess
 from rpcmq.core.process.call import Call
-from rpcmq.errors import CallTimeout, LinkLost
+from rpcmq.errors import CallTimeout, LinkLost, UsageError
 from rpcmq.transport.thread_loop import ThreadLoop
 from rpcmq.transport.wake_loop import WakeLoop
 
@@ -124,7 +124,7 @@ def closed_on_the_way() -> None:
         beside.start()
         try:
             getattr(client, verb)(Context(), "compute", message("add", a=1))
-        except LinkLost as error:
+        except (LinkLost, UsageError) as error:
             print(error)
         print("left over:", len(client.process._posted))  # type: ignore[attr-defined]
         over.set()
