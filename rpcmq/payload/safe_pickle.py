@@ -64,6 +64,8 @@ def explain_refusal(
 ) -> NoReturn:
     """Raises ``PayloadError`` that says which part of ``value`` was refused and why.
 
+    If ``value`` can be encoded after all, the exception came from elsewhere, such as a signal's handler, and is raised.
+
     Args:
         value: what ``encode`` refused.
         error: what it raised.
@@ -72,6 +74,8 @@ def explain_refusal(
     """
     path, culprit = ROOT, value
     if not isinstance(error, (RecursionError, MemoryError)):
+        if not refused_by_pickle(error) and _is_encoded(encode, value):
+            raise error
         path, culprit, error = find_unpicklable(value, error, encode)
     if isinstance(error, RecursionError):
         reason = f"nested too deeply for {name}"
@@ -82,6 +86,14 @@ def explain_refusal(
     if name == "pickle" and isinstance(culprit, (types.FunctionType, type)):
         reason += " (dill carries functions and local classes, where both ends switch it on)"
     raise PayloadError(f"{describe(path)}: {reason}") from error
+
+
+def _is_encoded(encode: Callable[[Any], bytes], value: object) -> bool:
+    try:
+        encode(value)
+    except Exception:
+        return False
+    return True
 
 
 class _Unpickler(pickle.Unpickler):

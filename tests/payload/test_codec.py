@@ -298,3 +298,25 @@ def test_exception_that_cannot_be_decoded_is_still_an_exception(format: int, dat
     back = plain.decode_exception(format, data)
     assert kind(back) is RemoteError
     assert "its exception cannot be decoded" in str(back)
+
+
+class Expired(Exception):
+    """Raised by the handler of an alarm, wherever the program is."""
+
+
+class Interrupted:
+    """A signal comes while this is pickled for the first time."""
+
+    came = False
+
+    def __reduce__(self) -> Any:
+        if not self.came:
+            self.came = True
+            raise Expired
+        return (str, ("i-1",))
+
+
+@pytest.mark.parametrize("codec", [plain, with_dill, prefers_dill])
+def test_an_exception_that_is_not_of_the_value_is_raised_as_itself(codec):
+    with pytest.raises(Expired):
+        codec.encode({"method": "reboot", "args": {"id": Interrupted()}})
