@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar, Unpack, overload
 from rpcmq.aio.event_verbs import EventVerbs
 from rpcmq.aio.middleware import AnyMiddleware
 from rpcmq.aio.stream import Stream
-from rpcmq.client.arguments import request_body
+from rpcmq.client.arguments import check_progress, request_body
 from rpcmq.client.client import Client as PlainClient
 from rpcmq.client.middleware import OutgoingRequest
 from rpcmq.client.options import CallOptions, Defaults
@@ -103,6 +103,8 @@ class Client(EventVerbs):
             ctx, topic, msg, timeout, idempotent, mandatory, sign_of_life, retry, direct, traceparent: as there.
             on_progress: called in the task with each value that the handler reports; may be ``async``.
         """
+        if on_progress is not None:
+            check_progress(on_progress)
         if retry or self._layered:
             options = CallOptions(
                 timeout=timeout, idempotent=idempotent, mandatory=mandatory, retry=retry, sign_of_life=sign_of_life,

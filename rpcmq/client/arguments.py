@@ -10,7 +10,7 @@ from rpcmq.client.request import current_request
 from rpcmq.errors import UsageError
 from rpcmq.payload.bounded_text import short_repr
 
-__all__ = ["LegacyMessage", "check_seconds", "context_dict", "request_body", "trace_context"]
+__all__ = ["LegacyMessage", "check_progress", "check_seconds", "context_dict", "request_body", "trace_context"]
 
 #: Keys of a message that are not passed on, those that it may not have, and those of Nova's messages.
 _OWN = frozenset({"method", "args"})
@@ -103,6 +103,16 @@ def context_dict(ctx: Any) -> Any:
     if isinstance(ctx, Mapping):
         return dict(ctx)
     raise UsageError(f"ctx must be None, a mapping or an object with to_dict(), not {type(ctx).__name__}")
+
+
+def check_progress(on_progress: object) -> None:
+    """Refuse an ``on_progress`` that reports could not be given to.
+
+    Raises:
+        UsageError: it cannot be called.
+    """
+    if not callable(on_progress):
+        raise UsageError(f"on_progress must be callable, not {short_repr(on_progress)}")
 
 
 def check_seconds(name: str, value: object) -> float:

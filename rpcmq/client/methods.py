@@ -50,10 +50,17 @@ def check_endpoint(endpoint: Any, *, may_be_async: bool = False) -> None:
         may_be_async: whether ``async`` methods can be run.
 
     Raises:
-        UsageError: one is ``async``, or there is none.
+        UsageError: one is ``async``, or there is none; or it is a class whose methods need an instance.
     """
     if not _may_have_methods(endpoint):
         raise UsageError(f"endpoint {short_repr(endpoint)} has no public method, so nothing could be called on it")
+    if isinstance(endpoint, type) and any(
+        inspect.isfunction(inspect.getattr_static(endpoint, name)) for name in dir(endpoint) if not name.startswith("_")
+    ):
+        raise UsageError(
+            f"endpoint is the class {endpoint.__name__}, whose methods need an instance; "
+            f"give an instance of it: {endpoint.__name__}(...)"
+        )
     if may_be_async:
         return
     for name in dir(endpoint):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeVar, Unpack, overload
 
+from rpcmq.client.arguments import check_progress
 from rpcmq.client.event_verbs import EventVerbs
 from rpcmq.client.middleware import Middleware, OutgoingRequest, Pipeline
 from rpcmq.client.options import CallOptions, Defaults
@@ -103,6 +104,8 @@ class ClientVerbs(EventVerbs, RouterVerbs):
             RouterUnreachable: there is no router.
             UsageError: a wrong argument.
         """
+        if on_progress is not None:
+            check_progress(on_progress)
         if retry or self._layered:
             options = CallOptions(
                 timeout=timeout, idempotent=idempotent, mandatory=mandatory, retry=retry, sign_of_life=sign_of_life,

@@ -47,6 +47,32 @@ class Dynamic:
         return lambda ctx: name
 
 
+@KINDS
+def test_a_class_in_place_of_its_instance_is_refused(kind: Any) -> None:
+    with pytest.raises(UsageError, match=r"endpoint is the class Compute.*give an instance of it: Compute\(\.\.\.\)"):
+        kind.Service("q", Compute, router=NOWHERE)
+
+
+def test_a_class_of_static_methods_is_served(router, serve) -> None:
+    class Tools:
+        @staticmethod
+        def double(ctx: Any, n: int) -> int:
+            return 2 * n
+
+    serve(Tools)
+    assert rpc.call(None, "compute", {"method": "double", "args": {"n": 2}}, timeout=20) == 4
+
+
+def test_what_cannot_be_told_of_progress_is_refused_before_anything_is_sent(router, serve) -> None:
+    compute = Compute()
+    serve(compute)
+    wrong: Any = "x"
+    for direct in (False, True):
+        with pytest.raises(UsageError, match="on_progress must be callable, not 'x'"):
+            rpc.call(None, "compute", message("note", value=1), on_progress=wrong, direct=direct)
+    assert compute.seen == []
+
+
 def test_an_endpoint_that_makes_its_methods_as_they_are_asked_for_is_served(router, serve) -> None:
     serve(Dynamic())
     assert rpc.call(None, "compute", message("anything"), timeout=20) == "anything"
