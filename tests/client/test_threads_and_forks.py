@@ -19,6 +19,7 @@ from rpcmq.errors import UsageError
 from rpcmq.testing import eventually
 from rpcmq.testing.processes import Program
 from tests.client.endpoints import Compute, message, topic
+from tests.from_threads import ordered
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -184,7 +185,7 @@ def test_casts_and_events_of_a_plain_program_are_on_their_way_when_the_verb_retu
     client.subscribe("#", lambda ctx, topic, payload: events.append(topic))
     with start("without_gevent.py", router.url, "casts") as program:
         program.expect("sent")
-        eventually(lambda: compute.seen == list(range(20)))
+        eventually(lambda: ordered(compute.seen) == list(range(20)))
         eventually(lambda: events == ["a.b", "notifications.info.c.d"])
         program.kill()
 
@@ -206,7 +207,7 @@ def test_they_are_also_where_the_client_lives_in_gevent_and_nobody_turns_the_hub
     environment = {"RPCMQ_SHELL": shell}
     with Program([sys.executable, str(PROGRAMS / "without_gevent.py"), router.url, "casts"], environment) as program:
         program.expect("sent")
-        eventually(lambda: compute.seen == list(range(20)))
+        eventually(lambda: ordered(compute.seen) == list(range(20)))
         program.kill()
 
 
