@@ -45,7 +45,15 @@ class ThreadHome(Home):
 
     def post(self, function: Callable[..., object], *args: Any) -> None:
         """See :meth:`Home.post`."""
-        self.shell.call_from_any_thread(self.shell.spawn, function, *args)
+        self.shell.call_from_any_thread(self._spawn, function, *args)
+
+    def _spawn(self, function: Callable[..., object], *args: Any) -> None:
+        try:
+            self.shell.spawn(function, *args)
+        except RuntimeError as error:
+            # At the end of a program Python starts no thread any more, from 3.12 on. All connections are closed then.
+            if "interpreter shutdown" not in str(error):
+                raise
 
     def run(self, function: Callable[..., T], *args: Any, **options: Any) -> T:
         """See :meth:`Home.run`."""
