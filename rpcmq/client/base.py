@@ -36,9 +36,11 @@ class _Links:
         self.sender = Sender(process)
         self.event_link: EventLink | None = None
         self.at_routers = RouterLinks(process)
+        self._forget_at_thread_end = home.when_the_thread_ends(partial(self.close, 0.0))
 
     def close(self, linger_seconds: float | None = None) -> None:
         """See :meth:`Client.close`; at home."""
+        self._forget_at_thread_end()
         closers: list[Callable[[], object]] = [
             *self.at_routers.closers(linger_seconds),
             partial(self.process.close, linger_seconds),
@@ -91,7 +93,6 @@ class BaseClient(ABC):
     def _open_at(self, home: Home) -> _Links:
         links = _Links(home, process_in(home.shell, self.config, self._codec))
         finalize(self, links.close_soon).atexit = False
-        home.when_the_thread_ends(partial(links.close, 0.0))
         return links
 
     def _reopened(self) -> _Links:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 from weakref import finalize, ref
 
@@ -42,6 +43,14 @@ def _this_thread() -> _Mark:
     return mark
 
 
+def _at_the_end(hub: Any, pid: int, function: Callable[[], object]) -> None:
+    if pid != os.getpid():
+        return  # in the child of a fork all threads but one end at once: what they had is the parent's
+    # gevent's own thread-locals may have gone before ours; the hub itself is as the thread has left it.
+    set_hub(hub)
+    function()
+
+
 class GeventHome(Home):
     """The hub of the current OS thread, which is made if it has none.
 
@@ -50,14 +59,16 @@ class GeventHome(Home):
         shell: that hub, as the engines' sockets see it.
     """
 
-    __slots__ = ("_made_hub", "_pid", "_thread", "hub")
+    __slots__ = ("_pid", "_thread", "hub")
 
     def __init__(self) -> None:
-        self._made_hub = get_hub_if_exists() is None
+        has_hub = get_hub_if_exists() is not None
         self.hub: Any = get_hub()
         self.shell: ClientShell = GeventShell()
         self._pid = os.getpid()
         self._thread = ref(_this_thread())
+        if not has_hub:
+            self.when_the_thread_ends(partial(self.hub.destroy, destroy_loop=True))
 
     @property
     def here(self) -> bool:
@@ -74,22 +85,18 @@ class GeventHome(Home):
         """See :meth:`Home.usable`."""
         return self.here or self.alive
 
-    def when_the_thread_ends(self, function: Callable[[], object]) -> None:
-        """Register ``function`` to be called in the hub's thread when that ends. It must not wait for anything."""
-        mark = self._thread()
-        if mark is not None:
-            finalize(mark, self._at_the_end, function).atexit = False
+    def when_the_thread_ends(self, function: Callable[[], object]) -> Callable[[], object]:
+        """Register ``function`` to be called in the hub's thread when that ends. It must not wait for anything.
 
-    def _at_the_end(self, function: Callable[[], object]) -> None:
-        if self._pid != os.getpid():
-            return  # in the child of a fork all threads but one end at once: what they had is the parent's
-        # gevent's own thread-locals may have gone before ours; the hub itself is as the thread has left it.
-        set_hub(self.hub)
-        try:
-            function()
-        finally:
-            if self._made_hub:
-                self.hub.destroy(destroy_loop=True)
+        Returns:
+            A function that takes that back. What was registered last is called first.
+        """
+        mark = self._thread()
+        if mark is None:
+            return lambda: None
+        finalizer = finalize(mark, _at_the_end, self.hub, self._pid, function)
+        finalizer.atexit = False
+        return finalizer.detach
 
     def post(self, function: Callable[..., object], *args: Any) -> None:
         """Run ``function`` in a greenlet of the hub soon; from any OS thread."""

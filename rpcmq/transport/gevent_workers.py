@@ -35,22 +35,39 @@ class GeventWorkers(Generic[T]):
         #: The worker whose handler has not waited yet.
         self._fresh: greenlet | None = None
         self._hub = get_hub()
+        self._most_idle = _IDLE
+        #: The item for a worker that is being started.
+        self._first_item: T | None = None
 
     def start(self, item: T) -> None:
         """Run the handler for ``item`` until it first waits. To be called in the hub."""
-        self._fresh = worker = self._idle.pop() if self._idle else greenlet(self._work, self._hub)
-        worker.switch(item)
+        if self._idle:
+            self._fresh = worker = self._idle.pop()
+            worker.switch(item)
+        else:
+            # Not as an argument: a greenlet keeps those for as long as it lives.
+            self._first_item = item
+            self._fresh = worker = greenlet(self._work, self._hub)
+            worker.switch()
         self._fresh = None
 
     def close(self) -> None:
-        """See :meth:`rpcmq.transport.shell.Workers.close`: greenlets that nobody knows need no end."""
+        """See :meth:`rpcmq.transport.shell.Workers.close`."""
+        # The garbage collector does not see what a waiting greenlet refers to, such as these workers.
+        self._most_idle = 0
+        current = greenlet.getcurrent()
+        for worker in self._idle[:]:
+            worker.parent = current  # which goes on when it has ended
+            worker.throw()
 
-    def _work(self, item: T) -> None:
+    def _work(self) -> None:
+        item, self._first_item = self._first_item, None
         current = greenlet.getcurrent()
         wait = self._hub.switch
         while True:
-            Context().run(self._handle, item)
-            if self._fresh is not current or len(self._idle) >= _IDLE:
+            Context().run(self._handle, item)  # type: ignore[arg-type]
+            item = None  # not kept alive while this waits
+            if self._fresh is not current or len(self._idle) >= self._most_idle:
                 return
             self._idle.append(current)
             try:

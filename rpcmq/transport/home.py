@@ -35,8 +35,12 @@ class Home(Protocol):
     def usable(self) -> bool:
         """Whether a client that lives here can be used still, from this thread."""
 
-    def when_the_thread_ends(self, function: Callable[[], object]) -> None:
-        """Register ``function`` to be called when the loop's thread ends before the process. It must not wait."""
+    def when_the_thread_ends(self, function: Callable[[], object]) -> Callable[[], object]:
+        """Register ``function`` to be called when the loop's thread ends before the process. It must not wait.
+
+        Returns:
+            A function that takes that back.
+        """
 
     def post(self, function: Callable[..., object], *args: Any) -> None:
         """Run ``function`` here soon; it may wait. From any thread."""

@@ -40,8 +40,9 @@ class ThreadHome(Home):
         """See :meth:`Home.usable`."""
         return self._threads.is_as_made
 
-    def when_the_thread_ends(self, function: Callable[[], object]) -> None:
+    def when_the_thread_ends(self, function: Callable[[], object]) -> Callable[[], object]:
         """See :meth:`Home.when_the_thread_ends`: it ends with the process."""
+        return lambda: None
 
     def post(self, function: Callable[..., object], *args: Any) -> None:
         """See :meth:`Home.post`."""

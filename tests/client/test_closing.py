@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import gevent
 import pytest
@@ -147,6 +150,27 @@ def test_a_close_that_is_interrupted_leaves_nothing_open(daemon):
         client.close(linger_seconds=LONG)
     assert client.closed
     eventually(lambda: open_files() <= before)
+
+
+@pytest.mark.parametrize("shell", ["gevent", "threads"])
+def test_neither_a_thread_nor_a_worker_keeps_what_was_closed(daemon, shell):
+    """The end of a thread would close it, had that not happened; and a worker waits for another request of it."""
+    made: list[weakref.ref[Any]] = []
+    for _ in range(2):
+        service = Service("compute", Compute(), router=daemon.url, shell=shell)
+        service.start()
+        with Client(daemon.url, shell=shell) as client:
+            client.subscribe("news.#", print)
+            assert client.call(None, "compute", message("add", a=1, b=2)) == 3
+        service.stop()
+        made += [weakref.ref(each) for each in (client, client._links, service)]
+        del client, service
+
+    def are_gone() -> bool:
+        gc.collect()
+        return not any(reference() for reference in made)
+
+    eventually(are_gone)
 
 
 def test_close_can_be_told_how_long_to_wait(daemon, said):
