@@ -25,8 +25,8 @@ from rpcmq.config import RouterConfig, apply_live, diff_live
 from rpcmq.core.router.router import Router
 from rpcmq.core.router.views import overview
 from rpcmq.errors import ConfigError
+from rpcmq.server.drain import LINGER, drain
 from rpcmq.server.embedded import EmbeddedRouter
-from rpcmq.server.leftovers import leftovers, under_way
 from rpcmq.server.limits import pin, raise_open_files, tune_gc
 from rpcmq.server.log import EventLog, log_event, log_hub_errors, start_logging
 from rpcmq.server.metrics import metrics_text
@@ -38,10 +38,6 @@ __all__ = ["Daemon"]
 
 log = logging.getLogger("rpcmq.router")
 
-#: Time for queued messages to leave when the router stops (seconds).
-LINGER = 2.0
-#: Time for a busy process to report that it sends nothing new (seconds).
-_QUIET = 2.0
 #: Recovery window below which processes have too little time to return (seconds).
 LEAST_RECOVERY = 1.0
 #: Time for the shipper to process the router's last records (seconds).
@@ -49,7 +45,6 @@ SHIP = 10.0
 #: Open files beside the links: sockets of ZeroMQ and HTTP, epoll, standard streams.
 SPARE_FILES = 100
 _SWEEP = 1.0
-_POLL = 0.02
 
 
 class Daemon:
@@ -100,7 +95,8 @@ class Daemon:
         housekeeping = gevent.spawn(self._housekeeping)
         self._notifier.ready(f"listening on {self._router.url}")
         self._stop.wait()
-        self._drain()
+        self._notifier.stopping(f"draining, for at most {self.config.router.drain_seconds:g} s")
+        drain(self._router, self.config.router.drain_seconds)
         housekeeping.kill()
         if self._monitor is not None:
             self._monitor.close()
@@ -212,37 +208,6 @@ class Daemon:
             self._check_max_links()
 
     # --- the end -----------------------------------------------------------------------------
-
-    def _drain(self) -> None:
-        engine, seconds = self._router.engine, self.config.router.drain_seconds
-        self._notifier.stopping(f"draining, for at most {seconds:g} s")
-        started = monotonic()
-        engine.begin_drain(started)
-        self._router.shell.wake()
-        gevent.sleep(0)
-        while (looked := monotonic()) < started + seconds:
-            if not under_way(engine) and not (engine.links.has_undrained_senders and looked < started + _QUIET):
-                break
-            # A scan is costly with many topics; leave most of the time to the router.
-            gevent.sleep(max(_POLL, 5 * (monotonic() - looked)))
-        self._report_leftovers(monotonic() - started)
-        self._router.shell.finish_drain()
-        ended = monotonic()
-        # They disconnect when they have read all that was sent to them.
-        while engine.links.routes and monotonic() < ended + LINGER:
-            gevent.sleep(_POLL)
-
-    def _report_leftovers(self, seconds: float) -> None:
-        left = leftovers(self._router.engine)
-        for name, count, size_bytes, kept in left.casts:
-            text = f"{count} casts ({size_bytes} bytes) wait on {name!r}; "
-            text += f"the senders of {kept} keep them for the next start, {count - kept} are lost"
-            log_event(log, logging.WARNING, "casts left", text, topic=name, casts=count, bytes=size_bytes, kept=kept)
-        fields = left.totals()
-        text = f"drained in {seconds:.1f} s; left behind: "
-        text += ", ".join(f"{count} {what}" for what, count in fields.items() if count) or "nothing"
-        level = logging.WARNING if any(fields.values()) else logging.INFO
-        log_event(log, level, "drained", text, seconds=round(seconds, 3), left=fields)
 
     # --- views -------------------------------------------------------------------------------
 

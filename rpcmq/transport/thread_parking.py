@@ -1,4 +1,7 @@
-"""Waits of threads for the loop: each thread of control parks on a lock of its own."""
+"""Waits of threads for the loop, with the engines in hand: each thread of control parks on a lock of its own.
+
+How a thread waits for the answer to a call is in :mod:`rpcmq.client.thread_process`.
+"""
 
 from __future__ import annotations
 

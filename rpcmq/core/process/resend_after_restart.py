@@ -3,7 +3,7 @@
 ====================================  ====================================================================
 message                               becomes
 ====================================  ====================================================================
-cast or event, sent or not            sent again (``Casts.take_resendable`` tells which)
+cast or event, sent or not            sent again (``casts.Casts.take_resendable`` tells which)
 idempotent call, query                sent again, with its remaining time
 call that the router did not accept   sent again, with its remaining time
 call that was never sent              sent, with its remaining time

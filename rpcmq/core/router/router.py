@@ -228,7 +228,7 @@ class Router:
         return due
 
     def begin_drain(self, now: float) -> None:
-        """Begin a drain: accept nothing new, notify everyone, let running work finish."""
+        """Begin a drain, which :mod:`rpcmq.server.drain` conducts: accept nothing new, notify everyone."""
         for node in self.nodes:
             node.begin_drain(now)
         self.links.begin_drain()
