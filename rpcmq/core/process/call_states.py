@@ -1,10 +1,11 @@
 """The states of a call in the process that made it, and the events that change them.
 
-A call is *new* until it is started; then it is *open* until it ends, once: *answered* by the last message about it
-(REPLY, FAULT, END, CONFIRM, or the answer of the router), or *failed* with an error of the router or of this process
-(time is up, no sign of life, the link is lost or closed). One that is *cancelled* is waited for by nobody: it was taken
-out of the outbox, or the router was told. Whoever cancels a call because its time is up fails it after that, so that
-its waiter learns why; a registration that must be made anew is cancelled, and started again under another key.
+A call is *new* until it is started, or fails because its client is closed before that; then it is *open* until it
+ends, once: *answered* by the last message about it (REPLY, FAULT, END, CONFIRM, or the answer of the router), or
+*failed* with an error of the router or of this process (time is up, no sign of life, the link is lost or closed). One
+that is *cancelled* is waited for by nobody: it was taken out of the outbox, or the router was told. Whoever cancels a
+call because its time is up fails it after that, so that its waiter learns why; a registration that must be made anew is
+cancelled, and started again under another key.
 
 Where its message is (in the outbox, sent, acknowledged, or held for the router's next life) is no state of the
 call: the link knows that of all messages (:mod:`rpcmq.core.process.uplink`), and after a loss it decides which calls
@@ -40,6 +41,7 @@ _NEW, _OPEN, _CANCELLED, _ANSWERED, _FAILED = CallState
 #: (state, event) -> state: all that is legal.
 TRANSITIONS = {
     (_NEW, "started"): _OPEN,
+    (_NEW, "failed"): _FAILED,
     (_OPEN, "answered"): _ANSWERED,
     (_OPEN, "failed"): _FAILED,
     (_OPEN, "cancelled"): _CANCELLED,
