@@ -16,7 +16,7 @@ from click import Context
 from rpcmq.cli.exit_codes import EXIT_CODES
 from rpcmq.cli.router import router_command
 from rpcmq.config import RouterConfig, describe_fields
-from rpcmq.server.daemon import LINGER
+from rpcmq.server.drain import LINGER
 from tests.views import VIEWS
 
 DOCS = Path(__file__).parents[2] / "docs"
