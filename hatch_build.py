@@ -42,6 +42,8 @@ INTERPRETED = {
     "rpcmq/core/common/illegal_events.py": "a subclass of a built-in exception",
     "rpcmq/wire/address.py": "says itself which argument of a caller is wrong",
     "rpcmq/wire/bodies.py": "dataclasses with class variables, and their fields are looked at; not on the hot path",
+    "rpcmq/wire/mesh_bodies.py": "as above",
+    "rpcmq/wire/query_bodies.py": "as above",
     "rpcmq/wire/body_fields.py": "as above",
     "rpcmq/wire/json_body.py": "as above",
     "rpcmq/core/router/settings.py": "a dataclass that is replaced at run time",

@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 from rpcmq.errors import Outcome, ProtocolError
 from rpcmq.wire import control, parse, payload_of
 from rpcmq.wire.bodies import (
-    CallerAnswer,
-    CallerQuery,
     DeclareBody,
     DirectHelloBody,
     DirectWelcomeBody,
@@ -24,11 +22,6 @@ from rpcmq.wire.bodies import (
     ErrorBody,
     HelloBody,
     IntroductionBody,
-    KickAnswer,
-    KickQuery,
-    PurgeAnswer,
-    PurgeQuery,
-    QueryBody,
     RefusedBody,
     RegisterBody,
     RegisteredBody,
@@ -37,6 +30,7 @@ from rpcmq.wire.bodies import (
     WelcomeBody,
 )
 from rpcmq.wire.body_fields import Body
+from rpcmq.wire.query_bodies import CallerAnswer, CallerQuery, KickAnswer, KickQuery, PurgeAnswer, PurgeQuery, QueryBody
 from tests.protocol_pages import protocol_text
 
 HELLO = {"versions": [1], "identity": "web", "queue_type": "roundrobin"}

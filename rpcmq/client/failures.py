@@ -17,7 +17,7 @@ from rpcmq.payload.bounded_text import exception_text, printable_exception
 from rpcmq.payload.seal import NotTrusted
 from rpcmq.printable import printable
 from rpcmq.wire import Address, Kind
-from rpcmq.wire.bodies import CallerAnswer, CallerQuery
+from rpcmq.wire.query_bodies import CallerAnswer, CallerQuery
 
 if TYPE_CHECKING:
     from rpcmq.client.process import Process

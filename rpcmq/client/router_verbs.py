@@ -10,7 +10,8 @@ from rpcmq.client.sender import Target
 from rpcmq.client.shown_names import shown_as
 from rpcmq.transport.home import at_home
 from rpcmq.wire import MAX_VIEW_BYTES, Address, body_of
-from rpcmq.wire.bodies import DeclareBody, KickAnswer, KickQuery, PurgeAnswer, PurgeQuery, QueryBody
+from rpcmq.wire.bodies import DeclareBody
+from rpcmq.wire.query_bodies import KickAnswer, KickQuery, PurgeAnswer, PurgeQuery, QueryBody
 
 __all__ = ["RouterVerbs"]
 

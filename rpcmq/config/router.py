@@ -18,6 +18,7 @@ from rpcmq.config.values import (
     NAME,
     OPTIONAL_ADDRESS,
     OPTIONAL_PATH,
+    PEER_URLS,
     RATE,
     choice,
     integer,
@@ -191,6 +192,23 @@ class SecuritySettings:
 
 
 @dataclass(frozen=True)
+class MeshSettings:
+    """Other routers that this one is linked to, and works as one with."""
+
+    name: str = setting("rpcmq", NAME, "name of the mesh; routers of other meshes are refused")
+    peers: tuple[str, ...] = setting((), PEER_URLS, "endpoints of routers to link to; one is enough", flag="--peer")
+    silence_seconds: float = setting(
+        1.5, seconds(0.1, 3600), "seconds of silence after which another router gets no new work", live=True
+    )
+    lost_seconds: float = setting(
+        6.0, seconds(0.2, 3600), "seconds of silence after which processes leave a router", live=True
+    )
+    recovery_seconds: float = setting(
+        10.0, seconds(0, 3600), "seconds in which consumers of a router that died say which calls they have", live=True
+    )
+
+
+@dataclass(frozen=True)
 class RouterConfig:
     """All settings of a router, one attribute a section."""
 
@@ -204,6 +222,7 @@ class RouterConfig:
     pubsub: PubSubSettings = field(default_factory=PubSubSettings)
     security: SecuritySettings = field(default_factory=SecuritySettings)
     stats: StatsSettings = field(default_factory=StatsSettings)
+    mesh: MeshSettings = field(default_factory=MeshSettings)
     dispatch_log: DispatchLogSettings = field(default_factory=DispatchLogSettings)
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "NAME",
     "OPTIONAL_ADDRESS",
     "OPTIONAL_PATH",
+    "PEER_URLS",
     "RATE",
     "Setting",
     "ValueType",
@@ -207,6 +208,11 @@ CONNECT_URLS = ValueType(
     "a URL like 'tcp://127.0.0.1:7700', 'ipc:///run/rpcmq.sock' or 'inproc://name', or a list of them "
     "(as text: separated by commas)",
     _check_connect_urls,
+)
+PEER_URLS = ValueType(
+    "URLs",
+    "URLs like 'tcp://10.0.0.7:7700' of other routers (as text: separated by commas), or none",
+    lambda value: _check_connect_urls(value) if value else (),
 )
 OPTIONAL_ADDRESS = _matching(
     "address",

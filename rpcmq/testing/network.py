@@ -25,7 +25,7 @@ from math import inf
 from typing import Any
 
 from rpcmq.core.common.session import Session
-from rpcmq.core.router.actions import Action, Answer, Disconnect, LinkDetached, LogEvent
+from rpcmq.core.router.actions import Action, Answer, Dial, Disconnect, LinkDetached, LogEvent
 from rpcmq.core.router.dispatch_log import Sink
 from rpcmq.core.router.effects import NO_STORE, Store, StoreError
 from rpcmq.core.router.model import Link
@@ -313,7 +313,7 @@ class Network:
             if broken is not None:
                 broken.process.lose()
             return
-        if isinstance(action, LinkDetached):
+        if isinstance(action, LinkDetached | Dial):
             return
         self.answers.append(action)
         connection = self._connections.get(action.route)

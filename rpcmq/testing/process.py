@@ -27,7 +27,8 @@ from rpcmq.wire import (
     parse,
     payload_of,
 )
-from rpcmq.wire.bodies import ErrorBody, HelloBody, QueryBody, WelcomeBody
+from rpcmq.wire.bodies import ErrorBody, HelloBody, WelcomeBody
+from rpcmq.wire.query_bodies import QueryBody
 
 __all__ = ["Call", "Message", "Process"]
 

@@ -12,7 +12,7 @@ from typing import Any, assert_never
 import zmq
 from gevent import get_hub
 
-from rpcmq.core.router.actions import Action, Answer, Disconnect, LinkDetached, LogEvent
+from rpcmq.core.router.actions import Action, Answer, Dial, Disconnect, LinkDetached, LogEvent
 from rpcmq.core.router.effects import NO_STORE, Store, StoreError
 from rpcmq.core.router.router import Router
 from rpcmq.core.router.turns import TURN_STEPS
@@ -222,6 +222,8 @@ class RouterShell:
                 self._connections.disconnect(route)
             case LinkDetached(route):
                 self._connections.reset_to_handshake(route)
+            case Dial():
+                raise NotImplementedError  # in the making
             case LogEvent():
                 self._on_note(action)
             case _:

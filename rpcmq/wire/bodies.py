@@ -14,9 +14,8 @@ from rpcmq.wire.kinds import VERSION, Kind
 
 __all__ = [
     "CONSUMER_ROLE",
+    "MESH_TYPE",
     "QUEUE_TYPES",
-    "CallerAnswer",
-    "CallerQuery",
     "DeclareBody",
     "DirectHelloBody",
     "DirectWelcomeBody",
@@ -25,11 +24,6 @@ __all__ = [
     "ErrorBody",
     "HelloBody",
     "IntroductionBody",
-    "KickAnswer",
-    "KickQuery",
-    "PurgeAnswer",
-    "PurgeQuery",
-    "QueryBody",
     "RefusedBody",
     "RegisterBody",
     "RegisteredBody",
@@ -38,7 +32,9 @@ __all__ = [
     "WelcomeBody",
 ]
 
-QUEUE_TYPES = ("roundrobin", "pubsub")
+#: Of links between routers.
+MESH_TYPE = "mesh"
+QUEUE_TYPES = ("roundrobin", "pubsub", MESH_TYPE)
 #: Role of a link over which a process with several routers consumes only, beside the one that it calls over.
 CONSUMER_ROLE = "consumer"
 MAX_IDENTITY_BYTES = 255
@@ -48,6 +44,7 @@ _MAX_SHORT = 1024
 MAX_CREDIT = MAX_WINDOW = 65_535
 _ERROR = int(Kind.ERROR)
 MAX_HANDLE = (1 << 64) - 1
+MAX_MOVES = (1 << 32) - 1
 #: Most messages that one row of DROPPED counts.
 MAX_DROPPED = 1 << 40
 
@@ -90,7 +87,7 @@ class HelloBody(Body):
 
     KIND = Kind.HELLO
     OPTIONAL = frozenset(
-        {"role", "host", "pid", "program", "library", "keeps", "wants_drops", "answers_drain", "token"}
+        {"role", "host", "pid", "program", "library", "keeps", "wants_drops", "answers_drain", "token", "moves", "mesh"}
     )
 
     identity: str = member(_identity)
@@ -111,6 +108,12 @@ class HelloBody(Body):
     #: The router's life that the process had; informative.
     boot: int | None = member(lambda name, value: value if type(value) is int else None, None)
     received: int | None = integer(None, reason="protocol")
+    #: The router in the keys of the process's messages, if it is another one than this.
+    origin_router: int | None = integer(None, least=0, most=(1 << 32) - 1)
+    #: Counts the moves of the process from one router to another.
+    moves: int = integer(0, least=0, most=MAX_MOVES)
+    #: Of a router: see :class:`rpcmq.wire.mesh_bodies.MeshIdentity`.
+    mesh: Mapping[str, Any] = mapping()
 
     @classmethod
     def parse(cls, body: Mapping[str, Any]) -> Self:
@@ -125,6 +128,7 @@ class WelcomeBody(Body):
     """WELCOME: the router says which link it is, and its pace."""
 
     KIND = Kind.WELCOME
+    OPTIONAL = frozenset({"mesh"})
 
     version: int = integer(VERSION)
     router: str = shown()
@@ -143,6 +147,9 @@ class WelcomeBody(Body):
     error_names: bool = flag()
     tells_delivered: bool = flag()
     stamps: bool = flag()
+    #: To a process: the routers of the mesh, as in :class:`rpcmq.wire.mesh_bodies.RoutersBody`; to a router: which one
+    #: this is (:class:`rpcmq.wire.mesh_bodies.MeshIdentity`). Empty: this router knows no mesh.
+    mesh: Mapping[str, Any] = mapping()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,82 +311,6 @@ class DroppedBody(Body):
 
     #: Topic, verb, reason, count.
     dropped: tuple[tuple[str, str, str, int], ...] = member(_dropped_rows, ())
-
-
-@dataclass(frozen=True, kw_only=True)
-class QueryBody(Body):
-    """QUERY: a process asks for a view, or for something to be done. The ANSWER of a view is a dict."""
-
-    KIND = Kind.QUERY
-
-    what: str = string("overview", reason="query")
-
-
-@dataclass(frozen=True, kw_only=True)
-class PurgeQuery(QueryBody):
-    """QUERY for the control that drops waiting messages."""
-
-    what: str = string("control.purge", reason="query")
-    #: With ``.server`` at its end for one server.
-    topic: str = string(least=1, reason="query")
-    exchange: str = string("", reason="query")
-    group: str = string("", reason="query")
-    forget: bool = flag()
-
-
-@dataclass(frozen=True, kw_only=True)
-class PurgeAnswer(Body):
-    """ANSWER to :class:`PurgeQuery`."""
-
-    KIND = Kind.ANSWER
-
-    #: Whether the router has the topic.
-    known: bool = flag()
-    casts: int = integer(least=0)
-    calls: int = integer(least=0)
-    #: Messages that still wait.
-    remaining: int = integer(least=0)
-    forgotten: bool = flag()
-
-
-@dataclass(frozen=True, kw_only=True)
-class KickQuery(QueryBody):
-    """QUERY for the control that ends the links of a process."""
-
-    what: str = string("control.kick", reason="query")
-    identity: str = string(least=1, reason="query")
-
-
-@dataclass(frozen=True, kw_only=True)
-class KickAnswer(Body):
-    """ANSWER to :class:`KickQuery`."""
-
-    KIND = Kind.ANSWER
-
-    #: The number of links that were ended.
-    links: int = integer(least=0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CallerQuery(QueryBody):
-    """QUERY for the sender of a message that the asking process has."""
-
-    what: str = string("caller", reason="query")
-    key: bytes = hexadecimal(reason="query")
-
-    def encode(self) -> dict[str, Any]:
-        """Return the JSON object, with the key as text."""
-        return {"what": self.what, "key": self.key.hex()}
-
-
-@dataclass(frozen=True, kw_only=True)
-class CallerAnswer(Body):
-    """ANSWER to :class:`CallerQuery`."""
-
-    KIND = Kind.ANSWER
-
-    #: Empty: it is not known.
-    identity: str = string("")
 
 
 def _is_dropped_row(row: Any) -> bool:

@@ -57,6 +57,18 @@ class Kind(IntEnum):
     QUERY = 0x50
     ANSWER = 0x51
 
+    ROUTERS = 0x60
+    MEMBERS = 0x61
+    INTEREST = 0x62
+    INTEREST_ACK = 0x63
+    BUSY = 0x64
+    WANT = 0x65
+    ROOM = 0x66
+    RETURNED = 0x67
+    WHERE = 0x68
+    HERE = 0x69
+    TAKEN = 0x6A
+
 
 class Flag:
     """Bits of the header's ``flags``. Plain integers: the operators of IntFlag cost ten times as much."""

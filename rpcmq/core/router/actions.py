@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Action", "Answer", "Disconnect", "LinkDetached", "LogEvent"]
+__all__ = ["DIALED", "Action", "Answer", "Dial", "Disconnect", "LinkDetached", "LogEvent"]
+
+#: The names of connections that the engine has asked for begin with this; ZeroMQ's own with a zero byte.
+DIALED = b"dial:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,4 +45,18 @@ class LinkDetached:
     route: bytes
 
 
-Action = Answer | Disconnect | LinkDetached | LogEvent
+@dataclass(frozen=True, slots=True)
+class Dial:
+    """Open a connection to another router, and call it ``route``.
+
+    The shell says ``Router.connected`` when it stands, and once ``Router.lost`` when it could not be had or is gone.
+    """
+
+    #: Begins with :data:`DIALED`, as the name of no connection does that others have opened.
+    route: bytes
+    url: str
+    #: With CURVE: the public key of the other router.
+    server_key: str = ""
+
+
+Action = Answer | Dial | Disconnect | LinkDetached | LogEvent

@@ -13,7 +13,8 @@ from rpcmq.core.router.actions import Action, Answer
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.model import Link
 from rpcmq.errors import ProtocolError
-from rpcmq.wire.bodies import KickAnswer, KickQuery, RefusedBody
+from rpcmq.wire.bodies import RefusedBody
+from rpcmq.wire.query_bodies import KickAnswer, KickQuery
 
 __all__ = ["FREE", "kick"]
 

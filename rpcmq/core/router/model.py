@@ -23,6 +23,7 @@ from rpcmq.core.router.base_link import BaseLink
 from rpcmq.core.router.consumer_credit import ConsumerCredit
 from rpcmq.core.router.least_busy import NOWHERE, LeastBusy
 from rpcmq.core.router.method_statistics import Statistics
+from rpcmq.core.router.remotes import NO_REMOTES, Remotes
 from rpcmq.core.router.request_states import DeliveryState, RequestState
 from rpcmq.core.router.usage import Usage
 from rpcmq.core.router.waiting_queue import Queue
@@ -265,7 +266,7 @@ class Topic:
 
     __slots__ = (
         "address", "consumers", "copies", "group", "groups", "last_seen", "leaving", "queue", "ready", "registered",
-        "servers", "targets",
+        "remotes", "servers", "targets",
     )  # fmt: skip
 
     def __init__(self, address: Address, group: str = "") -> None:
@@ -287,6 +288,8 @@ class Topic:
         self.last_seen = 0.0
         #: Keys of this topic in the router's table of destinations.
         self.targets: list[bytes] = []
+        #: The neighbours that have consumers of it, and how much of it they take.
+        self.remotes: Remotes[Delivery] = NO_REMOTES
 
     def server(self, name: str) -> Server:
         """The server ``name`` of this topic, known from now on."""
@@ -306,7 +309,7 @@ class Topic:
 class Server:
     """One server of a topic (``compute.node-7``): usually one consumer, or a few worker processes."""
 
-    __slots__ = ("consumers", "last_seen", "name", "queue", "registered", "topic")
+    __slots__ = ("consumers", "last_seen", "name", "queue", "registered", "remotes", "topic")
 
     def __init__(self, topic: Topic, name: str) -> None:
         self.topic = topic
@@ -315,6 +318,8 @@ class Server:
         self.consumers: dict[Consumer, None] = {}
         self.registered = False
         self.last_seen = 0.0
+        #: As for a topic.
+        self.remotes: Remotes[Delivery] = NO_REMOTES
 
     def pick(self) -> Consumer | None:
         """Return its least busy ready consumer; among equals, the one picked longest ago."""
@@ -351,6 +356,11 @@ class Destination:
         self.ready = _NOBODY if server else topic.ready
         #: Returns the consumer for the next message; None if none is ready.
         self.pick: Callable[[], Consumer | None] = server.pick if server else topic.ready.pick
+
+    @property
+    def remotes(self) -> Remotes[Delivery]:
+        """The neighbours that have consumers of it."""
+        return self.server.remotes if self.server else self.topic.remotes
 
     @property
     def consumers(self) -> dict[Consumer, None]:

@@ -82,6 +82,15 @@ class NodeType:
     #: The controls, which operators ask for: name -> its handler.
     controls: Mapping[str, Control] = {}
 
+    def meet(self, others: Sequence[NodeType]) -> None:
+        """Get to know the node types of the router, of which this is one. All have been made by then."""
+
+    def connected(self, now: float, route: bytes) -> None:
+        """The connection ``route``, which was asked for with :class:`rpcmq.core.router.actions.Dial`, stands."""
+
+    def connection_lost(self, now: float, route: bytes) -> None:
+        """A connection is gone, or could not be had. A link that it carried is told of first."""
+
     def tick(self, now: float) -> None:
         """Do what is due."""
 

@@ -19,7 +19,8 @@ from rpcmq.core.router.permissions import KeyUsage, Permissions
 from rpcmq.core.router.turns import ERROR_STEPS, Turns
 from rpcmq.errors import Outcome
 from rpcmq.wire import KEY, KIND_AT, LOW_FLAGS_AT, Address, Flag, Kind, address_of, parse, sequence_of
-from rpcmq.wire.bodies import ErrorBody, QueryBody
+from rpcmq.wire.bodies import ErrorBody
+from rpcmq.wire.query_bodies import QueryBody
 
 __all__ = ["RightChecks", "registered_names"]
 

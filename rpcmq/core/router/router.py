@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from rpcmq.core.common.drops import Drops
 from rpcmq.core.common.session import Session
-from rpcmq.core.router.actions import Action, LinkDetached, LogEvent
+from rpcmq.core.router.actions import DIALED, Action, LinkDetached, LogEvent
 from rpcmq.core.router.directory import Directory
 from rpcmq.core.router.dispatch_log import Sink
 from rpcmq.core.router.effects import Effects
@@ -31,6 +31,7 @@ from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.liveness import Liveness
 from rpcmq.core.router.memory import Memory
+from rpcmq.core.router.mesh.node import Mesh
 from rpcmq.core.router.model import Link
 from rpcmq.core.router.node_type import NodeContext, NodeType
 from rpcmq.core.router.peer2peer.node import Peer2Peer
@@ -46,14 +47,14 @@ from rpcmq.core.router.turns import TURN_STEPS, Turns
 from rpcmq.core.router.view_rows import View
 from rpcmq.core.router.views import view, views_of
 from rpcmq.wire import KEY, Kind
-from rpcmq.wire.bodies import QueryBody
+from rpcmq.wire.query_bodies import QueryBody
 
 __all__ = ["NODE_TYPES", "Router"]
 
 N = TypeVar("N", bound=NodeType)
 
 #: The capabilities of a router. Their order is that in which they are told of links.
-NODE_TYPES: tuple[Callable[[NodeContext], NodeType], ...] = (RoundRobin, PubSub, Peer2Peer)
+NODE_TYPES: tuple[Callable[[NodeContext], NodeType], ...] = (RoundRobin, PubSub, Peer2Peer, Mesh)
 
 
 class Router:
@@ -120,6 +121,7 @@ class Router:
         kinds.answered.add(Kind.QUERY)
         kinds.controls["control.kick"] = partial(kick, self.links, self._act)
         for node in self.nodes:
+            node.meet(self.nodes)
             kinds.register(node)
 
     def _wire_links(self) -> None:
@@ -156,6 +158,11 @@ class Router:
     def pubsub(self) -> PubSub:
         """The node type of events."""
         return self._node(PubSub)
+
+    @property
+    def mesh(self) -> Mesh:
+        """The node type of the links to other routers."""
+        return self._node(Mesh)
 
     def _node(self, type_: type[N]) -> N:
         return next(node for node in self.nodes if isinstance(node, type_))
@@ -199,6 +206,14 @@ class Router:
     def lost(self, now: float, route: bytes) -> None:
         """The connection ``route`` is gone. Never raises."""
         self.faults.guarded(now, self.links.lost, route)
+        if route.startswith(DIALED):
+            for node in self.nodes:
+                self.faults.guarded(now, node.connection_lost, route)
+
+    def connected(self, now: float, route: bytes) -> None:
+        """The connection ``route`` stands, which was asked for with ``Dial``. Never raises."""
+        for node in self.nodes:
+            self.faults.guarded(now, node.connected, route)
 
     def tick(self, now: float) -> None:
         """Do what is due. Never raises: a failing step does not prevent the others."""

@@ -28,6 +28,11 @@ class Settings:
     router_max_bytes: int = _of("router.max_bytes", 4 << 30)
 
     router_id: int = _of("router.id")
+    mesh_name: str = _of("mesh.name")
+    mesh_peers: tuple[str, ...] = _of("mesh.peers")
+    mesh_recovery_seconds: float = _of("mesh.recovery_seconds")
+    mesh_silence_seconds: float = _of("mesh.silence_seconds")
+    mesh_lost_seconds: float = _of("mesh.lost_seconds")
     heartbeat_seconds: float = _of("link.heartbeat_seconds")
     unresponsive_seconds: float = _of("link.unresponsive_seconds")
     lost_seconds: float = _of("link.lost_seconds")

@@ -16,7 +16,7 @@ from rpcmq.core.router.router import NODE_TYPES, Router
 from rpcmq.testing.network import Network
 from rpcmq.wire import KEY, Kind, pack, payload_of
 
-KEEP = 0x60
+KEEP = 0x70
 
 
 class Ledger(NodeType):

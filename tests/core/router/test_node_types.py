@@ -14,8 +14,8 @@ from rpcmq.errors import ProtocolError
 from rpcmq.testing.network import Network
 from rpcmq.wire import Kind
 
-ASKED: Any = 0x60
-TOLD: Any = 0x61
+ASKED: Any = 0x70
+TOLD: Any = 0x71
 
 
 class Strict(NodeType):

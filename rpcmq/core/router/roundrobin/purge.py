@@ -12,7 +12,7 @@ from rpcmq.core.router.node_type import NodeContext
 from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.core.router.waiting_queue import Queue
 from rpcmq.wire import ORIGIN_OF_KEY
-from rpcmq.wire.bodies import CallerAnswer, CallerQuery, PurgeAnswer, PurgeQuery
+from rpcmq.wire.query_bodies import CallerAnswer, CallerQuery, PurgeAnswer, PurgeQuery
 
 __all__ = ["Controls"]
 

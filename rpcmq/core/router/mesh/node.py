@@ -1,0 +1,124 @@
+"""The node type of the mesh: the routers that this one is linked to, and the parts that use them.
+
+To a router, a neighbour is a link: what it sends is handled like a process's, in its turns and within its bounds, but
+by handlers of its own. Parts (:mod:`rpcmq.core.router.mesh.part`) are told what becomes of neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rpcmq.core.router.mesh.neighbours import Identity, Neighbour, Neighbours
+from rpcmq.core.router.mesh.part import MeshContext, MeshPart
+from rpcmq.core.router.model import Handler, Link
+from rpcmq.core.router.node_type import NodeContext, NodeType
+from rpcmq.core.router.pubsub.node import PubSub
+from rpcmq.core.router.roundrobin.node import RoundRobin
+from rpcmq.errors import ProtocolError
+from rpcmq.wire import KIND_AT, Kind
+
+__all__ = ["Mesh"]
+
+#: The parts, in the order in which they are told of neighbours.
+PARTS: tuple[Callable[[MeshContext], MeshPart], ...] = ()
+
+
+class Mesh(NodeType):
+    """The links to other routers."""
+
+    def __init__(self, context: NodeContext) -> None:
+        self._context = context
+        settings = context.settings
+        self.own = Identity(settings.mesh_name, settings.router_name, settings.router_id, 0)
+        self.neighbours = Neighbours()
+        self.handlers: list[Handler] = [_not_for_a_neighbour] * 256
+        self.parts: list[MeshPart] = []
+        self.kinds: dict[Kind, Handler] = {}
+
+    def meet(self, others: Sequence[NodeType]) -> None:
+        """Make the parts, which use other node types of the router."""
+        context = MeshContext(
+            self._context,
+            self.own,
+            self.neighbours,
+            next(each for each in others if isinstance(each, RoundRobin)),
+            next(each for each in others if isinstance(each, PubSub)),
+            self._up,
+            self._gone,
+            self.handlers,
+        )
+        for make in PARTS:
+            part = make(context)
+            self.parts.append(part)
+            for kind, handler in part.kinds.items():
+                self.handlers[kind] = handler
+            for kind, handler in part.process_kinds.items():
+                self.kinds[Kind(kind)] = handler
+
+    # --- neighbours --------------------------------------------------------------------------
+
+    def _up(self, now: float, neighbour: Neighbour, resumed: bool) -> None:
+        if not resumed:
+            self.neighbours.add(neighbour)
+        self._tell(now, "neighbour_up", neighbour, resumed)
+
+    def _gone(self, now: float, neighbour: Neighbour, reason: str) -> None:
+        self.neighbours.remove(neighbour)
+        self._tell(now, "neighbour_gone", neighbour, reason)
+
+    def _tell(self, now: float, event: str, *args: Any) -> None:
+        for part in self.parts:
+            self._context.guarded(now, getattr(part, event), *args)
+
+    def link_changed(self, now: float, link: Link) -> None:
+        """Tell the parts of a neighbour, or process, that stops or starts answering."""
+        neighbour = self.neighbours.by_link.get(link)
+        if neighbour is not None:
+            self._tell(now, "neighbour_changed", neighbour)
+        else:
+            self._tell(now, "process_changed", link)
+
+    def link_has_room(self, now: float, link: Link) -> None:
+        """Tell the parts of a neighbour that takes messages again."""
+        neighbour = self.neighbours.by_link.get(link)
+        if neighbour is not None:
+            self._tell(now, "neighbour_has_room", neighbour)
+
+    def link_lapsed(self, now: float, link: Link) -> None:
+        """A neighbour that is away for so long is not waited for."""
+        if link in self.neighbours.by_link:
+            self._context.links.end(now, link, "connection lost")
+
+    def link_ended(self, now: float, link: Link, reason: str) -> None:
+        """Tell the parts of a neighbour, or process, that is gone."""
+        neighbour = self.neighbours.by_link.get(link)
+        if neighbour is not None:
+            self._gone(now, neighbour, reason)
+        else:
+            self._tell(now, "process_ended", link, reason)
+
+    # --- life --------------------------------------------------------------------------------
+
+    def tick(self, now: float) -> None:
+        """Do what is due."""
+        self._tell(now, "tick")
+
+    def next_deadline(self) -> float:
+        """The time at which a part wants to do something (monotonic seconds)."""
+        due = float("inf")
+        for part in self.parts:
+            due = min(due, part.next_deadline())
+        return due
+
+    def begin_drain(self, now: float) -> None:
+        """Tell the parts that this router drains."""
+        self._tell(now, "begin_drain")
+
+    def finish_drain(self, now: float) -> None:
+        """Tell the parts that the drain is over."""
+        self._tell(now, "finish_drain")
+
+
+def _not_for_a_neighbour(now: float, link: Link, message: bytes) -> None:
+    raise ProtocolError(f"kind {message[KIND_AT]:#04x} is unknown or not for another router", "kind")

@@ -1,0 +1,73 @@
+"""A part of the mesh: one of the things that routers do for each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import inf
+
+from rpcmq.core.router.mesh.neighbours import Identity, Neighbour, Neighbours
+from rpcmq.core.router.model import Handler, Link
+from rpcmq.core.router.node_type import NodeContext
+from rpcmq.core.router.pubsub.node import PubSub
+from rpcmq.core.router.roundrobin.node import RoundRobin
+
+__all__ = ["MeshContext", "MeshPart"]
+
+
+@dataclass(slots=True)
+class MeshContext:
+    """The things that all parts of the mesh use."""
+
+    node: NodeContext
+    #: This router.
+    own: Identity
+    neighbours: Neighbours
+    roundrobin: RoundRobin
+    pubsub: PubSub
+    #: Enter a neighbour whose handshake is done, or whose link was resumed; parts are told: (now, neighbour, resumed).
+    up: Callable[[float, Neighbour, bool], None]
+    #: Take out a neighbour; all parts are told: (now, neighbour, reason).
+    gone: Callable[[float, Neighbour, str], None]
+    #: Handlers of the messages of a link to a neighbour, by kind.
+    handlers: list[Handler]
+
+
+class MeshPart:
+    """One part of the mesh. Every method does nothing here; an exception costs one message, or one call of a method."""
+
+    #: The messages of neighbours that it takes.
+    kinds: Mapping[int, Handler] = {}
+    #: The messages of processes that it takes.
+    process_kinds: Mapping[int, Handler] = {}
+
+    def neighbour_up(self, now: float, neighbour: Neighbour, resumed: bool) -> None:
+        """``neighbour`` is linked; unless its session was ``resumed``, neither side knows anything of the other."""
+
+    def neighbour_changed(self, now: float, neighbour: Neighbour) -> None:
+        """``neighbour`` stops or starts being usable."""
+
+    def neighbour_gone(self, now: float, neighbour: Neighbour, reason: str) -> None:
+        """``neighbour`` is gone: what is known of it is void, and what it had is lost, or at least unknown."""
+
+    def neighbour_has_room(self, now: float, neighbour: Neighbour) -> None:
+        """The window of the link to ``neighbour``, which was full, has room again."""
+
+    def process_changed(self, now: float, link: Link) -> None:
+        """The link of a process stops or starts answering."""
+
+    def process_ended(self, now: float, link: Link, reason: str) -> None:
+        """The link of a process is gone for good."""
+
+    def tick(self, now: float) -> None:
+        """Do what is due."""
+
+    def next_deadline(self) -> float:
+        """The time of the next :meth:`tick` (monotonic seconds)."""
+        return inf
+
+    def begin_drain(self, now: float) -> None:
+        """A drain of this router begins."""
+
+    def finish_drain(self, now: float) -> None:
+        """The drain is over."""

@@ -1,0 +1,47 @@
+"""The consumers of an address that other routers have, and how much of its work these take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
+
+from rpcmq.core.router.base_link import BaseLink
+
+__all__ = ["NO_REMOTES", "Remote", "Remotes"]
+
+D = TypeVar("D")
+
+
+class Remote(Generic[D]):
+    """The consumers that a neighbour has of a topic, of one of its servers or of a group.
+
+    Attributes:
+        link: to the neighbour.
+        consumers: their number.
+        capacity: the number of requests that they take at once.
+        offered: deliveries to them that have not ended, by key, in the order in which they were offered.
+        room: the number that may still be offered, while the neighbour says so for each; None: up to ``capacity``.
+    """
+
+    __slots__ = ("capacity", "consumers", "link", "offered", "room")
+
+    def __init__(self, link: BaseLink, consumers: int, capacity: int) -> None:
+        self.link = link
+        self.consumers = consumers
+        self.capacity = capacity
+        self.offered: dict[bytes, D] = {}
+        self.room: int | None = None
+
+    @property
+    def free(self) -> int:
+        """The number of requests that may be offered now."""
+        if not self.link.is_responsive or self.link.is_full:
+            return 0
+        return self.capacity - len(self.offered) if self.room is None else self.room
+
+
+#: The neighbours that have consumers of an address, by their links.
+Remotes = Mapping[BaseLink, Remote[D]]
+#: Of most addresses.
+NO_REMOTES: Remotes[Any] = MappingProxyType({})

@@ -1,0 +1,64 @@
+"""The JSON bodies of the messages between routers, and of what processes are told of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rpcmq.errors import ProtocolError
+from rpcmq.wire.body_fields import Body, integer, member, text
+from rpcmq.wire.kinds import Kind
+
+__all__ = ["MAX_ROUTERS", "MeshIdentity", "RoutersBody"]
+
+#: Most routers of a mesh, and most urls of one.
+MAX_ROUTERS, _MAX_URLS = 1000, 16
+_MAX_URL, _MAX_NAME = 1024, 255
+
+
+def _urls(name: str, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or len(value) > _MAX_URLS:
+        raise ProtocolError(f"{name} must be an array of at most {_MAX_URLS} urls", "body")
+    if not all(isinstance(url, str) and url.isprintable() and len(url) <= _MAX_URL for url in value):
+        raise ProtocolError(f"{name} has an entry that is no url of at most {_MAX_URL} printable characters", "body")
+    return tuple(value)
+
+
+def _routers(name: str, value: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    if not isinstance(value, list) or len(value) > MAX_ROUTERS:
+        raise ProtocolError(f"{name} must be an array of at most {MAX_ROUTERS} routers", "body")
+    rows = []
+    for row in value:
+        if not isinstance(row, dict) or not isinstance(row.get("name"), str):
+            raise ProtocolError(f"{name} has an entry that is no object with a name", "body")
+        rows.append((row["name"][:_MAX_NAME], _urls(f"{name}.urls", row.get("urls"))))
+    return tuple(rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeshIdentity(Body):
+    """A router to another one, in HELLO and WELCOME."""
+
+    #: The name of the mesh.
+    mesh: str = text(most=_MAX_NAME)
+    name: str = text(most=_MAX_NAME)
+    id: int = integer(least=1, most=(1 << 32) - 1)
+    incarnation: int = integer(least=0, most=(1 << 53) - 1)
+    urls: tuple[str, ...] = member(_urls, ())
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoutersBody(Body):
+    """ROUTERS: the routers of the mesh, to a process; also in its WELCOME."""
+
+    KIND = Kind.ROUTERS
+
+    #: The name of the mesh.
+    mesh: str = text(most=_MAX_NAME)
+    #: Name and urls of each.
+    routers: tuple[tuple[str, tuple[str, ...]], ...] = member(_routers, ())
+
+    def encode(self) -> dict[str, Any]:
+        """Return the JSON object."""
+        rows = [{"name": name, "urls": list(urls)} for name, urls in self.routers]
+        return {"mesh": self.mesh, "routers": rows}

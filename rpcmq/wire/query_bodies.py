@@ -1,0 +1,95 @@
+"""The JSON bodies of questions to a router, and of their answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rpcmq.wire.body_fields import Body, flag, hexadecimal, integer, string
+from rpcmq.wire.kinds import Kind
+
+__all__ = [
+    "CallerAnswer",
+    "CallerQuery",
+    "KickAnswer",
+    "KickQuery",
+    "PurgeAnswer",
+    "PurgeQuery",
+    "QueryBody",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryBody(Body):
+    """QUERY: a process asks for a view, or for something to be done. The ANSWER of a view is a dict."""
+
+    KIND = Kind.QUERY
+
+    what: str = string("overview", reason="query")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PurgeQuery(QueryBody):
+    """QUERY for the control that drops waiting messages."""
+
+    what: str = string("control.purge", reason="query")
+    #: With ``.server`` at its end for one server.
+    topic: str = string(least=1, reason="query")
+    exchange: str = string("", reason="query")
+    group: str = string("", reason="query")
+    forget: bool = flag()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PurgeAnswer(Body):
+    """ANSWER to :class:`PurgeQuery`."""
+
+    KIND = Kind.ANSWER
+
+    #: Whether the router has the topic.
+    known: bool = flag()
+    casts: int = integer(least=0)
+    calls: int = integer(least=0)
+    #: Messages that still wait.
+    remaining: int = integer(least=0)
+    forgotten: bool = flag()
+
+
+@dataclass(frozen=True, kw_only=True)
+class KickQuery(QueryBody):
+    """QUERY for the control that ends the links of a process."""
+
+    what: str = string("control.kick", reason="query")
+    identity: str = string(least=1, reason="query")
+
+
+@dataclass(frozen=True, kw_only=True)
+class KickAnswer(Body):
+    """ANSWER to :class:`KickQuery`."""
+
+    KIND = Kind.ANSWER
+
+    #: The number of links that were ended.
+    links: int = integer(least=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallerQuery(QueryBody):
+    """QUERY for the sender of a message that the asking process has."""
+
+    what: str = string("caller", reason="query")
+    key: bytes = hexadecimal(reason="query")
+
+    def encode(self) -> dict[str, Any]:
+        """Return the JSON object, with the key as text."""
+        return {"what": self.what, "key": self.key.hex()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallerAnswer(Body):
+    """ANSWER to :class:`CallerQuery`."""
+
+    KIND = Kind.ANSWER
+
+    #: Empty: it is not known.
+    identity: str = string("")
