@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import zmq
 
@@ -21,16 +22,18 @@ class DialedSocket:
     Args:
         shell: the loop.
         curve: our keys and the router's; None: it has none.
+        context: the ZeroMQ context to make the socket in; None: this process's own.
 
     Attributes:
         socket: the open socket; None between attempts.
     """
 
-    __slots__ = ("_curve", "_name_check", "_reader", "_shell", "_watch", "socket")
+    __slots__ = ("_context", "_curve", "_name_check", "_reader", "_shell", "_watch", "socket")
 
-    def __init__(self, shell: Shell, curve: Curve | None) -> None:
+    def __init__(self, shell: Shell, curve: Curve | None, context: zmq.Context[Any] | None = None) -> None:
         self._shell = shell
         self._curve = curve
+        self._context = context
         self.socket: BatchSocket | None = None
         self._watch: ConnectionWatch | None = None
         self._name_check: Handle | None = None
@@ -63,7 +66,7 @@ class DialedSocket:
             zmq.ZMQError: libzmq does not take the url, or no file descriptor is left.
         """
         self.socket = opened = BatchSocket(
-            process_context(),
+            self._context or process_context(),
             zmq.DEALER,
             max_bytes=max_bytes,
             lost_seconds=lost_seconds,
@@ -82,9 +85,14 @@ class DialedSocket:
             self._name_check.close()
             self._name_check = None
 
+    def read_events(self) -> None:
+        """Report the events that there were, if that was not done yet."""
+        if self._watch is not None:
+            self._watch.read()
+
     def close(self, linger_seconds: float = 0.0) -> None:
         """Close the socket, if one is open; queued messages have ``linger_seconds`` to leave."""
-        self._stop_reading()
+        self.stop_reading()
         if self._watch is not None:
             self._watch.close()
             self._watch = None
@@ -96,7 +104,7 @@ class DialedSocket:
         """Close the socket as :meth:`close` does, and wait for so long at most until the queued messages have left."""
         watch, socket = self._watch, self.socket
         if watch is not None and socket is not None:
-            self._stop_reading()
+            self.stop_reading()
             self.socket = self._watch = None
             sent = self._shell.event()
             watch.end_with_socket(sent.set)
@@ -104,7 +112,8 @@ class DialedSocket:
             # libzmq ends the socket when it has let go of its connection.
             sent.wait(linger_seconds)
 
-    def _stop_reading(self) -> None:
+    def stop_reading(self) -> None:
+        """Report no more that there may be something to receive."""
         self.host_is_reached()
         if self._reader is not None:
             self._reader.stop()

@@ -6,17 +6,11 @@ import zmq
 
 from rpcmq.core.process.dialer import Phase
 
-__all__ = ["LOST_EVENTS", "connection_error"]
+__all__ = ["connection_error"]
 
 _HANDSHAKE_FAILED = (
     zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL,
     zmq.EVENT_HANDSHAKE_FAILED_AUTH,
-)
-#: Events after which there is no connection.
-LOST_EVENTS = (
-    zmq.EVENT_DISCONNECTED,
-    zmq.EVENT_CLOSED,
-    *_HANDSHAKE_FAILED,
 )
 
 

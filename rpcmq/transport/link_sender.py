@@ -12,6 +12,7 @@ from rpcmq.core.common.session import Session
 from rpcmq.core.router.model import Link
 from rpcmq.core.router.router import Router
 from rpcmq.transport.batches import BatchSocket, flush_session
+from rpcmq.transport.dialed_routers import DialedRouters
 from rpcmq.transport.router_connections import RouterConnections
 
 __all__ = ["LinkSender"]
@@ -22,20 +23,28 @@ class LinkSender:
 
     Args:
         connections: those of the socket.
+        dialed: connections to other routers, with sockets of their own.
         on_gone: called with the route of a connection that the socket no longer has.
 
     Attributes:
         blocked: links whose connection takes nothing at present, to be tried again.
     """
 
-    __slots__ = ("_connections", "_on_gone", "_router", "_socket", "_suspects", "blocked")
+    __slots__ = ("_connections", "_dialed", "_dialed_routes", "_on_gone", "_router", "_socket", "_suspects", "blocked")
 
     def __init__(
-        self, router: Router, socket: BatchSocket, connections: RouterConnections, on_gone: Callable[[bytes], None]
+        self,
+        router: Router,
+        socket: BatchSocket,
+        connections: RouterConnections,
+        dialed: DialedRouters,
+        on_gone: Callable[[bytes], None],
     ) -> None:
         self._router = router
         self._socket = socket
         self._connections = connections
+        self._dialed = dialed
+        self._dialed_routes = dialed.by_route
         self._on_gone = on_gone
         self.blocked: set[Link] = set()
         #: Origins of links to which the last send raised.
@@ -58,8 +67,11 @@ class LinkSender:
         route = link.route
         if route is None:
             return
+        socket = self._socket
+        if self._dialed_routes and (dialed := self._dialed.socket_to(route)) is not None:
+            socket = dialed
         try:
-            flush_session(self._socket, link, route)
+            flush_session(socket, link, route)
             if self._suspects:
                 self._suspects.discard(link.origin)
         except zmq.Again:
@@ -77,9 +89,10 @@ class LinkSender:
         route, again = link.route, link.origin in self._suspects
         if route is not None:
             # Send nothing more on it: part of the failed batch may have been sent.
-            self._connections.disconnect(route)
-            self._connections.forget(route)
-            self._router.lost(monotonic(), route)
+            if not self._dialed.disconnect(route):
+                self._connections.disconnect(route)
+                self._connections.forget(route)
+            self._router.lost(monotonic(), route, "internal error while sending")
         if again:
             self._suspects.discard(link.origin)
             self._router.links.end(monotonic(), link, "internal error while sending")

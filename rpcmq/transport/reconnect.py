@@ -15,8 +15,9 @@ import zmq
 from rpcmq.core.process.dialer import Dialer, Phase, Step
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.transport.dialed_socket import DialedSocket
-from rpcmq.transport.handshake_errors import LOST_EVENTS, connection_error
+from rpcmq.transport.handshake_errors import connection_error
 from rpcmq.transport.router_status import RouterStatus
+from rpcmq.transport.watch import LOST_EVENTS
 
 __all__ = ["Reconnector"]
 

@@ -40,7 +40,8 @@ class RouterConnections:
         shell: the loop in which it is called.
 
     Attributes:
-        sockets: file descriptor and inode of each link's connection, by route.
+        sockets: file descriptor and inode of each link's connection, by route; of those, too, that this router has
+            made itself.
     """
 
     def __init__(
@@ -114,6 +115,22 @@ class RouterConnections:
         self.sockets[route] = fd, inode
         return fd
 
+    def admit(self, fd: int, received: int = 0) -> None:
+        """Bound the connection ``fd`` as one without a link; ``received`` bytes have come on it before."""
+        self._unidentified.admit(monotonic(), fd, received)
+        if len(self._unidentified) == 1:
+            self._on_unidentified()
+
+    def dialed_has_linked(self, route: bytes, fd: int, inode: int) -> None:
+        """The connection ``fd``, which this router has made itself, carries a link from now on."""
+        self._unidentified.forget(fd, inode)
+        self.sockets[route] = fd, inode
+
+    def forget_dialed(self, route: bytes, fd: int, inode: int) -> None:
+        """Forget a connection that this router has made itself."""
+        self._unidentified.forget(fd, inode)
+        self.forget(route)
+
     def reset_to_handshake(self, route: bytes) -> None:
         """Reset a connection whose link has ended to the handshake phase, and bound it as one without a link."""
         if route not in self.sockets or route in self._router.links.routes:
@@ -121,22 +138,17 @@ class RouterConnections:
         fd, inode = self.sockets.pop(route)
         self._routes_by_fd.pop(fd, None)
         if socket_inode(fd) == inode:
-            self._admit(fd, received_bytes(fd) or 0)
+            self.admit(fd, received_bytes(fd) or 0)
 
     def _on_event(self, event: int, value: int) -> None:
         try:
             self._handshakes.event(event, value)
             if event == zmq.EVENT_ACCEPTED:
-                self._admit(value)
+                self.admit(value)
             elif event == zmq.EVENT_DISCONNECTED:
                 self._disconnected(value)
         except Exception:
             self._router.faults.report(monotonic())
-
-    def _admit(self, fd: int, received: int = 0) -> None:
-        self._unidentified.admit(monotonic(), fd, received)
-        if len(self._unidentified) == 1:
-            self._on_unidentified()
 
     def _disconnected(self, fd: int) -> None:
         self._unidentified.forget(fd)

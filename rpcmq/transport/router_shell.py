@@ -20,6 +20,7 @@ from rpcmq.errors import ConfigError
 from rpcmq.transport.backlog import UnreadBytesWatch
 from rpcmq.transport.batches import BatchSocket
 from rpcmq.transport.curve import Curve
+from rpcmq.transport.dialed_routers import DialedRouters
 from rpcmq.transport.forks import abandon_after_fork
 from rpcmq.transport.gevent_shell import GeventShell
 from rpcmq.transport.link_sender import LinkSender
@@ -90,12 +91,10 @@ class RouterShell:
     ) -> None:
         self.router = router
         self._store = store
-        self._is_store_broken = False
         self._has_users = curve is not None
         self._on_note = on_note
-        self._closed = False
-        #: Whether reading has stopped.
-        self._is_deaf = False
+        #: It is deaf when reading has stopped.
+        self._is_store_broken = self._is_deaf = self._closed = False
         self._socket = socket = BatchSocket(
             context, zmq.ROUTER, ipv6="[" in url, curve=curve, handshake_seconds=handshake_seconds, **options
         )
@@ -108,9 +107,10 @@ class RouterShell:
         self._timer = TickTimer(loop, self._tick, self._wake)
         self._views = ViewPacer(router, loop, self._wake)
         self.unidentified = UnidentifiedConnections(max_handshakes, handshake_seconds, self._count)
-        self._connections = RouterConnections(router, socket, self.unidentified, self._arm, self._lose, shell)
-        self._sender = LinkSender(router, socket, self._connections, self._lose_soon)
-        self._backlog = UnreadBytesWatch(router, self._connections.sockets, self.unidentified)
+        self._connections = links = RouterConnections(router, socket, self.unidentified, self._arm, self._lose, shell)
+        self._backlog = backlog = UnreadBytesWatch(router, links.sockets, self.unidentified)
+        self._dialed = DialedRouters(router, links, curve, self._wake, backlog.begin, shell, context, **options)
+        self._sender = LinkSender(router, socket, links, self._dialed, self._lose_soon)
         self._watchdog = Watchdog(lambda: None if self._is_deaf else socket, self._wake, shell)
         self._io.start(self._wake)
         self._watchdog.start()
@@ -120,7 +120,7 @@ class RouterShell:
     @property
     def lost_wakeups(self) -> int:
         """Wake-ups that only the watchdog found. Must stay 0."""
-        return self._watchdog.lost
+        return self._watchdog.lost + self._dialed.lost_wakeups
 
     # --- the loop ----------------------------------------------------------------------------
 
@@ -142,7 +142,9 @@ class RouterShell:
     def _has_more(self, rounds: int) -> bool:
         if self._is_deaf:
             return False
-        return rounds >= _ROUNDS or bool(self.router.turns.waiting) or self._socket.readable()
+        if rounds >= _ROUNDS or self.router.turns.waiting or self._socket.readable():
+            return True
+        return bool(self._dialed.ready) and self._dialed.has_more()
 
     def _turn(self) -> int:
         socket, router = self._socket, self.router
@@ -152,6 +154,8 @@ class RouterShell:
             self._flush()
             return 0
         router.run_next_turn(monotonic())
+        if self._dialed.ready:
+            self._dialed.receive()
         while rounds < _ROUNDS and room > 0 and turns.spent <= TURN_STEPS and socket.readable():
             route, batch, payloads = socket.receive()
             # Read the clock for each message: one that waited must not seem to have come with the first.
@@ -217,13 +221,15 @@ class RouterShell:
     def _do(self, action: Action) -> None:
         match action:
             case Answer(route, message):
-                self._connections.send(route, message)
+                if not self._dialed.send(route, message):
+                    self._connections.send(route, message)
             case Disconnect(route):
-                self._connections.disconnect(route)
+                if not self._dialed.disconnect(route):
+                    self._connections.disconnect(route)
+            case Dial():
+                self._dialed.dial(action)
             case LinkDetached(route):
                 self._connections.reset_to_handshake(route)
-            case Dial():
-                raise NotImplementedError  # in the making
             case LogEvent():
                 self._on_note(action)
             case _:
@@ -268,6 +274,7 @@ class RouterShell:
             self._wake()
         self._is_deaf = True
         self._io.stop()
+        self._dialed.stop_reading()
         self.router.finish_drain(monotonic())
         self._wake()
 
@@ -278,6 +285,7 @@ class RouterShell:
         self._flush()
         self._closed = True
         self._stop_watching()
+        self._dialed.close(linger_seconds)
         self._connections.close()
         self._socket.close(linger_seconds)
 
@@ -286,6 +294,7 @@ class RouterShell:
         self._closed = True
         if loop_runs:
             self._stop_watching()
+        self._dialed.abandon(loop_runs)
         self._connections.abandon(loop_runs)
 
     def _stop_watching(self) -> None:

@@ -54,9 +54,13 @@ class UnidentifiedConnections:
         while len(self.by_fd) > self.most:
             self.cut(next(iter(self.by_fd)), "cut: too many handshakes")
 
-    def forget(self, fd: int) -> bool:
-        """Remove ``fd``; return whether it was listed."""
-        return self.by_fd.pop(fd, None) is not None
+    def forget(self, fd: int, inode: int | None = None) -> bool:
+        """Remove ``fd``, if it still is the socket ``inode`` where that is given; return whether it was listed."""
+        known = self.by_fd.get(fd)
+        if known is None or (inode is not None and known.inode != inode):
+            return False
+        del self.by_fd[fd]
+        return True
 
     def cut(self, fd: int, reason: str) -> None:
         """Break the connection ``fd``, one of these, and count the ``reason``."""

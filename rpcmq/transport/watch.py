@@ -12,7 +12,16 @@ from rpcmq.transport.batches import BatchSocket
 from rpcmq.transport.forks import abandon_after_fork
 from rpcmq.transport.shell import Handle, Shell
 
-__all__ = ["ConnectionWatch", "Watchdog"]
+__all__ = ["LOST_EVENTS", "ConnectionWatch", "Watchdog"]
+
+#: Events after which a socket that connects has no connection.
+LOST_EVENTS = (
+    zmq.EVENT_DISCONNECTED,
+    zmq.EVENT_CLOSED,
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL,
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH,
+)
+
 
 _WATCHDOG = 0.5
 #: Longest look at a descriptor and its socket that says something of both at the same time (seconds): in a longer one

@@ -88,8 +88,8 @@ class NodeType:
     def connected(self, now: float, route: bytes) -> None:
         """The connection ``route``, which was asked for with :class:`rpcmq.core.router.actions.Dial`, stands."""
 
-    def connection_lost(self, now: float, route: bytes) -> None:
-        """A connection is gone, or could not be had. A link that it carried is told of first."""
+    def connection_lost(self, now: float, route: bytes, reason: str) -> None:
+        """Such a connection is gone, or could not be had, and why. A link that it carried is told of first."""
 
     def tick(self, now: float) -> None:
         """Do what is due."""

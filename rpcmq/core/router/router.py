@@ -203,12 +203,16 @@ class Router:
             self.faults.report(now)
             return 0
 
-    def lost(self, now: float, route: bytes) -> None:
-        """The connection ``route`` is gone. Never raises."""
+    def lost(self, now: float, route: bytes, reason: str = "") -> None:
+        """The connection ``route`` is gone, or could not be had. Never raises.
+
+        Args:
+            reason: why, as far as it is known; of one that was asked for with ``Dial``.
+        """
         self.faults.guarded(now, self.links.lost, route)
         if route.startswith(DIALED):
             for node in self.nodes:
-                self.faults.guarded(now, node.connection_lost, route)
+                self.faults.guarded(now, node.connection_lost, route, reason)
 
     def connected(self, now: float, route: bytes) -> None:
         """The connection ``route`` stands, which was asked for with ``Dial``. Never raises."""
