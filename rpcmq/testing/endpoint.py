@@ -1,34 +1,19 @@
-"""One end of a link in a virtual network: its connection, and what can happen to that."""
+"""A process's end of a link in a virtual network: its connection, and what can happen to that."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 from rpcmq.core.common.session import Session
 from rpcmq.core.process.uplink import Uplink
+from rpcmq.testing.connections import Connection
 
-__all__ = ["Connection", "Endpoint", "Surroundings", "Way"]
-
-#: Batches in order: when it arrives, the messages, their detached payloads.
-Way = deque[tuple[float, bytes, list[bytes]]]
-
-
-class Connection:
-    """A simulated connection: the batches in transit in both directions."""
-
-    __slots__ = ("process", "route", "to_process", "to_router")
-
-    def __init__(self, process: Endpoint, route: bytes) -> None:
-        self.process = process
-        self.route = route
-        self.to_router: Way = deque()
-        self.to_process: Way = deque()
+__all__ = ["Endpoint", "Surroundings"]
 
 
 class Surroundings(Protocol):
-    """The network, as far as an endpoint needs it; see :class:`rpcmq.testing.network.Network`."""
+    """The network, as far as an endpoint needs it; see :class:`rpcmq.testing.virtual_time.VirtualTime`."""
 
     now: float
     processes: dict[Session, Endpoint]
@@ -39,11 +24,11 @@ class Surroundings(Protocol):
     def connection(self, process: Endpoint) -> Connection | None:
         """Open a new connection of ``process``."""
 
-    def broken(self, connection: Connection, is_noticed: bool) -> None:
-        """``connection`` is gone."""
+    def broken(self, process: Endpoint, connection: Connection, is_noticed: bool, is_delivered: bool = False) -> None:
+        """``connection`` of ``process`` is gone."""
 
-    def inject(self, route: bytes, batch: bytes, payloads: Sequence[bytes] = ()) -> list[Any]:
-        """Inject any bytes on the connection ``route``."""
+    def inject_from(self, process: Endpoint, batch: bytes, payloads: Sequence[bytes] = ()) -> list[Any]:
+        """Inject any bytes on the connection of ``process``."""
 
     def run(self) -> None:
         """Run all engines until nothing is pending."""
@@ -56,6 +41,7 @@ class Endpoint:
         uplink: the real engine of a process's end, which keeps the session.
         delay: seconds that a batch is under way, in either direction.
         connection: None while there is none.
+        router: the name of the router that it connects to; empty where there is only one.
         is_paused: it does nothing at all, as after SIGSTOP; what comes waits.
     """
 
@@ -67,6 +53,7 @@ class Endpoint:
         #: The public key that its connections are authenticated with; empty: none.
         self.user = ""
         self.connection: Connection | None = None
+        self.router = ""
         self.is_paused = False
         self._is_cut_to_router = False
         self._is_cut_to_process = False
@@ -105,7 +92,7 @@ class Endpoint:
         self.connection = self._network.connection(self)
         self.uplink.lost(self._network.now)
         if self.connection is not None:
-            self.uplink.connected(self._network.now)
+            self.uplink.connected(self._network.now, self.connection.url)
         self._network.run()
 
     def lose(self, is_noticed: bool = True) -> None:
@@ -116,8 +103,22 @@ class Endpoint:
         connection, self.connection = self.connection, None
         if connection is not None:
             self.uplink.lost(self._network.now)
-            self._network.broken(connection, is_noticed)
+            self._network.broken(self, connection, is_noticed)
             self._network.run()
+
+    def move(self, router: str, is_noticed: bool = True, is_delivered: bool = False) -> None:
+        """Leave the router for the one named ``router``. Nothing that the old one sends is read any more.
+
+        Args:
+            is_noticed: whether the old one notices now, or only when it has something to send.
+            is_delivered: whether it still receives what is under way to it; if it is paused, once it goes on.
+        """
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            self._network.broken(self, connection, is_noticed, is_delivered)
+        self._is_cut_to_router = self._is_cut_to_process = False
+        self.router = router
+        self.connect()
 
     def cut_off(self, to_router: bool = True, to_process: bool = True) -> None:
         """Block these directions from now on, without notifying either end."""
@@ -140,8 +141,7 @@ class Endpoint:
 
     def inject(self, batch: bytes, *payloads: bytes) -> None:
         """Let any bytes come to the router on this connection, past the session."""
-        assert self.connection is not None, f"{self.identity} is not connected"
-        self._network.inject(self.connection.route, batch, payloads)
+        self._network.inject_from(self, batch, payloads)
 
     def stop(self) -> None:
         """Say goodbye and leave."""

@@ -26,7 +26,8 @@ from rpcmq.core.router.actions import Action, LogEvent
 from rpcmq.core.router.rights import Key, Right
 from rpcmq.core.router.settings import Settings
 from rpcmq.errors import Outcome
-from rpcmq.testing.endpoint import Connection, Way
+from rpcmq.testing.connections import Connection, Way
+from rpcmq.testing.endpoint import Endpoint
 from rpcmq.testing.network import Message, Network, Process
 from rpcmq.wire import (
     FIRST_SESSION_KIND,
@@ -76,6 +77,7 @@ class _Recording(Network):
         self._lines = lines
         super().__init__(settings)
         self._began = self._told_at = self.now
+        self.host.on_action = self._note_action
 
     def _note(self, line: str) -> None:
         if self.now != self._told_at:
@@ -83,26 +85,25 @@ class _Recording(Network):
             self._lines.append(f"at {self.now - self._began:.3f}")
         self._lines.append(line)
 
-    def _put(self, connection: Connection | None, way: Way, messages: list[bytes]) -> None:
+    def put(self, connection: Connection | None, way: Way | None, messages: list[bytes]) -> None:
         if connection is not None:
             arrow = ">" if way is connection.to_router else "<"
             for message in messages:
                 if message[KIND_AT] != Kind.HEARTBEAT:
-                    self._note(f"{connection.process.identity} {arrow} {self._told(message)}")
-        super()._put(connection, way, messages)
+                    self._note(f"{self._dialer_of(connection.route)} {arrow} {self._told(message)}")
+        super().put(connection, way, messages)
 
-    def broken(self, connection: Connection, is_noticed: bool) -> None:
-        self._note(f"{connection.process.identity} x lost" + ("" if is_noticed else ", unnoticed"))
-        super().broken(connection, is_noticed)
+    def broken(self, process: Endpoint, connection: Connection, is_noticed: bool, is_delivered: bool = False) -> None:
+        self._note(f"{process.identity} x lost" + ("" if is_noticed else ", unnoticed"))
+        super().broken(process, connection, is_noticed, is_delivered)
 
-    def _perform(self, action: Action) -> None:
+    def _note_action(self, action: Action) -> None:
         if isinstance(action, LogEvent):
             self._note(f"! {action.event}: {action.text}")
         else:
-            self._note(f"! {type(action).__name__} {self._connection_of(action.route)}")
-        super()._perform(action)
+            self._note(f"! {type(action).__name__} {self._dialer_of(action.route)}")
 
-    def _connection_of(self, route: bytes) -> str:
+    def _dialer_of(self, route: bytes) -> str:
         return route.partition(b"#")[0].decode()
 
     def _told(self, raw: bytes) -> str:
