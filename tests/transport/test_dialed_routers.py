@@ -7,7 +7,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, Self
 
 import gevent
 import pytest
@@ -19,6 +19,7 @@ from rpcmq.config import load_router_config
 from rpcmq.core.router.actions import Answer, Dial, Disconnect
 from rpcmq.core.router.model import Link
 from rpcmq.core.router.router import Router
+from rpcmq.core.router.turns import TURN_STEPS
 from rpcmq.server.embedded import EmbeddedRouter
 from rpcmq.testing import eventually
 from rpcmq.testing.processes import Program, RouterProcess
@@ -336,24 +337,59 @@ def test_the_other_router_is_stopped(dialing):
         b.resume()
 
 
+class Raw:
+    """The socket of another router, by hand, on which ``a`` has a link; what it sends is not read for now."""
+
+    def __init__(self, a: DialingRouter) -> None:
+        self._shell = a.shell
+        self._context = new_context()
+        self._socket = socket = BatchSocket(self._context, zmq.ROUTER, max_bytes=1 << 26)
+        socket.socket.bind("tcp://127.0.0.1:0")
+        a.connect(socket.socket.last_endpoint.decode())
+        a.act(Answer(ROUTE, HELLO))
+        eventually(socket.readable)
+        self._route = socket.receive()[0]
+        self.send(control(Kind.WELCOME, {}))
+        eventually(lambda: ROUTE in a.engine.links.routes)
+        self.link = a.engine.links.routes[ROUTE]
+        self._dialed = a.shell._dialed.by_route[ROUTE]
+        watchdog, reader = self._dialed.watchdog, self._dialed.transport._reader
+        assert watchdog is not None and reader is not None
+        watchdog.stop()
+        reader.stop()
+
+    def send(self, *messages: bytes) -> None:
+        self._socket.send(self._route, messages)
+
+    def is_readable(self) -> bool:
+        """Whether something waits to be read, which is then noted as if its descriptor had told."""
+        self._shell._dialed._note_ready(self._dialed)
+        return self._shell._dialed.has_more()
+
+    def arrived(self) -> int:
+        """Bytes that have come and were not read."""
+        return (received_bytes(self._dialed.fd) or 0) - self.link.read_bytes
+
+    def close(self) -> None:
+        self._socket.close(0.0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+        self._context.destroy(linger=0)
+
+
 def test_what_came_before_the_end_is_read(a):
     """All of it, although the end is known before the first of it was read."""
-    context = new_context()
-    b = BatchSocket(context, zmq.ROUTER, max_bytes=1 << 26)
-    b.socket.bind("tcp://127.0.0.1:0")
-    a.connect(b.socket.last_endpoint.decode())
-    a.act(Answer(ROUTE, HELLO))
-    eventually(b.readable)
-    route = b.receive()[0]
-    stopped = a.shell._dialed.by_route[ROUTE].transport._reader
-    stopped.stop()
-    for _ in range(1000):
-        b.send(route, [pack(Kind.ALIVE)])
-    gevent.sleep(0.2)
-    b.close(0.0)
-    a.check_lost_once("connection was lost")
-    assert a.engine.came.count(Kind.ALIVE) == 1000
-    context.destroy(linger=0)
+    with Raw(a) as b:
+        for _ in range(1000):
+            b.send(pack(Kind.ALIVE))
+        eventually(lambda: b.arrived() >= 1000 * len(pack(Kind.ALIVE)))
+        b.close()
+        a.check_lost_once("connection was lost")
+        assert a.engine.came.count(Kind.ALIVE) == 1000
 
 
 # --- fairness -------------------------------------------------------------------------------------
@@ -424,27 +460,50 @@ def test_a_flood_of_a_process_does_not_keep_other_routers_waiting(a, dialing):
 
 def test_too_much_of_another_router_that_is_not_read_ends_the_link_and_the_connection(dialing):
     a = dialing(link_inbox_max_bytes=1 << 20)
+    with Raw(a) as b:
+        for _ in range(10):
+            b.send(*[pack(Kind.ALIVE, b"x" * 1000)] * 1000)
+        eventually(lambda: b.arrived() > 9 << 20)
+        a.shell._backlog.look()
+        assert b.link.state.value == "ended"
+        a.check_lost_once("connection was lost")
+        assert a.engine.links.counters["cut: too much unread"] == 1
+
+
+@pytest.mark.parametrize(("steps", "most"), [(0, 64), (TURN_STEPS + 1, 1)])
+def test_a_turn_of_other_routers_leaves_the_processes_theirs(a, steps, most, monkeypatch):
+    """Also where each message of another router costs more than a turn has."""
     context = new_context()
-    b = BatchSocket(context, zmq.ROUTER, max_bytes=1 << 26)
-    b.socket.bind("tcp://127.0.0.1:0")
-    a.connect(b.socket.last_endpoint.decode())
-    a.act(Answer(ROUTE, HELLO))
-    eventually(b.readable)
-    route = b.receive()[0]
-    b.send(route, [control(Kind.WELCOME, {})])
-    link = eventually(lambda: a.engine.links.routes.get(ROUTE))
-    a.shell._io.stop()
-    a.shell._dialed.by_route[ROUTE].transport._reader.stop()
-    batch = [pack(Kind.ALIVE, b"x" * 1000)] * 1000
-    for _ in range(10):
-        b.send(route, batch)
-    # Before the watchdog has it read: the last of it is on its way.
-    eventually(lambda: received_bytes(a.shell._dialed.by_route[ROUTE].fd) - link.read_bytes > 9 << 20)
-    a.shell._backlog.look()
-    assert link.state.value == "ended"
-    a.check_lost_once("connection was lost")
-    assert a.engine.links.counters["cut: too much unread"] == 1
-    b.close()
+    process = BatchSocket(context, zmq.DEALER, max_bytes=1 << 26)
+    process.socket.connect(a.embedded.url)
+    process.send(b"", [HELLO])
+    eventually(lambda: a.engine.links.by_identity("a"))
+    link = a.engine.links.by_identity("a")
+    assert link is not None and link.route is not None
+    fd, _ = a.shell._connections.sockets[link.route]
+    seen: list[bytes] = []
+    receive = a.engine.receive
+
+    def costly(now: float, route: bytes, *rest: Any) -> None:
+        seen.append(route)
+        a.engine.turns.spent += steps
+        receive(now, route, *rest)
+
+    with Raw(a) as b:
+        a.shell._io.stop()
+        a.shell._watchdog.stop()
+        monkeypatch.setattr(a.engine, "receive", costly)
+        for _ in range(500):
+            b.send(pack(Kind.ALIVE))
+            process.send(b"", [pack(Kind.ALIVE, key=link.origin + bytes(8))])
+        eventually(lambda: b.arrived() >= 500 * len(pack(Kind.ALIVE)))
+        eventually(lambda: (received_bytes(fd) or 0) > 500 * len(pack(Kind.ALIVE)))
+        for turn in range(1, 4):
+            eventually(lambda: a.shell._socket.readable() and b.is_readable())
+            a.shell._turn()
+            assert turn <= seen.count(ROUTE) <= most * turn
+            assert turn <= sum(route == link.route for route in seen) <= most * turn
+    process.close()
     context.destroy(linger=0)
 
 
