@@ -22,9 +22,10 @@ from rpcmq.core.router.settings import Settings
 from rpcmq.testing import InProcessRouter
 from rpcmq.testing.checked_states import check_states
 from rpcmq.testing.network import Network
-from tests import from_tasks, from_threads
-from tests.compiled import COMPILED, reason_to_skip
+from tests import compiled, from_tasks, from_threads, several_routers
+from tests.compiled import COMPILED
 from tests.from_threads import CLIENT_SHELL
+from tests.several_routers import ROUTERS, new_network, routers_of
 
 # The suite starts a thousand programs. Where the environment keeps Python from writing bytecode, each of them would
 # compile all that it imports. Tests that need it so set the variable themselves.
@@ -64,8 +65,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("own_hub"):
                 item.add_marker(pytest.mark.skip(reason=from_threads.NOT_OURS))
-    if COMPILED:
-        for item in items:
+    for is_so, reason_to_skip in ((COMPILED, compiled.reason_to_skip), (ROUTERS > 1, several_routers.reason_to_skip)):
+        for item in items if is_so else ():
             if reason := reason_to_skip(item.nodeid):
                 item.add_marker(pytest.mark.skip(reason=reason))
     if hasattr(config, "workerinput"):
@@ -92,12 +93,13 @@ def make_net() -> Iterator[Callable[..., Network]]:
 
     def make(**values: Any) -> Network:
         # A router that has just started holds back casts; most tests are not about that.
-        made.append(Network(Settings(**{"recovery_seconds": 0.0} | values)))
+        made.append(new_network(Settings(**{"recovery_seconds": 0.0} | values)))
         return made[-1]
 
     yield make
     for network in made:
-        network.router.dispatch.check()
+        for router in routers_of(network):
+            router.dispatch.check()
         assert [note.text for note in network.notes if note.event == "internal error"] == []
 
 

@@ -1,0 +1,106 @@
+"""Several routers in place of the one that a test of the engines has: ``ROUTERS=3 pytest tests/core/router``.
+
+Callers, services and subscribers are then spread over them, in the order in which a test makes them. A test that holds
+for one router holds for the mesh, unless it is about something that each router has for itself: then it is skipped.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+from typing import Any
+
+import pytest
+
+from rpcmq.core.router.actions import LogEvent
+from rpcmq.core.router.dispatch_log import Sink
+from rpcmq.core.router.router import Router
+from rpcmq.core.router.settings import Settings
+from rpcmq.testing.mesh_network import MeshNetwork, Message, Process
+from rpcmq.testing.network import Network
+
+__all__ = ["ROUTERS", "SKIPPED", "new_network", "reason_to_skip", "routers_of"]
+
+ROUTERS = int(os.environ.get("ROUTERS", "1"))
+
+_INSIDE = "looks into its one router"
+#: Tests that do not hold for several routers, with the reason.
+SKIPPED: Mapping[str, str] = {}
+#: Seconds that a mesh has for linking its routers.
+_LINKING = 1.0
+
+
+def reason_to_skip(nodeid: str) -> str | None:
+    """Why the test ``nodeid`` is left out with several routers; None: it is not."""
+    return next((reason for start, reason in SKIPPED.items() if nodeid.startswith(start)), None)
+
+
+def new_network(settings: Settings, sink: Sink | None = None, routers: int = ROUTERS) -> Network:
+    """Make the network of a test: with one router, or with several that take its place."""
+    if routers == 1:
+        return Network(settings, sink=sink)
+    return _Spread(settings, sink, routers)  # type: ignore[return-value]
+
+
+def routers_of(network: Network) -> list[Router]:
+    """The engines of all routers of ``network``."""
+    return [host.router for host in network.hosts.values()]
+
+
+class _Spread(MeshNetwork):
+    """Several routers in the place of one: each process connects to the next of them."""
+
+    def __init__(self, settings: Settings, sink: Sink | None, routers: int) -> None:
+        names = "abcdefghijklmnop"[:routers]
+        super().__init__(names, settings, sinks=dict.fromkeys(names, sink) if sink else None)
+        self._next = cycle(names)
+        self.settings = settings
+        self.router = _AllRouters(self)
+        self.advance(_LINKING)
+
+    def process(
+        self, identity: str, queue_type: str = "roundrobin", user: str = "", *, router: str = "", **hello: Any
+    ) -> Process:
+        return super().process(identity, queue_type, user, router=router or next(self._next), **hello)
+
+    @property
+    def notes(self) -> list[LogEvent]:
+        """Log events of all routers."""
+        return [note for host in self.hosts.values() for note in host.notes]
+
+    def inject(self, route: bytes, batch: bytes, payloads: Sequence[bytes] = ()) -> list[Message]:
+        """Inject any bytes at the first router."""
+        return self.hosts["a"].inject(route, batch, payloads)
+
+    def __getattr__(self, name: str) -> Any:
+        if hasattr(Network, name):
+            pytest.skip(f"{_INSIDE}: {name}")
+        raise AttributeError(name)
+
+
+class _AllRouters:
+    """The routers of a network, as far as a test can ask all of them as one."""
+
+    def __init__(self, network: MeshNetwork) -> None:
+        self._network = network
+
+    @property
+    def _all(self) -> list[Router]:
+        return [host.router for host in self._network.hosts.values()]
+
+    @property
+    def refused(self) -> Counter[str]:
+        return sum((router.refused for router in self._all), Counter[str]())
+
+    @property
+    def in_flight(self) -> int:
+        return sum(router.in_flight for router in self._all)
+
+    def set_authorized_keys(self, *args: Any) -> None:
+        for router in self._all:
+            router.set_authorized_keys(*args)
+
+    def __getattr__(self, name: str) -> Any:
+        pytest.skip(f"{_INSIDE}: router.{name}")
