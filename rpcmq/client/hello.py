@@ -43,4 +43,5 @@ def hello_of(identity: str, queue_type: str, accepted: int, role: str = "process
         pid=os.getpid(),
         program=os.path.basename(sys.argv[0] or "python"),
         library=f"rpcmq {__version__}",
+        follows_mesh=True,
     )

@@ -87,8 +87,11 @@ class HelloBody(Body):
 
     KIND = Kind.HELLO
     OPTIONAL = frozenset(
-        {"role", "host", "pid", "program", "library", "keeps", "wants_drops", "answers_drain", "token", "moves", "mesh"}
-    )
+        {
+            "role", "host", "pid", "program", "library", "keeps", "wants_drops", "answers_drain", "token",
+            "follows_mesh", "moves", "mesh",
+        }
+    )  # fmt: skip
 
     identity: str = member(_identity)
     queue_type: str = member(_queue_type)
@@ -108,11 +111,14 @@ class HelloBody(Body):
     #: The router's life that the process had; informative.
     boot: int | None = member(lambda name, value: value if type(value) is int else None, None)
     received: int | None = integer(None, reason="protocol")
-    #: The router in the keys of the process's messages, if it is another one than this.
+    #: Whether the process goes from router to router within a mesh, and uses one of them for everything.
+    follows_mesh: bool = flag()
+    #: The router in the keys of the process's messages, with ``handle``: in a mesh they stay when it moves.
     origin_router: int | None = integer(None, least=0, most=(1 << 32) - 1)
-    #: Counts the moves of the process from one router to another.
+    #: In a mesh: the number of sessions that the process has begun after its first, with this one unless it resumes.
     moves: int = integer(0, least=0, most=MAX_MOVES)
-    #: Of a router: see :class:`rpcmq.wire.mesh_bodies.MeshIdentity`.
+    #: Of a router: see :class:`rpcmq.wire.mesh_bodies.MeshIdentity`; of a process that was in a mesh: its name as
+    #: ``mesh``.
     mesh: Mapping[str, Any] = mapping()
 
     @classmethod

@@ -49,6 +49,7 @@ __all__ = [
     "pack",
     "parse",
     "payload_of",
+    "router_of_origin",
     "sequence_of",
     "sequence_of_key",
     "size_of",
@@ -182,6 +183,12 @@ def key_of(message: bytes) -> bytes:
 def origin_of(router_id: int, handle: int) -> bytes:
     """Router and handle as the key of each message of a link begins with them (12 bytes)."""
     return _ORIGIN.pack(router_id, handle)
+
+
+def router_of_origin(origin: bytes) -> int:
+    """The id of the router in an origin, or in the key that begins with it."""
+    router: int = _ORIGIN.unpack_from(origin)[0]
+    return router
 
 
 def sequence_of(message: bytes) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rpcmq.errors import ProtocolError
-from rpcmq.wire.body_fields import Body, integer, member, text
+from rpcmq.wire.body_fields import Body, flag, integer, member, text
 from rpcmq.wire.kinds import Kind
 
 __all__ = ["MAX_ROUTERS", "MeshIdentity", "RoutersBody"]
@@ -57,8 +57,10 @@ class RoutersBody(Body):
     mesh: str = text(most=_MAX_NAME)
     #: Name and urls of each.
     routers: tuple[tuple[str, tuple[str, ...]], ...] = member(_routers, ())
+    #: In WELCOME: whether the router goes on with calls that another one had, by asking the consumers for them.
+    adopts: bool = flag()
 
     def encode(self) -> dict[str, Any]:
         """Return the JSON object."""
         rows = [{"name": name, "urls": list(urls)} for name, urls in self.routers]
-        return {"mesh": self.mesh, "routers": rows}
+        return {"mesh": self.mesh, "routers": rows} | ({"adopts": True} if self.adopts else {})

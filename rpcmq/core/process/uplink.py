@@ -14,9 +14,10 @@ from operator import length_hint
 
 from rpcmq.core.common.illegal_events import IllegalEvents
 from rpcmq.core.common.session import Session
+from rpcmq.core.process.mesh_moves import MeshMoves, mesh_of
 from rpcmq.core.process.new_work import begins_work
 from rpcmq.core.process.uplink_states import OWN_EVENTS, TRANSITIONS, UplinkState
-from rpcmq.core.process.welcome import Welcome
+from rpcmq.core.process.welcome import Welcome, believed
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import (
     FIRST_SESSION_KIND,
@@ -43,11 +44,6 @@ _REPEATABLE = tuple(
 )
 #: Lateness of a heartbeat that shows that this process was stopped or busy (seconds).
 _LATE = 0.5
-#: The most that is believed of a WELCOME, and that a router can be set to: times (seconds), and bytes of a message.
-#: Larger ones do not fit into the options of a socket, even of the one by which the next router is dialled.
-_MAX_SECONDS = 86_400.0
-_MAX_PERIOD = 3600.0
-_MAX_MESSAGE_BYTES = 1 << 30
 
 
 class Uplink(Session):
@@ -82,6 +78,7 @@ class Uplink(Session):
         self.state = UplinkState.DOWN
         #: The last WELCOME; None before the first one.
         self.router: WelcomeBody | None = None
+        self.moves = MeshMoves()
         self.origin = b""
         self._url = self._welcomed_at = ""  # where the present connection and the last welcome were
         self.unresponsive_seconds = 12.0
@@ -91,10 +88,9 @@ class Uplink(Session):
         self.max_message_bytes = 64 << 20
         self.heard = 0.0
         self.lost_at = 0.0
-        self._asked = self._drained = False
+        self._asked = self._drained = self._holds = False
         #: Messages waiting for the next life of a router that is shutting down.
         self.held: list[bytes] = []
-        self._holds = False
         #: Malformed messages from the router, discarded, by reason.
         self.discarded: Counter[str] = Counter()
         #: Events of this program that the state did not have.
@@ -172,6 +168,7 @@ class Uplink(Session):
             hello = replace(self._hello, versions=(VERSION,), answers_drain=True)
             if (had := self.router) is not None:
                 hello = replace(hello, token=had.token, handle=had.handle, boot=had.boot, received=self.received)
+                hello = self.moves.hello(hello, had)
             self.heard = now
             self._asked = False
             self.disconnected()
@@ -364,7 +361,7 @@ class Uplink(Session):
         return True
 
     def _welcome(self, now: float, said: WelcomeBody) -> None:
-        origin = origin_of(said.router_id, said.handle)
+        origin, mesh = origin_of(said.router_id, said.handle), mesh_of(said)
         if self.state is not UplinkState.GREETING:
             self._happens("welcome")  # raises, before anything has changed
         arrived: list[bytes] = []
@@ -383,17 +380,16 @@ class Uplink(Session):
         self._welcomed_at = self._url
         drained, self._drained = self._drained, False
         same_handle = origin == self.origin or not self.origin
+        same_mesh = self.moves.welcomed(said.resumed, mesh)
         self.router, self.origin = said, origin
-        self._heartbeat_seconds = min(said.heartbeat_seconds, _MAX_PERIOD)
-        self.unresponsive_seconds = min(said.unresponsive_seconds, _MAX_SECONDS)
-        lost = said.lost_seconds if said.lost_seconds is not None else max(60.0, 2 * said.unresponsive_seconds)
-        self.lost_seconds = min(max(lost, 2 * self._heartbeat_seconds), _MAX_SECONDS)
-        self.max_message_bytes = min(said.max_message_bytes, _MAX_MESSAGE_BYTES)
-        self.recovery_seconds = min(said.recovery_seconds, _MAX_PERIOD)
-        self._next_heartbeat = now + self._heartbeat_seconds
+        pace = believed(said)
+        self._heartbeat_seconds, self.unresponsive_seconds = pace.heartbeat_seconds, pace.unresponsive_seconds
+        self.lost_seconds, self.recovery_seconds = pace.lost_seconds or 0.0, pace.recovery_seconds
+        self.max_message_bytes = pace.max_message_bytes
+        self._next_heartbeat = now + pace.heartbeat_seconds
         if said.resumed:
             self.on_acknowledged(arrived)
             self.on_welcome(now, Welcome(True, same_handle, [], []))
             return
         sent, unsent = self.abandon()
-        self.on_welcome(now, Welcome(False, same_handle, sent, unsent, next_life, elsewhere, drained))
+        self.on_welcome(now, Welcome(False, same_handle, sent, unsent, next_life, elsewhere, drained, same_mesh))

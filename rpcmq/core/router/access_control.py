@@ -41,8 +41,8 @@ class Admission(Protocol):
             Refusal: it has as many as it may.
         """
 
-    def may_keep_handle(self, handle: int, token: object) -> bool:
-        """Whether ``token`` proves that ``handle`` was the process's, in whichever life of the router."""
+    def may_keep_handle(self, router_id: int, handle: int, token: object) -> bool:
+        """Whether ``token`` proves that router ``router_id`` gave the process ``handle``, in whichever of its lives."""
 
     def attach(self, link: Link) -> None:
         """Let ``link``, which is new, belong to the key, and restrict it to what that may do."""
@@ -95,7 +95,7 @@ class AllowAll(AccessControl, Admission):
     def check_room(self) -> None:
         """Set no limit for one process."""
 
-    def may_keep_handle(self, handle: int, token: object) -> bool:
+    def may_keep_handle(self, router_id: int, handle: int, token: object) -> bool:
         """Believe every process."""
         return True
 

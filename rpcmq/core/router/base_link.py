@@ -39,6 +39,7 @@ class BaseLink(Session):
         "is_responsive",
         "keeps",
         "leaves",
+        "moves",
         "origin",
         "overdrawn",
         "patterns",
@@ -66,6 +67,8 @@ class BaseLink(Session):
     token: str
     #: Whether the process had a session before that this router knows nothing of.
     returning: bool
+    #: In a mesh: the number of sessions that the process has begun after its first one, with this one.
+    moves: int
 
     #: The shell's name of the connection; None while away.
     route: bytes | None
@@ -123,7 +126,7 @@ class BaseLink(Session):
         self.state = LinkState.NEW
         self.is_responsive = self.is_full = self.leaves = self.returning = False
         self.keeps = self.answers_drain = self.wants_drops = False
-        self.read_bytes = self.inbox_bytes = self.sent_us = 0
+        self.read_bytes = self.inbox_bytes = self.sent_us = self.moves = 0
         self.heard = self.since = 0.0
         self.usage = Usage()
         self.inbox = deque()

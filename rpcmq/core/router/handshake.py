@@ -3,6 +3,8 @@
 * An identity has at most one link of each queue type. A HELLO with the link's token resumes it, whatever connection
   it came on; without the token it is refused while the link is connected, and replaces it while it is away.
 * After a restart of the router, a process gets the handle again that it had, so that what it re-sends is recognised.
+* A process that comes from another router of the same mesh keeps its origin, that router's id and handle, for the same
+  reason.
 """
 
 from __future__ import annotations
@@ -19,13 +21,15 @@ from rpcmq.core.router.model import Link
 from rpcmq.core.router.settings import Settings
 from rpcmq.errors import ProtocolError
 from rpcmq.payload.format import known_mask
-from rpcmq.wire import Flag, Kind, body_of, origin_of, pack
+from rpcmq.wire import Flag, Kind, body_of, origin_of, pack, router_of_origin
 from rpcmq.wire.bodies import HelloBody, RefusedBody, WelcomeBody
 
 __all__ = ["Handshake"]
 
 #: Number of links that have been away for longest among which one is evicted when there are too many.
 _EVICTION_CANDIDATES = 100
+#: Heartbeats of processes in a mesh, as a share of the silence after which they leave the router.
+_HEARTBEAT_SHARE = 0.25
 
 
 class Handshake:
@@ -129,28 +133,42 @@ class Handshake:
         return True
 
     def _create(self, hello: HelloBody, admission: Admission) -> Link:
-        links, former = self._links, hello.handle
-        handle, returning = 0, False
-        if former and 0 < former < 1 << 64 and admission.may_keep_handle(former, hello.token):
-            handle, returning = former, True
-        if not returning or self._is_handle_used(handle):
-            handle = self._unused_handle()
-        link = Link(links.dirty, hello.identity, hello.queue_type, handle, self._settings.router_id)
+        links = self._links
+        router_id, handle = self._former_origin(hello)
+        returning = bool(handle) and admission.may_keep_handle(router_id, handle, hello.token)
+        if not returning or self._is_used(router_id, handle):
+            router_id, handle = self._settings.router_id, self._unused_handle()
+        link = Link(links.dirty, hello.identity, hello.queue_type, handle, router_id)
         link.role = hello.role
+        link.moves = hello.moves
         link.returning = returning
         links.has_returned = links.has_returned or returning
         link.handlers = links.handlers
         link.token = self._new_token()
         return link
 
+    def _former_origin(self, hello: HelloBody) -> tuple[int, int]:
+        """Return the router and the handle that the process had in its keys; no handle if they cannot be its here."""
+        own, router_id, handle = self._settings.router_id, hello.origin_router, hello.handle or 0
+        if router_id is None or router_id == own:
+            router_id = own
+        elif not (hello.follows_mesh and self._is_of_our_mesh(hello)):
+            handle = 0
+        return router_id, handle if 0 < handle < 1 << 64 else 0
+
+    def _is_of_our_mesh(self, hello: HelloBody) -> bool:
+        """Whether the process was in the mesh that this router is in."""
+        name = self._links.mesh.get("mesh")
+        return name is not None and hello.mesh.get("mesh") == name
+
     def _unused_handle(self) -> int:
         self._next_handle += 1
-        while self._is_handle_used(self._next_handle):
+        while self._is_used(self._settings.router_id, self._next_handle):
             self._next_handle += 1
         return self._next_handle
 
-    def _is_handle_used(self, handle: int) -> bool:
-        return self._links.by_origin(origin_of(self._settings.router_id, handle)) is not None
+    def _is_used(self, router_id: int, handle: int) -> bool:
+        return self._links.by_origin(origin_of(router_id, handle)) is not None
 
     def _connect(self, now: float, link: Link, route: bytes, hello: HelloBody, received: int | None) -> None:
         """Let ``route`` carry ``link``, which resumes if ``received`` is given."""
@@ -163,26 +181,33 @@ class Handshake:
         link.role = hello.role
         link.keeps, link.answers_drain, link.wants_drops = hello.keeps, hello.answers_drain, hello.wants_drops
         link.description = {k: getattr(hello, k) for k in ("host", "pid", "program", "library")}
-        link.send_first(self._welcome(link, received is not None))
+        link.send_first(self._welcome(link, received is not None, hello.follows_mesh))
         if links.draining:
             links.send_drain(link)
         link.counters["connects"] += 1
         links.access.connected(now, link)
         links.connected(now, link)
 
-    def _welcome(self, link: Link, resumed: bool) -> bytes:
+    def _welcome(self, link: Link, resumed: bool, follows_mesh: bool) -> bytes:
         settings = self._settings
+        mesh = self._links.mesh if follows_mesh else {}
+        heartbeat_seconds, lost_seconds = settings.heartbeat_seconds, settings.lost_seconds
+        if mesh:
+            # There are others to go to.
+            lost_seconds = min(lost_seconds, settings.mesh_lost_seconds)
+            heartbeat_seconds = min(heartbeat_seconds, lost_seconds * _HEARTBEAT_SHARE)
         return WelcomeBody(
             router=settings.router_name,
-            router_id=settings.router_id,
+            router_id=router_of_origin(link.origin),
             boot=self._boot,
             handle=link.handle,
             token=link.token,
             resumed=resumed,
             received=link.received,
-            heartbeat_seconds=settings.heartbeat_seconds,
+            mesh=mesh,
+            heartbeat_seconds=heartbeat_seconds,
             unresponsive_seconds=settings.unresponsive_seconds,
-            lost_seconds=settings.lost_seconds,
+            lost_seconds=lost_seconds,
             recovery_seconds=settings.recovery_seconds,
             max_message_bytes=settings.message_max_bytes,
             error_names=True,

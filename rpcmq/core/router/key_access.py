@@ -20,11 +20,12 @@ from rpcmq.core.router.permissions import KeyUsage, Permissions
 from rpcmq.core.router.right_checks import RightChecks, registered_names
 from rpcmq.core.router.rights import Key
 from rpcmq.core.router.settings import Settings
+from rpcmq.wire import origin_of
 from rpcmq.wire.bodies import IntroductionBody
 
 __all__ = ["KeyAccessControl"]
 
-#: Characters at the end of a token that sign the handle: a dot and a digest.
+#: Characters at the end of a token that sign the origin: a dot and a digest.
 _SIGNATURE_LENGTH = 33
 
 
@@ -37,7 +38,7 @@ class KeyAccessControl(AccessControl):
         refused: counts refusals by what was refused.
         act: takes notes and disconnections.
         checks: decide about messages.
-        secret: of the router; signs the handles of links.
+        secret: of the router; signs the origins of links.
     """
 
     def __init__(
@@ -164,23 +165,23 @@ class KeyAccessControl(AccessControl):
             self._refused["links of a key"] += 1
             raise Refusal("too-many-links", f"key {usage.key.name!r}: link limit reached ({setting} = {most})")
 
-    def sign_handle(self, usage: KeyUsage, handle: int) -> str:
-        """Return the MAC in a link's token, by which a later life of the router verifies its handle."""
-        text = usage.key.public.encode() + handle.to_bytes(8)
+    def sign_origin(self, usage: KeyUsage, origin: bytes) -> str:
+        """Return the MAC in a link's token, by which a later life of the router verifies its origin."""
+        text = usage.key.public.encode() + origin
         return "." + blake2b(text, key=self._secret, digest_size=16).hexdigest()
 
-    def verify_handle(self, usage: KeyUsage, handle: int, token: object) -> bool:
-        """Whether ``token`` was issued to this key for that handle, by any life of the router."""
+    def verify_origin(self, usage: KeyUsage, origin: bytes, token: object) -> bool:
+        """Whether ``token`` was issued to this key for that origin, by any router that has the secret."""
         # Text that is not ASCII cannot be encoded or compared, and is not one of our tokens.
         if not isinstance(token, str) or not token.isascii():
             return False
-        return compare_digest(token[-_SIGNATURE_LENGTH:].encode(), self.sign_handle(usage, handle).encode())
+        return compare_digest(token[-_SIGNATURE_LENGTH:].encode(), self.sign_origin(usage, origin).encode())
 
     # --- links -------------------------------------------------------------------------------
 
     def attach(self, link: Link, usage: KeyUsage) -> None:
         """Let ``link``, which is new, belong to the key."""
-        link.token += self.sign_handle(usage, link.handle)
+        link.token += self.sign_origin(usage, link.origin)
         usage.links += 1
         self._restrict(link, usage)
 
@@ -238,9 +239,9 @@ class _KeyAdmission(Admission):
     def check_room(self) -> None:
         self._access.check_room(self._usage)
 
-    def may_keep_handle(self, handle: int, token: object) -> bool:
+    def may_keep_handle(self, router_id: int, handle: int, token: object) -> bool:
         # With another process's handle, casts could be forged in its name.
-        return self._access.verify_handle(self._usage, handle, token)
+        return self._access.verify_origin(self._usage, origin_of(router_id, handle), token)
 
     def attach(self, link: Link) -> None:
         self._access.attach(link, self._usage)

@@ -11,7 +11,8 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from rpcmq.core.common.illegal_events import IllegalEvent, IllegalEvents
 from rpcmq.core.common.session import WINDOW_BYTES, Session
@@ -50,6 +51,8 @@ class LinkTable:
         self.has_returned = False
         #: Whether processes are to send clock stamps with their answers.
         self.stamps = False
+        #: A :class:`~rpcmq.wire.mesh_bodies.RoutersBody`, which WELCOME tells to processes; empty: there is no mesh.
+        self.mesh: Mapping[str, Any] = {}
         self.counters: Counter[str] = Counter()
         #: Events that a link or a request did not have in its state.
         self.illegal = IllegalEvents()
