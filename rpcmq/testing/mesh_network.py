@@ -92,6 +92,12 @@ class MeshNetwork(VirtualTime):
         self.advance(0.0)
         return host
 
+    def process(
+        self, identity: str, queue_type: str = "roundrobin", user: str = "", *, router: str = "", **hello: Any
+    ) -> Process:
+        """Add a process that follows the mesh, unless ``hello`` says otherwise; see :meth:`VirtualTime.process`."""
+        return super().process(identity, queue_type, user, router=router, **{"follows_mesh": True} | hello)
+
     def router_of(self, name: str) -> Router:
         """Return the engine of the router ``name`` in its present life."""
         return self.hosts[name].router
