@@ -22,6 +22,7 @@ from rpcmq.config import (
     load_client_config,
     load_router_config,
 )
+from rpcmq.config.peers import Peer
 from rpcmq.errors import ConfigError
 
 EXAMPLE = Path(__file__).parent.parent / "docs" / "router.example.toml"
@@ -222,7 +223,7 @@ def test_all_problems_of_all_sources_are_told_at_once(router_toml):
         listen = "tcp://127.0.0.1:7700"
         link = 3
         [router]
-        id = 0
+        id = -1
         colour = "red"
         [queu]
         max_bytes = 1
@@ -239,7 +240,7 @@ def test_all_problems_of_all_sources_are_told_at_once(router_toml):
     assert problems_of(path, environ, {"router.log_format": "xml", "router.port": "1"}) == [
         "router.toml: listen: unknown; did you mean router.listen?",
         "router.toml: link = 3: expected a table [link]",
-        "router.toml: router.id = 0: expected an integer from 1 to 4294967295",
+        "router.toml: router.id = -1: expected an integer from 0 to 4294967295",
         "router.toml: router.colour: unknown",
         "router.toml: queu: unknown; did you mean queue?",
         "router.toml: pubsub.max_patterns = True: expected an integer >= 1",
@@ -435,6 +436,76 @@ def test_what_is_not_toml_is_one_clear_line(router_toml, text: bytes):
     assert problem.startswith("router.toml: not valid TOML: ")
 
 
+# --- the mesh -----------------------------------------------------------------------------------
+
+KEY = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"
+
+
+def test_peers_are_a_list_or_text_with_commas_and_tables_with_more(router_toml):
+    path = router_toml(
+        f"""
+        [mesh]
+        name = "eu"
+        advertise = ["tcp://b.example:7700"]
+        [[mesh.peer]]
+        url = "tcp://c:7700"
+        server_key = "{KEY}"
+        allow_in = ["compute.#", "nova/#"]
+        [[mesh.peer]]
+        url = "ipc:///run/d"
+        """
+    )
+    mesh = load_router_config(path, {"RPCMQ_MESH_PEERS": "tcp://a:7700,tcp://b:7701"}).mesh
+    assert (mesh.name, mesh.peers) == ("eu", ("tcp://a:7700", "tcp://b:7701"))
+    assert mesh.peer == (
+        Peer("tcp://c:7700", KEY, ("compute.#", "nova/#"), ("*/#",)),
+        Peer("ipc:///run/d"),
+    )
+    assert mesh.advertise == ("tcp://b.example:7700",)
+
+
+PATTERNS = "a list of topic patterns like 'compute.#', 'EXCHANGE/compute.#' or '*/#' (every topic of every exchange)"
+
+
+@pytest.mark.parametrize(
+    ("table", "problem"),
+    [
+        ("peer = 5", "mesh.peer = 5: expected tables [[mesh.peer]] with url, and server_key, allow_in or allow_out"),
+        ("peer = ['tcp://a:7700']", "mesh.peer[0] = 'tcp://a:7700': expected a table [[mesh.peer]]"),
+        ("peer = [{}]", "mesh.peer[0] = {}: expected a table with url"),
+        ("peer = [{url = 'a:7700'}]", "mesh.peer[0].url = 'a:7700': expected a URL like 'tcp://10.0.0.7:7700'"),
+        (
+            "peer = [{url = 'tcp://a:7700', weight = 1}]",
+            "mesh.peer[0].weight = 1: expected no other keys than url, server_key, allow_in, allow_out",
+        ),
+        (
+            "peer = [{url = 'tcp://a:7700'}, {url = 'tcp://b:7700', server_key = 'short'}]",
+            "mesh.peer[1].server_key = 'short': expected the router's public key, 40 characters of Z85, or ''",
+        ),
+        (
+            "peer = [{url = 'tcp://a:7700'}, {url = 'tcp://a:7700'}]",
+            "mesh.peer[1].url = 'tcp://a:7700': expected another url than in the tables before",
+        ),
+        (
+            "peer = [{url = 'tcp://a:7700', allow_in = ['a..b']}]",
+            "mesh.peer[0].allow_in = ['a..b']: expected " + PATTERNS,
+        ),
+    ],
+)
+def test_a_wrong_peer_names_its_table_and_key(router_toml, table: str, problem: str):
+    assert problems_of(router_toml(f"[mesh]\n{table}\n")) == [f"router.toml: {problem}"]
+
+
+def test_the_times_of_the_mesh_must_ascend():
+    [problem] = problems_of(flags={"mesh.silence_seconds": 6})
+    assert problem == "command line: --mesh-silence-seconds = 6: expected less than mesh.lost_seconds = 6.0"
+
+
+def test_tables_have_no_variable_and_no_flag():
+    assert (ROUTER["mesh.peer"].flag, ROUTER["mesh.peer"].env) == (None, None)
+    assert (ROUTER["mesh.peers"].flag, ROUTER["mesh.peers"].env) == ("--peer", "RPCMQ_MESH_PEERS")
+
+
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.integers(), max_size=2)
 
 
@@ -492,6 +563,9 @@ def test_which_settings_are_live():
         "pubsub.max_bytes",
         "pubsub.max_patterns",
         "pubsub.max_pattern_states",
+        "mesh.silence_seconds",
+        "mesh.lost_seconds",
+        "mesh.recovery_seconds",
         "dispatch_log.segment_records",
         "dispatch_log.segment_seconds",
     }

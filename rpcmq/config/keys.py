@@ -36,7 +36,7 @@ def describe_fields(config: RouterConfig | ClientConfig | None = None) -> Iterat
     for key, default, setting in _walk(config):
         name = re.sub("[._]", "-", key.removeprefix("router."))
         env = "RPCMQ_" + key.replace(".", "_").upper() if setting.env else None
-        flag = (setting.flag or f"--{name}") if of_router else None
+        flag = (setting.flag or f"--{name}") if of_router and setting.flag is not None else None
         yield FieldInfo(key, setting.kind, default, setting.help, setting.live, flag, env)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from rpcmq.config.client import ClientConfig
 from rpcmq.config.keys import CLIENT_FIELDS, ROUTER_FIELDS, VARIABLES, FieldInfo
 from rpcmq.config.router import ASCENDING, RouterConfig
+from rpcmq.config.values import WrongValue
 from rpcmq.errors import ConfigError
 from rpcmq.toml import read_toml
 
@@ -32,6 +33,9 @@ class _Values:
         try:
             self.values[key] = kind.check(kind.read(value) if text else value)
             self._origins[key] = f"{source}: {shown} = {value!r}"
+        except WrongValue as error:
+            self.problems.append(f"{source}: {shown}{error.where} = {error.value!r}: expected {error.expected}")
+            self._wrong.add(key)
         except ValueError:
             self.problems.append(f"{source}: {shown} = {value!r}: expected {kind.expected}")
             self._wrong.add(key)
@@ -116,7 +120,7 @@ def load_router_config(
         if info is None:
             values.unknown("command line", key, ROUTER_FIELDS)
         else:
-            values.take("command line", str(info.flag), key, value, text=isinstance(value, str))
+            values.take("command line", info.flag or key, key, value, text=isinstance(value, str))
     values.check_order()
     return _with_values(RouterConfig(), values.finish())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from rpcmq.config.peers import PEER_TABLES, Peer
 from rpcmq.config.values import (
     BYTES,
     COUNT,
@@ -18,8 +19,8 @@ from rpcmq.config.values import (
     NAME,
     OPTIONAL_ADDRESS,
     OPTIONAL_PATH,
-    PEER_URLS,
     RATE,
+    URLS,
     choice,
     integer,
     seconds,
@@ -36,7 +37,11 @@ class RouterSettings:
 
     listen: str = setting("tcp://127.0.0.1:7700", LISTEN_URL, "endpoint that serves every link")
     name: str = setting("", NAME, "name in logs and views; empty: the host's name")
-    id: int = setting(1, integer(1, 2**32 - 1), "number of this router, unique among linked ones")
+    id: int = setting(
+        0,
+        integer(0, 2**32 - 1),
+        "number of this router, unique in its mesh; 0: made from name and endpoint if it has peers, else 1",
+    )
     http: str = setting("", OPTIONAL_ADDRESS, "address of /healthz and the JSON views; empty: off")
     http_hosts: tuple[str, ...] = setting(
         (), HOSTS, "names in the Host header that router.http answers to, beside addresses and this machine's name"
@@ -196,7 +201,19 @@ class MeshSettings:
     """Other routers that this one is linked to, and works as one with."""
 
     name: str = setting("rpcmq", NAME, "name of the mesh; routers of other meshes are refused")
-    peers: tuple[str, ...] = setting((), PEER_URLS, "endpoints of routers to link to; one is enough", flag="--peer")
+    peers: tuple[str, ...] = setting(
+        (), URLS, "endpoints of routers to link to; one of the mesh is enough", flag="--peer"
+    )
+    peer: tuple[Peer, ...] = setting(
+        (),
+        PEER_TABLES,
+        "more of them, with their keys and the topics that may pass: docs/mesh.md",
+        env=False,
+        flag=None,
+    )
+    advertise: tuple[str, ...] = setting(
+        (), URLS, "endpoints that other routers and processes reach this one at; empty: router.listen"
+    )
     silence_seconds: float = setting(
         1.5, seconds(0.1, 3600), "seconds of silence after which another router gets no new work", live=True
     )
@@ -230,4 +247,5 @@ class RouterConfig:
 ASCENDING = (
     ("link.heartbeat_seconds", "link.unresponsive_seconds"),
     ("link.unresponsive_seconds", "link.lost_seconds"),
+    ("mesh.silence_seconds", "mesh.lost_seconds"),
 )

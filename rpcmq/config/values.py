@@ -24,12 +24,14 @@ __all__ = [
     "NAME",
     "OPTIONAL_ADDRESS",
     "OPTIONAL_PATH",
-    "PEER_URLS",
     "RATE",
+    "URLS",
     "Setting",
     "ValueType",
+    "WrongValue",
     "choice",
     "integer",
+    "is_connect_url",
     "number",
     "seconds",
     "setting",
@@ -45,6 +47,22 @@ _TIME_UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": DAY}
 _FLAG_WORDS = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off"), False)
 
 
+class WrongValue(ValueError):
+    """A part of a value is wrong.
+
+    Args:
+        where: the way from the setting's key to the part: ``[0].url``.
+        value: the part.
+        expected: completes the sentence "expected ...".
+    """
+
+    def __init__(self, where: str, value: object, expected: str) -> None:
+        super().__init__(where, value, expected)
+        self.where = where
+        self.value = value
+        self.expected = expected
+
+
 @dataclass(frozen=True)
 class ValueType:
     """The values that a setting accepts.
@@ -52,7 +70,7 @@ class ValueType:
     Args:
         name: short, for tables.
         expected: completes the sentence "expected ...".
-        check: returns the value to keep; raises ValueError if this is none.
+        check: returns the value to keep; raises ValueError if this is none, :class:`WrongValue` if a part of it is not.
         read: turns the text of a variable or flag into what ``check`` takes.
     """
 
@@ -180,7 +198,8 @@ def _is_url(text: str, port_pattern: str) -> bool:
     return scheme in ("ipc", "inproc") and rest.isprintable() and rest != ""
 
 
-def _is_connect_url(url: object) -> bool:
+def is_connect_url(url: object) -> bool:
+    """Whether ``url`` is an endpoint that can be connected to."""
     return isinstance(url, str) and _is_url(url, "0*[1-9][0-9]{0,4}") and not url.startswith("tcp://*")
 
 
@@ -188,7 +207,7 @@ def _check_connect_urls(value: object) -> tuple[str, ...]:
     if isinstance(value, str):
         # A path may have commas.
         value = re.split(r"\s*,\s*(?=[a-z]+://)", value)
-    if not isinstance(value, list | tuple) or not value or not all(map(_is_connect_url, value)):
+    if not isinstance(value, list | tuple) or not value or not all(map(is_connect_url, value)):
         raise ValueError
     return tuple(dict.fromkeys(value))
 
@@ -209,9 +228,9 @@ CONNECT_URLS = ValueType(
     "(as text: separated by commas)",
     _check_connect_urls,
 )
-PEER_URLS = ValueType(
+URLS = ValueType(
     "URLs",
-    "URLs like 'tcp://10.0.0.7:7700' of other routers (as text: separated by commas), or none",
+    "URLs like 'tcp://10.0.0.7:7700' (as text: separated by commas), or none",
     lambda value: _check_connect_urls(value) if value else (),
 )
 OPTIONAL_ADDRESS = _matching(
@@ -247,10 +266,12 @@ class Setting:
     help: str
     live: bool
     env: bool
-    flag: str
+    flag: str | None
 
 
-def setting(default: T, kind: ValueType, help: str, *, live: bool = False, env: bool = True, flag: str = "") -> T:
+def setting(
+    default: T, kind: ValueType, help: str, *, live: bool = False, env: bool = True, flag: str | None = ""
+) -> T:
     """A field of a dataclass of settings.
 
     Args:
@@ -259,6 +280,6 @@ def setting(default: T, kind: ValueType, help: str, *, live: bool = False, env: 
         help: a line for ``--help`` and the docs.
         live: whether a running router takes a new value at SIGHUP.
         env: whether a variable can give it.
-        flag: its flag, where that does not follow from its key.
+        flag: its flag, where that does not follow from its key; None: it has none.
     """
     return field(default=default, metadata={"setting": Setting(kind, help, live, env, flag)})

@@ -10,6 +10,7 @@ from rpcmq.config import RouterConfig
 from rpcmq.core.router.actions import LogEvent
 from rpcmq.core.router.router import Router
 from rpcmq.server.key_authenticator import KeyAuthenticator
+from rpcmq.server.mesh_urls import advertised_urls, check_peers
 from rpcmq.server.open_binds import check_binds
 from rpcmq.server.settings import apply, settings_for
 from rpcmq.server.spool import Spool
@@ -42,6 +43,7 @@ class EmbeddedRouter:
         self.config = config
         self.settings = settings_for(config)
         warnings = check_binds(config)
+        check_peers(config)
         #: The key authenticator; None: everybody may connect.
         self.key_authenticator = KeyAuthenticator(config.security.keys, on_note) if config.security.keys else None
         boot, directory = int(time() * 1000), config.dispatch_log.directory
@@ -55,24 +57,29 @@ class EmbeddedRouter:
         try:
             if self.key_authenticator is not None:
                 self.key_authenticator.open(self._context, self.engine)
-            self.shell = RouterShell(
-                self.engine,
-                self._context,
-                config.router.listen,
-                on_note,
-                max_bytes=config.message.max_bytes,
-                lost_seconds=config.link.lost_seconds,
-                handshake_seconds=config.link.handshake_seconds,
-                max_handshakes=config.link.max_handshakes,
-                curve=self.key_authenticator.curve if self.key_authenticator is not None else None,
-            )
+            self.shell = self._new_shell(on_note)
         except BaseException:
             self._close_key_authenticator()
             self._close_log()
             self._context.term()
             raise
+        self.engine.mesh.own.urls = advertised_urls(config, self.url)
         if self.key_authenticator is not None:
             self.key_authenticator.start(self.shell.wake)
+
+    def _new_shell(self, on_note: Callable[[LogEvent], None]) -> RouterShell:
+        config = self.config
+        return RouterShell(
+            self.engine,
+            self._context,
+            config.router.listen,
+            on_note,
+            max_bytes=config.message.max_bytes,
+            lost_seconds=config.link.lost_seconds,
+            handshake_seconds=config.link.handshake_seconds,
+            max_handshakes=config.link.max_handshakes,
+            curve=self.key_authenticator.curve if self.key_authenticator is not None else None,
+        )
 
     @property
     def url(self) -> str:

@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import Any
 
 from rpcmq.config import RouterConfig, describe_fields
+from rpcmq.config.peers import Peer
 
 __all__ = ["Settings"]
 
@@ -27,9 +28,11 @@ class Settings:
     router_name: str = _of("router.name", "router")
     router_max_bytes: int = _of("router.max_bytes", 4 << 30)
 
-    router_id: int = _of("router.id")
+    router_id: int = _of("router.id", 1)
     mesh_name: str = _of("mesh.name")
     mesh_peers: tuple[str, ...] = _of("mesh.peers")
+    mesh_peer: tuple[Peer, ...] = _of("mesh.peer")
+    mesh_advertise: tuple[str, ...] = _of("mesh.advertise")
     mesh_recovery_seconds: float = _of("mesh.recovery_seconds")
     mesh_silence_seconds: float = _of("mesh.silence_seconds")
     mesh_lost_seconds: float = _of("mesh.lost_seconds")
