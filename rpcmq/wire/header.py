@@ -55,8 +55,10 @@ __all__ = [
     "size_of",
     "split_error_name",
     "trace_of",
+    "ttl_of",
     "unpack_reply",
     "unpack_request",
+    "with_address",
     "with_flag",
     "with_header",
     "with_kind",
@@ -270,6 +272,19 @@ def with_kind(message: bytes, kind: int) -> bytes:
 def with_origin(message: bytes, origin: bytes) -> bytes:
     """``message`` as a message of ``origin`` (router and handle)."""
     return with_header(message, message[:_KEY_AT] + origin + message[_SEQUENCE_AT:])
+
+
+def ttl_of(message: bytes) -> int:
+    """The milliseconds that the message has left; ``NO_TTL`` for no limit."""
+    return int.from_bytes(message[_TTL_AT:_KEY_AT])
+
+
+def with_address(message: bytes, block: bytes) -> bytes:
+    """``message`` with another address block. Its header must have been checked by :func:`parse`."""
+    end = HEADER_BYTES + (message[36] << 8) + message[37]
+    length = int.from_bytes(message[:_VERSION_AT]) - (end - HEADER_BYTES) + len(block)
+    lengths = len(block).to_bytes(2) + message[_METHOD_LENGTH_AT:HEADER_BYTES]
+    return with_header(message, length.to_bytes(4) + message[_VERSION_AT:36] + lengths + block + message[end:])
 
 
 def with_ttl(message: bytes, ttl: int) -> bytes:

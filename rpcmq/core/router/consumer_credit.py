@@ -23,17 +23,34 @@ class ConsumerCredit:
         is_withheld: whether it begins with none, because the window of its link is full.
     """
 
-    __slots__ = ("credit", "granted")
+    __slots__ = ("credit", "granted", "is_withheld", "reserved")
 
     def __init__(self, granted: int, is_withheld: bool) -> None:
         self.granted = granted
-        #: The credit in force: what was granted, or none.
+        #: Deliveries for which another router keeps a part of the credit.
+        self.reserved = 0
+        self.is_withheld = is_withheld
+        #: The credit in force: the part of what was granted that is not reserved, or none.
         self.credit = 0 if is_withheld else granted
 
     def withhold_credit(self) -> None:
         """Have it given nothing more: the window of its link is full."""
+        self.is_withheld = True
         self.credit = 0
 
     def restore_credit(self) -> None:
         """Have it given work again: the window has room."""
-        self.credit = self.granted
+        self.is_withheld = False
+        self.credit = self.granted - self.reserved
+
+    def reserve(self, count: int) -> None:
+        """Keep the credit of ``count`` deliveries for another router."""
+        self.reserved += count
+        if not self.is_withheld:
+            self.credit -= count
+
+    def release(self) -> None:
+        """Keep the credit of one delivery for another router no more."""
+        self.reserved -= 1
+        if not self.is_withheld:
+            self.credit += 1

@@ -20,6 +20,7 @@ from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.turns import TURN_STEPS, Turns
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import FIRST_SESSION_KIND, KEY, KIND_AT, LOW_FLAGS_AT, Flag, Kind, parse, payload_of, size_of, split
+from rpcmq.wire.bodies import MESH_TYPE
 
 __all__ = ["Intake"]
 
@@ -127,6 +128,8 @@ class Intake:
         """Return the handlers for ``link``: refusing ones while too much is held for it."""
         if not link.overdrawn and link.usage.size_bytes <= self._settings.link_max_bytes:
             return link.handlers
+        if link.queue_type == MESH_TYPE:
+            return link.handlers  # it is told that everybody is busy
         handlers = link.handlers[:]
         for kind, refuse in self._kinds.refusals.items():
             handlers[kind] = refuse

@@ -22,9 +22,10 @@ class Remote(Generic[D]):
         capacity: the number of requests that they take at once.
         offered: deliveries to them that have not ended, by key, in the order in which they were offered.
         room: the number that may still be offered, while the neighbour says so for each; None: up to ``capacity``.
+        wanted: the number of requests that the neighbour knows to wait, and has not made room for.
     """
 
-    __slots__ = ("capacity", "consumers", "link", "offered", "room")
+    __slots__ = ("capacity", "consumers", "link", "offered", "room", "wanted")
 
     def __init__(self, link: BaseLink, consumers: int, capacity: int) -> None:
         self.link = link
@@ -32,6 +33,7 @@ class Remote(Generic[D]):
         self.capacity = capacity
         self.offered: dict[bytes, D] = {}
         self.room: int | None = None
+        self.wanted = 0
 
     @property
     def free(self) -> int:

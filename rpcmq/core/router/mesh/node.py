@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from rpcmq.core.router.mesh.forwarding import Forwarding
+from rpcmq.core.router.mesh.hosting import Hosting
 from rpcmq.core.router.mesh.neighbours import Identity, Neighbour, Neighbours
 from rpcmq.core.router.mesh.part import MeshContext, MeshPart
+from rpcmq.core.router.mesh.places import Places
 from rpcmq.core.router.model import Handler, Link
 from rpcmq.core.router.node_type import NodeContext, NodeType
 from rpcmq.core.router.pubsub.node import PubSub
@@ -21,7 +24,10 @@ from rpcmq.wire import KIND_AT, Kind
 __all__ = ["Mesh"]
 
 #: The parts, in the order in which they are told of neighbours.
-PARTS: tuple[Callable[[MeshContext], MeshPart], ...] = ()
+PARTS: tuple[Callable[[MeshContext], MeshPart], ...] = (
+    Forwarding,
+    Hosting,
+)
 
 
 class Mesh(NodeType):
@@ -44,6 +50,7 @@ class Mesh(NodeType):
             self.neighbours,
             next(each for each in others if isinstance(each, RoundRobin)),
             next(each for each in others if isinstance(each, PubSub)),
+            Places(self._context.directory),
             self._up,
             self._gone,
             self.handlers,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import inf
 
 from rpcmq.core.router.mesh.neighbours import Identity, Neighbour, Neighbours
+from rpcmq.core.router.mesh.places import Places
 from rpcmq.core.router.model import Handler, Link
 from rpcmq.core.router.node_type import NodeContext
 from rpcmq.core.router.pubsub.node import PubSub
@@ -25,6 +26,7 @@ class MeshContext:
     neighbours: Neighbours
     roundrobin: RoundRobin
     pubsub: PubSub
+    places: Places
     #: Enter a neighbour whose handshake is done, or whose link was resumed; parts are told: (now, neighbour, resumed).
     up: Callable[[float, Neighbour, bool], None]
     #: Take out a neighbour; all parts are told: (now, neighbour, reason).

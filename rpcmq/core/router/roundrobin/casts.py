@@ -13,7 +13,7 @@ from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.core.router.roundrobin.restart_recovery import Recovery
 from rpcmq.core.router.usage import SharedUsage
 from rpcmq.errors import Outcome
-from rpcmq.wire import FORMAT_AT, KIND_AT, Flag, Kind, size_of, with_kind
+from rpcmq.wire import FORMAT_AT, KEY, KIND_AT, Flag, Kind, size_of, ttl_of, with_kind
 
 __all__ = ["Casts", "resolve_group"]
 
@@ -59,7 +59,7 @@ class Casts:
         if link.stalled and self._mailboxes.stays_stalled(link, request):
             return
         if flags & _FANOUT:
-            self._fan_out(now, link, request)
+            self._fan_out(now, link, request, is_owned=True)
             return
         request.kept = link.keeps
         link.usage.size_bytes += request.charge
@@ -122,12 +122,23 @@ class Casts:
                 deliveries.route(now, copy)
         shared.size_bytes -= 1
 
-    def _fan_out(self, now: float, link: Link, request: Request) -> None:
+    def fan_out_here(self, now: float, link: Link, message: bytes, destination: Destination) -> None:
+        """Copy ``message``, a fanout that the router at ``link`` owns, to each consumer here."""
+        request = Request()
+        request.key, request.message, request.destination = message[KEY], message, destination
+        request.is_call, request.reply_to, request.kept = False, None, False
+        request.attempts, request.ttl, request.received_at = 0, ttl_of(message), now
+        request.queue = request.delivery = request.slot = request.outcome = None
+        request.usage, request.charge = link.usage, 0
+        self._fan_out(now, link, request)
+
+    def _fan_out(self, now: float, link: Link, request: Request, is_owned: bool = False) -> None:
         requests, deliveries = self._requests, self._deliveries
         destination = request.destination
         destination.statistics.casts += 1
         flags, size, key, form = request.flags, request.size, request.key, request.message[FORMAT_AT]
-        if not destination.consumers and flags & Flag.MANDATORY:
+        remotes = destination.remotes if is_owned else {}
+        if not destination.consumers and not remotes and flags & Flag.MANDATORY:
             refused = explain.no_consumer(now, destination)
             requests.refuse(now, requests.copy(request), link, Outcome.NO_CONSUMER, refused)
             return
@@ -158,7 +169,9 @@ class Casts:
                 continue
             reached += 1
         shared.size_bytes -= 1
-        if not destination.consumers:
+        if remotes:
+            reached += deliveries.elsewhere.fan_out(request)
+        elif not destination.consumers:
             copy = requests.copy(request)
             requests.drop(now, copy, destination.queue, "no consumer")
             requests.record(now, copy, Outcome.NO_CONSUMER)

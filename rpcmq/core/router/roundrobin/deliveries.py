@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
+from typing import Protocol
 
 from rpcmq.core.common.session import WINDOW_BYTES
+from rpcmq.core.router.forwarded import Ticket
 from rpcmq.core.router.least_busy import ALONE
 from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.link_table import LinkTable
@@ -34,10 +36,22 @@ __all__ = ["Deliveries"]
 _NO_TIME = 0.001
 
 
+class Elsewhere(Protocol):
+    """Takes requests to consumers of other routers."""
+
+    def take(self, now: float, request: Request, is_older: bool = False) -> bool:
+        """Give ``request`` to another router; return whether one takes it now."""
+
+    def fan_out(self, request: Request) -> int:
+        """Send a copy of the fanout ``request`` to each router with consumers; return how many these are together."""
+
+
 class Deliveries:
     """Hands requests to consumers."""
 
-    __slots__ = ("_links", "_mailboxes", "_recovery", "_requests", "on_delivered", "on_protocol_error")
+    __slots__ = (
+        "_links", "_mailboxes", "_recovery", "_requests", "elsewhere", "on_delivered", "on_protocol_error", "on_ticket",
+    )  # fmt: skip
 
     def __init__(self, links: LinkTable, requests: RequestTable, recovery: Recovery, mailboxes: Mailboxes) -> None:
         self._links = links
@@ -48,6 +62,10 @@ class Deliveries:
         self.on_protocol_error: Callable[[float, Link, bytes, ProtocolError], None] = _nobody_listens
         #: Called with each delivery that was made, which is still in the outbox of its link; None: nobody watches.
         self.on_delivered: Callable[[Delivery], None] | None = None
+        #: Takes what finds no free consumer here.
+        self.elsewhere: Elsewhere = _Nowhere()
+        #: Called with (now, ticket, consumer): the turn of another router has come, and ``consumer`` is free.
+        self.on_ticket: Callable[[float, Ticket, Consumer], None] = _nobody_has_tickets
 
     def deliver(self, now: float, request: Request, consumer: Consumer, caster: Link | None = None) -> bool:
         """Give ``request`` to ``consumer``.
@@ -95,6 +113,9 @@ class Deliveries:
             Whether it was taken; if not it has ended.
         """
         destination = request.destination
+        remotes = destination.remotes
+        if remotes and self.elsewhere.take(now, request):
+            return True
         consumers = destination.consumers
         form = request.message[FORMAT_AT]
         requests = self._requests
@@ -105,11 +126,12 @@ class Deliveries:
                 accepts &= consumer.accepts
                 if consumer.ready and consumer.accepts >> form & 1:
                     return self.deliver(now, request, consumer, caster)
-            text = f"{destination.name!r} has no free consumer that accepts {format_name(form)} payloads"
-            requests.refuse(now, request, caster, Outcome.PROTOCOL, (text, {"accepts": accepts}))
-            return False
-        finds_nobody = request.flags & Flag.MANDATORY and not any(c.link.route is not None for c in consumers)
-        if finds_nobody and not self._recovery.awaits_consumer(now, request):
+            if not remotes:
+                text = f"{destination.name!r} has no free consumer that accepts {format_name(form)} payloads"
+                requests.refuse(now, request, caster, Outcome.PROTOCOL, (text, {"accepts": accepts}))
+                return False
+        is_absent = not remotes and not any(c.link.route is not None for c in consumers)
+        if is_absent and request.flags & Flag.MANDATORY and not self._recovery.awaits_consumer(now, request):
             requests.refuse(now, request, caster, Outcome.NO_CONSUMER, explain.no_consumer(now, destination))
             return False
         first = destination.queue.get(request.key)
@@ -135,6 +157,9 @@ class Deliveries:
             if oldest is None:
                 return
             request = oldest.popleft()
+            if type(request) is Ticket:
+                self.on_ticket(now, request, consumer)
+                continue
             if request.reply_to is None:
                 requests.deadlines.disarm(request)
             elif request.reply_to.state is LinkState.ENDED:
@@ -161,7 +186,8 @@ class Deliveries:
         for request in requests:
             other = request.destination.pick()
             if other is None:
-                waiting.append(request)
+                if not (request.destination.remotes and self.elsewhere.take(now, request, is_older=True)):
+                    waiting.append(request)
             elif other.accepts >> request.message[FORMAT_AT] & 1:
                 self._requests.journal.note(now, request.key, "delivered again", other.link.identity)
                 self.deliver(now, request, other)
@@ -234,6 +260,22 @@ class Deliveries:
 def _is_deserted(old: Request, request: Request) -> bool:
     """Whether ``old`` is a call of an earlier link of the caller of ``request``, with the same handle."""
     return old.is_call and request.is_call and old.reply_to is not request.reply_to
+
+
+class _Nowhere:
+    """There are no other routers."""
+
+    def take(self, now: float, request: Request, is_older: bool = False) -> bool:
+        """See :class:`Elsewhere`."""
+        return False
+
+    def fan_out(self, request: Request) -> int:
+        """See :class:`Elsewhere`."""
+        return 0
+
+
+def _nobody_has_tickets(now: float, ticket: Ticket, consumer: Consumer) -> None:
+    pass
 
 
 def _nobody_listens(now: float, link: Link, message: bytes, error: ProtocolError) -> None:

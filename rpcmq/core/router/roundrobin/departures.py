@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from itertools import islice
 
+from rpcmq.core.router.forwarded import Forwarded
 from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.model import Consumer, Delivery, Link, Request
 from rpcmq.core.router.roundrobin import explain
@@ -26,7 +28,9 @@ _ANSWERS = (int(Kind.REPLY), int(Kind.FAULT), int(Kind.END))
 class Departures:
     """Ends, or delivers again, what those who go leave behind."""
 
-    __slots__ = ("_deliveries", "_end_more_at", "_recovery", "_requests", "_unserved", "deserted")
+    __slots__ = (
+        "_deliveries", "_end_more_at", "_recovery", "_requests", "_unserved", "deserted", "on_forwarded_lost",
+    )  # fmt: skip
 
     def __init__(self, requests: RequestTable, deliveries: Deliveries, recovery: Recovery) -> None:
         self._requests = requests
@@ -37,6 +41,9 @@ class Departures:
         #: Mandatory calls that wait where nobody is left, and are ended a bounded number at a time.
         self._unserved: dict[Request, None] = {}
         self._end_more_at = 0.0
+        #: Called with (now, delivery, whether it was never sent, identity) where the consumer of a request is gone that
+        #: another router owns.
+        self.on_forwarded_lost: Callable[[float, Delivery, bool, str], None] = _nobody_owns_it
 
     def relieved(self, now: float, consumer: Consumer) -> None:
         """Deliver more to ``consumer``, which has less in flight than before."""
@@ -54,9 +61,12 @@ class Departures:
         requests, identity = self._requests, consumer.link.identity
         for delivery in deliveries:
             request = delivery.request
+            is_unsent = request.key in unsent
+            if type(request) is Forwarded:
+                self.on_forwarded_lost(now, delivery, is_unsent, identity)
+                continue
             if request.has_ended:
                 continue
-            is_unsent = request.key in unsent
             requests.journal.note(now, request.key, "consumer gone, unsent" if is_unsent else "consumer gone", identity)
             if delivery.earlier is not None or request.delivery is not delivery:
                 request.take_back(delivery)  # others have it
@@ -69,6 +79,18 @@ class Departures:
         self._end_backlog(now, consumer)
         self._deliveries.deliver_again(now, again)
         self.left(now, consumer)
+
+    def lost_elsewhere(self, now: float, delivery: Delivery, identity: str) -> None:
+        """The consumer ``identity`` of another router has gone with ``delivery``."""
+        request = delivery.request
+        if delivery.earlier is not None or request.delivery is not delivery:
+            request.take_back(delivery)  # others have it
+        elif _may_run_again(request):
+            request.take_back(delivery)
+            request.attempts += 1
+            self._deliveries.deliver_again(now, [request])
+        else:
+            self._end(now, delivery, f"{identity} there was lost")
 
     def _end(self, now: float, delivery: Delivery, reason: str) -> None:
         requests, request = self._requests, delivery.request
@@ -93,7 +115,7 @@ class Departures:
         """End the mandatory calls that wait for ``consumer`` if it was the last there. Casts go on waiting."""
         topic = consumer.topic
         for each in (topic, topic.servers.get(consumer.server)):
-            if each is None or each.consumers or not each.queue:
+            if each is None or each.consumers or each.remotes or not each.queue:
                 continue
             self._requests.turns.spent += len(each.queue) >> 4
             for request in each.queue:
@@ -109,7 +131,7 @@ class Departures:
         for request in list(islice(self._unserved, ENDED_AT_ONCE)):
             del self._unserved[request]
             caller = request.reply_to
-            if request.queue is None or request.destination.consumers:
+            if request.queue is None or request.destination.consumers or request.destination.remotes:
                 continue  # it has ended, or somebody has come
             if caller is None or caller.state is LinkState.ENDED:
                 continue  # it ends with its caller's others
@@ -151,3 +173,7 @@ class Departures:
 
 def _may_run_again(request: Request) -> bool:
     return bool(request.flags & Flag.IDEMPOTENT) and request.attempts < MAX_ATTEMPTS - 1
+
+
+def _nobody_owns_it(now: float, delivery: Delivery, is_unsent: bool, identity: str) -> None:
+    pass

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from rpcmq.core.common.drops import Drop
 from rpcmq.core.router.base_link import outgoing_bytes
 from rpcmq.core.router.directory import Directory
+from rpcmq.core.router.forwarded import Forwarded
 from rpcmq.core.router.least_busy import ALONE
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.model import Delivery, Link, Request
@@ -242,6 +243,8 @@ class Dispatch:
             requests.counters["late replies"] += 1
             if caller is None:
                 requests.record(now, request, Outcome.PROTOCOL)  # a cast is to be settled, not answered
+            elif type(request) is Forwarded:
+                request.owner.send(message)  # for which that consumer is free now
             request.settled_by(delivery)
         else:
             if type(message) is not bytes and (caller.is_full or caller.route is None):
@@ -263,7 +266,7 @@ class Dispatch:
             else:
                 statistics.answered(seconds)
             log = requests.log
-            if log is not None:
+            if log is not None and type(request) is not Forwarded:
                 size = len(message) if type(message) is bytes else size_of(message)
                 if not error:
                     log.ended(now, request, delivery, outcome, size, handler_us)

@@ -16,6 +16,7 @@ from rpcmq.core.router.roundrobin.purge import Controls
 from rpcmq.core.router.roundrobin.registrations import Registrations
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import Flag, Kind
+from rpcmq.wire.bodies import MESH_TYPE
 
 __all__ = ["RoundRobin"]
 
@@ -104,6 +105,8 @@ class RoundRobin(NodeType):
 
     def link_taken(self, now: float, link: Link, messages: list[bytes]) -> None:
         """Senders need not keep the casts among ``messages``."""
+        if link.queue_type == MESH_TYPE:
+            return  # a router has them, no consumer yet
         self.dispatch.settlements.taken(now, link, messages)
 
     def link_changed(self, now: float, link: Link) -> None:

@@ -15,6 +15,7 @@ from rpcmq.core.common.drops import Drop, DropNotices, Drops
 from rpcmq.core.common.text import shorten
 from rpcmq.core.router.dispatch_log import DispatchLog
 from rpcmq.core.router.faults import reraise
+from rpcmq.core.router.forwarded import Forwarded
 from rpcmq.core.router.journal import Journal
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.model import Link, Request
@@ -47,7 +48,7 @@ class RequestTable:
 
     __slots__ = (
         "_links", "_notices", "_settings", "calls_in_flight", "counters", "deadlines", "draining", "drops",
-        "journal", "last_number", "log", "on_fault", "on_recorded", "receipts", "turns",
+        "journal", "last_number", "log", "on_fault", "on_forwarded_ended", "on_recorded", "receipts", "turns",
     )  # fmt: skip
 
     def __init__(self, settings: Settings, links: LinkTable) -> None:
@@ -73,6 +74,8 @@ class RequestTable:
         self.log: DispatchLog | None = None
         #: Called with each request that :meth:`record` has ended, and its outcome; None: nobody watches.
         self.on_recorded: Callable[[Request, int], None] | None = None
+        #: Called with (now, request, outcome, microseconds of the handler) for those that another router owns.
+        self.on_forwarded_ended: Callable[[float, Forwarded, int, int], None] = lambda now, request, outcome, us: None
 
     def copy(self, request: Request) -> Request:
         """``request`` as a request in its own right."""
@@ -259,7 +262,9 @@ class RequestTable:
             statistics.run += 1
         else:
             statistics.answered(seconds)
-        if self.log is not None:
+        if type(request) is Forwarded:
+            self.on_forwarded_ended(now, request, outcome, handler_us)
+        elif self.log is not None:
             self.log.ended(now, request, request.delivery, outcome, handler_us=handler_us)
         if self.on_recorded is not None:
             self.on_recorded(request, outcome)

@@ -1,0 +1,342 @@
+"""The owner's side of requests that consumers of other routers take.
+
+A request waits at its owner and nowhere else. When no consumer here is free, it is offered to the neighbour that is
+least busy with what this router has given it for that address, up to the capacity it has told. A neighbour whose
+consumers are busy with others' requests sends it back (BUSY). From then on it is offered there only what it has made
+room for: this router says how many requests wait (WANT), and is told how many it may send (ROOM).
+
+**Order.** A neighbour that has sent back one request for an address sends back all that follow, until it reads the
+WANT by which this router shows that it has read the BUSY. And this router takes back all that it has offered after the
+one that came back, at once: so what was sent first is first in the queue again, whoever takes it next. Either half
+alone breaks the order (``tests/mesh/order.py``).
+"""
+
+from __future__ import annotations
+
+from itertools import dropwhile
+
+from rpcmq.core.router.base_link import BaseLink
+from rpcmq.core.router.link_states import LinkState
+from rpcmq.core.router.mesh.neighbours import Neighbour
+from rpcmq.core.router.mesh.offered_work import OfferedWork
+from rpcmq.core.router.mesh.part import MeshContext, MeshPart
+from rpcmq.core.router.mesh.places import Place, address_of_place
+from rpcmq.core.router.model import Consumer, Delivery, Link, Request
+from rpcmq.core.router.remotes import Remote
+from rpcmq.errors import Outcome, ProtocolError
+from rpcmq.wire import (
+    ATTEMPT_AT,
+    KEY,
+    MAX_SETTLEMENTS,
+    SETTLEMENT,
+    Flag,
+    Kind,
+    pack,
+    payload_of,
+    with_address,
+    without_flag,
+)
+from rpcmq.wire.bodies import ErrorBody
+
+__all__ = ["Forwarding"]
+
+_OUTCOMES = frozenset(map(int, Outcome))
+
+
+class Forwarding(MeshPart):
+    """Offers requests to neighbours, and takes back what they return."""
+
+    def __init__(self, context: MeshContext) -> None:
+        self._context = context
+        self._dispatch = dispatch = context.roundrobin.dispatch
+        self._requests = dispatch.requests
+        self._work: dict[BaseLink, OfferedWork] = {}
+        dispatch.deliveries.elsewhere = self
+        context.places.on_changed.append(self._place_changed)
+        self.kinds = {
+            Kind.REPLY: self._reply,
+            Kind.FAULT: self._reply,
+            Kind.END: self._reply,
+            Kind.ITEM: dispatch.streams.item,
+            Kind.ALIVE: dispatch.streams.item,
+            Kind.SETTLE: self._settle,
+            Kind.ERROR: self._error,
+            Kind.BUSY: self._busy,
+            Kind.ROOM: self._room,
+            Kind.RETURNED: self._returned,
+        }
+
+    # --- neighbours --------------------------------------------------------------------------
+
+    def neighbour_up(self, now: float, neighbour: Neighbour, resumed: bool) -> None:
+        """It may be offered requests as soon as it has told its consumers."""
+        if not resumed:
+            self._work[neighbour.link] = OfferedWork(neighbour.link)
+
+    def neighbour_changed(self, now: float, neighbour: Neighbour) -> None:
+        """One that answers again gets what waits."""
+        if neighbour.is_usable:
+            self._feed_all(now, neighbour.link)
+
+    def neighbour_has_room(self, now: float, neighbour: Neighbour) -> None:
+        """It gets what waits."""
+        self._feed_all(now, neighbour.link)
+
+    def neighbour_gone(self, now: float, neighbour: Neighbour, reason: str) -> None:
+        """What it had goes to others where that is allowed, and ends where it is not."""
+        work = self._work.pop(neighbour.link, None)
+        if work is None:
+            return
+        for consumer in work.all():
+            self._dispatch.departures.consumer_gone(now, consumer, reason)
+        neighbour.link.consumers = {}
+
+    def _feed_all(self, now: float, link: BaseLink) -> None:
+        for topic in list(self._context.node.directory):
+            places: list[Place] = [topic, *topic.servers.values()]
+            for place in places:
+                remote = place.remotes.get(link)
+                if remote is not None and place.queue:
+                    self._feed(now, place, remote)
+
+    def _place_changed(self, now: float, place: Place, remote: Remote[Delivery]) -> None:
+        if place.queue:
+            self._feed(now, place, remote)
+
+    # --- offers ------------------------------------------------------------------------------
+
+    def take(self, now: float, request: Request, is_older: bool = False) -> bool:
+        """Offer ``request``, which finds no free consumer here, to the least busy neighbour, if one can take it.
+
+        Args:
+            is_older: it came before whatever waits.
+        """
+        place = _place_of(request)
+        if is_older or not place.queue:
+            best, least = None, 0.0
+            for remote in place.remotes.values():
+                free = remote.free
+                if free > 0:
+                    load = len(remote.offered) / (remote.capacity or 1)
+                    if best is None or load < least:
+                        best, least = remote, load
+            if best is not None and self._offer(now, request, best):
+                return True
+        for remote in place.remotes.values():
+            self._want_more(place, remote, 1)
+        return False
+
+    def fan_out(self, request: Request) -> int:
+        """Send the fanout ``request`` to each neighbour with consumers; return how many these are together.
+
+        Copies wait, and end, at the routers of their consumers.
+        """
+        reached = 0
+        for remote in request.destination.remotes.values():
+            message = request.message
+            for flag in (Flag.CONFIRM, Flag.MANDATORY):
+                message = without_flag(message, flag)
+            remote.link.send(message)
+            reached += remote.consumers
+        return reached
+
+    def _offer(self, now: float, request: Request, remote: Remote[Delivery]) -> bool:
+        """Give ``request`` to ``remote``; return whether that could be."""
+        work = self._work.get(remote.link)
+        if work is None:
+            return False
+        topic = request.destination.topic
+        consumer = work.of(topic)
+        if request.key in consumer.in_flight:
+            return False  # an earlier attempt of it is there still
+        self._dispatch.deliveries.deliver(now, request, consumer)
+        if topic.group:
+            outbox = remote.link.outbox
+            outbox[-1] = with_address(outbox[-1], topic.address._replace(server=topic.group).encode())
+        delivery = request.delivery
+        assert delivery is not None
+        remote.offered[request.key] = delivery
+        if remote.room is not None:
+            remote.room -= 1
+        return True
+
+    def _feed(self, now: float, place: Place, remote: Remote[Delivery]) -> None:
+        """Offer what waits at ``place`` to ``remote``, oldest first, as long as it takes more."""
+        queue = place.queue
+        while queue and remote.free > 0:
+            request = queue.popleft()
+            if request.reply_to is None:
+                self._requests.deadlines.disarm(request)
+            elif request.reply_to.state is LinkState.ENDED:
+                self._requests.cancel(now, request)
+                continue
+            if not self._offer(now, request, remote):
+                if not request.is_call:
+                    self._requests.deadlines.arm_cast(now, request)
+                queue.requeue(request)
+                return
+        self._want_more(place, remote)
+
+    def _want_more(self, place: Place, remote: Remote[Delivery], more: int = 0) -> None:
+        """Say how many requests wait for room at ``remote``, unless it knows, or may be offered any.
+
+        Args:
+            more: number of those that are not in the queue yet.
+        """
+        if remote.room is None:
+            return
+        waiting = len(place.queue) + more
+        if waiting:
+            if not remote.room and not remote.wanted:
+                self._want(place, remote, waiting)
+            return
+        if remote.room or remote.wanted:
+            self._want(place, remote, 0)  # room that is kept for us is of use to others
+        # Whether its consumers are still busy with others' requests will show.
+        remote.room = None
+
+    def _want(self, place: Place, remote: Remote[Delivery], count: int) -> None:
+        remote.wanted = count
+        address, tag = address_of_place(place)
+        remote.link.send(pack(Kind.WANT, count.to_bytes(4), address=address.encode(), consumer=tag))
+
+    # --- what becomes of them ----------------------------------------------------------------
+
+    def _consumer(self, link: Link, message: bytes) -> Consumer | None:
+        """The pseudo-consumer that has what ``message`` is about."""
+        work = self._work.get(link)
+        if work is None:
+            return None
+        group = self._context.places.group_of(message)
+        return work.whole if group is None else work.of(group)
+
+    def _take_from(self, link: Link, message: bytes) -> Delivery | None:
+        """Take the delivery that ``message`` is about from the neighbour; None if it is none of the present ones."""
+        consumer = self._consumer(link, message)
+        delivery = consumer.in_flight.get(message[KEY]) if consumer is not None else None
+        if consumer is None or delivery is None or delivery.attempt != message[ATTEMPT_AT]:
+            self._requests.count_unknown(link, "return of an unknown request")
+            return None
+        del consumer.in_flight[message[KEY]]
+        return delivery
+
+    def _ended(self, now: float, link: Link, delivery: Delivery) -> None:
+        """The neighbour is done with ``delivery``, and can take another request."""
+        place = _place_of(delivery.request)
+        remote = place.remotes.get(link)
+        if remote is not None:
+            remote.offered.pop(delivery.request.key, None)
+            self._feed(now, place, remote)
+
+    def _reply(self, now: float, link: Link, message: bytes) -> None:
+        """REPLY, FAULT or END: a call has ended."""
+        work = self._work.get(link)
+        delivery = work.whole.in_flight.get(message[KEY]) if work is not None else None
+        self._dispatch.reply(now, link, message)
+        if delivery is not None and delivery.attempt == message[ATTEMPT_AT]:
+            self._ended(now, link, delivery)
+
+    def _settle(self, now: float, link: Link, message: bytes) -> None:
+        """SETTLE: casts have ended."""
+        payload = payload_of(message)
+        count, rest = divmod(len(payload), SETTLEMENT.size)
+        if rest or count > MAX_SETTLEMENTS:
+            raise ProtocolError(f"SETTLE of {len(payload)} bytes is no multiple of {SETTLEMENT.size}", "length")
+        self._requests.turns.spent += count
+        consumer = self._consumer(link, message)
+        for key, attempt, outcome, handler_us in SETTLEMENT.iter_unpack(payload):
+            delivery = consumer.in_flight.get(key) if consumer is not None else None
+            if consumer is None or delivery is None or delivery.attempt != attempt or delivery.request.is_call:
+                self._requests.count_unknown(link, "settlement of an unknown cast")
+                continue
+            del consumer.in_flight[key]
+            self._requests.record(now, delivery.request, outcome, handler_us)
+            delivery.request.settled_by(delivery)
+            self._ended(now, link, delivery)
+
+    def _error(self, now: float, link: Link, message: bytes) -> None:
+        """ERROR: the neighbour has ended a request, or refuses it."""
+        body = ErrorBody.of(message)
+        outcome = Outcome(body.outcome) if body.outcome in _OUTCOMES else Outcome.PROTOCOL
+        consumer = self._consumer(link, message)
+        delivery = consumer.in_flight.pop(message[KEY], None) if consumer is not None else None
+        if delivery is None:
+            self._requests.count_unknown(link, "error about an unknown request")
+            return
+        request = delivery.request
+        if not request.has_ended:
+            if outcome is Outcome.DRAINING:
+                self._offer_again(now, [delivery])
+            elif request.reply_to is None:
+                self._requests.drop(now, request, request.destination.queue, "refused by another router")
+                self._requests.record(now, request, outcome)
+            elif self._requests.finish(now, request, outcome):
+                self._requests.tell(request.reply_to, request.key, outcome, body.text, dict(body.details))
+        self._ended(now, link, delivery)
+
+    def _busy(self, now: float, link: Link, message: bytes) -> None:
+        """BUSY: a request comes back, and so do all that this router has offered there after it, for that address."""
+        delivery = self._take_from(link, message)
+        if delivery is None:
+            return
+        place = _place_of(delivery.request)
+        remote = place.remotes.get(link)
+        back = [delivery]
+        if remote is not None:
+            later = list(dropwhile(lambda each: each is not delivery, remote.offered.values()))[1:]
+            remote.offered.pop(delivery.request.key, None)
+            for each in later:
+                del remote.offered[each.request.key]
+                del each.consumer.in_flight[each.request.key]
+            back += later
+            remote.room = remote.wanted = 0
+        self._offer_again(now, back)
+        if remote is not None:
+            # Also where nothing waits any more: the neighbour takes nothing before it has read that.
+            self._want(place, remote, len(place.queue))
+            if not place.queue:
+                remote.room = None
+
+    def _room(self, now: float, link: Link, message: bytes) -> None:
+        """ROOM: so many more may be offered."""
+        payload = payload_of(message)
+        if len(payload) != 4:
+            raise ProtocolError("ROOM needs a count of 4 bytes", "length")
+        place = self._context.places.named_by(message)
+        remote = place.remotes.get(link) if place is not None else None
+        if place is None or remote is None:
+            return
+        count = int.from_bytes(payload)
+        remote.wanted = max(0, remote.wanted - count)
+        remote.room = (remote.room or 0) + count
+        self._feed(now, place, remote)
+
+    def _returned(self, now: float, link: Link, message: bytes) -> None:
+        """RETURNED: a consumer there is gone, or the request could not be given to one."""
+        payload = bytes(payload_of(message))
+        delivery = self._take_from(link, message)
+        if delivery is None:
+            return
+        request = delivery.request
+        if not request.has_ended:
+            if payload[:1] == b"\0":
+                self._offer_again(now, [delivery])
+            else:
+                identity = payload[1:].decode("utf-8", "replace") or link.identity
+                self._dispatch.departures.lost_elsewhere(now, delivery, identity)
+        self._ended(now, link, delivery)
+
+    def _offer_again(self, now: float, back: list[Delivery]) -> None:
+        """Requests that came back and were not started: to others, or to the head of the queue."""
+        again: list[Request] = []
+        for delivery in back:
+            request = delivery.request
+            if not request.has_ended:
+                request.take_back(delivery)
+                again.append(request)
+        self._dispatch.deliveries.deliver_again(now, again)
+
+
+def _place_of(request: Request) -> Place:
+    destination = request.destination
+    return destination.server or destination.topic

@@ -1,0 +1,300 @@
+"""The home's side of requests that other routers own: a free consumer takes them at once, or they go back.
+
+Nothing waits here for another router, so that whatever waits can be explained, and ended, where its sender is. What is
+kept is a neighbour's place in the queue (:class:`rpcmq.core.router.forwarded.Ticket`): when its turn has come, the
+credit of a consumer is reserved for it (ROOM), for a moment.
+
+The owner is told of each end: with the answer of a call, with SETTLE for a cast, with RETURNED if the consumer is gone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from rpcmq.core.router.forwarded import Forwarded, Ticket
+from rpcmq.core.router.mesh.neighbours import Neighbour
+from rpcmq.core.router.mesh.part import MeshContext, MeshPart
+from rpcmq.core.router.mesh.places import Place, Tag, address_of_place
+from rpcmq.core.router.model import Consumer, Delivery, Destination, Link, Server
+from rpcmq.core.router.usage import MESSAGE_OVERHEAD
+from rpcmq.errors import Outcome, ProtocolError
+from rpcmq.payload.format import format_name
+from rpcmq.wire import (
+    CONSUMER_AT,
+    HEADER_BYTES,
+    KIND_AT,
+    SETTLEMENT,
+    Address,
+    Flag,
+    Kind,
+    address_of,
+    method_of,
+    pack,
+    payload_of,
+    size_of,
+    unpack_request,
+    with_address,
+)
+from rpcmq.wire.bodies import ErrorBody
+
+__all__ = ["Hosting"]
+
+#: Room that its neighbour does not use is given to others after this (seconds).
+_KEPT = 1.0
+#: Settlements that are put into one message.
+_TOGETHER = 100
+_NOT_STARTED, _MAY_HAVE_STARTED = b"\0", b"\1"
+
+
+@dataclass(slots=True)
+class _Room:
+    """Credit of a consumer, for one request of a neighbour."""
+
+    consumer: Consumer
+    until: float
+
+
+class Hosting(MeshPart):
+    """Gives requests of neighbours to consumers that are free."""
+
+    def __init__(self, context: MeshContext) -> None:
+        self._context = context
+        self._settings = context.node.settings
+        self._directory = context.node.directory
+        self._dispatch = dispatch = context.roundrobin.dispatch
+        self._requests = dispatch.requests
+        #: Places for which nothing is taken from a neighbour until it has read that.
+        self._refusing: dict[Link, set[Place]] = {}
+        self._tickets: dict[Link, dict[Place, Ticket]] = {}
+        self._rooms: dict[Link, dict[Place, deque[_Room]]] = {}
+        self._next_look = 0.0
+        dispatch.requests.on_forwarded_ended = self._ended
+        dispatch.departures.on_forwarded_lost = self._lost
+        dispatch.deliveries.on_ticket = self._give_room
+        self.kinds = {
+            Kind.REQUEST: self._take,
+            Kind.CAST: self._take,
+            Kind.CANCEL: dispatch.cancel,
+            Kind.GRANT: dispatch.streams.grant,
+            Kind.WANT: self._want,
+        }
+
+    # --- requests ----------------------------------------------------------------------------
+
+    def _take(self, now: float, link: Link, message: bytes) -> None:
+        """REQUEST or CAST that ``link`` owns: to a consumer, or back."""
+        (
+            length, kind, flags, form, tag, ttl, key, address_length, method_length, trace_length,
+        ) = unpack_request(message)  # fmt: skip
+        cut = HEADER_BYTES + address_length + method_length
+        destination = self._directory.destinations.get(message[HEADER_BYTES:cut]) if tag == Tag.TOPIC else None
+        if destination is None or cut + trace_length > length:
+            destination, message = self._resolved(now, message)
+        if flags & Flag.FANOUT:
+            self._dispatch.casts.fan_out_here(now, link, message, destination.hosted)
+            return
+        consumer = self._free_consumer(now, link, destination)
+        if consumer is None:
+            self._send_back(link, Kind.BUSY, destination, key, form >> 8)
+            return
+        if not consumer.accepts >> (form & 0xFF) & 1:
+            text = f"{consumer.link.identity} does not accept {format_name(form & 0xFF)} payloads"
+            address, sort = address_of_place(destination.server or destination.topic)
+            error = ErrorBody(outcome=Outcome.PROTOCOL, text=text)
+            link.send(error.message(key=key, consumer=sort, address=address.encode()))
+            return
+        if key in consumer.in_flight or key in link.calls:
+            self._send_back(link, Kind.RETURNED, destination, key, form >> 8, _MAY_HAVE_STARTED)
+            return
+        request = Forwarded()
+        request.owner, request.key, request.message = link, key, message
+        request.destination = destination.hosted
+        request.is_call = is_call = kind != Kind.CAST
+        request.reply_to = link if is_call else None
+        request.queue = request.delivery = request.slot = request.outcome = None
+        request.ttl, request.attempts, request.kept = ttl, form >> 8, False
+        request.number = self._requests.last_number
+        request.received_at = now
+        request.usage = link.usage
+        request.charge = charge = size_of(message) + MESSAGE_OVERHEAD
+        link.usage.size_bytes += charge
+        if is_call:
+            link.calls[key] = request
+            self._requests.calls_in_flight += 1
+            self._requests.deadlines.arm_call(now, request)
+        self._dispatch.deliveries.deliver(now, request, consumer)
+
+    def _resolved(self, now: float, message: bytes) -> tuple[Destination, bytes]:
+        """The destination of ``message``, and the message as consumers know it."""
+        if message[CONSUMER_AT] != Tag.GROUP:
+            return self._directory.resolve(now, message), message
+        address = Address.decode(address_of(message))
+        topic, _ = self._directory.declare(now, address._replace(server=""), address.server)
+        return self._directory.in_group(topic, method_of(message)), with_address(
+            message, address._replace(server="").encode()
+        )
+
+    def _free_consumer(self, now: float, link: Link, destination: Destination) -> Consumer | None:
+        """The consumer that takes a request of ``link`` now; None if there is none, or others have waited longer."""
+        place: Place = destination.server or destination.topic
+        if self._requests.draining or place in self._refusing.get(link, ()):
+            return None
+        rooms = self._rooms.get(link)
+        kept = rooms.get(place) if rooms else None
+        while kept:
+            consumer = kept.popleft().consumer
+            self._release(consumer)
+            if consumer.ready:
+                return consumer
+        if link.usage.size_bytes > self._settings.link_max_bytes:
+            return None
+        return destination.pick()
+
+    def _send_back(
+        self, link: Link, kind: Kind, destination: Destination, key: bytes, attempt: int, payload: bytes = b""
+    ) -> None:
+        place: Place = destination.server or destination.topic
+        address, tag = address_of_place(place)
+        if kind == Kind.BUSY:
+            self._refusing.setdefault(link, set()).add(place)
+        link.send(pack(kind, payload, key=key, attempt=attempt, address=address.encode(), consumer=tag))
+
+    # --- ends --------------------------------------------------------------------------------
+
+    def _ended(self, now: float, request: Forwarded, outcome: int, handler_us: int) -> None:
+        """A request has ended otherwise than by the answer to a call: the owner of a cast is told."""
+        if request.is_call:
+            return
+        link, record = request.owner, SETTLEMENT.pack(request.key, request.attempts, outcome, handler_us)
+        address, tag = address_of_place(request.destination.server or request.destination.topic)
+        outbox = link.outbox
+        if tag == Tag.TOPIC and outbox and outbox[-1][KIND_AT] == Kind.SETTLE and outbox[-1][CONSUMER_AT] == tag:
+            before = payload_of(outbox[-1])
+            if len(before) < _TOGETHER * SETTLEMENT.size:
+                outbox[-1] = pack(Kind.SETTLE, bytes(before) + record)
+                return
+        block = address.encode() if tag == Tag.GROUP else b""
+        link.send(pack(Kind.SETTLE, record, address=block, consumer=tag))
+
+    def _lost(self, now: float, delivery: Delivery, is_unsent: bool, identity: str) -> None:
+        """The consumer of ``delivery`` is gone: its owner says what comes of the request."""
+        request = delivery.request
+        assert isinstance(request, Forwarded)
+        if not request.has_ended:
+            if request.is_call:
+                self._requests.finish(now, request, Outcome.LINK_LOST)
+            else:
+                request.outcome = int(Outcome.LINK_LOST)
+                request.usage.size_bytes -= request.charge
+                request.charge = 0
+        said = (_NOT_STARTED if is_unsent else _MAY_HAVE_STARTED) + identity.encode()
+        self._send_back(request.owner, Kind.RETURNED, request.destination, request.key, request.attempts, said)
+
+    # --- room --------------------------------------------------------------------------------
+
+    def _want(self, now: float, link: Link, message: bytes) -> None:
+        """WANT: ``link`` has read what was sent back, and so many requests wait there."""
+        payload = payload_of(message)
+        if len(payload) != 4:
+            raise ProtocolError("WANT needs a count of 4 bytes", "length")
+        place = self._context.places.named_by(message)
+        if place is None:
+            return
+        self._refusing.get(link, set()).discard(place)
+        self._withdraw_ticket(link, place)
+        self._take_back_room(now, link, place)
+        count = int.from_bytes(payload)
+        if not count:
+            return
+        ticket = _new_ticket(now, link, message, count)
+        while ticket.count and not place.queue and (consumer := _pick(place)) is not None:
+            self._give_room(now, ticket, consumer, place)
+        if ticket.count:
+            self._enqueue(ticket, place)
+
+    def _enqueue(self, ticket: Ticket, place: Place) -> None:
+        ticket.number = self._requests.last_number
+        place.queue.append(ticket)
+        self._tickets.setdefault(ticket.owner, {})[place] = ticket
+
+    def _withdraw_ticket(self, link: Link, place: Place) -> None:
+        ticket = self._tickets.get(link, {}).pop(place, None)
+        if ticket is not None and ticket.queue is not None:
+            ticket.queue.remove(ticket)
+
+    def _give_room(self, now: float, ticket: Ticket, consumer: Consumer, place: Place | None = None) -> None:
+        """Reserve credit of ``consumer`` for the owner of ``ticket``, whose turn has come, and tell it."""
+        if place is None:
+            found = self._context.places.named_by(ticket.message)
+            if found is None:
+                return
+            place = found
+        self._tickets.get(ticket.owner, {}).pop(place, None)
+        free = consumer.credit - len(consumer.in_flight)
+        count = min(ticket.count, free if not any(consumer.queues) else 1)
+        consumer.reserve(count)
+        consumer.topic.ready.move(consumer)
+        kept = self._rooms.setdefault(ticket.owner, {}).setdefault(place, deque())
+        kept.extend(_Room(consumer, now + _KEPT) for _ in range(count))
+        self._next_look = min(self._next_look, now + _KEPT) if self._next_look else now + _KEPT
+        address, tag = address_of_place(place)
+        ticket.owner.send(pack(Kind.ROOM, count.to_bytes(4), address=address.encode(), consumer=tag))
+        ticket.count -= count
+        if ticket.count and ticket.queue is None and any(consumer.queues):
+            self._enqueue(ticket, place)
+
+    def _take_back_room(self, now: float, link: Link, place: Place) -> None:
+        for room in self._rooms.get(link, {}).pop(place, ()):
+            self._release(room.consumer)
+            self._dispatch.deliveries.deliver_waiting(now, room.consumer)
+
+    def _release(self, consumer: Consumer) -> None:
+        consumer.release()
+        consumer.topic.ready.move(consumer)
+
+    def tick(self, now: float) -> None:
+        """Give room that was not used to others."""
+        if not self._next_look or now < self._next_look:
+            return
+        self._next_look = 0.0
+        for rooms in self._rooms.values():
+            for place, kept in list(rooms.items()):
+                while kept and kept[0].until <= now:
+                    consumer = kept.popleft().consumer
+                    self._release(consumer)
+                    self._dispatch.deliveries.deliver_waiting(now, consumer)
+                if kept:
+                    self._next_look = min(self._next_look or kept[0].until, kept[0].until)
+                else:
+                    del rooms[place]
+
+    def next_deadline(self) -> float:
+        """The time at which unused room is looked for (monotonic seconds)."""
+        return self._next_look or float("inf")
+
+    def neighbour_gone(self, now: float, neighbour: Neighbour, reason: str) -> None:
+        """Nothing is kept for it."""
+        link = neighbour.link
+        for place in list(self._rooms.get(link, ())):
+            self._take_back_room(now, link, place)
+        for place in list(self._tickets.get(link, ())):
+            self._withdraw_ticket(link, place)
+        self._rooms.pop(link, None)
+        self._tickets.pop(link, None)
+        self._refusing.pop(link, None)
+
+
+def _pick(place: Place) -> Consumer | None:
+    return place.pick() if isinstance(place, Server) else place.ready.pick()
+
+
+def _new_ticket(now: float, link: Link, message: bytes, count: int) -> Ticket:
+    ticket = Ticket()
+    ticket.owner, ticket.count = link, count
+    ticket.key, ticket.message = b"ticket " + link.origin, message
+    ticket.is_call, ticket.reply_to, ticket.queue, ticket.delivery = False, None, None, None
+    ticket.outcome = ticket.slot = None
+    ticket.attempts, ticket.charge, ticket.kept = 0, 0, False
+    ticket.received_at, ticket.usage = now, link.usage
+    return ticket

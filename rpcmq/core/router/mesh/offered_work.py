@@ -1,0 +1,67 @@
+"""The requests that a neighbour has of this router, their owner: pseudo-consumers, one for each neighbour and group.
+
+So a request that was offered to a neighbour is a delivery like any other, and streams, cancels, deadlines and the end
+of a link work as they do with a process. A process names the consumer in what it says of a request; a neighbour names
+one of its own, so that any tag on its link stands for the one pseudo-consumer there is.
+"""
+
+from __future__ import annotations
+
+from rpcmq.core.router.mesh.places import Tag
+from rpcmq.core.router.model import Consumer, Link, Topic
+from rpcmq.wire import Address
+
+__all__ = ["OfferedWork"]
+
+#: A neighbour's own credit is what counts: :class:`rpcmq.core.router.remotes.Remote`.
+_UNLIMITED = 1 << 30
+_ALL_FORMATS = 0xFF
+_NOWHERE = Address("(another router)")
+
+
+class OfferedWork:
+    """The requests of this router at the neighbour ``link``.
+
+    Attributes:
+        whole: stands for all its consumers of topics and servers.
+    """
+
+    __slots__ = ("_groups", "_link", "whole")
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self.whole = _pseudo_consumer(link, Tag.TOPIC)
+        #: Copies of one message go to several groups under one key.
+        self._groups: dict[Topic, Consumer] = {}
+        link.consumers = _AnyTag({Tag.TOPIC: self.whole})
+
+    def of(self, topic: Topic) -> Consumer:
+        """The pseudo-consumer of messages to ``topic`` (a topic or a group)."""
+        if not topic.group:
+            return self.whole
+        consumer = self._groups.get(topic)
+        if consumer is None:
+            consumer = self._groups[topic] = _pseudo_consumer(self._link, Tag.GROUP)
+        return consumer
+
+    def all(self) -> list[Consumer]:
+        """All pseudo-consumers."""
+        return [self.whole, *self._groups.values()]
+
+
+class _AnyTag(dict[int, Consumer]):
+    """The consumers of a link, of which there is one, whatever tag is asked for."""
+
+    def __missing__(self, tag: int) -> Consumer:
+        return self[Tag.TOPIC]
+
+    def get(self, tag: int, default: object = None) -> Consumer:
+        return self[Tag.TOPIC]
+
+
+def _pseudo_consumer(link: Link, tag: int) -> Consumer:
+    topic = Topic(_NOWHERE)
+    consumer = Consumer(link, tag, topic, "", _UNLIMITED)
+    consumer.accepts = _ALL_FORMATS
+    topic.ready.place(consumer)
+    return consumer

@@ -1,0 +1,99 @@
+"""Places of work: topics, servers and groups, as routers name them to each other.
+
+A message between routers names a topic or server by its address block, and a group by the same with the group's name
+in the place of the server: groups have no servers, and servers no groups. :class:`Tag` says which of the two it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from rpcmq.core.router.base_link import BaseLink
+from rpcmq.core.router.directory import Directory
+from rpcmq.core.router.model import Delivery, Server, Topic
+from rpcmq.core.router.remotes import NO_REMOTES, Remote
+from rpcmq.wire import CONSUMER_AT, Address, address_of
+
+__all__ = ["Place", "Places", "Tag", "address_of_place"]
+
+Place = Topic | Server
+
+
+class Tag:
+    """The field ``consumer`` of a message between routers."""
+
+    #: A topic, or a server of one.
+    TOPIC: Final = 0
+    GROUP: Final = 2
+
+
+def address_of_place(place: Place) -> tuple[Address, int]:
+    """The address that names ``place`` between routers, and its tag."""
+    if isinstance(place, Server):
+        return place.topic.address._replace(server=place.name), Tag.TOPIC
+    if place.group:
+        return place.address._replace(server=place.group), Tag.GROUP
+    return place.address, Tag.TOPIC
+
+
+class Places:
+    """The topics, servers and groups of a router, with the neighbours that have consumers of each.
+
+    Attributes:
+        on_changed: called with (now, place, remote) when a neighbour has more or other consumers of a place.
+    """
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+        self.on_changed: list[Callable[[float, Place, Remote[Delivery]], None]] = []
+
+    def named_by(self, message: bytes) -> Place | None:
+        """The place that ``message`` is about; None if this router knows none such.
+
+        Raises:
+            ProtocolError: the address is malformed.
+        """
+        address = Address.decode(address_of(message))
+        is_group = message[CONSUMER_AT] == Tag.GROUP
+        return self.find(address, is_group)
+
+    def find(self, address: Address, is_group: bool = False) -> Place | None:
+        """The place with ``address``; None if this router knows none such."""
+        found = self._directory.lookup(address.exchange, address.topic, address.server if is_group else "")
+        if found is None:
+            return None
+        topic, server = found
+        if is_group or server is not None or not address.server:
+            return server or topic
+        return topic.servers.get(address.server)
+
+    def group_of(self, message: bytes) -> Topic | None:
+        """The group that ``message`` is about; None if it is about a topic or server, or this router knows none such.
+
+        Raises:
+            ProtocolError: the address is malformed.
+        """
+        if message[CONSUMER_AT] != Tag.GROUP:
+            return None
+        place = self.named_by(message)
+        return place if isinstance(place, Topic) else None
+
+    def set_remote(self, now: float, place: Place, link: BaseLink, consumers: int, capacity: int) -> None:
+        """Note that the neighbour at ``link`` has so many consumers of ``place``, which take so much at once."""
+        remote = place.remotes.get(link)
+        if not consumers:
+            if remote is not None:
+                remote.consumers = remote.capacity = 0
+                place.remotes = {at: each for at, each in place.remotes.items() if at is not link} or NO_REMOTES
+                self._tell(now, place, remote)
+            return
+        if remote is None:
+            remote = Remote(link, consumers, capacity)
+            place.remotes = {**place.remotes, link: remote}
+        remote.consumers, remote.capacity = consumers, capacity
+        self._tell(now, place, remote)
+
+    def _tell(self, now: float, place: Place, remote: Remote[Delivery]) -> None:
+        for each in self.on_changed:
+            each(now, place, remote)
