@@ -83,7 +83,7 @@ class Forwarding(MeshPart):
         self._feed_all(now, neighbour.link)
 
     def neighbour_gone(self, now: float, neighbour: Neighbour, reason: str) -> None:
-        """What it had goes to others where that is allowed, and ends where it is not."""
+        """Its requests go to others where that is allowed, and end where it is not."""
         work = self._work.pop(neighbour.link, None)
         if work is None:
             return

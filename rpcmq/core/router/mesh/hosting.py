@@ -47,14 +47,6 @@ _TOGETHER = 100
 _NOT_STARTED, _MAY_HAVE_STARTED = b"\0", b"\1"
 
 
-@dataclass(slots=True)
-class _Room:
-    """Credit of a consumer, for one request of a neighbour."""
-
-    consumer: Consumer
-    until: float
-
-
 class Hosting(MeshPart):
     """Gives requests of neighbours to consumers that are free."""
 
@@ -71,7 +63,7 @@ class Hosting(MeshPart):
         self._next_look = 0.0
         dispatch.requests.on_forwarded_ended = self._ended
         dispatch.departures.on_forwarded_lost = self._lost
-        dispatch.deliveries.on_ticket = self._give_room
+        dispatch.deliveries.on_ticket = self._call_ticket
         self.kinds = {
             Kind.REQUEST: self._take,
             Kind.CAST: self._take,
@@ -211,26 +203,28 @@ class Hosting(MeshPart):
         while ticket.count and not place.queue and (consumer := _pick(place)) is not None:
             self._give_room(now, ticket, consumer, place)
         if ticket.count:
-            self._enqueue(ticket, place)
-
-    def _enqueue(self, ticket: Ticket, place: Place) -> None:
-        ticket.number = self._requests.last_number
-        place.queue.append(ticket)
-        self._tickets.setdefault(ticket.owner, {})[place] = ticket
+            ticket.number = self._requests.last_number
+            place.queue.append(ticket)
+            self._tickets.setdefault(link, {})[place] = ticket
 
     def _withdraw_ticket(self, link: Link, place: Place) -> None:
         ticket = self._tickets.get(link, {}).pop(place, None)
         if ticket is not None and ticket.queue is not None:
             ticket.queue.remove(ticket)
 
-    def _give_room(self, now: float, ticket: Ticket, consumer: Consumer, place: Place | None = None) -> None:
-        """Reserve credit of ``consumer`` for the owner of ``ticket``, whose turn has come, and tell it."""
-        if place is None:
-            found = self._context.places.named_by(ticket.message)
-            if found is None:
-                return
-            place = found
-        self._tickets.get(ticket.owner, {}).pop(place, None)
+    def _call_ticket(self, now: float, ticket: Ticket, consumer: Consumer) -> None:
+        """The turn of ``ticket`` has come, and ``consumer`` is free."""
+        place = self._context.places.named_by(ticket.message)
+        if place is None or self._tickets.get(ticket.owner, {}).pop(place, None) is not ticket:
+            return
+        self._give_room(now, ticket, consumer, place)
+        if ticket.count:
+            # What it stands for has waited for longer than what came after it.
+            place.queue.requeue(ticket)
+            self._tickets.setdefault(ticket.owner, {})[place] = ticket
+
+    def _give_room(self, now: float, ticket: Ticket, consumer: Consumer, place: Place) -> None:
+        """Reserve credit of ``consumer`` for the owner of ``ticket``, and tell it."""
         free = consumer.credit - len(consumer.in_flight)
         count = min(ticket.count, free if not any(consumer.queues) else 1)
         consumer.reserve(count)
@@ -241,8 +235,6 @@ class Hosting(MeshPart):
         address, tag = address_of_place(place)
         ticket.owner.send(pack(Kind.ROOM, count.to_bytes(4), address=address.encode(), consumer=tag))
         ticket.count -= count
-        if ticket.count and ticket.queue is None and any(consumer.queues):
-            self._enqueue(ticket, place)
 
     def _take_back_room(self, now: float, link: Link, place: Place) -> None:
         for room in self._rooms.get(link, {}).pop(place, ()):
@@ -283,6 +275,14 @@ class Hosting(MeshPart):
         self._rooms.pop(link, None)
         self._tickets.pop(link, None)
         self._refusing.pop(link, None)
+
+
+@dataclass(slots=True)
+class _Room:
+    """Credit of a consumer, for one request of a neighbour."""
+
+    consumer: Consumer
+    until: float
 
 
 def _pick(place: Place) -> Consumer | None:
