@@ -32,6 +32,7 @@ __all__ = [
     "ORIGIN_OF_KEY",
     "SEQUENCE",
     "SEQUENCE_OF_KEY",
+    "STAMP",
     "TRACE_LENGTH_AT",
     "Header",
     "address_and_method_of",
@@ -62,8 +63,10 @@ __all__ = [
     "with_flag",
     "with_header",
     "with_kind",
+    "with_next_hop",
     "with_origin",
     "with_payload",
+    "with_stamp",
     "with_ttl",
     "without_flag",
     "without_payload",
@@ -78,6 +81,8 @@ DETACH_BYTES = 32 * 1024
 HEADER_BYTES = 40
 #: Offsets of a message's fields of one byte. ``LOW_FLAGS_AT`` has the flags below 0x100, :func:`flags_of` all.
 KIND_AT, LOW_FLAGS_AT, ATTEMPT_AT, FORMAT_AT, CONSUMER_AT, TRACE_LENGTH_AT = 5, 7, 9, 10, 11, 39
+#: The fields ``hops`` and ``attempt``: the higher one is of the later owner of a message.
+STAMP = slice(8, 10)
 #: Of what else is read or written in place: two-byte fields begin there.
 _HIGH_FLAGS_AT, _HOPS_AT, _TTL_AT, _KEY_AT, _METHOD_LENGTH_AT = 6, 8, 12, 16, 38
 _ADDRESS_LENGTH = slice(36, 38)
@@ -285,6 +290,23 @@ def with_address(message: bytes, block: bytes) -> bytes:
     length = int.from_bytes(message[:_VERSION_AT]) - (end - HEADER_BYTES) + len(block)
     lengths = len(block).to_bytes(2) + message[_METHOD_LENGTH_AT:HEADER_BYTES]
     return with_header(message, length.to_bytes(4) + message[_VERSION_AT:36] + lengths + block + message[end:])
+
+
+def with_stamp(message: bytes, stamp: bytes) -> bytes:
+    """``message`` with another :data:`STAMP`."""
+    return with_header(message, message[:_HOPS_AT] + stamp + message[FORMAT_AT:])
+
+
+def with_next_hop(message: bytes) -> bytes:
+    """``message`` as its sender sends it to another router, or to another life of one.
+
+    Raises:
+        OverflowError: it was sent to 255 others before.
+    """
+    stamp = message[STAMP]
+    if stamp[0] == 255:
+        raise OverflowError("the message was sent to 255 routers")
+    return with_stamp(message, bytes((stamp[0] + 1, 0)))
 
 
 def with_ttl(message: bytes, ttl: int) -> bytes:

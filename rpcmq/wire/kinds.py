@@ -68,6 +68,7 @@ class Kind(IntEnum):
     WHERE = 0x68
     HERE = 0x69
     TAKEN = 0x6A
+    KNOWS = 0x6B
 
 
 class Flag:

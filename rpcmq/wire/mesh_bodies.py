@@ -9,7 +9,7 @@ from rpcmq.errors import ProtocolError
 from rpcmq.wire.body_fields import Body, flag, integer, member, text
 from rpcmq.wire.kinds import Kind
 
-__all__ = ["MAX_ROUTERS", "MeshIdentity", "RoutersBody"]
+__all__ = ["MAX_ROUTERS", "KnowsBody", "MeshIdentity", "RoutersBody"]
 
 #: Most routers of a mesh, and most urls of one.
 MAX_ROUTERS, _MAX_URLS = 1000, 16
@@ -45,6 +45,22 @@ class MeshIdentity(Body):
     id: int = integer(least=1, most=(1 << 32) - 1)
     incarnation: int = integer(least=0, most=(1 << 53) - 1)
     urls: tuple[str, ...] = member(_urls, ())
+
+
+def _names(name: str, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(each, str) and len(each) <= _MAX_NAME for each in value):
+        raise ProtocolError(f"{name} must be an array of names", "body")
+    return tuple(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnowsBody(Body):
+    """KNOWS: the consumers of an address that a router knows of, as it was asked with WHERE."""
+
+    KIND = Kind.KNOWS
+
+    #: Identities, wherever they are linked.
+    consumers: tuple[str, ...] = member(_names, ())
 
 
 @dataclass(frozen=True, kw_only=True)
