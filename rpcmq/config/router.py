@@ -223,6 +223,12 @@ class MeshSettings:
     recovery_seconds: float = setting(
         10.0, seconds(0, 3600), "seconds in which consumers of a router that died say which calls they have", live=True
     )
+    max_patterns: int = setting(
+        1_000_000, COUNT, "patterns that the processes of another router are subscribed to", live=True
+    )
+    max_pattern_bytes: int = setting(
+        256 * MIB, BYTES, "bytes that the patterns of another router's processes take", live=True
+    )
 
 
 @dataclass(frozen=True)

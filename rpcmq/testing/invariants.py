@@ -84,9 +84,9 @@ def _walk(path: str, value: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
             yield path, len(value)
     elif isinstance(value, Counter | str | bytes):
         return
-    elif path == "router.nodes":
+    elif path in ("router.nodes", "router.mesh.parts"):
         for node in value:
-            yield from _walk(f"router.{type(node).__name__.lower()}", node, seen)
+            yield from _walk(f"{path.rpartition('.')[0]}.{type(node).__name__.lower()}", node, seen)
     elif isinstance(value, Collection) and type(value).__module__ in ("builtins", "collections"):
         if value:
             yield path, value

@@ -235,8 +235,11 @@ class SubscribedBody(Body):
     """SUBSCRIBED: the answer to SUBSCRIBE and UNSUBSCRIBE."""
 
     KIND = Kind.SUBSCRIBED
+    OPTIONAL = frozenset({"refusal"})
 
     pattern: str = shown(1 << 20)
+    #: Between routers: the reason that there will be no events. A process gets an ERROR instead.
+    refusal: str = shown(1 << 20)
 
 
 @dataclass(frozen=True, kw_only=True)

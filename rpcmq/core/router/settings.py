@@ -36,6 +36,8 @@ class Settings:
     mesh_recovery_seconds: float = _of("mesh.recovery_seconds")
     mesh_silence_seconds: float = _of("mesh.silence_seconds")
     mesh_lost_seconds: float = _of("mesh.lost_seconds")
+    mesh_max_patterns: int = _of("mesh.max_patterns")
+    mesh_max_pattern_bytes: int = _of("mesh.max_pattern_bytes")
     heartbeat_seconds: float = _of("link.heartbeat_seconds")
     unresponsive_seconds: float = _of("link.unresponsive_seconds")
     lost_seconds: float = _of("link.lost_seconds")

@@ -193,7 +193,7 @@ def _process(link: Link, now: float) -> dict[str, Any]:
         **link.description,
     }
     if subscriber is not None:
-        row["patterns"] = [pattern.decode() for _, pattern in link.patterns]
+        row["patterns"] = [pattern.decode() for _, pattern in islice(link.patterns, MAX_ROWS)]
         row["queued"] = len(subscriber.queue)
         row["dropped"] = dict(subscriber.dropped)
         row["slow"] = bool(subscriber.queue)

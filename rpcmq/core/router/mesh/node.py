@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from rpcmq.core.router.mesh.events import Events
 from rpcmq.core.router.mesh.forwarding import Forwarding
 from rpcmq.core.router.mesh.hosting import Hosting
 from rpcmq.core.router.mesh.neighbours import Identity, Neighbour, Neighbours
@@ -27,6 +28,7 @@ __all__ = ["Mesh"]
 PARTS: tuple[Callable[[MeshContext], MeshPart], ...] = (
     Forwarding,
     Hosting,
+    Events,
 )
 
 

@@ -3,11 +3,15 @@
 A subscriber grants a window of events it may be sent and gives them back with TAKEN as it handles
 them. What does not fit waits in its own bounded queue; when that is full, its oldest events are
 lost, counted, and it is told how many. No other subscriber notices.
+
+In a mesh, another router is one subscriber (:mod:`rpcmq.core.router.mesh.events`): it has the patterns of its
+processes, and gives the events to these only.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Iterable, Sequence
 from math import inf
 
 from rpcmq.core.common.drops import Drop
@@ -15,6 +19,7 @@ from rpcmq.core.common.text import shorten
 from rpcmq.core.common.topic_patterns import PatternTrie, pattern_states, split_words
 from rpcmq.core.router.model import Link
 from rpcmq.core.router.node_type import NodeContext, NodeType
+from rpcmq.core.router.pubsub.other_routers import OtherRouters, Pattern
 from rpcmq.core.router.pubsub.subscriber import Subscriber
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import (
@@ -32,7 +37,7 @@ from rpcmq.wire import (
     payload_of,
     size_of,
 )
-from rpcmq.wire.bodies import SubscribeBody, SubscribedBody
+from rpcmq.wire.bodies import MESH_TYPE, SubscribeBody, SubscribedBody
 
 __all__ = ["PubSub"]
 
@@ -40,6 +45,9 @@ __all__ = ["PubSub"]
 _ANY_NUMBER = 1 << 62
 #: Memory of a held event beside its bytes.
 _OVERHEAD_BYTES = 100
+#: Patterns of ended links that are removed at once: a router's link can have 100,000, which take a second.
+_REMOVED_AT_ONCE = 2000
+_PAUSE = 0.01
 
 
 class PubSub(NodeType):
@@ -50,6 +58,7 @@ class PubSub(NodeType):
         self._drops = context.drops
         self._turns = context.turns
         self._links = context.links
+        self._guarded = context.guarded
         self.kinds = {
             Kind.SUBSCRIBE: self.subscribe,
             Kind.UNSUBSCRIBE: self.unsubscribe,
@@ -62,6 +71,12 @@ class PubSub(NodeType):
         self._held: deque[tuple[Link, bytes]] = deque()
         self._held_bytes = 0
         self._tries: dict[bytes, PatternTrie[Link]] = {}
+        #: The patterns of processes, and the number of links that have each.
+        self.patterns: dict[Pattern, int] = {}
+        self.other_routers = OtherRouters()
+        #: Ended links, and their patterns that are still to be removed.
+        self._ended: deque[tuple[Link, list[Pattern]]] = deque()
+        self._next_removal = 0.0
         self.published: Counter[str] = Counter()
 
     def subscribe(self, now: float, link: Link, message: bytes) -> None:
@@ -70,15 +85,19 @@ class PubSub(NodeType):
         Raises:
             ProtocolError: malformed, or too many patterns.
         """
-        exchange, pattern = self._address(message)
+        pattern = self.address(message)
         window = SubscribeBody.of(message).window
-        if (exchange, pattern) not in link.patterns:
-            self._add(link, exchange, pattern, window)
-        link.send(SubscribedBody(pattern=pattern.decode()).message(key=message[KEY]))
+        if pattern not in link.patterns:
+            self._check_room(link, pattern)
+            if link.window is None:
+                link.window = Subscriber(window)
+            self.add(now, link, pattern)
+        answer = SubscribedBody(pattern=pattern[1].decode()).message(key=message[KEY])
+        self.other_routers.confirm(now, link, pattern, answer)
 
-    def _add(self, link: Link, exchange: bytes, pattern: bytes, window: int) -> None:
+    def _check_room(self, link: Link, pattern: Pattern) -> None:
         settings = self._settings
-        states = pattern_states(pattern)
+        states = pattern_states(pattern[1])
         used = link.window.states if link.window is not None else 0
         if len(link.patterns) >= settings.pubsub_max_patterns:
             text = (
@@ -87,19 +106,31 @@ class PubSub(NodeType):
             raise ProtocolError(text, "patterns")
         if used + states > settings.pubsub_max_pattern_states:
             text = (
-                f"pattern {shorten(pattern.decode())!r} can add {states} states to the match of an event, and the"
+                f"pattern {shorten(pattern[1].decode())!r} can add {states} states to the match of an event, and the"
                 f" {len(link.patterns)} patterns subscribed to {used} already; pubsub.max_pattern_states ="
                 f" {settings.pubsub_max_pattern_states}: use fewer words after a '#' or '*'"
             )
             raise ProtocolError(text, "patterns")
+
+    def add(self, now: float, link: Link, pattern: Pattern) -> None:
+        """Give ``link``, which has a window, the events for ``pattern``, which it has not yet.
+
+        Raises:
+            ProtocolError: the pattern is malformed.
+        """
+        assert link.window is not None
+        states = pattern_states(pattern[1])
+        exchange = pattern[0]
         trie = self._tries.get(exchange)
         if trie is None:
             trie = self._tries[exchange] = PatternTrie()
-        trie.add(pattern, link)
-        if link.window is None:
-            link.window = Subscriber(window)
+        trie.add(pattern[1], link)
         link.window.states += states
-        link.patterns[exchange, pattern] = None
+        link.patterns[pattern] = None
+        if link.queue_type != MESH_TYPE:
+            links = self.patterns[pattern] = self.patterns.get(pattern, 0) + 1
+            if links == 1:
+                self._guarded(now, self.other_routers.wanted, pattern)
 
     def unsubscribe(self, now: float, link: Link, message: bytes) -> None:
         """Remove a pattern from the link's subscriptions.
@@ -107,15 +138,19 @@ class PubSub(NodeType):
         Raises:
             ProtocolError: malformed.
         """
-        exchange, pattern = self._address(message)
-        subscriber = link.window
-        if subscriber is not None and (exchange, pattern) in link.patterns:
-            del link.patterns[exchange, pattern]
-            self._remove(link, exchange, pattern)
-            subscriber.states -= pattern_states(pattern)
-            if not link.patterns:
-                subscriber.clear()
+        self.take(now, link, self.address(message))
         link.send(SubscribedBody(pattern="").message(key=message[KEY]))
+
+    def take(self, now: float, link: Link, pattern: Pattern) -> None:
+        """Give ``link`` no more events for ``pattern``, if it had any."""
+        subscriber = link.window
+        if subscriber is None or pattern not in link.patterns:
+            return
+        del link.patterns[pattern]
+        self._remove(now, link, pattern)
+        subscriber.states -= pattern_states(pattern[1])
+        if not link.patterns:
+            subscriber.clear()
 
     def publish(self, now: float, link: Link, message: bytes) -> None:
         """An event.
@@ -125,7 +160,18 @@ class PubSub(NodeType):
         """
         if message[ORIGIN] != link.origin:
             raise ProtocolError(f"origin {message[ORIGIN].hex()} is not this link's", "origin")
-        exchange, topic = self._address(message)
+        self._publish(now, link, message)
+
+    def publish_from(self, now: float, neighbour: Link, message: bytes) -> None:
+        """Give an event that another router has passed on to the processes of this one, and to nobody else.
+
+        Raises:
+            ProtocolError: malformed.
+        """
+        self._publish(now, neighbour, message)
+
+    def _publish(self, now: float, link: Link, message: bytes) -> None:
+        exchange, topic = self.address(message)
         if self._held or (now < self._hold_until and self._links.has_returned):
             split_words(topic)  # validate now: the match would refuse it too late
             self._hold(now, link, message)
@@ -143,7 +189,7 @@ class PubSub(NodeType):
     def _release_one(self, now: float) -> None:
         link, message = self._held.popleft()
         self._held_bytes -= size_of(message) + _OVERHEAD_BYTES
-        self._pass_on(now, link, message, *self._address(message))
+        self._pass_on(now, link, message, *self.address(message))
 
     @property
     def held(self) -> int:
@@ -151,8 +197,14 @@ class PubSub(NodeType):
         return len(self._held)
 
     def next_deadline(self) -> float:
-        """The time of the next :meth:`release` (monotonic seconds)."""
-        return self._hold_until if self._held else inf
+        """The time of the next :meth:`tick` or :meth:`release` (monotonic seconds)."""
+        due = self._hold_until if self._held else inf
+        return min(due, self._next_removal) if self._ended else due
+
+    def tick(self, now: float) -> None:
+        """Remove some patterns of links that have ended."""
+        if self._ended and now >= self._next_removal:
+            self._remove_some(now)
 
     def release(self, now: float) -> None:
         """Release held events once they are due, as many as fit into a turn."""
@@ -165,14 +217,43 @@ class PubSub(NodeType):
         reached = 0
         if trie is not None:
             visited = trie.visited
-            matching = trie.match(topic)
+            matching: Sequence[Link] = trie.match(topic)
             self._turns.spent += len(matching) + ((trie.visited - visited) >> 3)
+            if link.queue_type == MESH_TYPE:
+                matching = [each for each in matching if each.queue_type != MESH_TYPE]
             for subscriber in matching:
                 reached += self._offer(now, subscriber, message)
-        self.published["events"] += 1
         self.published["copies"] += reached
+        if link.queue_type == MESH_TYPE:
+            self.published["from routers"] += 1
+            return
+        self.published["events"] += 1
         if message[LOW_FLAGS_AT] & Flag.CONFIRM:
             link.send(pack(Kind.CONFIRM, reached.to_bytes(4), key=message[KEY]))
+
+    def lost_by(self, now: float, neighbour: Link, message: bytes) -> None:
+        """Tell processes that events for them were lost at another router, on the way to this one.
+
+        Raises:
+            ProtocolError: malformed.
+        """
+        parse(message)
+        payload = payload_of(message)
+        if len(payload) != 4:
+            raise ProtocolError("LOST needs a count of 4 bytes", "length")
+        count = int.from_bytes(payload)
+        self.published["lost by routers"] += count
+        if address_of(message):
+            exchange, topic = self.address(message)
+            trie = self._tries.get(exchange)
+            concerned: Iterable[Link] = trie.match(topic) if trie is not None else ()
+        else:
+            concerned = self._links
+        for link in concerned:
+            self._turns.spent += 1
+            if link.window is not None and link.queue_type != MESH_TYPE:
+                link.window.lost[neighbour.identity.encode()] += count
+                self._flow(link, link.window)
 
     def taken(self, now: float, link: Link, message: bytes) -> None:
         """Extend a subscriber's window by the number of events it has handled.
@@ -209,25 +290,46 @@ class PubSub(NodeType):
 
     def link_ended(self, now: float, link: Link, reason: str) -> None:
         """Nothing is wanted any more."""
-        for exchange, pattern in link.patterns:
-            self._remove(link, exchange, pattern)
+        self._ended.append((link, list(link.patterns)))
         link.patterns.clear()
         subscriber, link.window = link.window, None
         if subscriber is not None:
             unsent = (message for message in link.outbox if message[KIND_AT] == Kind.PUBLISH)
             for topic, count in Counter(_topic_of(message) for message in (*unsent, *subscriber.queue)).items():
                 self._drops.add(now, Drop(topic, "event", "subscriber left"), count, consumer=link.identity)
+        self._remove_some(now)
 
-    def _address(self, message: bytes) -> tuple[bytes, bytes]:
+    def _remove_some(self, now: float) -> None:
+        self._next_removal = now + _PAUSE
+        rest = _REMOVED_AT_ONCE
+        while self._ended and rest:
+            link, patterns = self._ended[0]
+            while patterns and rest:
+                rest -= 1
+                self._remove(now, link, patterns.pop())
+            if not patterns:
+                self._ended.popleft()
+
+    def address(self, message: bytes) -> Pattern:
+        """Exchange and topic, or pattern, of ``message``.
+
+        Raises:
+            ProtocolError: malformed.
+        """
         parse(message)
         address = Address.decode(address_of(message))
         return address.exchange.encode(), address.topic.encode()
 
-    def _remove(self, link: Link, exchange: bytes, pattern: bytes) -> None:
-        trie = self._tries[exchange]
-        trie.remove(pattern, link)
+    def _remove(self, now: float, link: Link, pattern: Pattern) -> None:
+        trie = self._tries[pattern[0]]
+        trie.remove(pattern[1], link)
         if not len(trie):
-            del self._tries[exchange]
+            del self._tries[pattern[0]]
+        if link.queue_type != MESH_TYPE:
+            links = self.patterns[pattern] = self.patterns[pattern] - 1
+            if not links:
+                del self.patterns[pattern]
+                self._guarded(now, self.other_routers.unwanted, pattern)
 
     def _drop(self, now: float, link: Link, subscriber: Subscriber, message: bytes, reason: str) -> None:
         subscriber.dropped[reason] += 1
@@ -235,7 +337,8 @@ class PubSub(NodeType):
 
     def _offer(self, now: float, link: Link, message: bytes) -> bool:
         subscriber = link.window
-        assert subscriber is not None, "a link in a trie has a window"
+        if subscriber is None:
+            return False  # it has ended, and its patterns are being removed
         if not link.accepts >> message[FORMAT_AT] & 1:
             self._drop(now, link, subscriber, message, "format not accepted")
             return False
@@ -250,13 +353,13 @@ class PubSub(NodeType):
             oldest = subscriber.queue.popleft()
             subscriber.size_bytes -= size_of(oldest)
             self._drop(now, link, subscriber, oldest, "slow subscriber")
-            subscriber.lost += 1
+            subscriber.lose(oldest)
         return True
 
     def _flow(self, link: Link, subscriber: Subscriber) -> None:
         if subscriber.lost and subscriber.delivered < subscriber.window:
-            link.send(pack(Kind.LOST, subscriber.lost.to_bytes(4)))
-            subscriber.lost = 0
+            for notice in subscriber.notices():
+                link.send(notice)
         while subscriber.queue and subscriber.delivered < subscriber.window and link.is_responsive and not link.is_full:
             message = subscriber.queue.popleft()
             subscriber.size_bytes -= size_of(message)

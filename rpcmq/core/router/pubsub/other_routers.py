@@ -1,0 +1,24 @@
+"""The other routers, as subscriptions concern them: here there are none. In a mesh, its part for events takes over."""
+
+from __future__ import annotations
+
+from rpcmq.core.router.model import Link
+
+__all__ = ["OtherRouters", "Pattern"]
+
+#: An exchange and a pattern.
+Pattern = tuple[bytes, bytes]
+
+
+class OtherRouters:
+    """Told of the patterns that processes of this router have."""
+
+    def wanted(self, now: float, pattern: Pattern) -> None:
+        """A first process has subscribed to ``pattern``."""
+
+    def unwanted(self, now: float, pattern: Pattern) -> None:
+        """No process is subscribed to ``pattern`` any more."""
+
+    def confirm(self, now: float, link: Link, pattern: Pattern, answer: bytes) -> None:
+        """Send ``answer`` to ``link`` once events for ``pattern`` come from everywhere."""
+        link.send(answer)
