@@ -566,6 +566,8 @@ def test_which_settings_are_live():
         "mesh.silence_seconds",
         "mesh.lost_seconds",
         "mesh.recovery_seconds",
+        "mesh.max_patterns",
+        "mesh.max_pattern_bytes",
         "dispatch_log.segment_records",
         "dispatch_log.segment_seconds",
     }
