@@ -6,6 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -35,6 +36,7 @@ from rpcmq.wire import (
     Flag,
     Kind,
     address_of,
+    method_of,
     pack,
     parse,
     payload_of,
@@ -76,6 +78,8 @@ class EventLink:
         self._recent: deque[bytes] = deque(maxlen=_RECENT_EVENTS)
         #: Also those had over other links. Each has its own, so that no router can fill those of the others.
         self._all_recent = [self._recent]
+        #: Those had before this session began: another router of a mesh may have them from a slower link.
+        self._earlier: frozenset[bytes] = frozenset()
         self._room = process.shell.event()
         self._uplink = Uplink(hello, self._welcomed, self._refused)
         self._limited_log = RateLimitedLog(log)
@@ -257,8 +261,10 @@ class EventLink:
     def _event(self, now: float, message: bytes) -> None:
         parse(message)
         key = message[KEY]
-        if message[LOW_FLAGS_AT] & Flag.RESENT and any(key in recent for recent in self._all_recent):
+        if key in self._earlier or (
             # Its publisher could not know that the router's previous life had delivered it.
+            message[LOW_FLAGS_AT] & Flag.RESENT and any(key in recent for recent in self._all_recent)
+        ):
             self._taken += 1
             self._uplink.mark()
             return
@@ -272,17 +278,22 @@ class EventLink:
             self._uplink.mark()
 
     def _lost(self, now: float, message: bytes) -> None:
-        count = int.from_bytes(payload_of(message))
+        parse(message)
+        count, router = int.from_bytes(payload_of(message)), method_of(message)
         for subscription in self._all:
             subscription.lost += count
         self._lost_in_all += count
-        text = f"{count} events lost, {self._lost_in_all} in all: this process takes them too slowly"
+        why = "this process takes them too slowly"
+        if router:
+            why = f"the router {router!r} could not pass them on as fast as they came"
+        text = f"{count} events lost, {self._lost_in_all} in all: {why}"
         self._limited_log.warning("lost", text)
 
     def _welcomed(self, now: float, welcome: Welcome) -> None:
         self._calls.welcome(now, welcome)
         if not welcome.resumed:
             self._taken = 0
+            self._earlier = frozenset(chain.from_iterable(self._all_recent))
             # Subscriptions go first: a process may subscribe to its own events.
             events = self._uplink.outbox[:]
             self._uplink.outbox.clear()
