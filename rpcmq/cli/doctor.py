@@ -21,6 +21,8 @@ from rpcmq.cli.output import Output, add_row, print_json, table
 from rpcmq.config import RouterConfig, load_client_config, load_router_config
 from rpcmq.errors import ConfigError, RpcError
 from rpcmq.server.authorized_keys import AUTHORIZED, ROUTER_KEY, AuthorizedKeys
+from rpcmq.server.mesh_secret import MESH_SECRET, read_mesh_secret
+from rpcmq.server.mesh_urls import wrong_peers
 from rpcmq.server.open_binds import open_binds
 from rpcmq.transport.curve import OLDEST_SAFE, check_libzmq, libzmq_version
 from rpcmq.transport.key_files import read_key_file
@@ -86,6 +88,7 @@ def _findings(state: State, path: str | None, folder: str | None, offline: bool,
             yield Finding(FAIL, "settings", line, "correct it: the router does not start like this")
         return
     yield from _binds(config)
+    yield from _peers(config)
     yield from _keys(config)
     yield from _payloads()
     yield from _clock()
@@ -119,6 +122,12 @@ def _binds(config: RouterConfig) -> Iterator[Finding]:
         yield Finding(OK, "endpoints", f"{config.router.listen}: {how}")
 
 
+def _peers(config: RouterConfig) -> Iterator[Finding]:
+    for problem in wrong_peers(config):
+        seen, _, todo = problem.rpartition("; ")
+        yield Finding(FAIL, "mesh", seen, todo)
+
+
 def _keys(config: RouterConfig) -> Iterator[Finding]:
     folder = config.security.keys
     if not folder:
@@ -140,7 +149,20 @@ def _keys(config: RouterConfig) -> Iterator[Finding]:
             yield Finding(
                 FAIL, "client key", f"{secret} can be read by others", f"chmod 600 {secret}, or delete it here"
             )
+    yield from _mesh_secret(config, root / MESH_SECRET)
     yield from _authorised(root)
+
+
+def _mesh_secret(config: RouterConfig, path: Path) -> Iterator[Finding]:
+    try:
+        if path.exists():
+            read_mesh_secret(path)
+            yield Finding(OK, "mesh secret", f"{path}: every router of the mesh must have the same")
+        elif config.mesh.peer:
+            text = f"{path} is missing: to the other routers, a process that comes from here is a new one"
+            yield Finding(WARN, "mesh secret", text, "copy it from another router of the mesh, and restart this one")
+    except ConfigError as error:
+        yield Finding(FAIL, "mesh secret", str(error), f"see that {path} is whole and of mode 600")
 
 
 def _mode(path: Path) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,10 +16,19 @@ from rpcmq.cli.exit_codes import ExitCode
 from rpcmq.cli.options import State, json_option
 from rpcmq.cli.output import Output, add_row, print_json, table
 from rpcmq.cli.text import plain
-from rpcmq.core.router.rights import ALL_VERBS, EVERYTHING, Key, Right
+from rpcmq.core.router.rights import ALL_VERBS, EVERYTHING, KNOWN_VERBS, Key, Right
 from rpcmq.errors import ConfigError, UsageError
 from rpcmq.payload.format import accept_mask_with_json, accept_names
-from rpcmq.server.authorized_keys import AUTHORIZED, ROUTER_KEY, AuthorizedKeys, read_authorised, summary, to_toml
+from rpcmq.server.authorized_keys import (
+    AUTHORIZED,
+    ROUTER_KEY,
+    AuthorizedKeys,
+    mixed_rights,
+    read_authorised,
+    summary,
+    to_toml,
+)
+from rpcmq.server.mesh_secret import MESH_SECRET, make_mesh_secret
 from rpcmq.toml import quoted
 from rpcmq.transport.curve import check_libzmq, is_key, new_pair
 from rpcmq.transport.key_files import KeyFile, check_folder, is_name, read_key_file, write_private
@@ -87,6 +97,8 @@ def init_command(state: State, folder: str, listen: str, client: str, owner: str
     _make_folder(root / AUTHORIZED)
     public, secret = new_pair()
     write_private(root / ROUTER_KEY, KeyFile(public, secret).text("The router's keys. Keep the secret one secret."))
+    if not (root / MESH_SECRET).exists():  # of another router of the mesh, copied
+        make_mesh_secret(root / MESH_SECRET)
     key_file = _make_client(root, public, client, (EVERYTHING,), owner, None, ())
     config = root / _CONFIG
     write_private(
@@ -102,6 +114,7 @@ def init_command(state: State, folder: str, listen: str, client: str, owner: str
     if listen != "tcp://127.0.0.1:7700":
         print(f"          export RPCMQ_ROUTER={_for_clients(listen)}      # as the clients reach it")
     print(f"more:     rpcmq keys add NAME --keys {root} --allow 'serve:compute.#'")
+    print(f"mesh:     rpcmq keys add ROUTER --allow 'mesh:*/#' --public {shlex.quote(public)}   # at other routers")
     print("check:    rpcmq doctor --config", config)
 
 
@@ -152,10 +165,10 @@ def _right(text: str) -> Right:
     verbs, colon, where = text.partition(":")
     exchanges, slash, topics = where.rpartition("/")
     names = ALL_VERBS if verbs == "all" else tuple(verbs.split(","))
-    if not colon or not topics or set(names) - set(ALL_VERBS):
+    if not colon or not topics or set(names) - set(KNOWN_VERBS):
         raise UsageError(
             f"--allow {text!r}: expected VERBS:TOPICS as 'call,cast:compute.#', or VERBS:EXCHANGE/TOPICS; "
-            f"verbs: all, {', '.join(ALL_VERBS)}"
+            f"verbs: all, {', '.join(ALL_VERBS)}; mesh for another router"
         )
     patterns = tuple(topics.split(","))
     if any("" in pattern.split(".") for pattern in patterns):
@@ -227,6 +240,8 @@ def add_command(
     root = Path(folder)
     router = read_key_file(root / ROUTER_KEY, client=False)
     rights = tuple(map(_right, allow)) or (EVERYTHING,)
+    if problem := mixed_rights(rights):
+        raise UsageError(f"--allow: {problem}")
     until = _until(expires)
     mask = _formats(formats)
     path: Path | None = None

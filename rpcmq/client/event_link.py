@@ -78,7 +78,7 @@ class EventLink:
         self._recent: deque[bytes] = deque(maxlen=_RECENT_EVENTS)
         #: Also those had over other links. Each has its own, so that no router can fill those of the others.
         self._all_recent = [self._recent]
-        #: Those had before this session began: another router of a mesh may have them from a slower link.
+        #: Events had before this session began: another router of a mesh may have them from a slower link.
         self._earlier: frozenset[bytes] = frozenset()
         self._room = process.shell.event()
         self._uplink = Uplink(hello, self._welcomed, self._refused)

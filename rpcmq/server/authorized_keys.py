@@ -20,20 +20,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import inf
 from time import time
 
-from rpcmq.core.router.rights import ALL_VERBS, Key, Right
+from rpcmq.core.router.rights import ALL_VERBS, KNOWN_VERBS, MESH_VERB, Key, Right
 from rpcmq.errors import ConfigError, UsageError
 from rpcmq.payload.format import accept_mask_with_json, accept_names
 from rpcmq.toml import quoted
 from rpcmq.transport.curve import is_key
 from rpcmq.transport.key_files import is_name, read_trusted_toml
 
-__all__ = ["AUTHORIZED", "ROUTER_KEY", "AuthorizedKey", "AuthorizedKeys", "read_authorised"]
+__all__ = ["AUTHORIZED", "ROUTER_KEY", "AuthorizedKey", "AuthorizedKeys", "mixed_rights", "read_authorised"]
 
 #: In the folder of keys: the router's own pair, and the folder with those who may connect.
 ROUTER_KEY = "router.key"
@@ -86,8 +86,8 @@ def _right(path: str, number: int, table: object) -> Right:
             raise ConfigError(f"{path}: {where}.{name} is missing")
     verbs = _texts(path, f"{where}.verbs", table["verbs"])
     for verb in verbs:
-        if verb not in ALL_VERBS:
-            raise ConfigError(f"{path}: {where}.verbs: {verb!r} is unknown; known: {', '.join(ALL_VERBS)}")
+        if verb not in KNOWN_VERBS:
+            raise ConfigError(f"{path}: {where}.verbs: {verb!r} is unknown; known: {', '.join(KNOWN_VERBS)}")
     topics = _texts(path, f"{where}.topics", table["topics"])
     for topic in topics:
         words = topic.split(".")
@@ -96,6 +96,22 @@ def _right(path: str, number: int, table: object) -> Right:
             raise ConfigError(f"{path}: {where}.topics: {text}")
     exchanges = _texts(path, f"{where}.exchanges", table.get("exchanges", [""]), empty=True)
     return Right(frozenset(verbs), topics, exchanges)
+
+
+def _rights(path: str, tables: list[object]) -> tuple[Right, ...]:
+    rights = tuple(_right(path, number, table) for number, table in enumerate(tables))
+    if problem := mixed_rights(rights):
+        raise ConfigError(f"{path}: rights: {problem}")
+    return rights
+
+
+def mixed_rights(rights: Iterable[Right]) -> str:
+    """Say why one key cannot have these rights; empty if it can."""
+    verbs = frozenset().union(*(right.verbs for right in rights))
+    others = sorted(verbs - {MESH_VERB})
+    if MESH_VERB not in verbs or not others:
+        return ""
+    return f"a key with the right {MESH_VERB!r} is a router's and can have no other ({', '.join(others)})"
 
 
 def read_authorised(path: str) -> AuthorizedKey:
@@ -128,7 +144,7 @@ def read_authorised(path: str) -> AuthorizedKey:
     key = Key(
         name=values["name"],
         public=values["public"],
-        rights=tuple(_right(path, number, table) for number, table in enumerate(values["rights"])),
+        rights=_rights(path, values["rights"]),
         identities=identities,
         owner=values.get("owner", ""),
         expires=shown,
@@ -278,7 +294,7 @@ def summary(key: Key) -> str:
 
 
 def _shown(right: Right) -> str:
-    verbs = "all" if right.verbs >= frozenset(ALL_VERBS) else ",".join(v for v in ALL_VERBS if v in right.verbs)
+    verbs = "all" if right.verbs >= frozenset(ALL_VERBS) else ",".join(v for v in KNOWN_VERBS if v in right.verbs)
     exchanges = "" if right.exchanges == ("",) else f" [{','.join(right.exchanges)}]"
     return f"{verbs}{exchanges} {','.join(right.topics)}"
 
@@ -301,7 +317,7 @@ def to_toml(key: Key, until: datetime | None) -> str:
     if not key.rights:
         lines.append("rights = []")
     for right in key.rights:
-        verbs = [verb for verb in ALL_VERBS if verb in right.verbs]
+        verbs = [verb for verb in KNOWN_VERBS if verb in right.verbs]
         lines += ["", "[[rights]]", f"verbs = {quoted(verbs)}", f"topics = {quoted(right.topics)}"]
         if right.exchanges != ("",):
             lines.append(f"exchanges = {quoted(right.exchanges)}")

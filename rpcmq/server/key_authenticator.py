@@ -14,6 +14,7 @@ from rpcmq.core.router.actions import LogEvent
 from rpcmq.core.router.router import Router
 from rpcmq.errors import ConfigError
 from rpcmq.server.authorized_keys import AUTHORIZED, ROUTER_KEY, AuthorizedKeys
+from rpcmq.server.mesh_secret import MESH_SECRET, read_mesh_secret
 from rpcmq.transport.curve import Curve, check_libzmq
 from rpcmq.transport.gevent_shell import GeventShell
 from rpcmq.transport.key_files import check_folder, read_key_file
@@ -26,11 +27,19 @@ _DOMAIN = "router"
 LOOK = 1.0
 
 
+def _secrets(folder: str, own: str) -> tuple[bytes, ...]:
+    """Return the secrets that sign the origins of links: that of the mesh, if there is one, and the router's own."""
+    known = [own]
+    if os.path.exists(path := os.path.join(folder, MESH_SECRET)):
+        known.insert(0, read_mesh_secret(path))
+    return tuple(blake2b(secret.encode(), person=b"rpcmq handles").digest() for secret in known)
+
+
 class KeyAuthenticator:
     """Keeps the engine and libzmq up to date with the folder of authorised keys.
 
     Args:
-        folder: has ``router.key`` and ``authorized/``.
+        folder: has ``router.key``, ``authorized/``, and maybe ``mesh.secret``.
         on_note: gets each event that is worth a line in the log.
 
     Raises:
@@ -43,7 +52,7 @@ class KeyAuthenticator:
             check_folder(directory)
         own = read_key_file(os.path.join(folder, ROUTER_KEY), client=False)
         self.curve = Curve(own.public, own.secret, domain=_DOMAIN)
-        self._secret = blake2b(own.secret.encode(), person=b"rpcmq handles").digest()
+        self._secrets = _secrets(folder, own.secret)
         self.keys = AuthorizedKeys(os.path.join(folder, AUTHORIZED))
         problems = self.keys.read()
         if problems:
@@ -58,7 +67,7 @@ class KeyAuthenticator:
         """Authenticate the sockets of ``context``, and pass the keys to ``router``. Call before it binds."""
         self._router = router
         self.keys.changed(time())
-        router.set_authorized_keys(monotonic(), self.keys.valid.values(), self._secret)
+        router.set_authorized_keys(monotonic(), self.keys.valid.values(), self._secrets)
         self._zap = ZapHandler(context, GeventShell())
         self._zap.register(_DOMAIN, self._decide)
 

@@ -18,7 +18,16 @@ from rpcmq.errors import ConfigError
 from rpcmq.toml import parse_toml, quoted
 from rpcmq.transport.curve import Curve, is_key, public_of
 
-__all__ = ["KeyFile", "check_folder", "curve_for", "is_name", "read_key_file", "read_trusted_toml", "write_private"]
+__all__ = [
+    "KeyFile",
+    "check_folder",
+    "check_private",
+    "curve_for",
+    "is_name",
+    "read_key_file",
+    "read_trusted_toml",
+    "write_private",
+]
 
 #: Longest key file (bytes); usual ones have some hundreds.
 _MAX_BYTES = 1 << 20

@@ -17,6 +17,7 @@ from rpcmq import Client
 from rpcmq.core.router.rights import ALL_VERBS
 from rpcmq.errors import AccessDenied, RouterUnreachable
 from rpcmq.server.authorized_keys import read_authorised
+from rpcmq.server.mesh_secret import read_mesh_secret
 from rpcmq.transport.curve import new_pair
 from rpcmq.transport.key_files import read_key_file
 from tests.server.daemons import Daemon, eventually, run, started
@@ -44,7 +45,7 @@ def modes(folder: Path) -> dict[str, int]:
 def test_init_makes_all_that_is_needed_and_nothing_that_others_can_read(made: Path) -> None:
     assert modes(made) == {
         "rpcmq.d": 0o700, "authorized": 0o700, "router.key": 0o600, "client.key": 0o600, "router.toml": 0o600,
-        "client.toml": 0o600,
+        "client.toml": 0o600, "mesh.secret": 0o600,
     }  # fmt: skip
     router, client = read_key_file(made / "router.key", client=False), read_key_file(made / "client.key", client=True)
     assert client.router == router.public
@@ -62,6 +63,24 @@ def test_init_says_how_to_go_on(tmp_path: Path, invoke: Invoke) -> None:
 def test_init_tells_clients_no_address_that_none_can_connect_to(tmp_path: Path, invoke: Invoke, host: str) -> None:
     ended = invoke("init", str(tmp_path / "keys"), "--listen", f"tcp://{host}:7711")
     assert "export RPCMQ_ROUTER=tcp://HOST:7711 " in ended.stdout
+
+
+def test_init_takes_the_secret_of_the_mesh_that_was_copied(made: Path, tmp_path: Path, invoke: Invoke) -> None:
+    other = tmp_path / "other.d"
+    other.mkdir(mode=0o700)
+    (other / "mesh.secret").write_bytes((made / "mesh.secret").read_bytes())
+    (other / "mesh.secret").chmod(0o600)
+    assert invoke("init", str(other)).returncode == 0
+    assert read_mesh_secret(other / "mesh.secret") == read_mesh_secret(made / "mesh.secret")
+
+
+def test_the_key_of_another_router_is_authorised_with_the_right_mesh_alone(made: Path, invoke: Invoke) -> None:
+    public, _ = new_pair()
+    assert add(invoke, made, "b", "--public", public, "--allow", "mesh:*/#").returncode == 0
+    assert read_authorised(str(made / "authorized" / "b.toml")).key.is_router
+    refused = add(invoke, made, "c", "--allow", "mesh:*/#", "--allow", "call:compute")
+    assert refused.returncode == 2 and "can have no other (call)" in refused.stderr
+    assert not (made / "authorized" / "c.toml").exists()
 
 
 def test_init_changes_nothing_that_is_there(made: Path, invoke: Invoke) -> None:
@@ -318,6 +337,26 @@ def test_doctor_fails_on_what_keeps_a_router_from_starting(made: Path, invoke: I
     assert code == 1 and about(found, "open endpoint", "fail")
     code, found = findings(invoke, "--offline", env={"RPCMQ_ROUTER_LISTEN": "nowhere"})
     assert code == 1 and about(found, "settings", "fail")
+
+
+def test_doctor_looks_at_the_secret_of_the_mesh_and_at_peers(made: Path, invoke: Invoke) -> None:
+    config = made / "router.toml"
+    assert about(findings(invoke, "--config", str(config), "--offline")[1], "mesh secret", "ok")
+    peer = 'url = "tcp://10.0.0.9:7700"\nserver_key = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"\n'
+    config.write_text(f"{config.read_text()}\n[[mesh.peer]]\n{peer}")
+    (made / "mesh.secret").chmod(0o644)
+    code, found = findings(invoke, "--config", str(config), "--offline")
+    assert code == 1 and "chmod 600" in about(found, "mesh secret", "fail")[0]
+    (made / "mesh.secret").unlink()
+    code, found = findings(invoke, "--config", str(config), "--offline")
+    assert code == 0 and "is missing" in about(found, "mesh secret", "warning")[0]
+    (made / "mesh.secret").write_text('secret = "short"')
+    (made / "mesh.secret").chmod(0o600)
+    code, found = findings(invoke, "--config", str(config), "--offline")
+    assert code == 1 and "64 hexadecimal digits" in about(found, "mesh secret", "fail")[0]
+    flags = {"RPCMQ_MESH_PEERS": "tcp://127.0.0.1:7700"}
+    code, found = findings(invoke, "--offline", env=flags)
+    assert code == 1 and "is this router itself" in about(found, "mesh", "fail")[0]
 
 
 def test_doctor_asks_a_running_router_what_was_used(made: Path, daemon: Daemon, invoke: Invoke) -> None:

@@ -9,7 +9,7 @@ from time import time
 
 import pytest
 
-from rpcmq.core.router.rights import EVERYTHING, Key, Right
+from rpcmq.core.router.rights import EVERYTHING, MESH_VERB, Key, Right
 from rpcmq.errors import ConfigError
 from rpcmq.payload.format import Format
 from rpcmq.server.authorized_keys import AuthorizedKeys, read_authorised, summary, to_toml
@@ -68,6 +68,7 @@ def test_a_file_says_all_of_a_key(tmp_path: Path) -> None:
         Key("a", PUBLIC, (EVERYTHING,)),
         Key("a", PUBLIC, formats=Format.JSON.bit | Format.PICKLE.bit),
         Key("a", PUBLIC, owner='He said "no" \\ \n'),
+        Key("a", PUBLIC, (Right(frozenset([MESH_VERB]), ("#",), ("*",)),)),
         Key("a", PUBLIC, (Right(frozenset(["call"]), ("x",), ("", "nova")),), ("a", "b*"), "o", "", 3, 0.5),
     ],
 )
@@ -97,6 +98,7 @@ def test_what_is_written_is_what_is_read(tmp_path: Path, key: Key) -> None:
         ("messages_per_second = 1000", 'messages_per_second = "x"', "messages_per_second = 'x': expected int or float"),
         ('verbs = ["serve"]', 'verbs = ["srve"]', r"rights\[0\].verbs: 'srve' is unknown; known: call"),
         ('verbs = ["serve"]', "", r"rights\[0\].verbs is missing"),
+        ('verbs = ["serve"]', 'verbs = ["mesh"]', r"rights: a key with the right 'mesh' is a router's and can have no"),
         ('topics = ["#"]', "", r"rights\[1\].topics is missing"),
         ('topics = ["#"]', 'topics = ["a..b"]', r"rights\[1\].topics: 'a..b' is no pattern"),
         ('topics = ["#"]', 'topics = "#"', r"rights\[1\].topics = '#': expected a list"),

@@ -41,6 +41,20 @@ class Admission(Protocol):
             Refusal: it has as many as it may.
         """
 
+    def check_process(self) -> None:
+        """Check whether it may be a process.
+
+        Raises:
+            Refusal: it may not: its key is a router's.
+        """
+
+    def check_router(self, router_id: int) -> None:
+        """Check whether it may be another router of the mesh, and have this id.
+
+        Raises:
+            Refusal: it may not.
+        """
+
     def may_keep_handle(self, router_id: int, handle: int, token: object) -> bool:
         """Whether ``token`` proves that router ``router_id`` gave the process ``handle``, in whichever of its lives."""
 
@@ -94,6 +108,12 @@ class AllowAll(AccessControl, Admission):
 
     def check_room(self) -> None:
         """Set no limit for one process."""
+
+    def check_process(self) -> None:
+        """Let everybody be a process."""
+
+    def check_router(self, router_id: int) -> None:
+        """Let everybody be a router."""
 
     def may_keep_handle(self, router_id: int, handle: int, token: object) -> bool:
         """Believe every process."""

@@ -66,6 +66,7 @@ class Handshake:
         try:
             hello = HelloBody.parse(body)
             admission = self._links.access.admit(user, hello.identity)
+            admission.check_process()
             link = self._known_link(now, hello, admission)
             received = hello.received if link is not None else None
             if link is None:

@@ -7,9 +7,10 @@ A link belongs to one key for all its life. What its messages may do is decided 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from hmac import compare_digest
+from typing import NoReturn
 
 from rpcmq.core.common.token_bucket import TokenBucket
 from rpcmq.core.router.access_control import AccessControl, Admission, Refusal
@@ -21,7 +22,7 @@ from rpcmq.core.router.right_checks import RightChecks, registered_names
 from rpcmq.core.router.rights import Key
 from rpcmq.core.router.settings import Settings
 from rpcmq.wire import origin_of
-from rpcmq.wire.bodies import IntroductionBody
+from rpcmq.wire.bodies import MESH_TYPE, IntroductionBody
 
 __all__ = ["KeyAccessControl"]
 
@@ -38,7 +39,7 @@ class KeyAccessControl(AccessControl):
         refused: counts refusals by what was refused.
         act: takes notes and disconnections.
         checks: decide about messages.
-        secret: of the router; signs the origins of links.
+        secrets: sign the origins of links: the first does, and what any has signed is believed.
     """
 
     def __init__(
@@ -48,14 +49,14 @@ class KeyAccessControl(AccessControl):
         refused: Counter[str],
         act: Callable[[Action], None],
         checks: RightChecks,
-        secret: bytes = b"",
+        secrets: Sequence[bytes] = (b"",),
     ) -> None:
         self._settings = settings
         self._links = links
         self._refused = refused
         self._act = act
         self._checks = checks
-        self._secret = secret
+        self._secrets = secrets
         self._usages: dict[str, KeyUsage] = {}
 
     def usages(self) -> list[KeyUsage]:
@@ -108,6 +109,8 @@ class KeyAccessControl(AccessControl):
         if self._usages.get(key.public) is not usage:
             return f"its key {key.name!r} was revoked or has expired"
         self._restrict(link, usage)
+        if key.is_router != (link.queue_type == MESH_TYPE):
+            return f"its key {key.name!r} is {'a router' if key.is_router else 'a process'}'s now"
         if not key.may_be(link.identity):
             return f"its key {key.name!r} may not be {link.identity!r} any more"
         for consumer in (*link.consumers.values(), *link.lapsed_consumers):
@@ -165,17 +168,49 @@ class KeyAccessControl(AccessControl):
             self._refused["links of a key"] += 1
             raise Refusal("too-many-links", f"key {usage.key.name!r}: link limit reached ({setting} = {most})")
 
+    def check_router(self, usage: KeyUsage, router_id: int) -> None:
+        """Check whether the key is that of the router ``router_id``: one key, one id.
+
+        Raises:
+            Refusal: it is no router's; or that id is another key's; or it is linked with another id.
+        """
+        name = usage.key.name
+        other = next((o for o in self._usages.values() if o is not usage and o.router_id == router_id), None)
+        if not usage.key.is_router:
+            self._refuse(usage, "router", f"key {name!r} is no router's: its file has no right 'mesh'")
+        if other is not None:
+            self._refuse(usage, "router", f"router id {router_id} is that of the key {other.key.name!r}, not {name!r}")
+        if usage.links and usage.router_id != router_id:
+            text = f"key {name!r} is that of the router with the id {usage.router_id}, which is linked, not {router_id}"
+            self._refuse(usage, "router", f"{text}; each router needs a key of its own")
+        usage.router_id = router_id
+
+    def check_process(self, usage: KeyUsage) -> None:
+        """Check whether the key may be a process's.
+
+        Raises:
+            Refusal: it is a router's.
+        """
+        if usage.key.is_router:
+            self._refuse(usage, "process", f"key {usage.key.name!r} is a router's: no process may use it")
+
+    def _refuse(self, usage: KeyUsage, what: str, text: str) -> NoReturn:
+        usage.refused[what] += 1
+        self._refused[f"{what} with a wrong key"] += 1
+        self._act(LogEvent("denied", text, usage.key.name))
+        raise Refusal("key", text)
+
     def sign_origin(self, usage: KeyUsage, origin: bytes) -> str:
-        """Return the MAC in a link's token, by which a later life of the router verifies its origin."""
-        text = usage.key.public.encode() + origin
-        return "." + blake2b(text, key=self._secret, digest_size=16).hexdigest()
+        """Return the MAC in a link's token, by which a later life of a router verifies its origin."""
+        return _signature(usage, origin, self._secrets[0])
 
     def verify_origin(self, usage: KeyUsage, origin: bytes, token: object) -> bool:
-        """Whether ``token`` was issued to this key for that origin, by any router that has the secret."""
+        """Whether ``token`` was issued to this key for that origin, by any router that has one of the secrets."""
         # Text that is not ASCII cannot be encoded or compared, and is not one of our tokens.
         if not isinstance(token, str) or not token.isascii():
             return False
-        return compare_digest(token[-_SIGNATURE_LENGTH:].encode(), self.sign_origin(usage, origin).encode())
+        given = token[-_SIGNATURE_LENGTH:].encode()
+        return any(compare_digest(given, _signature(usage, origin, secret).encode()) for secret in self._secrets)
 
     # --- links -------------------------------------------------------------------------------
 
@@ -188,6 +223,8 @@ class KeyAccessControl(AccessControl):
     def _restrict(self, link: Link, usage: KeyUsage) -> None:
         """Decide anew what ``link`` may do."""
         link.permissions = Permissions(usage)
+        if link.queue_type == MESH_TYPE:
+            return  # the messages of routers are other ones: rpcmq.core.router.mesh.limits
         key = usage.key
         everything = next((number for number, right in enumerate(key.rights) if right.everything), None)
         if everything is not None:
@@ -239,9 +276,19 @@ class _KeyAdmission(Admission):
     def check_room(self) -> None:
         self._access.check_room(self._usage)
 
+    def check_process(self) -> None:
+        self._access.check_process(self._usage)
+
+    def check_router(self, router_id: int) -> None:
+        self._access.check_router(self._usage, router_id)
+
     def may_keep_handle(self, router_id: int, handle: int, token: object) -> bool:
         # With another process's handle, casts could be forged in its name.
         return self._access.verify_origin(self._usage, origin_of(router_id, handle), token)
 
     def attach(self, link: Link) -> None:
         self._access.attach(link, self._usage)
+
+
+def _signature(usage: KeyUsage, origin: bytes, secret: bytes) -> str:
+    return "." + blake2b(usage.key.public.encode() + origin, key=secret, digest_size=16).hexdigest()

@@ -28,6 +28,8 @@ class KeyUsage:
         self.bucket: TokenBucket | None = None
         #: Identities that its processes were introduced to: what they exchange does not pass the router.
         self.introduced: dict[str, None] = {}
+        #: Of a router's key: the id that it had last. 0: it was not linked yet.
+        self.router_id = 0
         #: The number of identities in ``introduced`` beyond which those that have left are forgotten.
         self.most_introduced = 256
 

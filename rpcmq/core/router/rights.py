@@ -10,10 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-__all__ = ["ALL_VERBS", "EVERYTHING", "Key", "Right", "allows_pattern", "matches"]
+__all__ = ["ALL_VERBS", "EVERYTHING", "KNOWN_VERBS", "MESH_VERB", "Key", "Right", "allows_pattern", "matches"]
 
-#: The verbs of a right; ``admin`` allows views and controls, whose names take the place of topics.
+#: The verbs of a process; ``admin`` allows views and controls, whose names take the place of topics.
 ALL_VERBS = ("call", "cast", "fanout", "publish", "subscribe", "serve", "admin")
+#: The verb of a router: it may link to this one, and bring messages for the topics from whichever process.
+MESH_VERB = "mesh"
+#: The verbs that a right can have. No key has both kinds.
+KNOWN_VERBS = (*ALL_VERBS, MESH_VERB)
 
 
 def matches(pattern: str, name: str) -> bool:
@@ -83,6 +87,11 @@ class Key:
         """Whether a process with this key may have ``identity``."""
         patterns = self.identities or (self.name, f"{self.name}:*", f"{self.name}/*")
         return any(fnmatchcase(identity, pattern.replace("[", "[[]").replace("?", "[?]")) for pattern in patterns)
+
+    @property
+    def is_router(self) -> bool:
+        """Whether it is another router's of the mesh; then it is no process's."""
+        return any(MESH_VERB in right.verbs for right in self.rights)
 
     def right_for(self, verb: str, exchange: str, name: str) -> Right | None:
         """The first right that covers it; None: it is not allowed."""

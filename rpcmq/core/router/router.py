@@ -11,7 +11,7 @@ connection is gone and :meth:`Router.tick` at :meth:`Router.next_deadline`. Afte
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -179,15 +179,16 @@ class Router:
 
     # --- inputs ------------------------------------------------------------------------------
 
-    def set_authorized_keys(self, now: float, keys: Iterable[Key], secret: bytes = b"") -> None:
+    def set_authorized_keys(self, now: float, keys: Iterable[Key], secrets: Sequence[bytes] = (b"",)) -> None:
         """Accept only connections with these keys from now on; links of others end at once.
 
         Args:
-            secret: used at the first call: known to this router in all its lives, and to nobody else.
+            secrets: used at the first call: known to all lives of this router and of those of its mesh, and to nobody
+                else. The first one signs; what any of them has signed is believed.
         """
         if self._keys is None:
             checks = RightChecks(self.refused, self._act, self.turns, self.kinds.handlers)
-            self._keys = KeyAccessControl(self.settings, self.links, self.refused, self._act, checks, secret)
+            self._keys = KeyAccessControl(self.settings, self.links, self.refused, self._act, checks, secrets)
             self.links.access = self._keys
         self._keys.set_authorized_keys(now, keys)
 

@@ -141,7 +141,7 @@ def test_the_caller_s_new_link_is_told_of_a_revoked_service(net: Network):
 
 def test_a_handle_is_good_in_a_later_life_of_the_router_for_its_key_only(net: Network):
     def authorise() -> None:
-        net.router.set_authorized_keys(net.now, [WEB, ROOT], b"the router's own")
+        net.router.set_authorized_keys(net.now, [WEB, ROOT], [b"the router's own"])
 
     authorise()
     web = net.process("web", user="WEB")

@@ -40,7 +40,7 @@ def hello(fields: dict[str, str]) -> bytes:
 
 def guarded() -> Network:
     net = Network()
-    net.router.set_authorized_keys(net.now, [ROOT, WEB], b"secret")
+    net.router.set_authorized_keys(net.now, [ROOT, WEB], [b"secret"])
     return net
 
 
