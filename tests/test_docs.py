@@ -19,6 +19,8 @@ ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 NAMES = [str(path.relative_to(ROOT)) for path in DOCUMENTS]
 DECISIONS = ROOT / "docs" / "decisions"
+#: A word with one of them is a file.
+ENDINGS = ("key", "md", "py", "secret", "toml")
 ROUTER_KEYS = {info.key for info in describe_fields()}
 #: Stand for any file, where the layout of the tree is explained.
 PLACEHOLDERS = {"rpcmq/core/router/x.py", "tests/core/router/test_x.py"}
@@ -76,7 +78,7 @@ def test_files_that_are_named_exist(name: str) -> None:
 def test_settings_that_are_named_exist(name: str) -> None:
     for quoted in quoted_in(name):
         section, dot, rest = quoted.partition(".")
-        if dot and section in SECTIONS and re.fullmatch(r"[a-z_]+", rest) and rest not in ("py", "md", "toml"):
+        if dot and section in SECTIONS and re.fullmatch(r"[a-z_]+", rest) and rest not in ENDINGS:
             assert quoted in ROUTER_KEYS, f"{name} names the setting {quoted}"
 
 
