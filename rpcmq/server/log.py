@@ -32,7 +32,9 @@ _OTHERS = "(others)"
 _SUMMARIES = 10
 
 _MINUTE = 60.0
-_LEVELS = dict.fromkeys(("offence", "denied", "dropped", "key file", "link unresponsive"), logging.WARNING)
+_LEVELS = dict.fromkeys(
+    ("offence", "denied", "dropped", "key file", "link unresponsive", "mesh problem"), logging.WARNING
+)
 _LEVELS["internal error"] = logging.ERROR
 #: Events that a peer can cause without bound.
 _LIMITED = ("offence", "denied", "internal error")

@@ -85,7 +85,10 @@ class RouterHost:
         self.router = self._new_router()
 
     def _new_router(self) -> Router:
-        return self._engine(self.settings, self._boot, self._network.now, self._new_token, self._sink)
+        router = self._engine(self.settings, self._boot, self._network.now, self._new_token, self._sink)
+        if self.url:
+            router.mesh.own.urls = (self.url,)
+        return router
 
     def _new_token(self) -> str:
         return f"{self.name and self.name + '-'}token-{next(self._tokens)}"

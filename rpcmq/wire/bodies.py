@@ -163,11 +163,16 @@ class RefusedBody(Body):
     """REFUSED: the router, or a peer, does not take a connection or what came on it."""
 
     KIND = Kind.REFUSED
+    OPTIONAL = frozenset({"mesh"})
 
     reason: str = shown()
     text: str = shown(1 << 20)
     #: In a shutdown: how many messages of the session were read. Anything but an integer is no count.
     received: int | None = member(lambda name, value: value if type(value) is int else None, None)
+    #: From a router to another one: which one it is (:class:`rpcmq.wire.mesh_bodies.MeshIdentity`).
+    mesh: Mapping[str, Any] = mapping()
+    #: The highest incarnation that is known of the router that is refused.
+    incarnation: int | None = member(lambda name, value: value if type(value) is int else None, None)
 
 
 @dataclass(frozen=True, kw_only=True)

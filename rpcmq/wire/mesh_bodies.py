@@ -9,11 +9,13 @@ from rpcmq.errors import ProtocolError
 from rpcmq.wire.body_fields import Body, flag, integer, member, text
 from rpcmq.wire.kinds import Kind
 
-__all__ = ["MAX_ROUTERS", "KnowsBody", "MeshIdentity", "RoutersBody"]
+__all__ = ["MAX_INCARNATION", "MAX_ROUTERS", "KnowsBody", "MeshIdentity", "RoutersBody"]
 
 #: Most routers of a mesh, and most urls of one.
 MAX_ROUTERS, _MAX_URLS = 1000, 16
 _MAX_URL, _MAX_NAME = 1024, 255
+#: Of all lives of a router the last: an integer that every JSON parser reads exactly.
+MAX_INCARNATION = (1 << 53) - 1
 
 
 def _urls(name: str, value: Any) -> tuple[str, ...]:
@@ -43,7 +45,7 @@ class MeshIdentity(Body):
     mesh: str = text(most=_MAX_NAME)
     name: str = text(most=_MAX_NAME)
     id: int = integer(least=1, most=(1 << 32) - 1)
-    incarnation: int = integer(least=0, most=(1 << 53) - 1)
+    incarnation: int = integer(least=0, most=MAX_INCARNATION)
     urls: tuple[str, ...] = member(_urls, ())
 
 

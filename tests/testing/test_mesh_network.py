@@ -58,7 +58,9 @@ ACCEPTED = b"a#1"
 @pytest.fixture
 def net() -> Iterator[MeshNetwork]:
     """Three routers, of which a is connected to b."""
-    made = MeshNetwork(engine=Talker)
+    made = MeshNetwork(names=(), engine=Talker)
+    for name in "abc":
+        made.add_router(name, peers=())
     router(made, "a").dial("inproc://b")
     made.run()
     yield made

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import islice
 
 from rpcmq.core.common.session import MAX_FAILED_RESUMPTIONS
@@ -18,11 +18,12 @@ from rpcmq.core.router.access_control import Admission, Refusal
 from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.model import Link
+from rpcmq.core.router.node_type import Greeter
 from rpcmq.core.router.settings import Settings
 from rpcmq.errors import ProtocolError
 from rpcmq.payload.format import known_mask
 from rpcmq.wire import Flag, Kind, body_of, origin_of, pack, router_of_origin
-from rpcmq.wire.bodies import HelloBody, RefusedBody, WelcomeBody
+from rpcmq.wire.bodies import MESH_TYPE, HelloBody, RefusedBody, WelcomeBody
 
 __all__ = ["Handshake"]
 
@@ -45,6 +46,8 @@ class Handshake:
         self._links = links
         self._boot = boot
         self._new_token = new_token
+        #: Take HELLOs of links that are not of processes, by queue type.
+        self.greeters: Mapping[str, Greeter] = {}
         # Never handles of an earlier life, whose processes may return: two may start in the same second.
         self._next_handle = (boot // 1000 & 0xFFFFFFFF) << 32 | boot % 1000 << 22
 
@@ -65,6 +68,10 @@ class Handshake:
         body = body_of(message)
         try:
             hello = HelloBody.parse(body)
+            if hello.queue_type in self.greeters:
+                return self.greeters[hello.queue_type](now, route, hello, user)
+            if hello.queue_type == MESH_TYPE:
+                raise Refusal("queue-type", "this router links to no other router")
             admission = self._links.access.admit(user, hello.identity)
             admission.check_process()
             link = self._known_link(now, hello, admission)
@@ -82,6 +89,13 @@ class Handshake:
             self._links.end(now, link, "its handshake failed")
             raise
         return None
+
+    def new_handle(self) -> int:
+        """Return a handle that no link has, nor had in an earlier life."""
+        self._next_handle += 1
+        while self._is_used(self._settings.router_id, self._next_handle):
+            self._next_handle += 1
+        return self._next_handle
 
     def _refused(self, reason: str, text: str) -> bytes:
         self._links.counters[f"refused {reason}"] += 1
@@ -138,7 +152,7 @@ class Handshake:
         router_id, handle = self._former_origin(hello)
         returning = bool(handle) and admission.may_keep_handle(router_id, handle, hello.token)
         if not returning or self._is_used(router_id, handle):
-            router_id, handle = self._settings.router_id, self._unused_handle()
+            router_id, handle = self._settings.router_id, self.new_handle()
         link = Link(links.dirty, hello.identity, hello.queue_type, handle, router_id)
         link.role = hello.role
         link.moves = hello.moves
@@ -161,12 +175,6 @@ class Handshake:
         """Whether the process was in the mesh that this router is in."""
         name = self._links.mesh.get("mesh")
         return name is not None and hello.mesh.get("mesh") == name
-
-    def _unused_handle(self) -> int:
-        self._next_handle += 1
-        while self._is_used(self._settings.router_id, self._next_handle):
-            self._next_handle += 1
-        return self._next_handle
 
     def _is_used(self, router_id: int, handle: int) -> bool:
         return self._links.by_origin(origin_of(router_id, handle)) is not None

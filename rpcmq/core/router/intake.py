@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from operator import length_hint
 
-from rpcmq.core.router.actions import Action, Answer
+from rpcmq.core.router.actions import DIALED, Action, Answer
 from rpcmq.core.router.faults import FaultReporter
 from rpcmq.core.router.handshake import Handshake
 from rpcmq.core.router.kind_table import KindTable
@@ -36,10 +36,13 @@ class Intake:
         kinds: the handlers.
         errors: told of messages that break the protocol.
         act: takes answers to connections without a link.
+        on_dialed: takes messages of connections that were asked for with ``Dial``, and which carry no link.
     """
 
     # Measured: the path of each message is 1 % slower without.
-    __slots__ = ("_act", "_errors", "_faults", "_handshake", "_kinds", "_links", "_memory", "_settings", "_turns")
+    __slots__ = (
+        "_act", "_errors", "_faults", "_handshake", "_kinds", "_links", "_memory", "_on_dialed", "_settings", "_turns"
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -52,6 +55,7 @@ class Intake:
         errors: ProtocolErrors,
         faults: FaultReporter,
         act: Callable[[Action], None],
+        on_dialed: Callable[[float, bytes, bytes], None],
     ) -> None:
         self._settings = settings
         self._links = links
@@ -62,6 +66,7 @@ class Intake:
         self._errors = errors
         self._faults = faults
         self._act = act
+        self._on_dialed = on_dialed
 
     def receive(
         self, now: float, route: bytes, batch: bytes, payloads: Sequence[bytes | memoryview] = (), user: str = ""
@@ -208,7 +213,9 @@ class Intake:
             return
         try:
             parse(message)
-            if message[KIND_AT] == Kind.HELLO:
+            if route.startswith(DIALED) and (link is None or message[KIND_AT] == Kind.HELLO):
+                self._on_dialed(now, route, message)
+            elif message[KIND_AT] == Kind.HELLO:
                 refusal = self._handshake.hello(now, route, message, user)
                 if refusal is not None:
                     self._act(Answer(route, refusal))

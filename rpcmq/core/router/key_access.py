@@ -233,7 +233,8 @@ class KeyAccessControl(AccessControl):
             link.allowed_calls = link.allowed_casts = None
         else:
             link.allowed_calls, link.allowed_casts = set(), set()
-        link.handlers = self._checks.handlers(usage, everything is None)
+        if link.queue_type != MESH_TYPE:
+            link.handlers = self._checks.handlers(usage, everything is None)
 
     def connected(self, now: float, link: Link) -> None:
         """Note when the key was used."""

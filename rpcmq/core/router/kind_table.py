@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rpcmq.core.router.model import Handler, Link
-from rpcmq.core.router.node_type import Control, NodeType
+from rpcmq.core.router.node_type import Control, Greeter, NodeType
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import KIND_AT, Kind
 
@@ -18,6 +18,7 @@ class KindTable:
         refusals: handlers that refuse messages of a link for which the router holds too much already.
         answered: kinds of which a message that breaks the protocol is answered with an ERROR.
         controls: changes that an operator can ask for.
+        greeters: of HELLOs of links that are not of processes, by queue type.
     """
 
     def __init__(self) -> None:
@@ -25,6 +26,7 @@ class KindTable:
         self.refusals: dict[Kind, Handler] = {}
         self.answered: set[Kind] = set()
         self.controls: dict[str, Control] = {}
+        self.greeters: dict[str, Greeter] = {}
 
     def register(self, node: NodeType) -> None:
         """Enter what ``node`` takes."""
@@ -35,6 +37,7 @@ class KindTable:
         self.answered |= node.answered
         self.refusals |= node.refusals
         self.controls |= node.controls
+        self.greeters |= node.greeters
 
 
 def _not_for_a_router(now: float, link: Link, message: bytes) -> None:

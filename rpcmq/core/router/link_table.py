@@ -22,7 +22,7 @@ from rpcmq.core.router.link_states import TRANSITIONS, LinkState
 from rpcmq.core.router.model import Handler, Link
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import KIND_AT, Kind, pack, sequence_of
-from rpcmq.wire.bodies import CONSUMER_ROLE, QUEUE_TYPES, DrainBody, RefusedBody
+from rpcmq.wire.bodies import CONSUMER_ROLE, MESH_TYPE, QUEUE_TYPES, DrainBody, RefusedBody
 
 __all__ = ["LinkTable"]
 
@@ -210,7 +210,7 @@ class LinkTable:
     # --- control messages --------------------------------------------------------------------
 
     def control_message(self, now: float, link: Link, message: bytes) -> None:
-        """Handle a message about the link itself.
+        """Handle a message about the link itself. Some that only routers send are handled as those above the link are.
 
         Raises:
             ProtocolError: the kind is not one that a process sends, or the count is impossible.
@@ -221,9 +221,13 @@ class LinkTable:
             if link.is_full and link.sent_bytes < WINDOW_BYTES // 2:
                 link.is_full = False
                 self.on_room(now, link)
-            if kind == Kind.HEARTBEAT:
+            if kind == Kind.HEARTBEAT and link.queue_type == MESH_TYPE:
+                link.handlers[kind](now, link, message)
+            elif kind == Kind.HEARTBEAT:
                 link.ack_was_sent()
                 link.send_last(pack(Kind.HEARTBEAT, sequence=link.received))
+        elif link.queue_type == MESH_TYPE and kind in (Kind.DRAIN, Kind.REFUSED):
+            link.handlers[kind](now, link, message)
         elif kind == Kind.DRAIN and self.draining:
             self.on_taken(now, link, link.acknowledged(sequence_of(message)))
             link.answers_drain = False

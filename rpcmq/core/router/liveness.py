@@ -16,6 +16,7 @@ from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.model import Link
 from rpcmq.core.router.settings import Settings
 from rpcmq.wire import Kind, pack
+from rpcmq.wire.bodies import MESH_TYPE
 
 __all__ = ["Liveness"]
 
@@ -88,6 +89,8 @@ class Liveness:
         self._pause = max(0.05, turn) / max(1, ceil(len(self._unchecked) / _CHECKED_AT_ONCE))
 
     def _check_silence(self, now: float, link: Link) -> None:
+        if link.queue_type == MESH_TYPE:
+            return  # routers have a pace of their own: rpcmq.core.router.mesh.heartbeats
         if link.is_responsive:
             if now - link.heard >= self._settings.unresponsive_seconds:
                 self._links.silent(now, link)

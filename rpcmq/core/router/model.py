@@ -28,6 +28,7 @@ from rpcmq.core.router.request_states import DeliveryState, RequestState
 from rpcmq.core.router.usage import Usage
 from rpcmq.core.router.waiting_queue import Queue
 from rpcmq.wire import Address, flags_of, size_of, without_payload
+from rpcmq.wire.bodies import MESH_TYPE
 
 __all__ = ["Consumer", "Delivery", "Destination", "Handler", "Link", "Request", "Server", "Topic"]
 
@@ -73,8 +74,8 @@ class Link(BaseLink):
 
     @property
     def is_counted_on(self) -> bool:
-        """Whether somebody waits for it: it consumes, subscribes, or has calls in flight."""
-        return bool(self.consumers or self.patterns or self.calls)
+        """Whether somebody waits for it: it consumes, subscribes, has calls in flight, or is another router's."""
+        return bool(self.consumers or self.patterns or self.calls) or self.queue_type == MESH_TYPE
 
 
 #: Handles one message of a link.

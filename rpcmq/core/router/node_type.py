@@ -24,12 +24,15 @@ from rpcmq.core.router.turns import Turns
 from rpcmq.core.router.view_rows import View
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import Kind
+from rpcmq.wire.bodies import HelloBody
 from rpcmq.wire.body_fields import Body
 
-__all__ = ["Control", "NodeContext", "NodeType"]
+__all__ = ["Control", "Greeter", "NodeContext", "NodeType"]
 
 #: A change that an operator asks for: (now, link, body of the question) -> body of the answer.
 Control = Callable[[float, Link, bytes], Body]
+#: Handles a HELLO: (now, route, hello, user) -> the refusal to send to ``route``, or None. May raise ProtocolError.
+Greeter = Callable[[float, bytes, HelloBody, str], bytes | None]
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,8 @@ class NodeContext:
     #: The counter of work beyond a message's own handling.
     turns: Turns
     faults: FaultReporter
-    #: Monotonic seconds at the start.
+    #: Wall-clock milliseconds, and monotonic seconds, at the start.
+    boot: int
     now: float
     #: Have the shell do something.
     act: Callable[[Action], None]
@@ -52,8 +56,9 @@ class NodeContext:
     protocol_error: Callable[[float, Link, bytes, ProtocolError], None]
     #: Handle messages that were held as if they came now, as many as fit into a turn; returns how many.
     handle: Callable[[float, Link, Sequence[bytes]], int]
-    #: Makes an unguessable string.
+    #: Makes an unguessable string, and the handle of a link.
     new_token: Callable[[], str]
+    new_handle: Callable[[], int]
     #: The dispatch log; None: there is none.
     sink: Sink | None
     #: Have an entry durable before anything is sent that this message, or a later one, leads to.
@@ -81,6 +86,8 @@ class NodeType:
     views: Mapping[str, Callable[[float], View]] = {}
     #: The controls, which operators ask for: name -> its handler.
     controls: Mapping[str, Control] = {}
+    #: The queue types of links that are not of processes: name -> handles their HELLO.
+    greeters: Mapping[str, Greeter] = {}
 
     def meet(self, others: Sequence[NodeType]) -> None:
         """Get to know the node types of the router, of which this is one. All have been made by then."""
@@ -88,8 +95,11 @@ class NodeType:
     def connected(self, now: float, route: bytes) -> None:
         """The connection ``route``, which was asked for with :class:`rpcmq.core.router.actions.Dial`, stands."""
 
+    def dialed_message(self, now: float, route: bytes, message: bytes) -> None:
+        """``message`` came on such a connection; it carries no link, or the other end has no right to send this."""
+
     def connection_lost(self, now: float, route: bytes, reason: str) -> None:
-        """Such a connection is gone, or could not be had, and why. A link that it carried is told of first."""
+        """A connection is gone, or could not be had, and why. A link that it carried is told of first."""
 
     def tick(self, now: float) -> None:
         """Do what is due."""

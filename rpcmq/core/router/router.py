@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from rpcmq.core.common.drops import Drops
 from rpcmq.core.common.session import Session
-from rpcmq.core.router.actions import DIALED, Action, LinkDetached, LogEvent
+from rpcmq.core.router.actions import Action, LinkDetached, LogEvent
 from rpcmq.core.router.directory import Directory
 from rpcmq.core.router.dispatch_log import Sink
 from rpcmq.core.router.effects import Effects
@@ -101,14 +101,16 @@ class Router:
         self.kinds = KindTable()
         errors = ProtocolErrors(self.refused, self.turns, self.kinds.answered, self._act)
         intake = Intake(
-            settings, self.links, self.handshake, self.kinds, self.turns, self.memory, errors, self.faults, self._act
-        )
+            settings, self.links, self.handshake, self.kinds, self.turns, self.memory, errors, self.faults, self._act,
+            self._dialed_message,
+        )  # fmt: skip
         # Not methods of this class: each ZeroMQ message would cost one call more.
         self.receive = intake.receive
         self.run_next_turn = intake.run_next_turn
         context = NodeContext(
-            settings, self.links, self.directory, self.drops, self.turns, self.faults, now, self._act,
-            errors.of_message, intake.handle_held, new_token, sink, self.effects.durable.append,
+            settings, self.links, self.directory, self.drops, self.turns, self.faults, boot, now, self._act,
+            errors.of_message, intake.handle_held, new_token, self.handshake.new_handle, sink,
+            self.effects.durable.append,
         )  # fmt: skip
         self.nodes = [make(context) for make in self.node_types]
         self._register_kinds()
@@ -123,6 +125,7 @@ class Router:
         for node in self.nodes:
             node.meet(self.nodes)
             kinds.register(node)
+        self.handshake.greeters = kinds.greeters
 
     def _wire_links(self) -> None:
         links = self.links
@@ -211,14 +214,17 @@ class Router:
             reason: why, as far as it is known; of one that was asked for with ``Dial``.
         """
         self.faults.guarded(now, self.links.lost, route)
-        if route.startswith(DIALED):
-            for node in self.nodes:
-                self.faults.guarded(now, node.connection_lost, route, reason)
+        for node in self.nodes:
+            self.faults.guarded(now, node.connection_lost, route, reason)
 
     def connected(self, now: float, route: bytes) -> None:
         """The connection ``route`` stands, which was asked for with ``Dial``. Never raises."""
         for node in self.nodes:
             self.faults.guarded(now, node.connected, route)
+
+    def _dialed_message(self, now: float, route: bytes, message: bytes) -> None:
+        for node in self.nodes:
+            self.faults.guarded(now, node.dialed_message, route, message)
 
     def tick(self, now: float) -> None:
         """Do what is due. Never raises: a failing step does not prevent the others."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.model import Link
 
-__all__ = ["Identity", "Neighbour", "Neighbours"]
+__all__ = ["Identity", "Neighbour", "Neighbours", "told_apart"]
 
 
 @dataclass(slots=True)
@@ -35,23 +36,25 @@ class Neighbour:
 
     Attributes:
         link: over which it is reached; its state says whether it answers.
+        is_draining: whether it has said that it is shutting down.
     """
 
-    __slots__ = ("identity", "link")
+    __slots__ = ("identity", "is_draining", "link")
 
     def __init__(self, identity: Identity, link: Link) -> None:
         self.identity = identity
         self.link = link
+        self.is_draining = False
 
     @property
     def name(self) -> str:
-        """Its name for people."""
-        return self.identity.name
+        """Its name for people, unlike that of any other neighbour."""
+        return self.link.identity
 
     @property
     def is_usable(self) -> bool:
-        """Whether it may be given work: it answers."""
-        return self.link.state is LinkState.ANSWERING
+        """Whether it may be given work: it answers, and is not shutting down."""
+        return self.link.state is LinkState.ANSWERING and not self.is_draining
 
 
 class Neighbours:
@@ -79,3 +82,25 @@ class Neighbours:
         """Take ``neighbour`` out."""
         del self.by_id[neighbour.identity.id]
         del self.by_link[neighbour.link]
+
+
+class Named(Protocol):
+    """A router that says who it is."""
+
+    @property
+    def name(self) -> str:
+        """Its name for people."""
+
+    @property
+    def id(self) -> int:
+        """Its number."""
+
+    @property
+    def urls(self) -> Sequence[str]:
+        """The endpoints that it is reached at."""
+
+
+def told_apart(one: Named, other: Named) -> str:
+    """Say that two routers that live have the same id, which must be mended by an operator."""
+    first, second = (f"{each.name!r} ({', '.join(each.urls) or 'url unknown'})" for each in (one, other))
+    return f"router id {one.id} is used by {first} and by {second}: set router.id of one of them"

@@ -9,23 +9,28 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from rpcmq.core.router.actions import LogEvent
 from rpcmq.core.router.mesh.events import Events
 from rpcmq.core.router.mesh.forwarding import Forwarding
+from rpcmq.core.router.mesh.handshake import MeshHandshake
 from rpcmq.core.router.mesh.hosting import Hosting
 from rpcmq.core.router.mesh.neighbours import Identity, Neighbour, Neighbours
 from rpcmq.core.router.mesh.part import MeshContext, MeshPart
 from rpcmq.core.router.mesh.places import Places
+from rpcmq.core.router.mesh.targets import Targets
 from rpcmq.core.router.model import Handler, Link
 from rpcmq.core.router.node_type import NodeContext, NodeType
 from rpcmq.core.router.pubsub.node import PubSub
 from rpcmq.core.router.roundrobin.node import RoundRobin
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import KIND_AT, Kind
+from rpcmq.wire.bodies import MESH_TYPE, HelloBody
 
 __all__ = ["Mesh"]
 
 #: The parts, in the order in which they are told of neighbours.
 PARTS: tuple[Callable[[MeshContext], MeshPart], ...] = (
+    MeshHandshake,
     Forwarding,
     Hosting,
     Events,
@@ -38,11 +43,13 @@ class Mesh(NodeType):
     def __init__(self, context: NodeContext) -> None:
         self._context = context
         settings = context.settings
-        self.own = Identity(settings.mesh_name, settings.router_name, settings.router_id, 0)
+        self.own = Identity(settings.mesh_name, settings.router_name, settings.router_id, context.boot)
+        self.targets = Targets(self.own)
         self.neighbours = Neighbours()
         self.handlers: list[Handler] = [_not_for_a_neighbour] * 256
         self.parts: list[MeshPart] = []
         self.kinds: dict[Kind, Handler] = {}
+        self.greeters = {MESH_TYPE: self._hello}
 
     def meet(self, others: Sequence[NodeType]) -> None:
         """Make the parts, which use other node types of the router."""
@@ -55,7 +62,9 @@ class Mesh(NodeType):
             Places(self._context.directory),
             self._up,
             self._gone,
+            self._changed,
             self.handlers,
+            self.targets,
         )
         for make in PARTS:
             part = make(context)
@@ -65,16 +74,43 @@ class Mesh(NodeType):
             for kind, handler in part.process_kinds.items():
                 self.kinds[Kind(kind)] = handler
 
+    # --- connections -------------------------------------------------------------------------
+
+    @property
+    def handshake(self) -> MeshHandshake:
+        """The part that makes links to other routers."""
+        return next(part for part in self.parts if isinstance(part, MeshHandshake))
+
+    def _hello(self, now: float, route: bytes, hello: HelloBody, user: str) -> bytes | None:
+        return self.handshake.hello(now, route, hello, user)
+
+    def connected(self, now: float, route: bytes) -> None:
+        """Tell the parts of a connection that was asked for."""
+        self._tell(now, "connected", route)
+
+    def dialed_message(self, now: float, route: bytes, message: bytes) -> None:
+        """Tell the parts of a message that is not for a link."""
+        self._tell(now, "dialed_message", route, message)
+
+    def connection_lost(self, now: float, route: bytes, reason: str) -> None:
+        """Tell the parts of a connection that is gone."""
+        self._tell(now, "connection_lost", route, reason)
+
     # --- neighbours --------------------------------------------------------------------------
 
     def _up(self, now: float, neighbour: Neighbour, resumed: bool) -> None:
         if not resumed:
             self.neighbours.add(neighbour)
+            text = f"linked to router {neighbour.name} ({', '.join(neighbour.identity.urls) or 'url unknown'})"
+            self._context.act(LogEvent("router linked", text, neighbour.name))
         self._tell(now, "neighbour_up", neighbour, resumed)
 
     def _gone(self, now: float, neighbour: Neighbour, reason: str) -> None:
         self.neighbours.remove(neighbour)
         self._tell(now, "neighbour_gone", neighbour, reason)
+
+    def _changed(self, now: float, neighbour: Neighbour) -> None:
+        self._tell(now, "neighbour_changed", neighbour)
 
     def _tell(self, now: float, event: str, *args: Any) -> None:
         for part in self.parts:
@@ -84,8 +120,8 @@ class Mesh(NodeType):
         """Tell the parts of a neighbour, or process, that stops or starts answering."""
         neighbour = self.neighbours.by_link.get(link)
         if neighbour is not None:
-            self._tell(now, "neighbour_changed", neighbour)
-        else:
+            self._changed(now, neighbour)
+        elif link.queue_type != MESH_TYPE:
             self._tell(now, "process_changed", link)
 
     def link_has_room(self, now: float, link: Link) -> None:
@@ -94,17 +130,12 @@ class Mesh(NodeType):
         if neighbour is not None:
             self._tell(now, "neighbour_has_room", neighbour)
 
-    def link_lapsed(self, now: float, link: Link) -> None:
-        """A neighbour that is away for so long is not waited for."""
-        if link in self.neighbours.by_link:
-            self._context.links.end(now, link, "connection lost")
-
     def link_ended(self, now: float, link: Link, reason: str) -> None:
         """Tell the parts of a neighbour, or process, that is gone."""
         neighbour = self.neighbours.by_link.get(link)
         if neighbour is not None:
             self._gone(now, neighbour, reason)
-        else:
+        elif link.queue_type != MESH_TYPE:
             self._tell(now, "process_ended", link, reason)
 
     # --- life --------------------------------------------------------------------------------

@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
 
+from rpcmq.core.router.actions import Disconnect
 from rpcmq.core.router.mesh.neighbours import Identity, Neighbour, Neighbours
 from rpcmq.core.router.mesh.places import Places
+from rpcmq.core.router.mesh.targets import Targets
 from rpcmq.core.router.model import Handler, Link
 from rpcmq.core.router.node_type import NodeContext
 from rpcmq.core.router.pubsub.node import PubSub
@@ -31,8 +33,20 @@ class MeshContext:
     up: Callable[[float, Neighbour, bool], None]
     #: Take out a neighbour; all parts are told: (now, neighbour, reason).
     gone: Callable[[float, Neighbour, str], None]
+    #: A neighbour starts or stops being usable, in another way than by its link: (now, neighbour).
+    changed: Callable[[float, Neighbour], None]
     #: Handlers of the messages of a link to a neighbour, by kind.
     handlers: list[Handler]
+    #: The routers to dial.
+    targets: Targets
+    #: The highest incarnation that is known of the router with an id; 0: none is.
+    incarnation_of: Callable[[int], int] = lambda id: 0
+    #: This router has another incarnation than it had: (now).
+    renamed: Callable[[float], None] = lambda now: None
+
+    def hang_up(self, route: bytes) -> None:
+        """Close the connection ``route``."""
+        self.node.act(Disconnect(route))
 
 
 class MeshPart:
@@ -42,6 +56,15 @@ class MeshPart:
     kinds: Mapping[int, Handler] = {}
     #: The messages of processes that it takes.
     process_kinds: Mapping[int, Handler] = {}
+
+    def connected(self, now: float, route: bytes) -> None:
+        """The connection ``route``, which was asked for, stands."""
+
+    def dialed_message(self, now: float, route: bytes, message: bytes) -> None:
+        """``message`` came on such a connection, and is not for a link."""
+
+    def connection_lost(self, now: float, route: bytes, reason: str) -> None:
+        """A connection is gone, or could not be had, and why."""
 
     def neighbour_up(self, now: float, neighbour: Neighbour, resumed: bool) -> None:
         """``neighbour`` is linked; unless its session was ``resumed``, neither side knows anything of the other."""

@@ -1,0 +1,285 @@
+"""The dialling side of the handshake: connections that this router has asked for, until a link has come of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from math import inf
+
+from rpcmq.core.router.actions import DIALED, Answer, Dial, Disconnect
+from rpcmq.core.router.link_states import LinkState
+from rpcmq.core.router.mesh.heartbeats import Heartbeats
+from rpcmq.core.router.mesh.neighbours import told_apart
+from rpcmq.core.router.mesh.part import MeshContext
+from rpcmq.core.router.mesh.peerings import Peering, Peerings
+from rpcmq.core.router.mesh.problems import Problems
+from rpcmq.core.router.mesh.targets import Target
+from rpcmq.errors import ProtocolError
+from rpcmq.wire import KIND_AT, Kind
+from rpcmq.wire.bodies import RefusedBody, WelcomeBody
+from rpcmq.wire.mesh_bodies import MAX_INCARNATION, MeshIdentity
+
+__all__ = ["Dialing"]
+
+#: Seconds in which HELLO must be answered.
+_GREETING_SECONDS = 5.0
+#: A link that lasted less (seconds) is not dialled again at once.
+_SHORT = 1.0
+#: Refusals that do not go away by themselves.
+_LASTING = frozenset({"self", "other-mesh", "id-taken", "queue-type", "key", "left"})
+#: Refusals because of a link that there is already, or will be soon.
+_LINKED = frozenset({"already-linked", "crossing"})
+#: Seconds in which an answer to a probe shows that a router lives.
+_PROOF_SECONDS = 5.0
+
+
+class Dialing:
+    """Dials the targets of ``context``.
+
+    Args:
+        on_greeted: called with the time when a HELLO was answered, or will not be.
+    """
+
+    def __init__(
+        self,
+        context: MeshContext,
+        peerings: Peerings,
+        heartbeats: Heartbeats,
+        problems: Problems,
+        on_greeted: Callable[[float], None],
+    ) -> None:
+        self._context = context
+        self._node = context.node
+        self._targets = context.targets
+        self._peerings = peerings
+        self._heartbeats = heartbeats
+        self._problems = problems
+        self._on_greeted = on_greeted
+        self._numbers = count(1)
+        #: Connections without a link.
+        self._dials: dict[bytes, Target] = {}
+        self._next_due = inf
+        self._targets.on_due = self._due_at
+        self.is_stopped = False
+
+    # --- when to dial ------------------------------------------------------------------------
+
+    def _due_at(self, due: float) -> None:
+        self._next_due = min(self._next_due, due)
+
+    def next_deadline(self) -> float:
+        """The time of the next :meth:`tick` (monotonic seconds)."""
+        return self._next_due
+
+    def tick(self, now: float) -> None:
+        """Dial whom it is time to, and give up what takes too long."""
+        if now < self._next_due:
+            return
+        self._next_due = inf
+        for route, target in list(self._dials.items()):
+            if target.has_greeted and now >= target.deadline:
+                text = f"{target.url}: connected, but nothing there has answered HELLO within {_GREETING_SECONDS:g} s"
+                self._fail(now, route, "no-answer", text)
+        for target in list(self._targets):
+            if target.route is not None:
+                self._next_due = min(self._next_due, target.deadline if target.has_greeted else inf)
+            elif not self.is_stopped and not self._is_linked(target):
+                if now >= target.due:
+                    self._dial(target)
+                else:
+                    self._next_due = min(self._next_due, target.due)
+
+    def _is_linked(self, target: Target) -> bool:
+        """Whether there is a link to the router of ``target`` that ``target`` can do nothing for."""
+        peering = self._peerings.of_router(target.id) if target.id else None
+        if peering is None:
+            return False
+        return peering.target is not target or peering.link.state is not LinkState.AWAY
+
+    def _dial(self, target: Target) -> None:
+        target.route = DIALED + b"%d" % next(self._numbers)
+        target.has_greeted = False
+        self._dials[target.route] = target
+        self._node.act(Dial(target.route, target.url, target.server_key))
+
+    def may_greet(self, id: int) -> bool:
+        """Whether a HELLO that was not answered yet may have gone to the router ``id``."""
+        return any(target.has_greeted and target.id in (0, id) for target in self._dials.values())
+
+    def link_ended(self, now: float, peering: Peering) -> None:
+        """The link of ``peering``, which has led to ``target``, has ended."""
+        target = peering.target
+        if target is not None:
+            if target.route is not None and target.route == peering.route:
+                target.route = None
+            self._again(now, target, peering)
+        for target in self._targets:
+            if target.id == peering.identity.id and target.route is None:
+                self._due_at(max(now, target.due))
+
+    def _again(self, now: float, target: Target, peering: Peering) -> None:
+        if now - peering.began < _SHORT:
+            self._targets.failed(now, target)
+        else:
+            target.failures = 0
+            target.due = now
+            self._due_at(now)
+
+    # --- what the shell tells ----------------------------------------------------------------
+
+    def connected(self, now: float, route: bytes) -> None:
+        """The connection stands: say HELLO."""
+        target = self._dials.get(route)
+        if target is None:
+            return
+        target.has_greeted, target.deadline = True, now + _GREETING_SECONDS
+        self._due_at(target.deadline)
+        peering = self._peerings.of_target(target)
+        if peering is not None and peering.link.state is not LinkState.AWAY:
+            peering = None
+        self._node.act(Answer(route, self._peerings.hello(peering)))
+
+    def lost(self, now: float, route: bytes, reason: str) -> None:
+        """A connection is gone, or could not be had; its link, if it had one, is away."""
+        target = self._dials.pop(route, None)
+        if target is not None:
+            text = f"{target.url}: {reason or 'the connection was closed before this router was welcome'}"
+            self._give_up(now, target, "unreachable", text)
+            return
+        for peering in self._peerings:
+            if peering.route == route:
+                peering.route = None
+                if peering.target is not None:
+                    peering.target.route = None
+                    self._again(now, peering.target, peering)
+                return
+
+    def message(self, now: float, route: bytes, message: bytes) -> None:
+        """Handle what has come on a connection without a link, or a HELLO on one with a link."""
+        target = self._dials.get(route)
+        if target is None:
+            return
+        try:
+            if message[KIND_AT] == Kind.WELCOME:
+                self._welcomed(now, route, target, message)
+            elif message[KIND_AT] == Kind.REFUSED:
+                self._refused(now, route, target, RefusedBody.of(message))
+            else:
+                raise ProtocolError(f"kind {message[KIND_AT]:#04x} in answer to HELLO", "kind")
+        except ProtocolError as error:
+            text = f"{target.url}: this is no router that knows a mesh: {error}"
+            self._fail(now, route, "no-router", text, is_rare=True)
+
+    # --- answers to HELLO --------------------------------------------------------------------
+
+    def _fail(self, now: float, route: bytes, reason: str, text: str, is_rare: bool = False) -> None:
+        target = self._dials.pop(route, None)
+        self._node.act(Disconnect(route))
+        if target is not None:
+            self._give_up(now, target, reason, text, is_rare)
+
+    def _give_up(self, now: float, target: Target, reason: str, text: str, is_rare: bool = False) -> None:
+        self._problems.note(now, target.url, reason, text)
+        self._targets.failed(now, target, is_rare)
+        self._on_greeted(now)
+
+    def _drop(self, now: float, route: bytes, target: Target) -> None:
+        """Close a connection that is not needed, as there is a link."""
+        self._dials.pop(route, None)
+        self._node.act(Disconnect(route))
+        self._problems.solved(target.url)
+        self._targets.failed(now, target)
+        self._on_greeted(now)
+
+    def _refused(self, now: float, route: bytes, target: Target, refused: RefusedBody) -> None:
+        reason, own = refused.reason, self._context.own
+        if refused.mesh:
+            other = MeshIdentity.parse(refused.mesh)
+            target.id = other.id if other.mesh == own.mesh and other.id != own.id else 0
+        known = refused.incarnation
+        if reason == "stale-incarnation" and known is not None and own.incarnation <= known < MAX_INCARNATION:
+            own.incarnation = known + 1
+            self._context.renamed(now)
+            self._drop(now, route, target)
+            target.due = now
+            self._due_at(now)
+        elif reason in _LINKED:
+            self._drop(now, route, target)
+        elif reason == "queue-type":
+            text = f"{target.url}: the router there is of an older version, which knows no mesh: update it"
+            self._fail(now, route, "old-version", text, is_rare=True)
+        elif reason == "self":
+            text = f"{target.url} leads to this router itself: take it out of its peers"
+            self._fail(now, route, "self", text, is_rare=not self._has_more_urls(target))
+        else:
+            text = f"{target.url}: the router there refuses a link: {refused.text}"
+            self._fail(now, route, reason, text, is_rare=reason in _LASTING)
+
+    def _has_more_urls(self, target: Target) -> bool:
+        return target.failures + 1 < len(target.urls)
+
+    def _welcomed(self, now: float, route: bytes, target: Target, message: bytes) -> None:
+        said, own = WelcomeBody.of(message), self._context.own
+        if not said.mesh:
+            raise ProtocolError("its WELCOME has no `mesh`", "body")
+        other = MeshIdentity.parse(said.mesh)
+        if other.mesh != own.mesh:
+            text = f"{target.url}: the router there belongs to the mesh {other.mesh!r}, this one to {own.mesh!r}"
+            self._fail(now, route, "other-mesh", text, is_rare=True)
+            return
+        if other.id == own.id:
+            text = f"{target.url}: {told_apart(own, other)}"
+            self._fail(now, route, "id-taken", text, is_rare=True)
+            return
+        target.id = other.id
+        existing = self._peerings.of_router(other.id)
+        if said.resumed:
+            self._resumed(now, route, target, existing, said, other)
+        elif existing is None or self._makes_way(now, route, target, existing, other):
+            self._dials.pop(route, None)
+            target.has_greeted = False
+            self._peerings.dialed(now, target, other, said.token)
+            self._heartbeats.start(now)
+            self._problems.solved(*target.urls)
+            self._on_greeted(now)
+
+    def _resumed(
+        self,
+        now: float,
+        route: bytes,
+        target: Target,
+        peering: Peering | None,
+        said: WelcomeBody,
+        other: MeshIdentity,
+    ) -> None:
+        if peering is None or peering.target is not target or not peering.link.can_resume(said.received):
+            raise ProtocolError("it resumes a session that this router does not have", "state")
+        self._dials.pop(route, None)
+        target.has_greeted = False
+        self._peerings.resume(now, peering, route, said.received, is_dialed=True)
+        self._problems.solved(*target.urls)
+        self._on_greeted(now)
+
+    def _makes_way(self, now: float, route: bytes, target: Target, existing: Peering, other: MeshIdentity) -> bool:
+        """Whether the link that there is ends in favour of the one that ``target`` has led to."""
+        same_life = (existing.identity.name, existing.identity.incarnation) == (other.name, other.incarnation)
+        is_connected = existing.route is not None and existing.link.state is not LinkState.AWAY
+        if is_connected and same_life:
+            if existing.target is not None or self._context.own.id > other.id:
+                # Both sides have dialled, and the other one's id is the lower: its connection stays.
+                self._drop(now, route, target)
+                return False
+            self._node.links.end(now, existing.link, "both sides have dialled: the other connection stays")
+            return True
+        if is_connected:
+            if now - existing.answered_at < _PROOF_SECONDS and not existing.probe:
+                text = f"{target.url}: {told_apart(existing.identity, other)}"
+                self._fail(now, route, "id-taken", text, is_rare=True)
+            else:
+                self._heartbeats.probe(now, existing)
+                self._drop(now, route, target)
+                target.due = now + _SHORT
+            return False
+        reason = "started over" if same_life else "its next life has come"
+        self._node.links.end(now, existing.link, reason)
+        return True

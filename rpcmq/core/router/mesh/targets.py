@@ -1,0 +1,124 @@
+"""The routers to dial: their urls, and when it is the time of each.
+
+A url is *configured*, by an operator, or it is *learned*, and then it is known which router is there. Of two routers
+that learn of each other, the one with the lower id dials at once and the other a second later: a firewall between them
+may let only one of the two through.
+
+An attempt that failed is repeated after a pause that doubles up to two seconds; one that an operator has to see to
+(the url leads to a process, say) after half a minute. No two routers have quite the same pauses: they follow from the
+ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from zlib import crc32
+
+from rpcmq.core.router.mesh.neighbours import Identity
+
+__all__ = ["Target", "Targets"]
+
+#: Pauses between two attempts (seconds): the first, the longest, and that of attempts that are of no use for now.
+_FIRST_PAUSE, _LONGEST_PAUSE, RARE_PAUSE = 0.1, 2.0, 30.0
+#: Seconds that the router with the higher id leaves to the other one.
+_HIGHER_ID_WAITS = 1.0
+
+
+class Target:
+    """A router to dial.
+
+    Attributes:
+        urls: where it is; the next one is tried when one fails.
+        server_key: its public key, with CURVE.
+        is_configured: whether an operator wants it; else it is forgotten with the router.
+        id: of the router that is there; 0: not known.
+        route: the connection that was asked for, or carries a link; None: there is none.
+        has_greeted: whether HELLO was sent on ``route``, and not answered.
+        due: the time of the next attempt.
+        deadline: the time at which HELLO must have been answered.
+        failures: attempts that failed since the last link that lasted.
+    """
+
+    __slots__ = (
+        "_next_url", "deadline", "due", "failures", "has_greeted", "id", "is_configured", "route", "server_key",
+        "urls",
+    )  # fmt: skip
+
+    def __init__(self, urls: tuple[str, ...], due: float, is_configured: bool, server_key: str = "") -> None:
+        self.urls, self.server_key, self.is_configured = urls, server_key, is_configured
+        self.id = 0
+        self.route: bytes | None = None
+        self.has_greeted = False
+        self.due, self.deadline = due, 0.0
+        self.failures = self._next_url = 0
+
+    @property
+    def url(self) -> str:
+        """The url that is dialled, or is next."""
+        return self.urls[self._next_url % len(self.urls)]
+
+    def move_on(self) -> None:
+        """Take the next url, if there are several."""
+        self._next_url += 1
+
+
+class Targets:
+    """The routers to dial.
+
+    Args:
+        own: this router.
+    """
+
+    def __init__(self, own: Identity) -> None:
+        self._own = own
+        #: By url if they are configured, by id if they are learned.
+        self._targets: dict[str | int, Target] = {}
+        #: A learned router, or an operator's wish, may make something due: told with the time.
+        self.on_due: Callable[[float], None] = lambda due: None
+
+    def __iter__(self) -> Iterator[Target]:
+        return iter(self._targets.values())
+
+    def configure(self, now: float, url: str, server_key: str = "") -> Target:
+        """Dial ``url`` from now on."""
+        target = self._targets.get(url)
+        if target is None:
+            target = self._targets[url] = Target((url,), now, True, server_key)
+        target.due = now
+        self.on_due(now)
+        return target
+
+    def learn(self, now: float, id: int, urls: Iterable[str]) -> None:
+        """Dial the router ``id``, of which others tell that it can be reached at ``urls``."""
+        urls = tuple(urls)
+        known = next((target for target in self if target.is_configured and target.url in urls), None)
+        if known is not None:
+            known.id = known.id or id
+        if known is not None or not urls:
+            self.forget(id)
+            return
+        target = self._targets.get(id)
+        if target is None:
+            due = now if self._own.id < id else now + _HIGHER_ID_WAITS
+            target = self._targets[id] = Target(urls, due, False)
+            target.id = id
+            self.on_due(due)
+        target.urls = urls
+
+    def forget(self, id: int) -> Target | None:
+        """Dial the learned router ``id`` no more; return it, if it was one."""
+        return self._targets.pop(id, None)
+
+    def failed(self, now: float, target: Target, is_rare: bool = False) -> None:
+        """An attempt with ``target`` has failed: it is repeated, after half a minute if ``is_rare``."""
+        target.failures += 1
+        target.route, target.has_greeted = None, False
+        target.move_on()
+        longest = RARE_PAUSE if is_rare else min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(target.failures - 1, 10))
+        target.due = now + longest * (0.75 + 0.25 * self._spread(target))
+        self.on_due(target.due)
+
+    def _spread(self, target: Target) -> float:
+        """Return a number from 0 to 1 that differs among routers and attempts, and is the same each time."""
+        text = f"{self._own.id} {target.id} {target.url} {target.failures}"
+        return crc32(text.encode()) / 0xFFFFFFFF
