@@ -67,8 +67,8 @@ class _Spread(MeshNetwork):
 
     @property
     def notes(self) -> list[LogEvent]:
-        """Log events of all routers."""
-        return [note for host in self.hosts.values() for note in host.notes]
+        """Log events of all routers, but for their links to each other."""
+        return [note for host in self.hosts.values() for note in host.notes if note.event != "router linked"]
 
     def inject(self, route: bytes, batch: bytes, payloads: Sequence[bytes] = ()) -> list[Message]:
         """Inject any bytes at the first router."""

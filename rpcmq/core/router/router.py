@@ -109,8 +109,7 @@ class Router:
         self.run_next_turn = intake.run_next_turn
         context = NodeContext(
             settings, self.links, self.directory, self.drops, self.turns, self.faults, boot, now, self._act,
-            errors.of_message, intake.handle_held, new_token, self.handshake.new_handle, sink,
-            self.effects.durable.append,
+            errors.of_message, intake.handle_held, new_token, self.handshake.new_handle, sink, self._persist,
         )  # fmt: skip
         self.nodes = [make(context) for make in self.node_types]
         self._register_kinds()
@@ -280,6 +279,9 @@ class Router:
 
     def _act(self, action: Action) -> None:
         self.actions.append(action)
+
+    def _persist(self, entry: bytes) -> None:
+        self.effects.durable.append(entry)
 
     @property
     def in_flight(self) -> int:

@@ -34,20 +34,6 @@ __all__ = ["Accepting"]
 _CROSSING_SECONDS = 1.0
 
 
-@dataclass(slots=True)
-class _Waiting:
-    """A HELLO that waits."""
-
-    route: bytes
-    hello: HelloBody
-    user: str
-    other: MeshIdentity
-    #: The peering that is probed; None: it waits for the answer to a HELLO of this router.
-    probed: Peering | None
-    #: The time at which it waits no more; while something is probed, that is for the probe to say.
-    until: float
-
-
 class Accepting:
     """Answers the HELLOs of routers."""
 
@@ -230,3 +216,17 @@ class Accepting:
     def connection_lost(self, route: bytes) -> None:
         """A connection is gone: who has said HELLO on it does not wait any more."""
         self._waiting = {id: each for id, each in self._waiting.items() if each.route != route}
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A HELLO that waits."""
+
+    route: bytes
+    hello: HelloBody
+    user: str
+    other: MeshIdentity
+    #: The peering that is probed; None: it waits for the answer to a HELLO of this router.
+    probed: Peering | None
+    #: The time at which it waits no more; while something is probed, that is for the probe to say.
+    until: float

@@ -1,47 +1,24 @@
-"""Links between the routers of a virtual network, made without a handshake."""
+"""Links between the routers of a virtual network."""
 
 from __future__ import annotations
 
-from itertools import combinations, count
+from itertools import combinations
 
-from rpcmq.core.router.actions import Dial
-from rpcmq.core.router.mesh.neighbours import Identity, Neighbour
 from rpcmq.core.router.model import Link
 from rpcmq.testing.mesh_network import MeshNetwork
-from rpcmq.testing.router_host import RouterHost
 from rpcmq.wire.bodies import MESH_TYPE
 
 __all__ = ["end_link", "link_all", "link_routers", "neighbour_of"]
 
-_numbers = count(1)
-
 
 def link_routers(net: MeshNetwork, one: str, other: str) -> None:
-    """Link two routers, which know nothing of each other."""
-    here, there = net.hosts[one], net.hosts[other]
-    route = b"dial:by-hand-%d" % next(_numbers)
-    here.connections.dial(Dial(route, there.url))
-    net.run()
-    end = here.connections.ends[route]
-    assert end is not None
-    _add(net, here, there, route)
-    _add(net, there, here, end.peer_route)
-    net.run()
-
-
-def _add(net: MeshNetwork, host: RouterHost, other: RouterHost, route: bytes) -> None:
-    router = host.router
-    link = Link(router.links.dirty, other.name, MESH_TYPE, 1 << 60 | next(_numbers), router.settings.router_id)
-    link.handlers = router.mesh.handlers
-    router.links.add(link)
-    router.links.attach_route(net.now, link, route)
-    router.links.connected(net.now, link)
-    identity = Identity("rpcmq", other.name, other.router.settings.router_id, 0)
-    router.mesh._up(net.now, Neighbour(identity, link), False)
+    """Wait until two routers are linked."""
+    net.advance(2.5)
+    assert neighbour_of(net, one, other).is_responsive and neighbour_of(net, other, one).is_responsive
 
 
 def link_all(net: MeshNetwork) -> MeshNetwork:
-    """Link each router to each other one."""
+    """Wait until each router is linked to each other one."""
     for one, other in combinations(net.hosts, 2):
         link_routers(net, one, other)
     return net

@@ -94,7 +94,7 @@ def test_the_first_subscriber_subscribes_elsewhere_and_the_last_unsubscribes(net
 def test_a_new_neighbour_is_told_all_patterns(net: MeshNetwork):
     sub = subscriber(net, "a", *(f"topic.{i}.#" for i in range(900)))
     other = subscriber(net, "a", *(f"{i}" for i in range(500)), name="other")
-    net.add_router("d", peers=())
+    net.add_router("d", peers=["a"])
     link_routers(net, "a", "d")
     assert len(neighbour_of(net, "d", "a").patterns) == 1400
     pub = net.process("pub", router="d")
@@ -241,7 +241,7 @@ def test_the_patterns_of_a_neighbour_that_has_gone_are_removed_some_at_a_time(
     sub, pub = subscriber(net, "a", "#"), net.process("pub", router="a")
     pubsub = net.router_of("a").pubsub
     assert len(pubsub._tries[b""]) == 51
-    net.reset("a", "b")
+    net.hosts["b"].kill()
     net.router_of("a").links.end(net.now, neighbour_of(net, "a", "b"), "connection lost")
     assert len(pubsub._tries[b""]) == 31
     pub.publish("0.0", b"meanwhile")
@@ -339,7 +339,7 @@ def test_a_pattern_that_comes_and_goes_ends_as_it_is_last(net: MeshNetwork):
 )
 def test_a_pattern_that_another_router_has_no_room_for_is_refused(bound: dict[str, int], names: str):
     net = MeshNetwork(names=("a",))
-    net.add_router("b", peers=(), **bound)
+    net.add_router("b", peers=["a"], **bound)
     link_all(net)
     sub = subscriber(net, "a", "p0", "p1", "p2")
     (refused,) = sub.subscribe("p3").answers
@@ -358,7 +358,7 @@ def test_a_pattern_that_another_router_has_no_room_for_is_refused(bound: dict[st
 def test_patterns_that_a_new_neighbour_has_no_room_for_are_told_again():
     net = MeshNetwork(names=("a",))
     sub, other = subscriber(net, "a", "p0", "p1"), subscriber(net, "a", "p2", "p3", name="other")
-    net.add_router("b", peers=(), mesh_max_patterns=2)
+    net.add_router("b", peers=["a"], mesh_max_patterns=2)
     link_routers(net, "a", "b")
     (note,) = [note for note in net.hosts["a"].notes if note.event == "pattern refused"]
     assert note.text == "router b refuses the pattern 'p2': 2 patterns are subscribed to; mesh.max_patterns = 2"
