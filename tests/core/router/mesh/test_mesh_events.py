@@ -12,7 +12,7 @@ from rpcmq.core.router.settings import Settings
 from rpcmq.errors import Outcome
 from rpcmq.testing.mesh_network import MeshNetwork, Process
 from rpcmq.wire import Address, Flag, Kind, pack
-from tests.core.router.mesh.by_hand import end_link, link_all, link_routers, neighbour_of
+from tests.core.router.mesh.links import end_link, link_all, link_routers, neighbour_of
 
 
 @pytest.fixture

@@ -12,9 +12,13 @@ __all__ = ["end_link", "link_all", "link_routers", "neighbour_of"]
 
 
 def link_routers(net: MeshNetwork, one: str, other: str) -> None:
-    """Wait until two routers are linked."""
-    net.advance(2.5)
-    assert neighbour_of(net, one, other).is_responsive and neighbour_of(net, other, one).is_responsive
+    """Wait until two routers are linked, and each has heard the other."""
+    for _ in range(20):
+        net.advance(2.5)
+        links = [net.router_of(x).links.by_identity(y, MESH_TYPE) for x, y in ((one, other), (other, one))]
+        if all(link is not None and link.is_responsive for link in links):
+            return
+    raise AssertionError(f"{one} and {other} do not find each other")
 
 
 def link_all(net: MeshNetwork) -> MeshNetwork:
