@@ -152,11 +152,14 @@ class BaseClient(ABC):
 
     def subscriptions(self) -> EventLink | RouterSubscriptions:
         """The subscriptions of this process: over the link for events, or over one to each of several routers."""
-        if len(self.config.router) == 1:
+        links = self.consumer_links()
+        if len(self.config.router) == 1 or links.in_mesh:
             return self.event_link()
         self.process.connection.check_open()
         self.process.do_posted()
-        return self.consumer_links().subscriptions()
+        subscriptions = links.subscriptions()
+        in_mesh = links.follow_mesh(subscriptions.connections, self.config.connect_timeout)
+        return self.event_link() if in_mesh else subscriptions
 
     def consumer_links(self) -> RouterLinks:
         """The links over which this process consumes at each of several routers; at home."""

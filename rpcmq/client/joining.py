@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from time import monotonic
 from typing import Generic, TypeVar
 
@@ -10,7 +10,7 @@ from rpcmq.errors import IdentityTaken, RouterUnreachable
 from rpcmq.transport.connection import Connection
 from rpcmq.transport.shell import WaitableEvent
 
-__all__ = ["Joining"]
+__all__ = ["Joining", "no_router"]
 
 M = TypeVar("M")
 
@@ -65,26 +65,26 @@ class Joining(Generic[M]):
         self._refused[member] = error
         self._changed.set()
 
-    def wait(self, timeout: float) -> None:
+    def wait(self, timeout: float, deadline: float | None = None) -> None:
         """Wait until one router has its registration, and the others have, too, or have had a second more for it.
 
         Args:
             timeout: seconds, in all.
+            deadline: its end (monotonic seconds); default: it begins now.
 
         Raises:
             RouterUnreachable: no router is there.
             IdentityTaken: another live process has this identity.
             CallError: no router takes the registration.
         """
-        deadline = monotonic() + timeout
+        deadline = monotonic() + timeout if deadline is None else deadline
         self._wait_for(lambda: bool(self._joined) or self._is_complete, deadline)
         self._wait_for(lambda: self._is_complete, min(deadline, monotonic() + _OTHERS))
         for error in self._refused.values():
             if not self._joined or isinstance(error, IdentityTaken):
                 raise error
         if not self._joined:
-            text = "; ".join(f"{connection.url}: {connection.reason}" for connection in self._connections.values())
-            raise RouterUnreachable(f"no router reachable within {timeout:g} s: {text}")
+            raise no_router(self._connections.values(), timeout)
         self.is_waited_for = False
 
     def missing(self) -> Iterator[tuple[str, str]]:
@@ -102,3 +102,9 @@ class Joining(Generic[M]):
         while not condition() and (left := deadline - monotonic()) > 0:
             self._changed.clear()
             self._changed.wait(left)
+
+
+def no_router(connections: Iterable[Connection], timeout: float) -> RouterUnreachable:
+    """Build the error that no router of ``connections`` was there within ``timeout`` (seconds), and why."""
+    text = "; ".join(f"{connection.url}: {connection.reason}" for connection in connections)
+    return RouterUnreachable(f"no router reachable within {timeout:g} s: {text}")

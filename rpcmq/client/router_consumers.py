@@ -1,19 +1,25 @@
-"""A consumer at each of several routers: its registrations stand and fall one by one, its workers are shared."""
+"""A consumer at each of several routers: its registrations stand and fall one by one, its workers are shared.
+
+If the routers are a mesh, as is known when the first one welcomes the process, there is one consumer, at one of them.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from time import monotonic
 from typing import Any, Generic, TypeVar
 
 from rpcmq.client.consumer import UNREGISTER_SECONDS, Consumer
 from rpcmq.client.joining import Joining
+from rpcmq.client.process import Process
 from rpcmq.client.router_links import RouterLink
 from rpcmq.client.shared_workers import SharedWorkers
 from rpcmq.client.verbs import ClientVerbs
 from rpcmq.core.process.task import Task
 from rpcmq.errors import IdentityTaken, RouterUnreachable, RpcError, UsageError
+from rpcmq.transport.connection import Connection
 from rpcmq.transport.home import Home
 from rpcmq.wire import Address
 
@@ -53,6 +59,8 @@ def new_consumer(
 class RouterConsumers(Generic[C]):
     """A consumer at each router of ``client``. The methods are those of :class:`Consumer`.
 
+    In a mesh it is one, at the router that the client uses.
+
     Each router may deliver as many requests as run at once. What exceeds that in all waits here, in the order in which
     it came.
 
@@ -69,17 +77,25 @@ class RouterConsumers(Generic[C]):
         self.address = address
         self._make = make
         self._close = close
-        self._links = [RouterLink(client, process) for process in client.consumer_links().processes()]
-        self._joining = self._new_joining()
         self._started = False
+        self._renew()
 
-    def _new_joining(self) -> Joining[C]:
-        return Joining({self._make(link): link.process.connection for link in self._links}, self.shell.event())
+    def _renew(self) -> None:
+        """Make consumers that were never started."""
+        processes = self._client.consumer_links().processes()
+        self._joining = self._new_joining([self._consumer_over(process) for process in processes])
+        self._only_one = self._consumer_over(self._client.process)
+
+    def _consumer_over(self, process: Process) -> tuple[C, Connection]:
+        return self._make(RouterLink(self._client, process)), process.connection
+
+    def _new_joining(self, consumers: Sequence[tuple[C, Connection]]) -> Joining[C]:
+        return Joining(dict(consumers), self.shell.event())
 
     @property
     def members(self) -> list[C]:
-        """The consumers. Others take their place after a :meth:`start` that has failed."""
-        return self._joining.members
+        """The consumers, used or not. Others take their place after a :meth:`start` that has failed."""
+        return list(dict.fromkeys((self._only_one[0], *self._joining.members)))
 
     @property
     def home(self) -> Home:
@@ -94,7 +110,7 @@ class RouterConsumers(Generic[C]):
     @property
     def unanswered(self) -> bool:
         """Whether all routers have been silent since they were asked to deliver no more."""
-        return all(consumer.unanswered for consumer in self.members)
+        return all(consumer.unanswered for consumer in self._joining.members)
 
     def at(self, task: Task) -> Consumer:
         """The consumer that ``task`` was delivered to."""
@@ -116,23 +132,37 @@ class RouterConsumers(Generic[C]):
         if self._started:
             raise UsageError(f"the consumer of {self.address} was started already")
         self._started = True
-        joining = self._joining
-        for consumer in joining.members:
-            self.shell.spawn(self._join, joining, consumer, timeout)
+        deadline = monotonic() + timeout
         try:
-            joining.wait(timeout)
+            joining = self._chosen(timeout)
+            for consumer in joining.members:
+                self.shell.spawn(self._join, joining, consumer, timeout)
+            joining.wait(timeout, deadline)
         except BaseException:
             self.take_back()
             raise
         for url, reason in joining.missing():
             log.error(_NOT_SERVED, self.address, url, reason)
 
+    def _chosen(self, timeout: float) -> Joining[C]:
+        """Choose between a consumer at each router, and one in a mesh.
+
+        Raises:
+            RpcError: no router is there, as :meth:`start` has it.
+        """
+        joining = self._joining
+        connections = [joining.connection(consumer) for consumer in joining.members]
+        in_mesh = self._client.consumer_links().follow_mesh(connections, timeout)
+        if in_mesh and not joining.has_ended():
+            self._joining = self._new_joining([self._only_one])
+        return self._joining
+
     def take_back(self) -> None:
         """See :meth:`Consumer.take_back`."""
         joining = self._joining
         joining.stop()
         self.shell.run_together([partial(consumer.stop, 0.0) for consumer in joining.members])
-        self._joining = self._new_joining()
+        self._renew()
         self._started = False
 
     def _join(self, joining: Joining[C], consumer: C, timeout: float) -> None:
@@ -163,7 +193,7 @@ class RouterConsumers(Generic[C]):
     def leave(self, timeout: float = UNREGISTER_SECONDS) -> None:
         """See :meth:`Consumer.leave`."""
         self._joining.stop()
-        self.shell.run_together([partial(consumer.leave, timeout) for consumer in self.members])
+        self.shell.run_together([partial(consumer.leave, timeout) for consumer in self._joining.members])
 
     def stop(self, timeout: float) -> bool:
         """See :meth:`Consumer.stop`."""

@@ -6,7 +6,8 @@ that has links of its own, each of which stays with its router: they are made wh
 one that fails affects no other. So at the router that it also calls at, a process has two links under one identity; the
 HELLO of those that only consume says so.
 
-Where there is one router, all goes over one link. So it does with linked routers, which pass on what they are sent.
+Where there is one router, all goes over one link. So it does in a mesh, whose routers pass on what they are sent:
+whether they are one is known from the first that welcomes this process.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from functools import partial
 from typing import Protocol
 
 from rpcmq.client.event_link import EventLink
+from rpcmq.client.mesh_probe import is_in_mesh
 from rpcmq.client.process import Process
 from rpcmq.client.router_subscriptions import RouterSubscriptions
 from rpcmq.config import ClientConfig
+from rpcmq.transport.connection import Connection
 from rpcmq.transport.home import Home, Housed
 from rpcmq.transport.key_files import curve_for
 from rpcmq.transport.shell import ClientShell
@@ -67,6 +70,42 @@ class RouterLinks:
         self._caller = process
         self._processes: list[Process] = []
         self._subscriptions: RouterSubscriptions | None = None
+        self._in_mesh: bool | None = None
+
+    @property
+    def in_mesh(self) -> bool:
+        """Whether it is known that the routers are a mesh: nothing is consumed over these links."""
+        return bool(self._in_mesh)
+
+    def follow_mesh(self, connections: Sequence[Connection], timeout: float) -> bool:
+        """Whether the routers are a mesh: then the caller's link, and the link for events, are used for everything.
+
+        Decided once, by the first router that welcomes this process.
+
+        Args:
+            connections: to each router, over which to ask them.
+            timeout: seconds to wait for a router.
+
+        Raises:
+            RpcError: no router is there, as :func:`rpcmq.client.mesh_probe.is_in_mesh` has it.
+        """
+        if self._in_mesh is None:
+            uplink = self._caller.uplink
+            known = uplink.router is not None
+            found = uplink.moves.mesh is not None if known else is_in_mesh(connections, self._caller.shell, timeout)
+            if self._in_mesh is None:  # nobody else has asked meanwhile
+                self._in_mesh = found
+                if found:
+                    self._caller.shell.run_together(self._take_closers())
+        if not self._in_mesh:
+            for connection in connections:
+                connection.uplink.moves.is_followed = False
+        return self._in_mesh
+
+    def _take_closers(self) -> list[Callable[[], None]]:
+        closers = self.closers(0.0)
+        self._processes, self._subscriptions = [], None
+        return closers
 
     def processes(self) -> Sequence[Process]:
         """The engines of the links: one for each router, in the order of the setting."""
@@ -76,7 +115,7 @@ class RouterLinks:
                 Process(one, caller.codec, caller.shell, CONSUMER_ROLE, caller.payloads) for one in self.configs()
             ]
             for process in made:
-                process.tasks.share_recent(made[0].tasks)
+                process.tasks.recent.share(made[0].tasks.recent)
         return self._processes
 
     @property

@@ -12,6 +12,7 @@ from rpcmq.client.event_subscription import BaseSubscription, SubscriptionOwner
 from rpcmq.client.joining import Joining
 from rpcmq.config import ClientConfig
 from rpcmq.errors import RouterUnreachable, RpcError
+from rpcmq.transport.connection import Connection
 from rpcmq.transport.home import Housed
 from rpcmq.transport.shell import ClientShell
 
@@ -26,8 +27,8 @@ class RouterSubscriptions:
     """Subscriptions that are registered at each of several routers.
 
     An event comes from the one router at which it was published. It comes again only if that one was killed before its
-    publisher knew that it had it: the copy is marked, and recognised by its key. (Routers that pass on to each other
-    what they are sent could send copies as well; which of them does, is theirs to say.)
+    publisher knew that it had it: the copy is marked, and recognised by its key.
+    Routers of a mesh pass events on: there a subscription is over one link (:mod:`rpcmq.client.router_links`).
 
     Args:
         config: of the client.
@@ -40,6 +41,11 @@ class RouterSubscriptions:
         self._links = links
         self._shell = shell
         self._joining: dict[BaseSubscription, Joining[EventLink]] = {}
+
+    @property
+    def connections(self) -> list[Connection]:
+        """The connections to the routers."""
+        return [link.connection for link in self._links]
 
     def subscribe(
         self, client: Housed, pattern: str, new_subscription: Callable[[SubscriptionOwner, Housed, str], S], window: int

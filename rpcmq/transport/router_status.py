@@ -16,6 +16,9 @@ __all__ = ["RouterStatus"]
 
 log = logging.getLogger("rpcmq.client")
 
+#: Routers named in an error: a mesh may have a thousand.
+_MOST_SHOWN = 20
+
 
 class RouterStatus:
     """The routers of a process, as ``uplink`` and ``dialer`` see them.
@@ -53,7 +56,7 @@ class RouterStatus:
         """A router has welcomed this process. To be called before the dialer forgets why the last one was left."""
         before, self._welcomed_at = self._welcomed_at, self._dialer.url
         if before and before != self._dialer.url:
-            why = dict(self._dialer.problems)[before]
+            why = dict(self._dialer.problems).get(before, "it is not in the mesh any more")
             log.warning("now at the router %s; left %s: %s", self._dialer.url, before, why)
         self.denied = ""
         self._refused.clear()
@@ -140,7 +143,9 @@ class RouterStatus:
         routers = self._dialer.problems
         if len(routers) == 1:
             return self._dialer.problem or "no answer"
-        return "; ".join(f"{url}: {problem or 'no answer'}" for url, problem in routers)
+        shown = "; ".join(f"{url}: {problem or 'no answer'}" for url, problem in routers[:_MOST_SHOWN])
+        more = len(routers) - _MOST_SHOWN
+        return shown if more <= 0 else f"{shown}; and {more} more"
 
     @property
     def condition(self) -> str:

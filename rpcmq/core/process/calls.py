@@ -60,6 +60,7 @@ class Calls:
         uplink.handle(Kind.ERROR, self._on_error)
         uplink.handle(Kind.ITEM, self._on_item)
         uplink.handle(Kind.ALIVE, self._on_alive)
+        uplink.moves.work.append(self._is_awaiting_router)
 
     def take_changed(self) -> list[Call]:
         """Return ``changed``, and empty it."""
@@ -288,6 +289,13 @@ class Calls:
     def casts_at_risk(self) -> int:
         """Casts and events that the router may not have: neither acknowledged, nor known to be a consumer's."""
         return self.casts.at_risk
+
+    def _is_awaiting_router(self) -> bool:
+        """Whether the router has a call that has not ended, or a cast that no consumer has, as far as is known."""
+        if len(self.casts.retained):
+            return True
+        kept = self._table.not_accepted.union(message[KEY] for message in self._uplink.held)
+        return any(key not in kept for key in self.open)
 
     def close(self, now: float) -> None:
         """Report the losses not yet reported. To be called at the end."""

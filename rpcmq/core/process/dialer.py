@@ -11,7 +11,8 @@ PAUSED, so that HELLO is said on each connection.
 is lost is made again to the same one, so that the session goes on, and only if that fails the next router is dialled.
 A router that is silent, shuts down or refuses us is left at once; one that says that our identity is taken is not,
 since that may be our own connection of a moment ago. Where another router has welcomed us nothing leads back by itself.
-:mod:`rpcmq.core.process.router_choice` knows whose turn it is.
+:mod:`rpcmq.core.process.router_choice` knows whose turn it is, and :mod:`rpcmq.core.process.departure` when the router
+of a mesh is left because it drains.
 
 **Back in time.** A router holds casts and events for ``recovery_seconds`` after its start, for those who are on their
 way back. An attempt that leads nowhere and the pause after it are over within three quarters of that, whatever the
@@ -24,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
+from rpcmq.core.process.departure import Departure
 from rpcmq.core.process.router_choice import RouterChoice
 from rpcmq.core.process.uplink import Uplink
 
@@ -35,6 +37,8 @@ INSIST_SECONDS = 3.0
 #: After a connection that lasted less (seconds), pause before the next.
 _SHORT = 0.1
 _IDENTITY_TAKEN = "identity-taken"
+#: In a mesh, the time over which the processes of a router that is gone come to the others (seconds).
+_MOVE_SPREAD = 0.02
 #: Shares of the recovery window for an attempt and for a pause; and the least of each (seconds).
 _ATTEMPT_SHARE, _LEAST_ATTEMPT = 0.5, 0.5
 _PAUSE_SHARE, _LEAST_PAUSE = 0.25, 0.05
@@ -81,6 +85,8 @@ class Dialer:
     ) -> None:
         self._uplink = uplink
         self._routers = RouterChoice(urls, first)
+        self._departure = Departure(uplink, self._routers)
+        uplink.moves.on_routers = self._routers.learn
         self._attempt_seconds = attempt_seconds
         self._longest_pause = longest_pause
         self.phase = Phase.IDLE
@@ -120,7 +126,8 @@ class Dialer:
     def next_deadline(self) -> float | None:
         """The time of the next :meth:`tick` (monotonic seconds)."""
         if self.phase is Phase.UP:
-            return self._uplink.given_up_at
+            leave_at = self._departure.next_deadline()
+            return self._uplink.given_up_at if leave_at is None else min(leave_at, self._uplink.given_up_at)
         return None if self.phase in (Phase.IDLE, Phase.STOPPED) else self._until
 
     def tick(self, now: float, jitter: float) -> Step:
@@ -130,6 +137,8 @@ class Dialer:
             jitter: from 0 to 1, where in its range the next pause is.
         """
         if self.phase is Phase.UP:
+            if self._departure.is_due(now, jitter):
+                return self._leave(now, jitter, "the router is shutting down")
             if now < self._uplink.given_up_at:
                 return Step.NONE
             silent = now - self._uplink.heard
@@ -240,10 +249,12 @@ class Dialer:
             routers.note_ended(now + pause, problem)
         else:
             routers.note_failed(now, jitter, self._longest(), problem)
+        spread = 0.0
         if moves_on:
             routers.move_on()
+            spread = jitter * _MOVE_SPREAD if self._uplink.moves.mesh is not None else 0.0
         self.phase = Phase.PAUSED
         self.problem = problem
         self._taken_since = None
-        self._until = max(now, routers.not_before)
+        self._until = max(now + spread, routers.not_before)
         self._uplink.lost(now)

@@ -8,6 +8,7 @@ resumed: so it is higher, too, after a HELLO that was never answered, and that i
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from rpcmq.wire.bodies import MAX_MOVES, HelloBody, WelcomeBody
@@ -20,21 +21,39 @@ class MeshMoves:
     """Place of a process in a mesh.
 
     Attributes:
-        mesh: the routers, as the last WELCOME named them; None outside of a mesh.
+        mesh: the routers, as the last WELCOME or ROUTERS named them; None outside of a mesh.
+        is_followed: whether this link goes on at other routers of a mesh; not where another link does.
         count: the number of new sessions after the first one in a mesh.
+        work: functions that tell whether something is under way by way of the router.
+        on_routers: called with name and urls of each router when they change; with none outside of a mesh.
     """
 
-    __slots__ = ("_said", "count", "mesh")
+    __slots__ = ("_said", "count", "is_followed", "mesh", "on_routers", "work")
 
     def __init__(self) -> None:
         self.mesh: RoutersBody | None = None
+        self.is_followed = True
         self.count = 0
+        self.work: list[Callable[[], bool]] = []
+        self.on_routers: Callable[[Sequence[tuple[str, Sequence[str]]]], object] = lambda routers: None
         #: The count of the last HELLO.
         self._said = 0
 
-    def hello(self, hello: HelloBody, had: WelcomeBody) -> HelloBody:
+    @property
+    def is_adopted(self) -> bool:
+        """Whether another router goes on with the calls of this process if it moves there."""
+        return self.mesh is not None and self.mesh.adopts
+
+    @property
+    def has_work(self) -> bool:
+        """Whether something is under way that needs this router, or another one that goes on with it."""
+        return any(is_under_way() for is_under_way in self.work)
+
+    def hello(self, hello: HelloBody, had: WelcomeBody | None) -> HelloBody:
         """Return ``hello`` with the origin that this process has from ``had``, its last WELCOME, and its next move."""
-        if self.mesh is None:
+        if not self.is_followed:
+            return replace(hello, follows_mesh=False)
+        if self.mesh is None or had is None:
             return hello
         self._said = min(self._said + 1, MAX_MOVES)
         return replace(hello, origin_router=had.router_id, moves=self._said, mesh={"mesh": self.mesh.mesh})
@@ -47,7 +66,20 @@ class MeshMoves:
             self._said = max(self._said - 1, self.count)
         else:
             self.count = self._said
+        if mesh is not None or before is not None:
+            self.on_routers(() if mesh is None else mesh.routers)
         return before is not None and mesh is not None and before.mesh == mesh.mesh
+
+    def routers_changed(self, now: float, message: bytes) -> None:
+        """Handle ROUTERS.
+
+        Raises:
+            ProtocolError: it is malformed.
+        """
+        said = RoutersBody.of(message)
+        if self.mesh is not None and said.mesh == self.mesh.mesh:
+            self.mesh = replace(self.mesh, routers=said.routers)
+            self.on_routers(said.routers)
 
 
 def mesh_of(said: WelcomeBody) -> RoutersBody | None:

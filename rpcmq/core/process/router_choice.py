@@ -2,16 +2,24 @@
 
 They are used one at a time, in a ring: whichever is left, the one after it is next. So none is dialled twice before
 each of the others was dialled once, and each has pauses of its own.
+
+**In a mesh** the routers tell the urls of each other. These come behind those of the configuration, in an order of the
+process's own, and so do the configured ones then: the processes of a router that is gone spread over the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
+from urllib.parse import urlsplit
+from zlib import crc32
 
 __all__ = ["RouterChoice"]
 
 #: The mean pause of a router doubles with each failed attempt, from half of this (seconds).
 _FIRST_PAUSE = 0.02
+#: Hosts of urls at which a router listens, and nobody can dial it.
+_ANY_HOST = ("*", "0.0.0.0", "::")
 
 
 class RouterChoice:
@@ -19,7 +27,7 @@ class RouterChoice:
 
     Args:
         urls: in the order of the ring; at least one.
-        first: index of the one to begin with; any integer.
+        first: index of the one to begin with, and what the order in a mesh depends on; any integer.
 
     Raises:
         ValueError: there is no url.
@@ -28,6 +36,8 @@ class RouterChoice:
     def __init__(self, urls: Sequence[str], first: int = 0) -> None:
         if not urls:
             raise ValueError("no router is named")
+        self._configured = tuple(urls)
+        self._first = first
         self._routers = [_Router(url) for url in urls]
         self._index = first % len(urls)
         self._present = self._routers[self._index]
@@ -52,8 +62,37 @@ class RouterChoice:
 
     @property
     def problems(self) -> list[tuple[str, str]]:
-        """Each url of the ring, in the order given, with the reason why it was left since the last welcome, or ''."""
+        """Each url of the ring, in its order, with the reason why it was left since the last welcome, or ''."""
         return [(router.url, router.problem) for router in self._routers]
+
+    def learn(self, routers: Iterable[tuple[str, Sequence[str]]]) -> None:
+        """Take the routers of a mesh for those that may be used beside the configured ones, in place of former ones.
+
+        Args:
+            routers: name and urls of each; none: there is no mesh.
+        """
+        known = {router.url: router for router in self._routers}
+        ring, others = list(self._configured), self._dialable(routers)
+        if others is not None:
+            ring = [*sorted(ring, key=self._order), *others]
+        self._routers = [known.get(url) or _Router(url) for url in dict.fromkeys(ring)]
+        # The present one may have left the mesh: it is used as long as it is there.
+        self._index = self._routers.index(self._present) if self._present in self._routers else -1
+
+    def _dialable(self, routers: Iterable[tuple[str, Sequence[str]]]) -> list[str] | None:
+        """Return the urls of routers that are not configured; None if ``routers`` is empty.
+
+        One url of each comes before the second one of any: whoever cannot be reached is given up sooner.
+        """
+        listed = [[url for url in urls if _can_be_dialed(url)] for _, urls in routers]
+        if not listed:
+            return None
+        others = [urls for urls in listed if urls and not any(url in self._configured for url in urls)]
+        others.sort(key=lambda urls: self._order(urls[0]))
+        return [url for rank in zip_longest(*others) for url in rank if url is not None]
+
+    def _order(self, url: str) -> int:
+        return crc32(f"{self._first}:{url}".encode())
 
     def note_stalled(self) -> None:
         """Count an attempt that reached the present router's host, and led to no welcome."""
@@ -104,3 +143,12 @@ class _Router:
         """Forget all attempts. A pause goes on."""
         self.failures = self.stalled = 0
         self.problem = ""
+
+
+def _can_be_dialed(url: str) -> bool:
+    """Whether ``url`` may lead to a router: it names a host, and not just any."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme == "tcp" and bool(parts.hostname) and parts.hostname not in _ANY_HOST
+    except ValueError:
+        return False

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.calls import STREAM_WINDOW, Calls
+from rpcmq.core.process.recent_casts import RecentCasts
 from rpcmq.core.process.task import Registration, Sender, Task
 from rpcmq.core.process.task_states import RegistrationState, TaskState
 from rpcmq.core.process.uplink import Uplink
@@ -19,7 +20,6 @@ from rpcmq.wire import (
     HEADER,
     HEADER_BYTES,
     KEY,
-    KEY_BYTES,
     KIND_AT,
     LOW_FLAGS_AT,
     NO_TTL,
@@ -34,14 +34,11 @@ from rpcmq.wire.bodies import RegisterBody
 
 __all__ = ["TaskTable"]
 
-#: Number of the latest casts remembered, to recognise one that is sent again after a restart
-#: of the router.
-_RECENT_CASTS = 4096
 _unpack = HEADER.unpack_from
 # Looking up a member of an enum costs on the hot path.
 _CAST = int(Kind.CAST)
 _REQUEST = int(Kind.REQUEST)
-_SEALED = Flag.SEALED
+_SEALED, _RESENT = Flag.SEALED, Flag.RESENT
 _ANSWERS = (int(Kind.REPLY), int(Kind.FAULT), int(Kind.END))
 _SENT = int(Kind.CLOCK_STAMP)
 _ITEM = int(Kind.ITEM)
@@ -65,10 +62,7 @@ class TaskTable:
         self._uplink = uplink
         self._calls = calls
         self._on_refused = on_refused
-        #: Keys, each with the name of the group whose copy it was.
-        self._recent: deque[bytes] = deque(maxlen=_RECENT_CASTS)
-        #: Also those had over other links. Each has its own, so that no router can fill those of the others.
-        self._all_recent = [self._recent]
+        self.recent = RecentCasts()
         self._settled: dict[int, list[bytes]] = {}
         #: The outbox has an answer whose clock stamp has not been sent.
         self._answered = False
@@ -80,11 +74,7 @@ class TaskTable:
         uplink.handle(Kind.CAST, self._request)
         uplink.handle(Kind.CANCEL, self.cancel)
         uplink.handle(Kind.GRANT, self.grant)
-
-    def share_recent(self, other: TaskTable) -> None:
-        """Recognise a cast also if it was had over the link of ``other``: its sender may go on at another router."""
-        other._all_recent.append(self._recent)
-        self._all_recent = other._all_recent
+        uplink.moves.work.append(self._has_routed_tasks)
 
     # --- registrations -----------------------------------------------------------------------
 
@@ -156,10 +146,11 @@ class TaskTable:
             self._on_refused(registration, call.error)
 
     def _send_registration(self, now: float, registration: Registration, call: Call) -> Call:
-        group = registration.group.encode()
-        recent = b"".join(had[:KEY_BYTES] for had in self._recent if had[KEY_BYTES:] == group)
         body = RegisterBody(
-            credit=registration.credit, peer_url=registration.peer_url, group=registration.group, recent=recent
+            credit=registration.credit,
+            peer_url=registration.peer_url,
+            group=registration.group,
+            recent=self.recent.keys_of(registration.group),
         )
         address = registration.address.encode()
         return self._calls.start(now, call, Kind.REGISTER, body.payload(), address=address, consumer=registration.tag)
@@ -176,12 +167,11 @@ class TaskTable:
             raise ProtocolError(f"{registration.unended} delivered with a credit of {registration.credit}", "credit")
         if message[KIND_AT] == _CAST:
             key = message[KEY]
-            had = key + registration.group.encode() if registration.group else key
-            if message[LOW_FLAGS_AT] & Flag.RESENT and any(had in recent for recent in self._all_recent):
+            if message[LOW_FLAGS_AT] & _RESENT and self.recent.is_known(key, registration.group):
                 self.counters["duplicate casts dropped"] += 1
                 self._settle(tag, key, message[ATTEMPT_AT], Outcome.OK, 0)
                 return
-            self._recent.append(had)
+            self.recent.add(key, registration.group)
         self.accept(now, message, registration, self._uplink)
 
     def accept(self, now: float, message: bytes, registration: Registration, sender: Sender) -> None:
@@ -384,6 +374,11 @@ class TaskTable:
             if same and (address.topic, address.server) in names:
                 return registration
         return None
+
+    def _has_routed_tasks(self) -> bool:
+        """Whether a task runs whose answer goes by way of the router."""
+        uplink = self._uplink
+        return any(task.sender is uplink for each in self.registrations.values() for task in each.running.values())
 
     @property
     def running(self) -> int:

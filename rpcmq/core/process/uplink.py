@@ -66,7 +66,9 @@ class Uplink(Session):
         #: Called with (now, Welcome) whenever the link is ready (again).
         self.on_welcome = on_welcome
         self._on_refused = on_refused
+        self.moves = MeshMoves()
         self._handlers: list[Handler | None] = [None] * 256
+        self._handlers[Kind.ROUTERS] = self.moves.routers_changed
         self._sequence = 0
         self._next_heartbeat = 0.0
         self._heartbeat_seconds = 5.0
@@ -78,11 +80,9 @@ class Uplink(Session):
         self.state = UplinkState.DOWN
         #: The last WELCOME; None before the first one.
         self.router: WelcomeBody | None = None
-        self.moves = MeshMoves()
         self.origin = b""
-        self._url = self._welcomed_at = ""  # where the present connection and the last welcome were
-        self.unresponsive_seconds = 12.0
-        self.lost_seconds = 60.0
+        self._url = self._welcomed_at = ""  # of the present connection and of the last welcome
+        self.unresponsive_seconds, self.lost_seconds = 12.0, 60.0
         #: Seconds within which we must reconnect after a restart of the router; 0.0 if that is irrelevant or unknown.
         self.recovery_seconds = 0.0
         self.max_message_bytes = 64 << 20
@@ -168,7 +168,7 @@ class Uplink(Session):
             hello = replace(self._hello, versions=(VERSION,), answers_drain=True)
             if (had := self.router) is not None:
                 hello = replace(hello, token=had.token, handle=had.handle, boot=had.boot, received=self.received)
-                hello = self.moves.hello(hello, had)
+            hello = self.moves.hello(hello, had)
             self.heard = now
             self._asked = False
             self.disconnected()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rpcmq.core.process.dialer import Phase, Step
 from rpcmq.core.process.router_choice import RouterChoice
-from rpcmq.wire import Kind, control
+from rpcmq.wire import Kind, control, pack
 from tests.core.process.test_dialer import ATTEMPT, HEARTBEAT, LOST, PAUSE, REASONS, Process
 
 A, B, C = URLS = ("tcp://a:1", "tcp://b:1", "tcp://c:1")
@@ -219,3 +219,176 @@ def test_a_process_that_can_reach_one_of_its_routers_is_there_within_the_time_of
         process.now = max(process.now, due)
     assert process.now - began <= ATTEMPT
     assert process.dialed.count(process.dialer.url) == 1
+
+
+# --- in a mesh -------------------------------------------------------------------------------
+
+MESH = {"mesh": "east", "routers": [{"name": "a", "urls": [A]}, {"name": "d", "urls": ["tcp://d:1"]}]}
+
+
+def urls_of(choice: RouterChoice) -> list[str]:
+    return [url for url, _ in choice.problems]
+
+
+def rows(*routers: tuple[str, ...]) -> list[tuple[str, tuple[str, ...]]]:
+    return [(str(number), urls) for number, urls in enumerate(routers)]
+
+
+def test_routers_of_a_mesh_come_behind_the_configured_ones():
+    choice = RouterChoice([A, B])
+    choice.learn(rows((C,), ("tcp://d:1",)))
+    assert sorted(urls_of(choice)[:2]) == [A, B] and sorted(urls_of(choice)[2:]) == [C, "tcp://d:1"]
+
+
+def test_one_url_of_each_router_comes_before_the_second_of_any():
+    choice = RouterChoice([A])
+    choice.learn(rows(("tcp://b:1", "tcp://b:2"), ("tcp://c:1", "tcp://c:2")))
+    assert [url[-1] for url in urls_of(choice)[1:]] == ["1", "1", "2", "2"]
+
+
+def test_a_configured_router_is_not_listed_again_by_its_other_names():
+    choice = RouterChoice([A])
+    choice.learn(rows((A, "tcp://10.0.0.1:1"), (B,)))
+    assert urls_of(choice) == [A, B]
+
+
+@pytest.mark.parametrize("url", ["tcp://*:7700", "tcp://0.0.0.0:1", "tcp://[::]:1", "ipc:///x", "nonsense", "tcp://["])
+def test_an_url_that_nobody_can_dial_is_not_learned(url):
+    choice = RouterChoice([A])
+    choice.learn(rows((url,)))
+    assert urls_of(choice) == [A]
+
+
+def test_routers_that_left_the_mesh_are_forgotten_and_the_configured_ones_are_not():
+    choice = RouterChoice([A, B])
+    choice.learn(rows((C,)))
+    choice.learn(rows(("tcp://d:1",)))
+    assert sorted(urls_of(choice)) == [A, B, "tcp://d:1"]
+    choice.learn([])
+    assert urls_of(choice) == [A, B]
+
+
+def test_the_present_router_is_used_until_it_is_gone_even_if_it_left_the_mesh():
+    choice = RouterChoice([A])
+    choice.learn(rows((B,)))
+    choice.move_on()
+    assert choice.url == B
+    choice.learn(rows((C,)))
+    assert choice.url == B
+    assert urls_of(choice) == [A, C]
+    choice.move_on()
+    assert choice.url == A
+
+
+def test_the_pauses_of_a_router_outlast_news_of_the_mesh():
+    choice = RouterChoice([A])
+    choice.note_failed(10.0, 1.0, 5.0, "nothing listens there")
+    choice.learn(rows((B,)))
+    assert choice.not_before > 10.0
+    assert dict(choice.problems)[A] == "nothing listens there"
+
+
+def test_processes_spread_over_the_other_routers():
+    after_a = set()
+    for first in range(40):
+        choice = RouterChoice(URLS, first)
+        choice.learn(rows((A,), (B,), (C,), ("tcp://d:1",)))
+        while choice.url != A:
+            choice.move_on()
+        choice.move_on()
+        after_a.add(choice.url)
+    assert len(after_a) == 3
+
+
+@given(
+    changes=st.lists(st.one_of(st.just(None), st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=8))),
+    first=st.integers(0, 1 << 32),
+)
+def test_whatever_the_mesh_says_each_router_has_its_turn(changes, first):
+    choice = RouterChoice([A, B], first)
+    for change in changes:
+        if change is None:
+            choice.move_on()
+        else:
+            choice.learn(rows(*((f"tcp://{name}:1",) for name in change)))
+    seen = []
+    for _ in range(len(choice)):
+        choice.move_on()
+        seen.append(choice.url)
+    assert sorted(seen) == sorted(set(urls_of(choice))) and {A, B} <= set(seen)
+
+
+def test_the_dialer_learns_the_routers_of_welcome_and_of_later_news(process):
+    process.ended("gone")
+    process.connect(mesh=MESH)
+    assert sorted(url for url, _ in process.dialer.problems) == sorted([*URLS, "tcp://d:1"])
+    news = control(Kind.ROUTERS, {"mesh": "east", "routers": [{"name": "e", "urls": ["tcp://e:1"]}]})
+    process.uplink.receive(process.now, news)
+    assert sorted(url for url, _ in process.dialer.problems) == sorted([*URLS, "tcp://e:1"])
+    process.uplink.receive(process.now, control(Kind.ROUTERS, {"mesh": "west", "routers": []}))
+    assert len(process.dialer.problems) == 4, "of another mesh"
+
+
+# --- a router of a mesh that drains ----------------------------------------------------------
+
+
+def drained(process: Process, **mesh: object) -> None:
+    process.ended("gone")
+    process.connect(mesh=MESH | mesh)
+    process.uplink.receive(process.now, control(Kind.DRAIN, {"text": "shutting down", "answer": True}))
+
+
+def seconds_until_left(process: Process, most: float = 30.0) -> float | None:
+    began = process.now
+    while process.now < began + most:
+        due = process.dialer.next_deadline()
+        assert due is not None
+        process.now = max(process.now + 0.001, due)
+        if process.tick() is Step.HANG_UP:
+            return process.now - began
+        process.uplink.receive(process.now, pack(Kind.HEARTBEAT, sequence=process.uplink.unacknowledged))
+    return None
+
+
+def test_a_process_without_work_leaves_a_router_that_drains_for_another(process):
+    drained(process)
+    seconds = seconds_until_left(process)
+    assert seconds is not None and seconds < 1.0
+    assert process.dialer.problem == "the router is shutting down"
+    assert process.tick() is Step.DIAL or process.dialer.phase is Phase.PAUSED
+    assert process.dialer.url != A
+
+
+def test_without_a_mesh_it_waits_for_the_end_of_the_router(process):
+    process.uplink.receive(process.now, control(Kind.DRAIN, {"text": "shutting down"}))
+    assert seconds_until_left(process) is None
+
+
+def test_with_work_under_way_it_stays_where_nobody_else_goes_on_with_it(process):
+    process.uplink.moves.work.append(lambda: True)
+    drained(process)
+    assert seconds_until_left(process) is None
+
+
+def test_work_that_ends_lets_it_leave(process):
+    working = [True]
+    process.uplink.moves.work.append(lambda: bool(working))
+    drained(process)
+    assert seconds_until_left(process, 5.0) is None
+    working.clear()
+    assert seconds_until_left(process) is not None
+
+
+def test_with_work_that_others_go_on_with_it_leaves_after_a_while(process):
+    process.uplink.moves.work.append(lambda: True)
+    drained(process, adopts=True)
+    seconds = seconds_until_left(process)
+    assert seconds is not None and 1.0 <= seconds < 3.0
+
+
+def test_a_router_that_is_alone_in_its_mesh_is_not_left():
+    process = Process(urls=[A])
+    process.dialer.start(process.now)
+    process.connect(mesh={"mesh": "east", "routers": [{"name": "a", "urls": [A]}]})
+    process.uplink.receive(process.now, control(Kind.DRAIN, {"text": "shutting down"}))
+    assert seconds_until_left(process) is None

@@ -395,7 +395,7 @@ def test_a_stamp_is_counted_and_kept_until_it_is_acknowledged(process):
 
 def test_a_cast_sent_again_at_another_router_of_the_process_is_recognised_there() -> None:
     here, there = Process(), Process()
-    there.serving.share_recent(here.serving)
+    there.serving.recent.share(here.serving.recent)
     registrations = here.register(), there.register()
     had = here.deliver(Kind.CAST, key=b"k" * 20)
     assert had is not None
@@ -409,7 +409,7 @@ def test_a_cast_sent_again_at_another_router_of_the_process_is_recognised_there(
 
 def test_a_router_that_delivers_much_has_no_cast_of_another_forgotten_and_tells_it_nothing() -> None:
     honest, hostile = Process(), Process()
-    hostile.serving.share_recent(honest.serving)
+    hostile.serving.recent.share(honest.serving.recent)
     honest.register(credit=2)
     hostile.register(credit=10_000)
     honest.deliver(Kind.CAST, key=b"k" * 20)

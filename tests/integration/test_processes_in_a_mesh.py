@@ -1,0 +1,124 @@
+"""Processes whose routers are a mesh: one link for everything, at one router, and they go on at others."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import gevent
+import pytest
+
+import rpcmq.aio
+from rpcmq import testing
+from rpcmq.client import Client, Service
+from rpcmq.testing import InProcessRouter, eventually
+from rpcmq.wire.mesh_bodies import RoutersBody
+from tests import from_threads
+from tests.from_threads import each_blocking_shell
+from tests.integration.cluster import message
+
+client_shell = each_blocking_shell
+
+Routers = tuple[InProcessRouter, ...]
+
+
+class Echo:
+    def echo(self, ctx: Any, value: Any = None) -> Any:
+        return value
+
+
+@pytest.fixture
+def routers() -> Iterator[Routers]:
+    """Two routers that tell processes that they are a mesh; what passes between them is no matter here."""
+    with testing.router(router_id=1) as one, testing.router(router_id=2) as two:
+        urls = RoutersBody(mesh="east", routers=(("one", (one.url,)), ("two", (two.url,)))).encode()
+        for router in (one, two):
+            router._embedded.engine.links.mesh = urls
+        yield one, two
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def links(router: InProcessRouter, identity: str) -> list[tuple[str, str]]:
+    rows = router.query("processes")["processes"]
+    return sorted((row["queue_type"], row["role"]) for row in rows if row["identity"] == identity)
+
+
+def only_at(routers: Routers, identity: str, expected: list[tuple[str, str]]) -> int:
+    """Wait until the process has the links ``expected`` at one router, and none at the others; return which."""
+
+    def found() -> list[int]:
+        seen = [links(router, identity) for router in routers]
+        assert sorted(filter(None, seen)) == [expected], seen
+        return [next(number for number, each in enumerate(seen) if each)]
+
+    return eventually(found)[0]
+
+
+def test_a_service_with_several_urls_is_at_one_router_over_one_link(
+    routers: Routers, stack: ExitStack, client_shell: Any
+) -> None:
+    urls = ",".join(router.url for router in routers)
+    service = Service("compute", Echo(), router=urls, host="n", identity="node", shell=client_shell)
+    stack.callback(service.stop, 5.0)
+    service.start()
+    where = only_at(routers, "node", [("roundrobin", "process")])
+    with Client(routers[where].url, shell=client_shell) as client:
+        assert client.call(None, "compute", message("echo", value=5), 20) == 5
+
+
+def test_a_subscriber_with_several_urls_is_at_one_router(routers: Routers, stack: ExitStack, client_shell: Any) -> None:
+    client = Client([router.url for router in routers], identity="listener", shell=client_shell)
+    stack.callback(client.close)
+    heard: list[Any] = []
+    client.subscribe("news.#", lambda ctx, topic, payload: heard.append(payload))
+    client.subscribe("more.#", lambda ctx, topic, payload: heard.append(payload))
+    where = only_at(routers, "listener", [("pubsub", "process")])
+    with Client(routers[where].url, shell=client_shell) as publisher:
+        assert publisher.publish(None, "news.x", 1, confirm=True) == 1
+        assert publisher.publish(None, "more.x", 2, confirm=True) == 1
+    eventually(lambda: sorted(heard) == [1, 2])
+
+
+def test_a_service_of_an_event_loop_is_at_one_router(routers: Routers) -> None:
+    urls = [router.url for router in routers]
+    go_on = threading.Event()
+
+    async def main() -> Any:
+        # All clients of a program begin at the same router.
+        async with rpcmq.aio.Service("compute", Echo(), router=urls, host="n", identity="node"):
+            async with rpcmq.aio.Client(urls) as client:
+                answer = await client.call(None, "compute", message("echo", value=5), 20)
+            await asyncio.to_thread(go_on.wait, 20)
+            return answer
+
+    run = gevent.spawn(from_threads.in_thread, asyncio.run, main())
+    try:
+        only_at(routers, "node", [("roundrobin", "process")])
+    finally:
+        go_on.set()
+    assert run.get(timeout=20) == 5
+
+
+def test_a_process_goes_on_at_a_router_that_it_was_never_given(
+    routers: Routers, stack: ExitStack, client_shell: Any
+) -> None:
+    one, two = routers
+    service = Service("compute", Echo(), router=one.url, host="n", identity="node", shell=client_shell)
+    stack.callback(service.stop, 5.0)
+    service.start()
+    client = stack.enter_context(Client(one.url, identity="caller", shell=client_shell))
+    assert client.call(None, "compute", message("echo", value=1), 20) == 1
+    origin = client.process.uplink.origin
+    one._embedded.close()
+    eventually(lambda: links(two, "node") and links(two, "caller"))
+    assert client.call(None, "compute", message("echo", value=2), 20) == 2
+    assert client.process.uplink.origin == origin
+    assert client.process.uplink.moves.count == 1
