@@ -44,6 +44,7 @@ _ROUNDS = 64
 _ROUND_BYTES = 8 << 20
 #: Time for what was sent last to leave on a connection that the engine closes (seconds).
 _LINGER = 1.0
+_SHUTTING_DOWN = "this router is shutting down"
 
 
 class DialedRouter:
@@ -143,7 +144,7 @@ class DialedRouters:
         self.by_route[dial.route] = connection
         connection.patience = self._shell.call_later(_PATIENCE, partial(self._has_taken_too_long, connection))
         if self._is_deaf:
-            self._fail_soon(connection, "the router is shutting down")
+            self._fail_soon(connection, _SHUTTING_DOWN)
         elif dial.server_key and curve is None:
             self._fail_soon(connection, "it has a server_key, and this router has no keys: set security.keys")
         elif host_of(dial.url) is None:
@@ -351,6 +352,12 @@ class DialedRouters:
             connection.transport.stop_reading()
             if connection.problem:
                 self._end(connection, connection.problem)
+
+    def hang_up(self) -> None:
+        """Close all, once what was sent on them has left: this router has said on each that it has shut down."""
+        for connection in list(self.by_route.values()):
+            if self._close(connection, _LINGER):
+                self._router.lost(monotonic(), connection.route, _SHUTTING_DOWN)
 
     def close(self, linger_seconds: float) -> None:
         """Close all; queued messages have ``linger_seconds`` to leave."""

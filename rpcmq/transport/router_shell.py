@@ -277,6 +277,8 @@ class RouterShell:
         self._dialed.stop_reading()
         self.router.finish_drain(monotonic())
         self._wake()
+        # Processes hang up when they have read the last of it; nobody else does on connections of our own.
+        self._dialed.hang_up()
 
     def close(self, linger_seconds: float = 1.0) -> None:
         """Stop; queued messages have ``linger_seconds`` to leave."""

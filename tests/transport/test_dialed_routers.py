@@ -26,7 +26,7 @@ from rpcmq.testing.processes import Program, RouterProcess
 from rpcmq.transport import dialed_routers
 from rpcmq.transport.batches import BatchSocket, new_context
 from rpcmq.transport.owned_sockets import received_bytes
-from rpcmq.wire import KIND_AT, Kind, control, pack, split
+from rpcmq.wire import KIND_AT, Kind, body_of, control, pack, split
 from tests.client.endpoints import Compute
 from tests.keys import Folder
 
@@ -510,12 +510,23 @@ def test_a_turn_of_other_routers_leaves_the_processes_theirs(a, steps, most, mon
 # --- the ends of a router -------------------------------------------------------------------------
 
 
-def test_a_router_that_drains_reads_what_has_come_and_then_nothing_more(a, rpcmq_router):
-    a.link(rpcmq_router.url)
+def test_a_router_that_drains_says_so_and_hangs_up(a, dialing):
+    """Nobody else would end the connection: the other router has nothing more to say on it."""
+    b = dialing()
+    a.link(b.embedded.url)
+    theirs = b.engine.links.by_identity("a")
+    said: list[bytes] = []
+    b.engine.receive = lambda now, route, batch, *rest: said.extend(split(batch))
     a.shell.finish_drain()
-    a.dial(rpcmq_router.url, route=b"dial:2")
-    eventually(lambda: a.engine.told[1:] == [("lost", b"dial:2")])
-    assert not a.shell._dialed.ready
+    a.check_lost_once("shutting down")
+    eventually(lambda: theirs.route is None)
+    assert [body_of(message)["reason"] for message in said if message[KIND_AT] == Kind.REFUSED] == ["draining"]
+
+
+def test_a_router_that_has_drained_makes_no_connection(a, rpcmq_router):
+    a.shell.finish_drain()
+    a.dial(rpcmq_router.url)
+    a.check_lost_once("shutting down")
 
 
 def test_a_router_that_is_closed_closes_its_connections(dialing):
