@@ -66,6 +66,7 @@ class KeyAuthenticator:
     def open(self, context: Any, router: Router) -> None:
         """Authenticate the sockets of ``context``, and pass the keys to ``router``. Call before it binds."""
         self._router = router
+        router.mesh.own.key = self.curve.public
         self.keys.changed(time())
         router.set_authorized_keys(monotonic(), self.keys.valid.values(), self._secrets)
         self._zap = ZapHandler(context, GeventShell())

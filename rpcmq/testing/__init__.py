@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rpcmq.config import RouterConfig
     from rpcmq.server.embedded import EmbeddedRouter
 
-__all__ = ["InProcessRouter", "eventually", "router"]
+__all__ = ["InProcessRouter", "eventually", "router", "routers"]
 
 T = TypeVar("T")
 
@@ -94,15 +94,62 @@ def router(**config: Any) -> Iterator[InProcessRouter]:
     Raises:
         ConfigError: a setting is unknown or wrong.
     """
-    from rpcmq import rpc
     from rpcmq.server.embedded import EmbeddedRouter
 
     embedded = EmbeddedRouter(_router_config(config))
+    try:
+        with _used_by_default(embedded.url):
+            yield InProcessRouter(embedded)
+    finally:
+        embedded.close()
+
+
+@contextmanager
+def routers(count: int = 3, **config: Any) -> Iterator[list[InProcessRouter]]:
+    """Run several routers in this process that are linked with each other as one mesh.
+
+    They are named ``a``, ``b``, ``c`` ... While they run, ``RPCMQ_ROUTER`` names all of them, as :func:`router` does
+    with its one.
+
+    Args:
+        count: of routers.
+        config: settings of all of them, as those of :func:`router`.
+
+    Raises:
+        ConfigError: a setting is unknown or wrong.
+    """
+    from rpcmq.server.embedded import EmbeddedRouter
+
+    with ExitStack() as running:
+        embedded: list[EmbeddedRouter] = []
+        for number in range(count):
+            own = {
+                "router_name": chr(ord("a") + number),
+                "router_id": number + 1,
+                "mesh_peers": ",".join(each.url for each in embedded),
+            }
+            embedded.append(EmbeddedRouter(_router_config(own | config)))
+            running.callback(embedded[-1].close)
+        running.enter_context(_used_by_default(",".join(each.url for each in embedded)))
+        for each in embedded:
+            eventually(lambda each=each: _usable(each) == count - 1, what="each router is linked to each other one")  # type: ignore[misc]
+        yield [InProcessRouter(each) for each in embedded]
+
+
+def _usable(embedded: EmbeddedRouter) -> int:
+    return sum(neighbour.is_usable for neighbour in embedded.engine.mesh.neighbours)
+
+
+@contextmanager
+def _used_by_default(urls: str) -> Iterator[None]:
+    """Have ``RPCMQ_ROUTER`` name ``urls``, and :mod:`rpcmq.rpc` use them."""
+    from rpcmq import rpc
+
     variable = os.environ.get(_VARIABLE)
-    os.environ[_VARIABLE] = embedded.url
+    os.environ[_VARIABLE] = urls
     default = rpc.configure(None)
     try:
-        yield InProcessRouter(embedded)
+        yield
     finally:
         used = rpc.configure(default)
         if used is not None:
@@ -111,7 +158,6 @@ def router(**config: Any) -> Iterator[InProcessRouter]:
             del os.environ[_VARIABLE]
         else:
             os.environ[_VARIABLE] = variable
-        embedded.close()
 
 
 def _router_config(settings: dict[str, Any]) -> RouterConfig:

@@ -228,8 +228,7 @@ class RouterProcess(Program):
         program: Sequence[str] = ("-m", "rpcmq", "router"),
         **config: Any,
     ) -> None:
-        settings = {"router_listen": url, "router_http": "127.0.0.1:0", **config}
-        env = {f"RPCMQ_{name.upper()}": str(value) for name, value in settings.items()}
+        env = _variables({"router_listen": url, "router_http": "127.0.0.1:0", **config})
         arguments = ("--config", file) if file else ()
         super().__init__([sys.executable, *program, *arguments], env, "router")
 
@@ -239,8 +238,12 @@ class RouterProcess(Program):
 
     def restart(self) -> None:
         """Start it again, after its end, on the same port."""
-        self._env["RPCMQ_ROUTER_LISTEN"] = self.url
+        self.configure(router_listen=self.url)
         super().restart()
+
+    def configure(self, **config: Any) -> None:
+        """Change settings, by section and name, for its next start."""
+        self._env |= _variables(config)
 
     def varz(self) -> dict[str, Any]:
         """The router's summary, with facts about its process."""
@@ -260,6 +263,10 @@ class RouterProcess(Program):
             raise answer
         view: dict[str, Any] = json.loads(answer)
         return view
+
+
+def _variables(config: Mapping[str, Any]) -> dict[str, str]:
+    return {f"RPCMQ_{name.upper()}": str(value) for name, value in config.items()}
 
 
 def _get(url: str, timeout: float) -> bytes | OSError:

@@ -193,7 +193,9 @@ class DialedRouters:
     def _has_taken_too_long(self, connection: DialedRouter) -> None:
         # Where this process was stopped meanwhile, its handshake may be done, and be told of next.
         connection.transport.read_events()
-        if not connection.stands:
+        if connection.lookup is not None:
+            self._end(connection, f"the name of its host was not looked up within {_PATIENCE:g} s")
+        elif not connection.stands:
             what = "answer" if connection.fd < 0 else "end of the handshake"
             self._end(connection, f"no {what} within {_PATIENCE:g} s")
 

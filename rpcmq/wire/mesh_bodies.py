@@ -13,7 +13,7 @@ __all__ = ["MAX_INCARNATION", "MAX_ROUTERS", "KnowsBody", "MeshIdentity", "Route
 
 #: Most routers of a mesh, and most urls of one.
 MAX_ROUTERS, _MAX_URLS = 1000, 16
-_MAX_URL, _MAX_NAME = 1024, 255
+_MAX_URL, _MAX_NAME, _MAX_KEY = 1024, 255, 40
 #: Of all lives of a router the last: an integer that every JSON parser reads exactly.
 MAX_INCARNATION = (1 << 53) - 1
 
@@ -41,12 +41,16 @@ def _routers(name: str, value: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
 class MeshIdentity(Body):
     """A router to another one, in HELLO and WELCOME."""
 
+    OPTIONAL = frozenset({"key"})
+
     #: The name of the mesh.
     mesh: str = text(most=_MAX_NAME)
     name: str = text(most=_MAX_NAME)
     id: int = integer(least=1, most=(1 << 32) - 1)
     incarnation: int = integer(least=0, most=MAX_INCARNATION)
     urls: tuple[str, ...] = member(_urls, ())
+    #: Its public key, with which it is dialled; empty without CURVE.
+    key: str = text("", most=_MAX_KEY)
 
 
 def _names(name: str, value: Any) -> tuple[str, ...]:

@@ -265,7 +265,7 @@ def test_a_slow_look_up_stops_nobody(a, rpcmq_router, monkeypatch):
         eventually(lambda: asked == ["slow.example"])
         assert client.call(None, "compute", {"method": "add", "args": {"a": 1}}, timeout=20) == 1
         assert a.told == []
-    a.check_lost_once("no answer within 1 s")
+    a.check_lost_once("was not looked up within 1 s")
 
 
 def test_a_wrong_server_key(dialing, tmp_path):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from itertools import count
 from math import inf
 
+from rpcmq.core.router.access_control import Admission, Refusal
 from rpcmq.core.router.actions import DIALED, Answer, Dial, Disconnect
 from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.mesh.heartbeats import Heartbeats
@@ -218,18 +219,31 @@ class Dialing:
     def _has_more_urls(self, target: Target) -> bool:
         return target.failures + 1 < len(target.urls)
 
+    def _admit(self, target: Target, other: MeshIdentity) -> Admission:
+        """Check whether ``other`` may be linked to, whose key is that with which it was dialled.
+
+        Raises:
+            Refusal: it may not.
+        """
+        own = self._context.own
+        if other.mesh != own.mesh:
+            text = f"the router there belongs to the mesh {other.mesh!r}, this one to {own.mesh!r}"
+            raise Refusal("other-mesh", text)
+        if other.id == own.id:
+            raise Refusal("id-taken", told_apart(own, other))
+        admission = self._node.links.access.admit(target.server_key, other.name)
+        admission.check_router(other.id)
+        return admission
+
     def _welcomed(self, now: float, route: bytes, target: Target, message: bytes) -> None:
-        said, own = WelcomeBody.of(message), self._context.own
+        said = WelcomeBody.of(message)
         if not said.mesh:
             raise ProtocolError("its WELCOME has no `mesh`", "body")
         other = MeshIdentity.parse(said.mesh)
-        if other.mesh != own.mesh:
-            text = f"{target.url}: the router there belongs to the mesh {other.mesh!r}, this one to {own.mesh!r}"
-            self._fail(now, route, "other-mesh", text, is_rare=True)
-            return
-        if other.id == own.id:
-            text = f"{target.url}: {told_apart(own, other)}"
-            self._fail(now, route, "id-taken", text, is_rare=True)
+        try:
+            admission = self._admit(target, other)
+        except Refusal as refusal:
+            self._fail(now, route, refusal.reason, f"{target.url}: {refusal}", is_rare=True)
             return
         target.id = other.id
         existing = self._peerings.of_router(other.id)
@@ -238,7 +252,7 @@ class Dialing:
         elif existing is None or self._makes_way(now, route, target, existing, other):
             self._dials.pop(route, None)
             target.has_greeted = False
-            self._peerings.dialed(now, target, other, said.token)
+            self._peerings.dialed(now, target, other, said.token, admission)
             self._heartbeats.start(now)
             self._problems.solved(*target.urls)
             self._on_greeted(now)

@@ -36,8 +36,11 @@ class MeshHandshake(MeshPart):
             Kind.DRAIN: self._neighbour_drains,
             Kind.REFUSED: self._refused,
         }
-        for url in context.node.settings.mesh_peers:
+        settings = context.node.settings
+        for url in settings.mesh_peers:
             context.targets.configure(context.node.now, url)
+        for peer in settings.mesh_peer:
+            context.targets.configure(context.node.now, peer.url, peer.server_key)
 
     def _greeted(self, now: float) -> None:
         self._accepting.greeted(now)

@@ -22,6 +22,7 @@ class Identity:
         id: its number, which is in the keys of all messages that entered there.
         incarnation: counts its lives; the higher is the later.
         urls: the endpoints that processes and other routers reach it at.
+        key: its public key; empty without CURVE.
     """
 
     mesh: str
@@ -29,6 +30,7 @@ class Identity:
     id: int
     incarnation: int
     urls: Sequence[str] = field(default_factory=tuple)
+    key: str = ""
 
 
 class Neighbour:

@@ -126,13 +126,14 @@ class Peerings:
         """Make a link for the router ``other``, which has said HELLO on ``route``."""
         link = self._new_link(other)
         admission.attach(link)
-        link.handlers = self._context.handlers
         self._begin(now, link, route, other, None, "", lambda: link.send_first(self._welcome(link, False)))
 
-    def dialed(self, now: float, target: Target, other: MeshIdentity, token: str) -> None:
+    def dialed(self, now: float, target: Target, other: MeshIdentity, token: str, admission: Admission) -> None:
         """Make a link to ``other``, which has welcomed this router at ``target``."""
         assert target.route is not None, "its WELCOME came on it"
-        self._begin(now, self._new_link(other), target.route, other, target, token, lambda: None)
+        link = self._new_link(other)
+        admission.attach(link)
+        self._begin(now, link, target.route, other, target, token, lambda: None)
 
     def _new_link(self, other: MeshIdentity) -> Link:
         name = other.name
@@ -158,6 +159,8 @@ class Peerings:
     ) -> None:
         links = self._links
         neighbour = Neighbour(as_identity(other), link)
+        # Whatever it says that its key is.
+        neighbour.identity.key = link.key.public if link.key is not None else ""
         links.add(link)
         try:
             links.attach_route(now, link, route)
@@ -209,9 +212,10 @@ def as_body(identity: Identity) -> MeshIdentity:
         id=identity.id,
         incarnation=identity.incarnation,
         urls=tuple(identity.urls),
+        key=identity.key,
     )
 
 
 def as_identity(body: MeshIdentity) -> Identity:
     """Return the identity that another router has told."""
-    return Identity(body.mesh, body.name, body.id, body.incarnation, body.urls)
+    return Identity(body.mesh, body.name, body.id, body.incarnation, body.urls, body.key)

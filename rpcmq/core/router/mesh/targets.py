@@ -88,8 +88,8 @@ class Targets:
         self.on_due(now)
         return target
 
-    def learn(self, now: float, id: int, urls: Iterable[str]) -> None:
-        """Dial the router ``id``, of which others tell that it can be reached at ``urls``."""
+    def learn(self, now: float, id: int, urls: Iterable[str], server_key: str = "") -> None:
+        """Dial the router ``id``, of which others tell that it can be reached at ``urls`` and has this key."""
         urls = tuple(urls)
         known = next((target for target in self if target.is_configured and target.url in urls), None)
         if known is not None:
@@ -100,10 +100,10 @@ class Targets:
         target = self._targets.get(id)
         if target is None:
             due = now if self._own.id < id else now + _HIGHER_ID_WAITS
-            target = self._targets[id] = Target(urls, due, False)
+            target = self._targets[id] = Target(urls, due, False, server_key)
             target.id = id
             self.on_due(due)
-        target.urls = urls
+        target.urls, target.server_key = urls, server_key
 
     def forget(self, id: int) -> Target | None:
         """Dial the learned router ``id`` no more; return it, if it was one."""

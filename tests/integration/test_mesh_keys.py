@@ -1,0 +1,100 @@
+"""Routers with keys link to each other only as their keys say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from rpcmq.config import load_router_config
+from rpcmq.core.router.rights import EVERYTHING, Key
+from rpcmq.server.embedded import EmbeddedRouter
+from rpcmq.testing import eventually
+from tests.keys import Folder, right
+
+MESH = right("mesh", "#", exchanges=("*",))
+Start = Callable[..., EmbeddedRouter]
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> dict[str, Folder]:
+    """The keys of the routers a, b and c, of which each has authorised each."""
+    made = {}
+    for name in "abc":
+        (tmp_path / name).mkdir()
+        made[name] = Folder(tmp_path / name)
+    for name, folder in made.items():
+        for other in set("abc") - {name}:
+            folder.authorise(Key(other, made[other].router, (MESH,)))
+    return made
+
+
+@pytest.fixture
+def start(folders: dict[str, Folder]) -> Iterator[Start]:
+    with ExitStack() as stack:
+
+        def start(name: str, peer: EmbeddedRouter | None = None, peer_key: str = "", **more: object) -> EmbeddedRouter:
+            flags = {"router.name": name, "router.listen": "tcp://127.0.0.1:0", "security.keys": str(folders[name])}
+            peers = [{"url": peer.url, "server_key": peer_key or folders["a"].router}] if peer is not None else []
+            router = EmbeddedRouter(load_router_config(flags=flags | {"mesh.peer": peers} | more))
+            stack.callback(router.close, 0)
+            return router
+
+        yield start
+
+
+def linked(router: EmbeddedRouter) -> list[str]:
+    return [each.name for each in router.engine.mesh.neighbours]
+
+
+def problem(router: EmbeddedRouter) -> str:
+    """The text of the first obstacle to a link, once there is one."""
+    rows = eventually(lambda: router.engine.mesh.handshake.problems.rows(monotonic()))
+    return str(rows[0]["text"])
+
+
+def test_routers_that_have_authorised_each_other_are_linked_until_a_key_is_revoked(
+    start: Start, folders: dict[str, Folder]
+) -> None:
+    a = start("a")
+    b = start("b", a)
+    eventually(lambda: linked(a) == ["b"] and linked(b) == ["a"])
+    keys = {each.identity.name: each.identity.key for router in (a, b) for each in router.engine.mesh.neighbours}
+    assert keys == {"a": folders["a"].router, "b": folders["b"].router}
+    folders["a"].revoke("b")
+    eventually(lambda: not linked(a) and not linked(b))
+    folders["a"].authorise(Key("b", folders["b"].router, (MESH,)))
+    eventually(lambda: linked(a) == ["b"] and linked(b) == ["a"])
+
+
+def test_the_side_that_dials_has_authorised_the_other_too(start: Start, folders: dict[str, Folder]) -> None:
+    folders["b"].revoke("a")
+    a = start("a")
+    b = start("b", a)
+    assert problem(b) == f"{a.url}: the key of this connection is not authorised (any more)"
+    assert not linked(b)
+
+
+def test_all_rights_of_a_process_make_no_router(start: Start, folders: dict[str, Folder]) -> None:
+    folders["a"].authorise(Key("b", folders["b"].router, (EVERYTHING,)))
+    b = start("b", start("a"))
+    assert "key 'b' is no router's: its file has no right 'mesh'" in problem(b)
+
+
+def test_a_name_and_an_id_belong_to_one_key(start: Start) -> None:
+    a = start("a")
+    b = start("b", a, **{"router.id": 7})
+    eventually(lambda: linked(b))
+    c = start("c", a, **{"router.id": 7})
+    assert "router id 7 is that of the key 'b', not 'c'" in problem(c)
+    other = start("c", a, **{"router.name": "b", "router.id": 8})
+    assert "key 'c' may not be identity 'b'" in problem(other)
+    assert linked(a) == ["b"]
+
+
+def test_a_wrong_server_key_is_no_link(start: Start, folders: dict[str, Folder]) -> None:
+    b = start("b", start("a"), peer_key=folders["c"].router)
+    assert "server_key" in problem(b)
