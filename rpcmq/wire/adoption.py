@@ -28,6 +28,8 @@ class Word(IntEnum):
     ANSWERED = 2
     #: It knows of a later owner.
     NEWER = 3
+    #: Of its router: it is gone, and so has taken its knowledge along.
+    LOST = 4
 
 
 def where_records(message: bytes) -> list[tuple[bytes, bytes]]:
@@ -46,7 +48,7 @@ def here_records(message: bytes) -> list[tuple[bytes, bytes, int]]:
         ProtocolError: there is a part of a record, or too many, or a word that does not exist.
     """
     records = list(HERE_RECORD.iter_unpack(_records(message, HERE_RECORD.size)))
-    if any(word > Word.NEWER for _, _, word in records):
+    if any(word > Word.LOST for _, _, word in records):
         raise ProtocolError("HERE has a word that does not exist", "word")
     return records
 

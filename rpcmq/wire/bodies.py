@@ -89,7 +89,7 @@ class HelloBody(Body):
     OPTIONAL = frozenset(
         {
             "role", "host", "pid", "program", "library", "keeps", "wants_drops", "answers_drain", "token",
-            "follows_mesh", "moves", "mesh",
+            "follows_mesh", "moves", "routers", "mesh",
         }
     )  # fmt: skip
 
@@ -113,6 +113,8 @@ class HelloBody(Body):
     received: int | None = integer(None, reason="protocol")
     #: Whether the process goes from router to router within a mesh, and uses one of them for everything.
     follows_mesh: bool = flag()
+    #: Number of routers of the mesh that the process knew of.
+    routers: int = integer(0, least=0, most=MAX_MOVES)
     #: The router in the keys of the process's messages, with ``handle``: in a mesh they stay when it moves.
     origin_router: int | None = integer(None, least=0, most=(1 << 32) - 1)
     #: In a mesh: the number of sessions that the process has begun after its first, with this one unless it resumes.

@@ -69,6 +69,7 @@ class Kind(IntEnum):
     HERE = 0x69
     TAKEN = 0x6A
     KNOWS = 0x6B
+    FENCES = 0x6D
 
 
 class Flag:

@@ -30,6 +30,7 @@ class BaseLink(Session):
         "answers_drain",
         "counters",
         "description",
+        "follows_mesh",
         "handle",
         "heard",
         "identity",
@@ -42,6 +43,7 @@ class BaseLink(Session):
         "moves",
         "origin",
         "overdrawn",
+        "owed",
         "patterns",
         "permissions",
         "queue_type",
@@ -49,6 +51,7 @@ class BaseLink(Session):
         "returning",
         "role",
         "route",
+        "routers",
         "sent_us",
         "since",
         "state",
@@ -89,6 +92,11 @@ class BaseLink(Session):
     keeps: bool
     #: Whether the process has yet to confirm that it sends nothing new to the draining router.
     answers_drain: bool
+    #: Whether the process knows that there may be several routers, and the number of those that it knew of.
+    follows_mesh: bool
+    routers: int
+    #: Answers under way to this link that are kept where they were made until they have arrived: key -> that link.
+    owed: dict[bytes, BaseLink]
     #: Whether the process wants DROPPED notices about its casts.
     wants_drops: bool
     #: The process's monotonic clock when it sent the current answers (microseconds); 0 if unknown.
@@ -125,7 +133,9 @@ class BaseLink(Session):
         self.route = None
         self.state = LinkState.NEW
         self.is_responsive = self.is_full = self.leaves = self.returning = False
-        self.keeps = self.answers_drain = self.wants_drops = False
+        self.keeps = self.answers_drain = self.wants_drops = self.follows_mesh = False
+        self.routers = 0
+        self.owed = {}
         self.read_bytes = self.inbox_bytes = self.sent_us = self.moves = 0
         self.heard = self.since = 0.0
         self.usage = Usage()

@@ -188,6 +188,7 @@ class Handshake:
         links.attach_route(now, link, route)
         link.accepts = known_mask(list(hello.accepts))
         link.role = hello.role
+        link.follows_mesh, link.routers = hello.follows_mesh, hello.routers
         link.keeps, link.answers_drain, link.wants_drops = hello.keeps, hello.answers_drain, hello.wants_drops
         link.description = {k: getattr(hello, k) for k in ("host", "pid", "program", "library")}
         link.send_first(self._welcome(link, received is not None, hello.follows_mesh))

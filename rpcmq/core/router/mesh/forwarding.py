@@ -50,7 +50,7 @@ class Forwarding(MeshPart):
         self._context = context
         self._dispatch = dispatch = context.roundrobin.dispatch
         self._requests = dispatch.requests
-        self._work: dict[BaseLink, OfferedWork] = {}
+        self._work = context.offered
         dispatch.deliveries.elsewhere = self
         context.places.on_changed.append(self._place_changed)
         self.kinds = {

@@ -180,6 +180,8 @@ class Hosting(MeshPart):
                 request.outcome = int(Outcome.LINK_LOST)
                 request.usage.size_bytes -= request.charge
                 request.charge = 0
+        if not is_unsent:
+            self._context.note_lost(now, request.key, identity)
         said = (_NOT_STARTED if is_unsent else _MAY_HAVE_STARTED) + identity.encode()
         self._send_back(request.owner, Kind.RETURNED, request.destination, request.key, request.attempts, said)
 

@@ -10,10 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rpcmq.core.router.actions import LogEvent
+from rpcmq.core.router.mesh.adoption import Adoption
 from rpcmq.core.router.mesh.events import Events
 from rpcmq.core.router.mesh.forwarding import Forwarding
 from rpcmq.core.router.mesh.handshake import MeshHandshake
 from rpcmq.core.router.mesh.hosting import Hosting
+from rpcmq.core.router.mesh.kept_answers import KeptAnswers
 from rpcmq.core.router.mesh.neighbours import Identity, Neighbour, Neighbours
 from rpcmq.core.router.mesh.part import MeshContext, MeshPart
 from rpcmq.core.router.mesh.places import Places
@@ -34,6 +36,8 @@ PARTS: tuple[Callable[[MeshContext], MeshPart], ...] = (
     Forwarding,
     Hosting,
     Events,
+    Adoption,
+    KeptAnswers,
 )
 
 

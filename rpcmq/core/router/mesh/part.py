@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from math import inf
 
 from rpcmq.core.router.actions import Disconnect
+from rpcmq.core.router.base_link import BaseLink
 from rpcmq.core.router.mesh.neighbours import Identity, Neighbour, Neighbours
+from rpcmq.core.router.mesh.offered_work import OfferedWork
 from rpcmq.core.router.mesh.places import Places
 from rpcmq.core.router.mesh.targets import Targets
 from rpcmq.core.router.model import Handler, Link
 from rpcmq.core.router.node_type import NodeContext
 from rpcmq.core.router.pubsub.node import PubSub
 from rpcmq.core.router.roundrobin.node import RoundRobin
+from rpcmq.wire import Address
 
 __all__ = ["MeshContext", "MeshPart"]
 
@@ -43,6 +46,12 @@ class MeshContext:
     incarnation_of: Callable[[int], int] = lambda id: 0
     #: This router has another incarnation than it had: (now).
     renamed: Callable[[float], None] = lambda now: None
+    #: Router and identity of each consumer elsewhere of an address, or of a group of it: (address, group).
+    identities: Callable[[Address, str], Iterable[tuple[str, str]]] = lambda address, group: ()
+    #: The requests of this router that each neighbour has.
+    offered: dict[BaseLink, OfferedWork] = field(default_factory=dict)
+    #: Remember that a consumer is gone with a message that it may have started: (now, key, identity).
+    note_lost: Callable[[float, bytes, str], None] = lambda now, key, identity: None
 
     def hang_up(self, route: bytes) -> None:
         """Close the connection ``route``."""

@@ -23,7 +23,9 @@ _CONFIRM, _FANOUT, _RESENT = Flag.CONFIRM, Flag.FANOUT, Flag.RESENT
 class Casts:
     """Takes casts, and makes the copies of messages that go to several."""
 
-    __slots__ = ("_deliveries", "_directory", "_is_needed_by_running_work", "_mailboxes", "_recovery", "_requests")
+    __slots__ = (
+        "_deliveries", "_directory", "_is_needed_by_running_work", "_mailboxes", "_recovery", "_requests", "adopts",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -40,6 +42,8 @@ class Casts:
         self._mailboxes = mailboxes
         self._deliveries = deliveries
         self._is_needed_by_running_work = goes_on
+        #: Takes a cast that was sent to another router before: (now, link, request); False: it does not.
+        self.adopts: Callable[[float, Link, Request], bool] = lambda now, link, request: False
 
     def accept(self, now: float, link: Link, request: Request, flags: int, form: int) -> None:
         """The cast ``request``, of the payload format ``form``, which ``link`` has sent and may send."""
@@ -65,6 +69,11 @@ class Casts:
         link.usage.size_bytes += request.charge
         requests.last_number = request.number = requests.last_number + 1
         destination = request.destination
+        if flags & _RESENT and self.adopts(now, link, request):
+            destination.statistics.casts += 1
+            if flags & _CONFIRM:
+                deliveries.confirm(link, request)
+            return
         # As `pick` does, written out for most topics.
         consumer = destination.ready.alone
         if consumer is None or len(consumer.in_flight) >= consumer.credit:

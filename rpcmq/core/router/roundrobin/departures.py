@@ -16,6 +16,7 @@ from rpcmq.core.router.roundrobin.request_table import RequestTable
 from rpcmq.core.router.roundrobin.restart_recovery import Recovery
 from rpcmq.errors import Outcome
 from rpcmq.wire import KEY, KIND_AT, Flag, Kind
+from rpcmq.wire.bodies import MESH_TYPE
 
 __all__ = ["MAX_ATTEMPTS", "Departures"]
 
@@ -29,7 +30,7 @@ class Departures:
     """Ends, or delivers again, what those who go leave behind."""
 
     __slots__ = (
-        "_deliveries", "_end_more_at", "_recovery", "_requests", "_unserved", "deserted", "on_forwarded_lost",
+        "_deliveries", "_end_more_at", "_recovery", "_requests", "_unserved", "asks", "deserted", "on_forwarded_lost",
     )  # fmt: skip
 
     def __init__(self, requests: RequestTable, deliveries: Deliveries, recovery: Recovery) -> None:
@@ -43,6 +44,8 @@ class Departures:
         self._end_more_at = 0.0
         #: Called with (now, delivery, whether it was never sent, identity) where the consumer of a request is gone that
         #: another router owns.
+        #: Finds out whether a delivery was started whose consumer is out of reach: (now, delivery); False: it does not.
+        self.asks: Callable[[float, Delivery], bool] = lambda now, delivery: False
         self.on_forwarded_lost: Callable[[float, Delivery, bool, str], None] = _nobody_owns_it
 
     def relieved(self, now: float, consumer: Consumer) -> None:
@@ -90,10 +93,23 @@ class Departures:
             request.attempts += 1
             self._deliveries.deliver_again(now, [request])
         else:
-            self._end(now, delivery, f"{identity} there was lost")
+            self._end_elsewhere(now, delivery, identity)
+
+    def _end_elsewhere(self, now: float, delivery: Delivery, identity: str) -> None:
+        requests, request, router = self._requests, delivery.request, delivery.consumer.link.identity
+        if request.reply_to is None:
+            requests.drop(now, request, request.destination.queue, "consumer lost")
+            requests.record(now, request, Outcome.LINK_LOST)
+        elif requests.finish(now, request, Outcome.LINK_LOST):
+            text, details = explain.consumer_lost(now, delivery, "its router says")
+            requests.count_drop(now, request, "consumer lost")
+            text = text.replace(router, f"{identity} (router {router})", 1)
+            requests.tell(request.reply_to, request.key, Outcome.LINK_LOST, text, details | {"server": identity})
 
     def _end(self, now: float, delivery: Delivery, reason: str) -> None:
         requests, request = self._requests, delivery.request
+        if self.asks(now, delivery):
+            return
         if request.reply_to is not None:
             text, details = explain.consumer_lost(now, delivery, reason)
             if requests.finish(now, request, Outcome.LINK_LOST):
@@ -161,7 +177,11 @@ class Departures:
         while self.deserted and room:
             link = self.deserted[0]
             for request in list(islice(link.calls.values(), room)):
-                self._requests.cancel(now, request)
+                if link.queue_type == MESH_TYPE:
+                    # Another router, their callers' next one, may ask for them.
+                    self._requests.finish(now, request, Outcome.CANCELLED)
+                else:
+                    self._requests.cancel(now, request)
                 room -= 1
             if not link.calls:
                 self.deserted.popleft()

@@ -14,7 +14,7 @@ them rather than called, and what is rare is a call away.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from rpcmq.core.common.drops import Drop
 from rpcmq.core.router.base_link import outgoing_bytes
@@ -58,7 +58,7 @@ __all__ = ["Dispatch"]
 
 # Looking up and comparing a member of an enum costs more than a step of the hot path.
 _CAST, _FAULT = int(Kind.CAST), int(Kind.FAULT)
-_FANOUT, _IDEMPOTENT = Flag.FANOUT, Flag.IDEMPOTENT
+_FANOUT, _IDEMPOTENT, _RESENT = Flag.FANOUT, Flag.IDEMPOTENT, Flag.RESENT
 _SEND_AGAIN: explain.Explanation = ("the router has shut down; send it again", {})
 _OK, _REMOTE_ERROR, _PROTOCOL = int(Outcome.OK), int(Outcome.REMOTE_ERROR), int(Outcome.PROTOCOL)
 
@@ -72,7 +72,7 @@ class Dispatch:
     """
 
     __slots__ = (
-        "_destinations", "_directory", "_links", "_settings", "casts", "deliveries", "departures",
+        "_destinations", "_directory", "_links", "_settings", "adopts", "casts", "deliveries", "departures",
         "recovery", "refuses_nested_work", "requests", "settlements", "streams",
     )  # fmt: skip
 
@@ -91,6 +91,8 @@ class Dispatch:
         self.streams = Streams(settings, self.requests)
         self.departures = Departures(self.requests, self.deliveries, self.recovery)
         self.settlements = Settlements(self.requests, self.deliveries, self.departures)
+        #: Takes a call that was sent to another router before: (now, link, request); False: it does not.
+        self.adopts: Callable[[float, Link, Request], bool] = lambda now, link, request: False
         #: Whether a drain waits for running handlers no more, and so returns what these ask for, too.
         self.refuses_nested_work = False
 
@@ -163,6 +165,9 @@ class Dispatch:
         groups = destination.groups
         if groups:
             destination = resolve_group(self._directory, request)
+        if flags & _RESENT and self.adopts(now, link, request):
+            destination.statistics.calls += 1
+            return
         destination.statistics.calls += 1
         # As `pick` does, written out for most topics.
         consumer = destination.ready.alone
@@ -252,6 +257,8 @@ class Dispatch:
             caller.outbox.append(message)
             if not caller.marked:
                 caller.mark()
+            if requests.owes_answers and not request.message[LOW_FLAGS_AT] & _IDEMPOTENT:
+                caller.owed[key] = link
             # As `finish` does for all other ends.
             request.outcome = outcome
             request.usage.size_bytes -= request.charge

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rpcmq.core.common.text import shorten
 from rpcmq.core.router.actions import Answer
 from rpcmq.core.router.model import Consumer, Link
@@ -21,6 +23,8 @@ class Registrations:
         self._context = context
         self._directory = context.directory
         self._dispatch = dispatch
+        #: Called with (now, consumer) for each that begins, or consumes again.
+        self.on_registered: Callable[[float, Consumer], None] = lambda now, consumer: None
 
     def register(self, now: float, link: Link, message: bytes) -> None:
         """REGISTER: a consumer begins, and gets what waits for it.
@@ -37,6 +41,7 @@ class Registrations:
         consumer = self._directory.register(now, link, header.consumer, address, body.credit, body.group)
         consumer.peer_url = body.peer_url
         link.send(RegisteredBody(topic=str(address)).message(key=message[KEY], consumer=header.consumer))
+        self.on_registered(now, consumer)
         self._dispatch.deliveries.deliver_waiting(now, consumer)
 
     def declare(self, now: float, link: Link, message: bytes) -> None:
@@ -91,6 +96,7 @@ class Registrations:
                 address = old.topic.address._replace(server=old.server)
                 consumer = self._directory.register(now, link, old.tag, address, old.granted, old.topic.group)
                 consumer.peer_url = old.peer_url
+                self.on_registered(now, consumer)
         except ProtocolError as error:
             route = link.route
             self._context.links.end(now, link, f"cannot consume again: {error}")

@@ -27,7 +27,7 @@ from rpcmq.core.router.settings import Settings
 from rpcmq.core.router.turns import ERROR_STEPS, Turns
 from rpcmq.core.router.waiting_queue import Queue
 from rpcmq.errors import Outcome
-from rpcmq.wire import NO_TTL, ORIGIN_OF_KEY, Flag, Kind, pack, sequence_of_key
+from rpcmq.wire import NO_TTL, ORIGIN_OF_KEY, STAMP, Flag, Kind, pack, sequence_of_key
 from rpcmq.wire.bodies import DroppedBody, ErrorBody
 
 __all__ = ["RequestTable"]
@@ -48,7 +48,8 @@ class RequestTable:
 
     __slots__ = (
         "_links", "_notices", "_settings", "calls_in_flight", "counters", "deadlines", "draining", "drops",
-        "journal", "last_number", "log", "on_fault", "on_forwarded_ended", "on_recorded", "receipts", "turns",
+        "journal", "last_number", "log", "on_fault", "on_forwarded_ended", "on_recorded", "owes_answers", "receipts",
+        "turns",
     )  # fmt: skip
 
     def __init__(self, settings: Settings, links: LinkTable) -> None:
@@ -73,6 +74,8 @@ class RequestTable:
         #: Gets each request that has ended; None: off.
         self.log: DispatchLog | None = None
         #: Called with each request that :meth:`record` has ended, and its outcome; None: nobody watches.
+        #: Whether consumers keep answers to calls that must not start twice, until the callers have them.
+        self.owes_answers = False
         self.on_recorded: Callable[[Request, int], None] | None = None
         #: Called with (now, request, outcome, microseconds of the handler) for those that another router owns.
         self.on_forwarded_ended: Callable[[float, Forwarded, int, int], None] = lambda now, request, outcome, us: None
@@ -280,7 +283,9 @@ class RequestTable:
             return
         for delivery in request.deliveries():
             consumer = delivery.consumer
-            consumer.link.send(pack(Kind.CANCEL, key=request.key, consumer=consumer.tag))
+            stamp = request.message[STAMP]
+            cancel = pack(Kind.CANCEL, key=request.key, consumer=consumer.tag, hops=stamp[0], attempt=delivery.attempt)
+            consumer.link.send(cancel)
             request.drop_payload()
 
     def tell(self, link: Link, key: bytes, outcome: Outcome, text: str, details: dict[str, Any]) -> None:

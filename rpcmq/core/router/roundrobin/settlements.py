@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rpcmq.core.router.model import Link
 from rpcmq.core.router.roundrobin.deliveries import Deliveries
 from rpcmq.core.router.roundrobin.departures import Departures
@@ -17,12 +19,14 @@ _CAST, _IDEMPOTENT = int(Kind.CAST), Flag.IDEMPOTENT
 class Settlements:
     """Ends the casts that consumers are done with."""
 
-    __slots__ = ("_deliveries", "_departures", "_requests")
+    __slots__ = ("_deliveries", "_departures", "_requests", "on_answers_taken")
 
     def __init__(self, requests: RequestTable, deliveries: Deliveries, departures: Departures) -> None:
         self._requests = requests
         self._deliveries = deliveries
         self._departures = departures
+        #: Called with (now, link, messages) where a process has received answers that others keep until then.
+        self.on_answers_taken: Callable[[float, Link, list[bytes]], None] = lambda now, link, messages: None
 
     def taken(self, now: float, link: Link, messages: list[bytes]) -> None:
         """Handle the acknowledgement of the delivered ``messages``.
@@ -30,6 +34,8 @@ class Settlements:
         It runs what it has, whatever becomes of this router, and the senders of casts need not keep those. Idempotent
         ones are kept until they have ended: they may go to another process if this one is lost.
         """
+        if link.owed:
+            self.on_answers_taken(now, link, messages)
         in_flight = {tag: consumer.in_flight for tag, consumer in link.consumers.items() if consumer.in_flight}
         if not in_flight:
             return

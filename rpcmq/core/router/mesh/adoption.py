@@ -1,0 +1,326 @@
+"""The owner's side of adoption: a call or cast that may have been started is started again only when nobody has.
+
+A process that has moved sends again what it still waits for, and its new router becomes the owner of that by asking
+for it: all routers, and by way of them all consumers of the address. So does an owner whose neighbour is gone with
+requests. The rules, and what becomes of calls without each, are in docs/contributing/mesh-model.md, where they were
+searched for exceptions (``tests/mesh``); their names there are those in the comments here.
+
+* Only the sender counts its moves and only an owner its attempts: (hops, attempt), the *stamp* of a message, orders all
+  owners that it ever has.
+* A message that is asked for waits. If a consumer has it, it is that consumer's; if everyone of the roll has promised
+  to start it for no earlier owner, it goes to any. Time decides nothing but when the sender is told ``LinkLost``, with
+  the names of those who were silent: one of them may have started it, and nobody else can know.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from itertools import count
+from math import inf
+
+from rpcmq.core.router.mesh.fences import Fence, PlaceKey
+from rpcmq.core.router.mesh.neighbours import Neighbour
+from rpcmq.core.router.mesh.part import MeshContext, MeshPart
+from rpcmq.core.router.mesh.places import Place, Tag, address_of_place
+from rpcmq.core.router.mesh.questions import Asked, Question
+from rpcmq.core.router.mesh.witness import Witness
+from rpcmq.core.router.model import Consumer, Delivery, Link, Request
+from rpcmq.core.router.waiting_queue import Queue
+from rpcmq.errors import Outcome
+from rpcmq.wire import CONSUMER_AT, STAMP, Flag, Kind, method_of, pack, sequence_of
+from rpcmq.wire.adoption import MAX_ASKED, WHERE_RECORD, Word, here_records
+from rpcmq.wire.bodies import MESH_TYPE
+from rpcmq.wire.mesh_bodies import KnowsBody
+
+__all__ = ["Adoption"]
+
+_NOT_ADOPTED = Flag.IDEMPOTENT | Flag.FANOUT | Flag.STREAM
+#: A router that is gone counts among those that could know a consumer for so long (seconds).
+_MISSED_SECONDS = 90.0
+
+
+class Adoption(MeshPart):
+    """Asks for messages before they are started again."""
+
+    def __init__(self, context: MeshContext) -> None:
+        self._context = context
+        self._settings = context.node.settings
+        dispatch = context.roundrobin.dispatch
+        self._dispatch = dispatch
+        self._requests = dispatch.requests
+        self._asked: dict[bytes, Asked] = {}
+        #: They wait here, so that deadlines and cancels find them.
+        self._queue: Queue[Request] = Queue("messages that may have been started")
+        self._questions: dict[int, Question] = {}
+        self._numbers = count(1)
+        #: Messages that are to be asked for in this wake-up.
+        self._due: dict[tuple[PlaceKey, bool], list[Asked]] = {}
+        self._ask_at = inf
+        #: Routers that were lost, by id, and when.
+        self._missed: dict[int, float] = {}
+        self.witness = Witness(context, self.give_up)
+        context.note_lost = self.witness.note_lost
+        dispatch.adopts = self.adopts
+        dispatch.casts.adopts = self.adopts
+        dispatch.departures.asks = self.asks_again
+        context.roundrobin.registrations.on_registered = self._registered
+        self.kinds = {
+            Kind.WHERE: self.witness.where,
+            Kind.FENCES: self.witness.fences_seen,
+            Kind.HERE: self._here,
+            Kind.KNOWS: self._knows,
+        }
+        self.process_kinds = {Kind.HERE: self._here_of_consumer}
+
+    # --- who is there ------------------------------------------------------------------------
+
+    def neighbour_up(self, now: float, neighbour: Neighbour, resumed: bool) -> None:
+        """It is asked what the others were asked, and told of all owners that were seen (``carry``)."""
+        self._missed.pop(neighbour.identity.id, None)
+        if resumed:
+            return
+        self.witness.tell_all(neighbour.link)
+        for question in self._questions.values():
+            for message in self._messages(question, question.asked.values(), Tag.TOPIC):
+                neighbour.link.send(message)
+
+    def neighbour_gone(self, now: float, neighbour: Neighbour, reason: str) -> None:
+        """It may have known consumers that nobody else knows."""
+        self._missed[neighbour.identity.id] = now
+
+    def _registered(self, now: float, consumer: Consumer) -> None:
+        """A consumer that comes later is asked what the others were asked (``push``)."""
+        topic, server = consumer.topic, consumer.server
+        if topic.group:
+            self.witness.ask_consumer(consumer, [(topic.address._replace(server=topic.group), True)])
+            return
+        names = [topic.address]
+        if server:
+            names += [
+                topic.address._replace(server=server),
+                topic.address._replace(topic=f"{topic.address.topic}.{server}"),
+            ]
+        self.witness.ask_consumer(consumer, [(each, False) for each in names])
+
+    # --- messages to ask for -----------------------------------------------------------------
+
+    def adopts(self, now: float, link: Link, request: Request) -> bool:
+        """Take ``request``, which its sender has sent to another router before; return whether it is asked for.
+
+        Args:
+            link: of the sender.
+        """
+        if not request.message[STAMP][0] or request.flags & _NOT_ADOPTED:
+            return False
+        self._ask(now, request, link.routers)
+        return True
+
+    def asks_again(self, now: float, delivery: Delivery) -> bool:
+        """Ask for a request whose consumer is out of reach (``ask_again``); return whether that is done.
+
+        Only a neighbour can be gone whose consumers live. If the link of a consumer has ended, so has its process.
+        """
+        request = delivery.request
+        link = delivery.consumer.link
+        if link.queue_type != MESH_TYPE:
+            self.witness.note_lost(now, request.key, link.identity)
+            return False
+        if request.flags & _NOT_ADOPTED or request.attempts == 255:
+            return False
+        request.take_back(delivery)
+        request.attempts += 1
+        self._ask(now, request, 0)
+        return True
+
+    def _ask(self, now: float, request: Request, routers: int) -> None:
+        """Ask for ``request``, whose sender knew of so many routers."""
+        stamp = bytes((request.message[STAMP][0], request.attempts))
+        place = request.destination.server or request.destination.topic
+        key = _key_of(place)
+        asked = Asked(request, stamp, routers)
+        self._queue.append(request)
+        known, lost = self.witness.fences.get(request.key), self.witness.lost(request.key)
+        if known is not None and known.stamp > stamp:
+            self._give_up(now, asked)
+            return
+        if lost:
+            self._lose(now, asked, f"{lost} had it and is gone")
+            return
+        self.witness.see(request.key, Fence(stamp, self._context.own.id, key, request.is_call, now), None)
+        self._asked[request.key] = asked
+        self._due.setdefault((key, request.is_call), []).append(asked)
+        self._ask_at = now
+
+    def _put_questions(self, now: float) -> None:
+        due, self._due = self._due, {}
+        self._ask_at = inf
+        until = now + self._settings.mesh_recovery_seconds
+        for (place, is_call), asked in due.items():
+            for start in range(0, len(asked), MAX_ASKED):
+                self._put(now, Question(next(self._numbers), place, is_call, until), asked[start : start + MAX_ASKED])
+
+    def _put(self, now: float, question: Question, asked: list[Asked]) -> None:
+        address, is_group = question.place
+        for each in asked:
+            each.question = question
+            question.asked[each.request.key] = each
+        self._questions[question.number] = question
+        group = address.server if is_group else ""
+        bare = address._replace(server="") if is_group else address
+        for router, identity in self._context.identities(bare, group):
+            question.roll[identity] = router
+        for consumer in self.witness.consumers(question.place):
+            question.roll[consumer.link.identity] = self._context.own.name
+        for message in self._messages(question, asked, Tag.TOPIC):
+            for neighbour in self._context.neighbours:
+                neighbour.link.send(message)
+        self.witness.ask_consumers(question.place, question.is_call, [(e.request.key, e.stamp) for e in asked])
+        self._decide_all(now, question)
+
+    def _messages(self, question: Question, asked: Iterable[Asked], tag: int) -> list[bytes]:
+        address, is_group = question.place
+        records = b"".join(WHERE_RECORD.pack(each.request.key, each.stamp) for each in asked)
+        return [
+            pack(
+                Kind.WHERE, records, sequence=question.number, format=int(question.is_call),
+                address=address.encode(), consumer=Tag.GROUP if is_group else tag,
+            )
+        ]  # fmt: skip
+
+    # --- answers -----------------------------------------------------------------------------
+
+    def _knows(self, now: float, link: Link, message: bytes) -> None:
+        """KNOWS: the consumers that a neighbour knows of (``names``)."""
+        neighbour = self._context.neighbours.by_link.get(link)
+        question = self._questions.get(sequence_of(message))
+        body = KnowsBody.of(message)
+        if neighbour is None or question is None:
+            return
+        question.told.add(neighbour.identity.id)
+        for identity in body.consumers:
+            question.roll.setdefault(identity, neighbour.name)
+        self._decide_all(now, question)
+
+    def _here_of_consumer(self, now: float, link: Link, message: bytes) -> None:
+        """HERE of a process that is linked here."""
+        consumer = link.consumers.get(message[CONSUMER_AT])
+        for key, stamp, word in here_records(message):
+            fence = self.witness.fences.get(key)
+            if fence is not None and fence.owner != self._context.own.id:
+                self.witness.relay(now, consumer, link.identity, key, stamp, word, fence)
+            else:
+                self._word(now, key, stamp, word, link.identity, consumer)
+
+    def _here(self, now: float, link: Link, message: bytes) -> None:
+        """HERE of a consumer elsewhere, by way of its router; without an identity, the router's own word."""
+        work = self._context.offered.get(link)
+        for key, stamp, word in here_records(message):
+            asked = self._asked.get(key)
+            consumer = work.of(asked.request.destination.topic) if asked is not None and work is not None else None
+            self._word(now, key, stamp, word, method_of(message), consumer)
+
+    def _word(self, now: float, key: bytes, stamp: bytes, word: int, identity: str, consumer: Consumer | None) -> None:
+        asked = self._asked.get(key)
+        if word == Word.NEWER:
+            fence = self.witness.fences.get(key)
+            if asked is not None and fence is not None and stamp > fence.stamp:
+                self._give_up(now, asked)
+            return
+        if asked is None or stamp != asked.stamp:
+            return
+        if word == Word.NOT_HAD:
+            asked.promised.add(identity)
+            self._decide(now, asked)
+        elif word == Word.LOST:
+            self._lose(now, asked, f"{identity} had it and is gone")
+        elif consumer is not None:
+            self._forget(asked)
+            self.witness.attach(now, asked.request, consumer, asked.stamp)
+
+    def _decide_all(self, now: float, question: Question) -> None:
+        for asked in list(question.asked.values()):
+            self._decide(now, asked)
+
+    def _decide(self, now: float, asked: Asked) -> None:
+        """The message is free again once nobody can have started it (``roll``)."""
+        question = asked.question
+        if question is None or question.roll.keys() - asked.promised:
+            return
+        # All routers but one: a consumer that was given anything is known to two.
+        if len(question.told) + 1 < max(self._others, asked.routers - 1):
+            return
+        self._forget(asked)
+        request = asked.request
+        if request.queue is not None:
+            request.queue.remove(request)
+            self._dispatch.deliveries.deliver_again(now, [request])
+
+    @property
+    def _others(self) -> int:
+        """The number of other routers that may know a consumer, those that were lost lately included."""
+        return len(self._context.neighbours) + len(self._missed)
+
+    # --- ends --------------------------------------------------------------------------------
+
+    def _forget(self, asked: Asked) -> None:
+        self._asked.pop(asked.request.key, None)
+        question = asked.question
+        if question is not None:
+            question.asked.pop(asked.request.key, None)
+            if not question.asked:
+                self._questions.pop(question.number, None)
+
+    def give_up(self, now: float, key: bytes) -> None:
+        """A later owner asks for the message with ``key``: it is not this router's any more (``give_up``)."""
+        asked = self._asked.get(key)
+        if asked is not None:
+            self._give_up(now, asked)
+
+    def _give_up(self, now: float, asked: Asked) -> None:
+        self._forget(asked)
+        self.witness.end_silently(now, asked.request)
+
+    def _lose(self, now: float, asked: Asked, why: str) -> None:
+        self._forget(asked)
+        request = asked.request
+        details = {"topic": request.destination.name, "method": request.destination.method, "started": "unknown"}
+        if request.reply_to is None:
+            if request.queue is not None:
+                request.queue.remove(request)
+            self._requests.drop(now, request, request.destination.queue, "consumer lost")
+            self._requests.record(now, request, Outcome.LINK_LOST)
+        elif request.outcome is None and self._requests.finish(now, request, Outcome.LINK_LOST):
+            self._requests.withdraw(request)
+            self._requests.tell(request.reply_to, request.key, Outcome.LINK_LOST, f"{why}; it may have run", details)
+
+    def tick(self, now: float) -> None:
+        """Put the questions of this wake-up, and give up those that were not answered in time."""
+        if now >= self._ask_at:
+            self._put_questions(now)
+        overdue = deque(each for each in self._questions.values() if each.until <= now)
+        while overdue:
+            question = overdue.popleft()
+            for asked in list(question.asked.values()):
+                if asked.request.outcome is not None:
+                    self._forget(asked)
+                    continue
+                silent = ", ".join(asked.silent()[:5]) or "a router"
+                limit = self._settings.mesh_recovery_seconds
+                self._lose(
+                    now, asked, f"{silent} did not say within {limit:g} s (mesh.recovery_seconds) whether it had it"
+                )
+        for router, since in list(self._missed.items()):
+            if now - since >= _MISSED_SECONDS:
+                del self._missed[router]
+        self.witness.tick(now)
+
+    def next_deadline(self) -> float:
+        """The time at which a question is put or given up (monotonic seconds)."""
+        due = min((question.until for question in self._questions.values()), default=inf)
+        return min(due, self._ask_at, self.witness.next_deadline())
+
+
+def _key_of(place: Place) -> PlaceKey:
+    address, tag = address_of_place(place)
+    return address, tag == Tag.GROUP

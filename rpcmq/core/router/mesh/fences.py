@@ -1,0 +1,92 @@
+"""The latest owner of each message that was asked for: whoever has seen an owner refuses earlier ones.
+
+They are kept for some minutes: longer than an owner that was stopped, or cut off, can have anything under way.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+
+from rpcmq.wire import Address
+
+__all__ = ["Fence", "Fences", "PlaceKey"]
+
+#: Seconds for which a fence is kept, and most of them (some 400 bytes each).
+_KEPT_SECONDS = 600.0
+_MOST = 200_000
+
+
+#: The address of a place, and whether its ``server`` is the name of a group.
+PlaceKey = tuple[Address, bool]
+
+
+class Fence:
+    """The latest owner of one message.
+
+    Attributes:
+        stamp: of its question.
+        owner: the id of that router.
+        place: where the message is to go.
+        is_call: whether an answer is waited for.
+    """
+
+    __slots__ = ("is_call", "owner", "place", "put_at", "stamp")
+
+    def __init__(self, stamp: bytes, owner: int, place: PlaceKey, is_call: bool, now: float) -> None:
+        self.stamp = stamp
+        self.owner = owner
+        self.place = place
+        self.is_call = is_call
+        self.put_at = now
+
+
+class Fences:
+    """Fences by the keys of messages, and by the places that these go to."""
+
+    __slots__ = ("_by_place", "_fences")
+
+    def __init__(self) -> None:
+        self._fences: OrderedDict[bytes, Fence] = OrderedDict()
+        self._by_place: dict[PlaceKey, dict[bytes, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._fences)
+
+    def get(self, key: bytes) -> Fence | None:
+        """The latest owner of the message with ``key``; None if nobody has asked for it."""
+        return self._fences.get(key)
+
+    def put(self, key: bytes, fence: Fence) -> None:
+        """Note a later owner than before."""
+        self._remove(key)
+        self._fences[key] = fence
+        self._by_place.setdefault(fence.place, {})[key] = None
+        if len(self._fences) > _MOST:
+            self._remove(next(iter(self._fences)))
+
+    def of_place(self, place: PlaceKey) -> Iterator[tuple[bytes, Fence]]:
+        """Key and fence of each message for ``place``."""
+        for key in self._by_place.get(place, ()):
+            yield key, self._fences[key]
+
+    def all(self) -> Iterator[tuple[bytes, Fence]]:
+        """Key and fence of each message."""
+        return iter(self._fences.items())
+
+    def expire(self, now: float) -> None:
+        """Forget what is old."""
+        while self._fences:
+            key, fence = next(iter(self._fences.items()))
+            if now - fence.put_at < _KEPT_SECONDS:
+                return
+            self._remove(key)
+
+    def _remove(self, key: bytes) -> None:
+        fence = self._fences.pop(key, None)
+        if fence is None:
+            return
+        keys = self._by_place[fence.place]
+        del keys[key]
+        if not keys:
+            del self._by_place[fence.place]

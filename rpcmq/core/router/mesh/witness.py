@@ -1,0 +1,295 @@
+"""The part of each router in the adoption of messages by others: it asks its consumers, and refuses earlier owners.
+
+Only the process of a consumer knows whether it has started something: a router's own word would be stale by one move.
+So a question is passed on to all consumers of its address that are linked here (``promise``), the answers go to the
+owner, and whatever is said here of consumers that are gone is that nobody can know any more.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import inf
+
+from rpcmq.core.router.forwarded import Forwarded
+from rpcmq.core.router.least_busy import ALONE
+from rpcmq.core.router.mesh.fences import Fence, Fences, PlaceKey
+from rpcmq.core.router.mesh.part import MeshContext
+from rpcmq.core.router.mesh.places import Tag
+from rpcmq.core.router.method_statistics import Statistics
+from rpcmq.core.router.model import Consumer, Delivery, Destination, Link, Request, Server
+from rpcmq.core.router.usage import MESSAGE_OVERHEAD
+from rpcmq.errors import Outcome
+from rpcmq.wire import CONSUMER_AT, FORMAT_AT, NO_TTL, ORIGIN_OF_KEY, Address, Kind, address_of, pack, sequence_of
+from rpcmq.wire.adoption import HERE_RECORD, MAX_ASKED, WHERE_RECORD, Word, where_records
+from rpcmq.wire.mesh_bodies import KnowsBody
+
+__all__ = ["Witness"]
+
+#: Seconds for which a consumer that was lost is remembered for what it had, and most of these messages.
+_LOST_SECONDS, _MOST_LOST = 600.0, 100_000
+_LOOK_SECONDS = 30.0
+_IDENTITY_BYTES = 255
+_NOT_COUNTED = Statistics("", "")
+
+
+class Witness:
+    """Answers for this router what owners ask, and asks its consumers on their behalf.
+
+    Args:
+        give_up: called with (now, key) of a message of this router for which a later owner asks.
+
+    Attributes:
+        fences: the latest owner of each message that was asked for.
+    """
+
+    def __init__(self, context: MeshContext, give_up: Callable[[float, bytes], None]) -> None:
+        self._context = context
+        self._requests = context.roundrobin.dispatch.requests
+        self._give_up = give_up
+        self.fences = Fences()
+        #: Consumers that are gone, by the messages that they had and may have started.
+        self._lost: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
+        self._look_at = inf
+
+    # --- questions ---------------------------------------------------------------------------
+
+    def where(self, now: float, link: Link, message: bytes) -> None:
+        """WHERE: the router at ``link`` asks for messages, and is their owner from now on.
+
+        Raises:
+            ProtocolError: malformed.
+        """
+        neighbour = self._context.neighbours.by_link.get(link)
+        records, place = where_records(message), _place_of(message)
+        if neighbour is None:
+            return
+        is_call, owner = bool(message[FORMAT_AT]), neighbour.identity.id
+        asked, refused = [], []
+        for key, stamp in records:
+            fence = self.fences.get(key)
+            if fence is not None and fence.stamp > stamp:
+                refused.append((key, fence.stamp, Word.NEWER))
+                continue
+            if fence is None or fence.stamp < stamp:
+                self.see(key, Fence(stamp, owner, place, is_call, now), link)
+                self._give_up(now, key)
+                self._give_up_unasked(now, key, place)
+            if identity := self.lost(key):
+                self._tell(link, identity, [(key, stamp, Word.LOST)])
+            else:
+                asked.append((key, stamp))
+        self._tell(link, "", refused)
+        link.send(KnowsBody(consumers=tuple(self._names(place))).message(sequence=sequence_of(message)))
+        self.ask_consumers(place, is_call, asked)
+
+    def fences_seen(self, now: float, link: Link, message: bytes) -> None:
+        """FENCES: the router at ``link`` has seen owners.
+
+        Raises:
+            ProtocolError: malformed.
+        """
+        place, is_call, owner = _place_of(message), bool(message[FORMAT_AT]), sequence_of(message)
+        for key, stamp in where_records(message):
+            fence = self.fences.get(key)
+            if fence is None or fence.stamp < stamp:
+                self.see(key, Fence(stamp, owner, place, is_call, now), link)
+                if owner != self._context.own.id:
+                    self._give_up(now, key)
+                    self._give_up_unasked(now, key, place)
+
+    def see(self, key: bytes, fence: Fence, source: Link | None) -> None:
+        """Refuse owners before ``fence`` from now on (``fence``), and pass that on (``carry``)."""
+        self.fences.put(key, fence)
+        self._look_at = min(self._look_at, fence.put_at + _LOOK_SECONDS)
+        for neighbour in self._context.neighbours:
+            if neighbour.link is not source and source is not None and neighbour.identity.id != fence.owner:
+                _send_fences(neighbour.link, [(key, fence)])
+
+    def tell_all(self, link: Link) -> None:
+        """Tell a neighbour that has just come of all owners that were seen."""
+        alike: list[tuple[bytes, Fence]] = []
+        for key, fence in self.fences.all():
+            last = alike[-1][1] if alike else fence
+            if (last.place, last.owner, last.is_call) != (fence.place, fence.owner, fence.is_call):
+                _send_fences(link, alike)
+                alike = []
+            alike.append((key, fence))
+        if alike:
+            _send_fences(link, alike)
+
+    def _names(self, place: PlaceKey) -> Iterator[str]:
+        address, is_group = place
+        bare, group = (address._replace(server=""), address.server) if is_group else (address, "")
+        seen = {identity for _, identity in self._context.identities(bare, group)}
+        seen.update(consumer.link.identity for consumer in self.consumers(place))
+        return iter(sorted(seen))
+
+    # --- consumers ---------------------------------------------------------------------------
+
+    def consumers(self, place: PlaceKey) -> Iterator[Consumer]:
+        """The consumers of ``place`` that are linked here, one for each process, those that are leaving included."""
+        found = self._context.places.find(*place)
+        if found is None:
+            return
+        leaving = (found.topic if isinstance(found, Server) else found).leaving
+        seen: set[Link] = set()
+        for consumer in (*found.consumers, *leaving):
+            if consumer.link not in seen:
+                seen.add(consumer.link)
+                yield consumer
+
+    def ask_consumers(self, place: PlaceKey, is_call: bool, records: Sequence[tuple[bytes, bytes]]) -> None:
+        """Pass a question on to all consumers of ``place`` that are linked here."""
+        if not records:
+            return
+        for consumer in self.consumers(place):
+            _ask(consumer, place, is_call, records)
+
+    def ask_consumer(self, consumer: Consumer, places: Iterable[PlaceKey]) -> None:
+        """Ask a consumer that has come for all that was asked for before (``push``)."""
+        for place in places:
+            for is_call in (True, False):
+                records = [(key, fence.stamp) for key, fence in self.fences.of_place(place) if fence.is_call is is_call]
+                for start in range(0, len(records), MAX_ASKED):
+                    _ask(consumer, place, is_call, records[start : start + MAX_ASKED])
+
+    def relay(
+        self, now: float, consumer: Consumer | None, identity: str, key: bytes, stamp: bytes, word: int, fence: Fence
+    ) -> None:
+        """Tell the owner of a message the word of a consumer; one that has it, has it for that owner from now on."""
+        owner = self._context.neighbours.by_id.get(fence.owner)
+        if owner is None:
+            return
+        if word in (Word.RUNNING, Word.ANSWERED) and consumer is not None and stamp == fence.stamp:
+            self._host(now, owner.link, consumer, key, fence)
+        self._tell(owner.link, identity, [(key, stamp, word)])
+
+    def _tell(self, link: Link, identity: str, words: Sequence[tuple[bytes, bytes, int]]) -> None:
+        if words:
+            payload = b"".join(HERE_RECORD.pack(*each) for each in words)
+            link.send(pack(Kind.HERE, payload, method=identity.encode()[:_IDENTITY_BYTES]))
+
+    def _host(self, now: float, owner: Link, consumer: Consumer, key: bytes, fence: Fence) -> None:
+        """A consumer here has a message of the router at ``owner``: what it says of it goes there."""
+        topic = consumer.topic
+        request = Forwarded()
+        request.owner, request.key = owner, key
+        kind = Kind.REQUEST if fence.is_call else Kind.CAST
+        request.message = pack(kind, key=key, hops=fence.stamp[0], attempt=fence.stamp[1])
+        request.destination = Destination(topic, None, "", _NOT_COUNTED)
+        request.is_call, request.reply_to = fence.is_call, owner if fence.is_call else None
+        request.queue = request.delivery = request.slot = request.outcome = None
+        request.ttl, request.attempts, request.kept = NO_TTL, fence.stamp[1], False
+        request.number, request.received_at = self._requests.last_number, now
+        request.usage, request.charge = owner.usage, MESSAGE_OVERHEAD
+        owner.usage.size_bytes += MESSAGE_OVERHEAD
+        self._displace(now, consumer, key)
+        if fence.is_call:
+            if (former := owner.calls.get(key)) is not None:
+                self.end_silently(now, former)
+            owner.calls[key] = request
+            self._requests.calls_in_flight += 1
+            self._requests.deadlines.arm(request, now + self._context.node.settings.max_ttl_seconds)
+        self._give(now, request, consumer, fence.stamp[1])
+
+    def attach(self, now: float, request: Request, consumer: Consumer, stamp: bytes) -> None:
+        """``consumer`` has ``request``, which this router owns."""
+        if request.outcome is not None:
+            return
+        if request.queue is not None:
+            request.queue.remove(request)
+        self._displace(now, consumer, request.key)
+        self._give(now, request, consumer, stamp[1])
+
+    def _give(self, now: float, request: Request, consumer: Consumer, attempt: int) -> None:
+        delivery = Delivery()
+        delivery.request, delivery.consumer, delivery.attempt = request, consumer, attempt
+        delivery.dispatched_at, delivery.earlier = now, request.delivery
+        request.delivery = consumer.in_flight[request.key] = delivery
+        if consumer.level != ALONE:
+            consumer.topic.ready.move(consumer)
+
+    def _displace(self, now: float, consumer: Consumer, key: bytes) -> None:
+        """Forget an earlier delivery of the same message: its owner is not the one that counts now."""
+        former = consumer.in_flight.pop(key, None)
+        if former is not None and not former.request.has_ended:
+            self.end_silently(now, former.request)
+
+    # --- ends --------------------------------------------------------------------------------
+
+    def end_silently(self, now: float, request: Request) -> None:
+        """End a request here that goes on elsewhere: nobody is told, nor keeps it from running."""
+        request.kept = False
+        if request.queue is not None:
+            request.queue.remove(request)
+        if request.has_ended:
+            return
+        if request.reply_to is not None:
+            self._requests.finish(now, request, Outcome.CANCELLED)
+        elif type(request) is Forwarded:
+            request.outcome = int(Outcome.CANCELLED)
+            request.usage.size_bytes -= request.charge
+            request.charge = 0
+        else:
+            self._requests.deadlines.disarm(request)
+            self._requests.record(now, request, Outcome.CANCELLED)
+
+    def _give_up_unasked(self, now: float, key: bytes, place: PlaceKey) -> None:
+        """A later owner asks for a message that this router has had from its sender (``give_up``)."""
+        link = self._context.node.links.by_origin(key[ORIGIN_OF_KEY])
+        request = link.calls.get(key) if link is not None else None
+        if request is None and (found := self._context.places.find(*place)) is not None:
+            request = found.queue.get(key)
+        if request is not None:
+            self.end_silently(now, request)
+
+    def note_lost(self, now: float, key: bytes, identity: str) -> None:
+        """The consumer ``identity`` is gone with a message that it may have started."""
+        if len(self._context.neighbours):
+            self._lost[key] = identity, now
+            self._look_at = min(self._look_at, now + _LOOK_SECONDS)
+            if len(self._lost) > _MOST_LOST:
+                self._lost.popitem(last=False)
+
+    def lost(self, key: bytes) -> str:
+        """The identity of the consumer that was lost with a message; empty if none was."""
+        return self._lost.get(key, ("", 0.0))[0]
+
+    def tick(self, now: float) -> None:
+        """Forget what is old."""
+        if now < self._look_at:
+            return
+        self.fences.expire(now)
+        while self._lost and now - next(iter(self._lost.values()))[1] >= _LOST_SECONDS:
+            self._lost.popitem(last=False)
+        self._look_at = now + _LOOK_SECONDS if self.fences or self._lost else inf
+
+    def next_deadline(self) -> float:
+        """The time of the next :meth:`tick` (monotonic seconds)."""
+        return self._look_at
+
+
+def _place_of(message: bytes) -> PlaceKey:
+    return Address.decode(address_of(message)), message[CONSUMER_AT] == Tag.GROUP
+
+
+def _ask(consumer: Consumer, place: PlaceKey, is_call: bool, records: Sequence[tuple[bytes, bytes]]) -> None:
+    """Ask a consumer; one whose process knows no such question stays silent."""
+    if consumer.link.follows_mesh and records:
+        payload = b"".join(WHERE_RECORD.pack(*each) for each in records)
+        block = place[0].encode()
+        consumer.link.send(pack(Kind.WHERE, payload, format=int(is_call), address=block, consumer=consumer.tag))
+
+
+def _send_fences(link: Link, fences: Sequence[tuple[bytes, Fence]]) -> None:
+    first = fences[0][1]
+    address, is_group = first.place
+    for start in range(0, len(fences), MAX_ASKED):
+        payload = b"".join(WHERE_RECORD.pack(key, fence.stamp) for key, fence in fences[start : start + MAX_ASKED])
+        link.send(
+            pack(
+                Kind.FENCES, payload, sequence=first.owner, format=int(first.is_call), address=address.encode(),
+                consumer=Tag.GROUP if is_group else Tag.TOPIC,
+            )
+        )  # fmt: skip
