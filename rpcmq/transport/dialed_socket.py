@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import zmq
@@ -52,6 +53,7 @@ class DialedSocket:
         on_event: Callable[[int, int], None],
         on_readable: Callable[[], None],
         on_unknown_host: Callable[[str], None],
+        server_key: str = "",
     ) -> None:
         """Begin to connect. After an exception call :meth:`close`.
 
@@ -61,17 +63,21 @@ class DialedSocket:
             on_event: called with each event of its monitor and its value.
             on_readable: called when there may be something to receive.
             on_unknown_host: called with a text if the name of the router's host does not resolve.
+            server_key: the router's public key, if it is another one than that of our keys.
 
         Raises:
             zmq.ZMQError: libzmq does not take the url, or no file descriptor is left.
         """
+        curve = self._curve
+        if curve is not None and server_key:
+            curve = replace(curve, server_key=server_key)
         self.socket = opened = BatchSocket(
             self._context or process_context(),
             zmq.DEALER,
             max_bytes=max_bytes,
             lost_seconds=lost_seconds,
             ipv6="[" in url,
-            curve=self._curve,
+            curve=curve,
             shares_interpreter=self._shell.shares_interpreter,
         )
         self._watch = ConnectionWatch(opened.socket, on_event, self._shell)

@@ -109,6 +109,7 @@ class Reconnector:
             self._connection_event,
             self._loop.wake,
             self.end,
+            uplink.moves.server_key(self._dialer.url),
         )
         self._loop.schedule()
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from rpcmq.errors import ProtocolError
-from rpcmq.wire.body_fields import Body, flag, integer, member, text
+from rpcmq.wire.body_fields import Body, flag, integer, mapping, member, text
 from rpcmq.wire.kinds import Kind
 
 __all__ = ["MAX_INCARNATION", "MAX_ROUTERS", "KnowsBody", "MeshIdentity", "RoutersBody"]
@@ -79,10 +80,13 @@ class RoutersBody(Body):
     mesh: str = text(most=_MAX_NAME)
     #: Name and urls of each.
     routers: tuple[tuple[str, tuple[str, ...]], ...] = member(_routers, ())
+    #: The public key of the router at a url, where that is another one than the process was given; with CURVE.
+    keys: Mapping[str, Any] = mapping()
     #: In WELCOME: whether the router goes on with calls that another one had, by asking the consumers for them.
     adopts: bool = flag()
 
     def encode(self) -> dict[str, Any]:
         """Return the JSON object."""
         rows = [{"name": name, "urls": list(urls)} for name, urls in self.routers]
-        return {"mesh": self.mesh, "routers": rows} | ({"adopts": True} if self.adopts else {})
+        optional = {"keys": self.keys, "adopts": self.adopts}
+        return {"mesh": self.mesh, "routers": rows} | {name: value for name, value in optional.items() if value}

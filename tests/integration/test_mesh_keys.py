@@ -9,10 +9,13 @@ from time import monotonic
 
 import pytest
 
+from rpcmq import Client
 from rpcmq.config import load_router_config
 from rpcmq.core.router.rights import EVERYTHING, Key
 from rpcmq.server.embedded import EmbeddedRouter
 from rpcmq.testing import eventually
+from rpcmq.transport.key_files import read_key_file
+from rpcmq.wire.mesh_bodies import RoutersBody
 from tests.keys import Folder, right
 
 MESH = right("mesh", "#", exchanges=("*",))
@@ -98,3 +101,17 @@ def test_a_name_and_an_id_belong_to_one_key(start: Start) -> None:
 def test_a_wrong_server_key_is_no_link(start: Start, folders: dict[str, Folder]) -> None:
     b = start("b", start("a"), peer_key=folders["c"].router)
     assert "server_key" in problem(b)
+
+
+def test_a_process_goes_on_at_a_router_whose_key_it_was_told(start: Start, folders: dict[str, Folder]) -> None:
+    a, b = start("a"), start("b")
+    key_file = folders["a"].add("web")
+    folders["b"].authorise(Key("web", read_key_file(key_file, client=True).public, (EVERYTHING,)))
+    routers = (("a", (a.url,)), ("b", (b.url,)))
+    keys = {a.url: folders["a"].router, b.url: folders["b"].router}
+    a.engine.links.mesh = RoutersBody(mesh="rpcmq", routers=routers, keys=keys).encode()
+    # Its key file has the key of a; whichever of the two it begins with.
+    with Client([a.url, b.url], key_file=key_file, reconnect_max_seconds=0.1) as client:
+        assert client.query("summary", 20.0)["router"] == "a"
+        a.close(0)
+        assert client.query("summary", 20.0)["router"] == "b"

@@ -58,6 +58,11 @@ class MeshMoves:
         self._said = min(self._said + 1, MAX_MOVES)
         return replace(hello, origin_router=had.router_id, moves=self._said, mesh={"mesh": self.mesh.mesh})
 
+    def server_key(self, url: str) -> str:
+        """Return the public key of the router at ``url``, as another router of the mesh has told; empty: none has."""
+        key = self.mesh.keys.get(url) if self.mesh is not None else None
+        return key if isinstance(key, str) else ""
+
     def welcomed(self, resumed: bool, mesh: RoutersBody | None) -> bool:
         """Take WELCOME; return whether it comes from the mesh of the one before."""
         before, self.mesh = self.mesh, mesh
@@ -78,7 +83,7 @@ class MeshMoves:
         """
         said = RoutersBody.of(message)
         if self.mesh is not None and said.mesh == self.mesh.mesh:
-            self.mesh = replace(self.mesh, routers=said.routers)
+            self.mesh = replace(self.mesh, routers=said.routers, keys=said.keys)
             self.on_routers(said.routers)
 
 
