@@ -28,14 +28,15 @@ from rpcmq.core.router.router import Router
 from rpcmq.core.router.turns import TURN_STEPS
 from rpcmq.transport.batches import BatchSocket
 from rpcmq.transport.curve import Curve
+from rpcmq.transport.dialed_router import DialedRouter
 from rpcmq.transport.dialed_socket import DialedSocket
 from rpcmq.transport.names import host_of, numeric_url
 from rpcmq.transport.owned_sockets import socket_inode
 from rpcmq.transport.router_connections import RouterConnections
-from rpcmq.transport.shell import Handle, Shell
+from rpcmq.transport.shell import Shell
 from rpcmq.transport.watch import LOST_EVENTS, Watchdog
 
-__all__ = ["DialedRouter", "DialedRouters"]
+__all__ = ["DialedRouters"]
 
 #: Longest time until the handshake of a connection is done (seconds).
 _PATIENCE = 5.0
@@ -45,39 +46,6 @@ _ROUND_BYTES = 8 << 20
 #: Time for what was sent last to leave on a connection that the engine closes (seconds).
 _LINGER = 1.0
 _SHUTTING_DOWN = "this router is shutting down"
-
-
-class DialedRouter:
-    """One connection to another router, which stands or is being made."""
-
-    __slots__ = (
-        "fd", "inode", "is_ready", "link", "lookup", "patience", "problem", "route", "stands", "transport", "url",
-        "watchdog",
-    )  # fmt: skip
-
-    def __init__(self, dial: Dial, transport: DialedSocket) -> None:
-        self.route, self.url = dial.route, dial.url
-        self.transport = transport
-        #: Gives up an attempt that takes too long.
-        self.patience: Handle | None = None
-        #: Looks up the host's name.
-        self.lookup: gevent.Greenlet[[], None] | None = None
-        self.watchdog: Watchdog | None = None
-        #: The connection's file descriptor, and which socket that is.
-        self.fd, self.inode = -1, -1
-        #: The link that it carries, or has carried last.
-        self.link: Link | None = None
-        #: Whether its handshake is done.
-        self.stands = False
-        #: Whether there may be something to be read.
-        self.is_ready = False
-        #: The reason of its end, while the last that has come is still being read; empty before.
-        self.problem = ""
-
-    @property
-    def socket(self) -> BatchSocket | None:
-        """The open socket; None while the host's name is looked up."""
-        return self.transport.socket
 
 
 class DialedRouters:
@@ -211,7 +179,7 @@ class DialedRouters:
                 self._router.connected(monotonic(), connection.route)
                 self._shell.call_soon(self._wake)
             elif event in LOST_EVENTS and not connection.problem:
-                self._gone(connection, _problem(connection, event))
+                self._gone(connection, connection.why_gone(event))
         except Exception:
             self._router.faults.report(monotonic())
 
@@ -378,16 +346,3 @@ class DialedRouters:
                 if connection.watchdog is not None:
                     connection.watchdog.stop()
                 connection.transport.abandon()
-
-
-def _problem(connection: DialedRouter, event: int) -> str:
-    """The reason for the end of ``connection``, or of the attempt to make it, as far as libzmq says."""
-    if connection.stands:
-        return "the connection was lost"
-    if event == zmq.EVENT_CLOSED:
-        return "nothing listens there"
-    if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
-        return "it does not accept the key of this router: it was revoked, has expired, or was never added"
-    if connection.transport.has_keys:
-        return "it broke off the handshake; its server_key may be another one, or it runs without CURVE"
-    return "it broke off the handshake; it may require CURVE (give its server_key), or not be an rpcmq router"
