@@ -10,11 +10,23 @@ from rpcmq.errors import ProtocolError
 from rpcmq.wire.body_fields import Body, flag, integer, mapping, member, text
 from rpcmq.wire.kinds import Kind
 
-__all__ = ["MAX_INCARNATION", "MAX_ROUTERS", "KnowsBody", "MeshIdentity", "RoutersBody"]
+__all__ = [
+    "MAX_INCARNATION",
+    "MAX_NEIGHBOURS",
+    "MAX_ROUTERS",
+    "KnowsBody",
+    "MemberBody",
+    "MembersBody",
+    "MeshIdentity",
+    "RoutersBody",
+]
 
 #: Most routers of a mesh, and most urls of one.
 MAX_ROUTERS, _MAX_URLS = 1000, 16
 _MAX_URL, _MAX_NAME, _MAX_KEY = 1024, 255, 40
+#: Most routers that one is linked to.
+MAX_NEIGHBOURS = 100
+_MAX_ID = (1 << 32) - 1
 #: Of all lives of a router the last: an integer that every JSON parser reads exactly.
 MAX_INCARNATION = (1 << 53) - 1
 
@@ -47,11 +59,50 @@ class MeshIdentity(Body):
     #: The name of the mesh.
     mesh: str = text(most=_MAX_NAME)
     name: str = text(most=_MAX_NAME)
-    id: int = integer(least=1, most=(1 << 32) - 1)
+    id: int = integer(least=1, most=_MAX_ID)
     incarnation: int = integer(least=0, most=MAX_INCARNATION)
     urls: tuple[str, ...] = member(_urls, ())
     #: Its public key, with which it is dialled; empty without CURVE.
     key: str = text("", most=_MAX_KEY)
+
+
+def _neighbours(name: str, value: Any) -> tuple[int, ...]:
+    if not isinstance(value, list) or len(value) > MAX_NEIGHBOURS:
+        raise ProtocolError(f"{name} must be an array of at most {MAX_NEIGHBOURS} router ids", "body")
+    if not all(type(each) is int and 0 < each <= _MAX_ID for each in value):
+        raise ProtocolError(f"{name} has an entry that is no router id", "body")
+    return tuple(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemberBody(MeshIdentity):
+    """A router as it tells all others of itself, in MEMBERS."""
+
+    #: Counts what it has told in this incarnation.
+    sequence: int = integer(least=0, most=MAX_INCARNATION)
+    #: Ids of the routers that it is linked to.
+    neighbours: tuple[int, ...] = member(_neighbours)
+    #: Whether it has left the mesh.
+    left: bool = flag()
+
+
+def _members(name: str, value: Any) -> tuple[MemberBody, ...]:
+    if not isinstance(value, list) or len(value) > MAX_ROUTERS or not all(isinstance(each, dict) for each in value):
+        raise ProtocolError(f"{name} must be an array of at most {MAX_ROUTERS} objects", "body")
+    return tuple(map(MemberBody.parse, value))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MembersBody(Body):
+    """MEMBERS: routers that one knows, to another one."""
+
+    KIND = Kind.MEMBERS
+
+    members: tuple[MemberBody, ...] = member(_members)
+
+    def encode(self) -> dict[str, Any]:
+        """Return the JSON object."""
+        return {"members": [each.encode() for each in self.members]}
 
 
 def _names(name: str, value: Any) -> tuple[str, ...]:

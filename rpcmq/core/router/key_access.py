@@ -233,8 +233,7 @@ class KeyAccessControl(AccessControl):
             link.allowed_calls = link.allowed_casts = None
         else:
             link.allowed_calls, link.allowed_casts = set(), set()
-        if link.queue_type != MESH_TYPE:
-            link.handlers = self._checks.handlers(usage, everything is None)
+        link.handlers = self._checks.handlers(usage, everything is None)
 
     def connected(self, now: float, link: Link) -> None:
         """Note when the key was used."""

@@ -26,7 +26,7 @@ from rpcmq.core.router.mesh.peerings import Peering, Peerings, as_body
 from rpcmq.core.router.mesh.problems import Problems
 from rpcmq.errors import ProtocolError
 from rpcmq.wire.bodies import HelloBody, RefusedBody
-from rpcmq.wire.mesh_bodies import MAX_ROUTERS, MeshIdentity
+from rpcmq.wire.mesh_bodies import MAX_NEIGHBOURS, MeshIdentity
 
 __all__ = ["Accepting"]
 
@@ -126,10 +126,11 @@ class Accepting:
             raise Refusal("id-taken", told_apart(own, other))
         if not other.name:
             raise Refusal("identity", "a router must have a name: set router.name")
-        if self._dialing.is_stopped and not resumes:
-            reason = "draining" if self._links.draining else "left"
-            text = "is shutting down" if reason == "draining" else "has left the mesh: `rpcmq mesh join` there"
-            raise Refusal(reason, f"router {own.name!r} {text}")
+        closed = self._context.targets.closed
+        if closed == "left":
+            raise Refusal(closed, f"router {own.name!r} has left the mesh; `rpcmq mesh join` there lets it come back")
+        if closed and not resumes:
+            raise Refusal(closed, f"router {own.name!r} is shutting down")
         if not resumes and self._context.incarnation_of(other.id) > other.incarnation:
             raise Refusal("stale-incarnation", f"router id {other.id} is known in a later life")
 
@@ -156,8 +157,8 @@ class Accepting:
         settings = self._node.settings
         if len(self._links) >= settings.max_links:
             raise Refusal("too-many-links", f"link limit reached (link.max_links = {settings.max_links})")
-        if len(self._peerings) >= MAX_ROUTERS:
-            raise Refusal("too-many-links", f"a router is linked to {MAX_ROUTERS} others at most")
+        if len(self._peerings) >= MAX_NEIGHBOURS:
+            raise Refusal("too-many-links", f"a router is linked to {MAX_NEIGHBOURS} others at most")
         admission.check_room()
         self._peerings.accept(now, route, other, admission)
         self._heartbeats.start(now)

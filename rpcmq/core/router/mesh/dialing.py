@@ -18,7 +18,7 @@ from rpcmq.core.router.mesh.targets import Target
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import KIND_AT, Kind
 from rpcmq.wire.bodies import RefusedBody, WelcomeBody
-from rpcmq.wire.mesh_bodies import MAX_INCARNATION, MeshIdentity
+from rpcmq.wire.mesh_bodies import MAX_INCARNATION, MAX_NEIGHBOURS, MeshIdentity
 
 __all__ = ["Dialing"]
 
@@ -30,6 +30,8 @@ _SHORT = 1.0
 _LASTING = frozenset({"self", "other-mesh", "id-taken", "queue-type", "key", "left"})
 #: Refusals because of a link that there is already, or will be soon.
 _LINKED = frozenset({"already-linked", "crossing"})
+#: Most connections at a time that are being made.
+_AT_ONCE = 32
 #: Seconds in which an answer to a probe shows that a router lives.
 _PROOF_SECONDS = 5.0
 
@@ -61,7 +63,6 @@ class Dialing:
         self._dials: dict[bytes, Target] = {}
         self._next_due = inf
         self._targets.on_due = self._due_at
-        self.is_stopped = False
 
     # --- when to dial ------------------------------------------------------------------------
 
@@ -84,18 +85,23 @@ class Dialing:
         for target in list(self._targets):
             if target.route is not None:
                 self._next_due = min(self._next_due, target.deadline if target.has_greeted else inf)
-            elif not self.is_stopped and not self._is_linked(target):
+            elif self._is_wanted(target):
                 if now >= target.due:
                     self._dial(target)
                 else:
                     self._next_due = min(self._next_due, target.due)
 
-    def _is_linked(self, target: Target) -> bool:
-        """Whether there is a link to the router of ``target`` that ``target`` can do nothing for."""
+    def _is_wanted(self, target: Target) -> bool:
+        """Whether ``target`` is to be dialled: there is no link to its router, or one that it can resume."""
         peering = self._peerings.of_router(target.id) if target.id else None
-        if peering is None:
-            return False
-        return peering.target is not target or peering.link.state is not LinkState.AWAY
+        if peering is not None:
+            is_lost = peering.target is target and peering.link.state is LinkState.AWAY
+            return is_lost and self._targets.closed != "left"
+        return not (self._targets.closed or self._context.has_left(target.id)) and self._has_room
+
+    @property
+    def _has_room(self) -> bool:
+        return len(self._dials) < _AT_ONCE and len(self._peerings) < MAX_NEIGHBOURS
 
     def _dial(self, target: Target) -> None:
         target.route = DIALED + b"%d" % next(self._numbers)
@@ -182,6 +188,7 @@ class Dialing:
     def _give_up(self, now: float, target: Target, reason: str, text: str, is_rare: bool = False) -> None:
         self._problems.note(now, target.url, reason, text)
         self._targets.failed(now, target, is_rare)
+        self._due_at(now)  # there is room for another one
         self._on_greeted(now)
 
     def _drop(self, now: float, route: bytes, target: Target) -> None:
@@ -255,6 +262,7 @@ class Dialing:
             self._peerings.dialed(now, target, other, said.token, admission)
             self._heartbeats.start(now)
             self._problems.solved(*target.urls)
+            self._due_at(now)  # there is room for another one
             self._on_greeted(now)
 
     def _resumed(

@@ -36,6 +36,7 @@ class MeshHandshake(MeshPart):
             Kind.DRAIN: self._neighbour_drains,
             Kind.REFUSED: self._refused,
         }
+        context.problem = self.problems.note
         settings = context.node.settings
         for url in settings.mesh_peers:
             context.targets.configure(context.node.now, url)
@@ -124,4 +125,4 @@ class MeshHandshake(MeshPart):
 
     def begin_drain(self, now: float) -> None:
         """Make no more links."""
-        self.dialing.is_stopped = True
+        self._context.targets.closed = self._context.targets.closed or "draining"

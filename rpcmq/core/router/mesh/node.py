@@ -16,6 +16,7 @@ from rpcmq.core.router.mesh.forwarding import Forwarding
 from rpcmq.core.router.mesh.handshake import MeshHandshake
 from rpcmq.core.router.mesh.hosting import Hosting
 from rpcmq.core.router.mesh.kept_answers import KeptAnswers
+from rpcmq.core.router.mesh.members import Members
 from rpcmq.core.router.mesh.neighbours import Identity, Neighbour, Neighbours
 from rpcmq.core.router.mesh.part import MeshContext, MeshPart
 from rpcmq.core.router.mesh.places import Places
@@ -33,6 +34,7 @@ __all__ = ["Mesh"]
 #: The parts, in the order in which they are told of neighbours.
 PARTS: tuple[Callable[[MeshContext], MeshPart], ...] = (
     MeshHandshake,
+    Members,
     Forwarding,
     Hosting,
     Events,

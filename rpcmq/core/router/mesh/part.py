@@ -44,6 +44,8 @@ class MeshContext:
     targets: Targets
     #: The highest incarnation that is known of the router with an id; 0: none is.
     incarnation_of: Callable[[int], int] = lambda id: 0
+    #: Whether the router with an id has left the mesh.
+    has_left: Callable[[int], bool] = lambda id: False
     #: This router has another incarnation than it had: (now).
     renamed: Callable[[float], None] = lambda now: None
     #: Router and identity of each consumer elsewhere of an address, or of a group of it: (address, group).
@@ -52,6 +54,8 @@ class MeshContext:
     offered: dict[BaseLink, OfferedWork] = field(default_factory=dict)
     #: Remember that a consumer is gone with a message that it may have started: (now, key, identity).
     note_lost: Callable[[float, bytes, str], None] = lambda now, key, identity: None
+    #: Note an obstacle to links: (now, subject, reason, text); see :class:`rpcmq.core.router.mesh.problems.Problems`.
+    problem: Callable[[float, str, str, str], None] = lambda now, subject, reason, text: None
 
     def hang_up(self, route: bytes) -> None:
         """Close the connection ``route``."""

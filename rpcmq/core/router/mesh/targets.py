@@ -19,7 +19,9 @@ from rpcmq.core.router.mesh.neighbours import Identity
 __all__ = ["Target", "Targets"]
 
 #: Pauses between two attempts (seconds): the first, the longest, and that of attempts that are of no use for now.
-_FIRST_PAUSE, _LONGEST_PAUSE, RARE_PAUSE = 0.1, 2.0, 30.0
+_FIRST_PAUSE, _LONGEST_PAUSE, _RARE_PAUSE = 0.1, 2.0, 30.0
+#: Most routers that are dialled though they were forgotten.
+_MOST_RARE = 1000
 #: Seconds that the router with the higher id leaves to the other one.
 _HIGHER_ID_WAITS = 1.0
 
@@ -37,18 +39,19 @@ class Target:
         due: the time of the next attempt.
         deadline: the time at which HELLO must have been answered.
         failures: attempts that failed since the last link that lasted.
+        is_rare: whether nothing is heard of it.
     """
 
     __slots__ = (
-        "_next_url", "deadline", "due", "failures", "has_greeted", "id", "is_configured", "route", "server_key",
-        "urls",
+        "_next_url", "deadline", "due", "failures", "has_greeted", "id", "is_configured", "is_rare", "route",
+        "server_key", "urls",
     )  # fmt: skip
 
     def __init__(self, urls: tuple[str, ...], due: float, is_configured: bool, server_key: str = "") -> None:
         self.urls, self.server_key, self.is_configured = urls, server_key, is_configured
         self.id = 0
         self.route: bytes | None = None
-        self.has_greeted = False
+        self.has_greeted = self.is_rare = False
         self.due, self.deadline = due, 0.0
         self.failures = self._next_url = 0
 
@@ -73,6 +76,8 @@ class Targets:
         self._own = own
         #: By url if they are configured, by id if they are learned.
         self._targets: dict[str | int, Target] = {}
+        #: The reason why this router links to nobody: "left", "draining"; empty: it does.
+        self.closed = ""
         #: A learned router, or an operator's wish, may make something due: told with the time.
         self.on_due: Callable[[float], None] = lambda due: None
 
@@ -94,6 +99,7 @@ class Targets:
         known = next((target for target in self if target.is_configured and target.url in urls), None)
         if known is not None:
             known.id = known.id or id
+            self.on_due(known.due)
         if known is not None or not urls:
             self.forget(id)
             return
@@ -103,18 +109,34 @@ class Targets:
             target = self._targets[id] = Target(urls, due, False, server_key)
             target.id = id
             self.on_due(due)
-        target.urls, target.server_key = urls, server_key
+        target.urls, target.server_key, target.is_rare = urls, server_key, False
 
-    def forget(self, id: int) -> Target | None:
-        """Dial the learned router ``id`` no more; return it, if it was one."""
-        return self._targets.pop(id, None)
+    def forget(self, id: int) -> None:
+        """Dial the learned router ``id`` no more."""
+        self._targets.pop(id, None)
+
+    def rarely(self, id: int) -> None:
+        """Dial the learned router ``id``, of which nothing was heard, rarely: the network may be parted."""
+        target = self._targets.get(id)
+        if target is not None:
+            target.is_rare = True
+            self._drop_one_too_many()
+
+    def _drop_one_too_many(self) -> None:
+        rare = [id for id, target in self._targets.items() if target.is_rare]
+        if len(rare) > _MOST_RARE:
+            del self._targets[rare[0]]
 
     def failed(self, now: float, target: Target, is_rare: bool = False) -> None:
         """An attempt with ``target`` has failed: it is repeated, after half a minute if ``is_rare``."""
         target.failures += 1
         target.route, target.has_greeted = None, False
         target.move_on()
-        longest = RARE_PAUSE if is_rare else min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(target.failures - 1, 10))
+        longest = (
+            _RARE_PAUSE
+            if is_rare or target.is_rare
+            else min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(target.failures - 1, 10))
+        )
         target.due = now + longest * (0.75 + 0.25 * self._spread(target))
         self.on_due(target.due)
 

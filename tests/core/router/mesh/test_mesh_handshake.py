@@ -2,49 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from rpcmq.core.router.link_states import LinkState
-from rpcmq.core.router.mesh.neighbours import Neighbour
-from rpcmq.core.router.model import Link
 from rpcmq.testing.mesh_network import MeshNetwork
+from tests.core.router.mesh.joining import link, lose_power, neighbour, neighbours, told
 
 
 @pytest.fixture
-def net() -> Iterator[MeshNetwork]:
+def net(empty: MeshNetwork) -> MeshNetwork:
     """No routers yet."""
-    made = MeshNetwork(names=())
-    yield made
-    for host in made.hosts.values():
-        assert [note.text for note in host.notes if note.event == "internal error"] == []
-
-
-def neighbours(net: MeshNetwork, name: str) -> dict[str, LinkState]:
-    """The neighbours of a router, and the states of the links to them."""
-    return {each.name: each.link.state for each in net.router_of(name).mesh.neighbours}
-
-
-def neighbour(net: MeshNetwork, name: str, other: str) -> Neighbour:
-    return next(each for each in net.router_of(name).mesh.neighbours if each.name == other)
-
-
-def link(net: MeshNetwork, name: str, other: str) -> Link:
-    return neighbour(net, name, other).link
-
-
-def lose_power(net: MeshNetwork, name: str) -> None:
-    """The host of a router goes, and nothing tells the other end of its connections."""
-    ends = net.hosts[name].connections.ends
-    for end in ends.values():
-        assert end is not None
-        end.incoming.kill()
-    ends.clear()
-
-
-def told(net: MeshNetwork, name: str, event: str) -> list[str]:
-    return [note.text for note in net.hosts[name].notes if note.event == event]
+    return empty
 
 
 def test_a_router_that_dials_another_one_is_linked_at_once(net: MeshNetwork) -> None:

@@ -1,0 +1,239 @@
+"""The members of the mesh: each router tells all others of itself, and all processes which routers there are.
+
+* A router that is heard of is dialled, so that each is linked to each (:mod:`rpcmq.core.router.mesh.targets`).
+* A change is told after 10 ms, with all others of that time. What is unchanged is told again every half minute, and
+  what was not for a minute and a half is forgotten.
+* A router that leaves says so before it ends its links: nobody dials it any more.
+* The word of a neighbour about itself counts, and nobody else's about it: whatever a router tells of others cannot
+  harm a link that stands.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from rpcmq.core.router.actions import LogEvent
+from rpcmq.core.router.mesh.member_table import MemberTable
+from rpcmq.core.router.mesh.neighbours import Neighbour, told_apart
+from rpcmq.core.router.mesh.part import MeshContext, MeshPart
+from rpcmq.core.router.mesh.peerings import as_body
+from rpcmq.core.router.mesh.process_news import ProcessNews
+from rpcmq.core.router.model import Link
+from rpcmq.errors import ProtocolError
+from rpcmq.wire import Kind, pack
+from rpcmq.wire.mesh_bodies import MAX_INCARNATION, MAX_NEIGHBOURS, MemberBody, MembersBody
+
+__all__ = ["Members"]
+
+#: Seconds in which changes are gathered.
+_GATHER = 0.01
+#: Seconds after which a router tells of itself again, and after which one is forgotten that was not heard of.
+_REFRESH, _FORGET = 30.0, 90.0
+#: Seconds that a router leaves to its neighbours to hear that it leaves.
+_LEAVING = 0.1
+#: Routers in one message.
+_IN_ONE_MESSAGE = 100
+
+
+class Members(MeshPart):
+    """Knows the routers of the mesh."""
+
+    def __init__(self, context: MeshContext) -> None:
+        self._context = context
+        self._node = context.node
+        self._links = context.node.links
+        self.table = MemberTable()
+        self._sequence = 0
+        #: Ids of routers of which something is to be told, with the neighbour that has told it.
+        self._news: dict[int, Neighbour | None] = {}
+        self._news_at = self._leaves_at = inf
+        self._refresh_at = self._forget_at = inf
+        self._processes = ProcessNews(context, self.table)
+        self.kinds = {Kind.MEMBERS: self._members}
+        context.incarnation_of = self._incarnation_of
+        context.has_left = self._has_left
+        context.renamed = self._changed
+
+    # --- what others ask ---------------------------------------------------------------------
+
+    def _incarnation_of(self, id: int) -> int:
+        member = self.table.get(id)
+        return member.said.incarnation if member is not None else 0
+
+    def _has_left(self, id: int) -> bool:
+        member = self.table.get(id)
+        return member is not None and member.said.left
+
+    def join(self, now: float, url: str, server_key: str = "") -> None:
+        """Be a member (again), and dial ``url``."""
+        self._leaves_at = inf
+        targets = self._context.targets
+        if targets.closed == "left":
+            targets.closed = ""
+            self._changed(now)
+        targets.configure(now, url, server_key)
+        self._processes.changed(now)
+
+    def leave(self, now: float) -> int:
+        """Tell everybody that this router leaves the mesh, and end its links; return how many routers are told."""
+        if not self._context.targets.closed:
+            self._context.targets.closed = "left"
+        self._changed(now)
+        self._tell(now)
+        for neighbour in self._context.neighbours:
+            neighbour.link.send_last(pack(Kind.GOODBYE))
+        self._leaves_at = now + _LEAVING
+        return len(self._context.neighbours)
+
+    # --- this router -------------------------------------------------------------------------
+
+    def own(self) -> MemberBody:
+        """Return what this router tells of itself."""
+        own = as_body(self._context.own)
+        neighbours = sorted(self._context.neighbours.by_id)[:MAX_NEIGHBOURS]
+        left = self._context.targets.closed == "left"
+        return MemberBody(**vars(own), sequence=self._sequence, neighbours=tuple(neighbours), left=left)
+
+    def _changed(self, now: float) -> None:
+        """There is something new about this router."""
+        self._sequence += 1
+        self._add_news(now, self._context.own.id, None)
+
+    def _add_news(self, now: float, id: int, source: Neighbour | None) -> None:
+        self._news[id] = source
+        self._news_at = min(self._news_at, now + _GATHER)
+
+    # --- neighbours --------------------------------------------------------------------------
+
+    def neighbour_up(self, now: float, neighbour: Neighbour, resumed: bool) -> None:
+        """Tell it of all, and all of it."""
+        if resumed:
+            return
+        self._send(neighbour.link, [self.own(), *(each.said for each in self.table)])
+        self._changed(now)
+        self._processes.changed(now)
+        self._refresh_at = min(self._refresh_at, now + _REFRESH)
+
+    def neighbour_changed(self, now: float, neighbour: Neighbour) -> None:
+        """Processes do not go on at a router that shuts down."""
+        self._processes.changed(now)
+
+    def neighbour_gone(self, now: float, neighbour: Neighbour, reason: str) -> None:
+        """Tell all others, and the processes."""
+        self._news = {id: source for id, source in self._news.items() if source is not neighbour}
+        self._changed(now)
+        self._processes.changed(now)
+
+    def _send(self, link: Link, members: list[MemberBody]) -> None:
+        for start in range(0, len(members), _IN_ONE_MESSAGE):
+            link.send(MembersBody(members=tuple(members[start : start + _IN_ONE_MESSAGE])).message())
+
+    # --- what others tell --------------------------------------------------------------------
+
+    def _members(self, now: float, link: Link, message: bytes) -> None:
+        source = self._context.neighbours.by_link.get(link)
+        if source is None:
+            return
+        members = MembersBody.of(message).members
+        self._node.turns.spend(len(members))
+        wrong = [said for said in members if not self._take(now, source, said)]
+        if wrong:
+            names = ", ".join(f"{each.name!r} (id {each.id})" for each in wrong[:3])
+            raise ProtocolError(f"MEMBERS tells of routers that cannot be as it says: {names}", "members")
+
+    def _take(self, now: float, source: Neighbour, said: MemberBody) -> bool:
+        """Take what ``source`` tells of a router; return whether it can be true."""
+        own, neighbours = self._context.own, self._context.neighbours
+        if said.mesh != own.mesh or not said.name or said.id in said.neighbours:
+            return False
+        if said.id == own.id:
+            return self._take_own(now, said)
+        if said.id == source.identity.id:
+            return self._take_from_itself(now, source, said)
+        if said.id in neighbours.by_id:
+            return True  # it tells itself
+        if said.incarnation >= MAX_INCARNATION:
+            return False
+        if self.table.take(now, said):
+            self._add_news(now, said.id, source)
+            self._learn(now, said)
+        return True
+
+    def _take_own(self, now: float, said: MemberBody) -> bool:
+        """Handle what is told of this router's id: it may be of an earlier life."""
+        own = self._context.own
+        if said.name != own.name:
+            self._context.problem(now, f"router {own.id}", "id-taken", told_apart(own, said))
+            return True
+        if (said.incarnation, said.sequence) > (own.incarnation, self._sequence):
+            if said.incarnation >= MAX_INCARNATION:
+                return False
+            own.incarnation = said.incarnation + 1
+            self._changed(now)
+        return True
+
+    def _take_from_itself(self, now: float, source: Neighbour, said: MemberBody) -> bool:
+        if said.name != source.identity.name:
+            return False
+        if not self.table.take(now, said):
+            return True
+        identity = source.identity
+        changed = (identity.incarnation, identity.urls) != (said.incarnation, said.urls)
+        identity.incarnation, identity.urls, identity.key = said.incarnation, said.urls, said.key
+        self._add_news(now, said.id, source)
+        self._learn(now, said)
+        if changed:
+            self._processes.changed(now)
+        return True
+
+    def _learn(self, now: float, said: MemberBody) -> None:
+        self._forget_at = min(self._forget_at, now + _FORGET)
+        targets = self._context.targets
+        if said.left:
+            targets.forget(said.id)
+        else:
+            targets.learn(now, said.id, said.urls, said.key)
+        self._processes.changed(now)
+
+    # --- time --------------------------------------------------------------------------------
+
+    def tick(self, now: float) -> None:
+        """Tell what is new, and forget what is old."""
+        if now >= self._refresh_at:
+            self._refresh_at = now + _REFRESH if self._context.neighbours else inf
+            self._changed(now)
+        if now >= self._news_at:
+            self._tell(now)
+        if now >= self._forget_at:
+            self._forget(now)
+        if now >= self._leaves_at:
+            self._leaves_at = inf
+            for neighbour in list(self._context.neighbours):
+                self._links.end_safely(now, neighbour.link, "this router has left the mesh")
+        self._processes.tick(now)
+
+    def next_deadline(self) -> float:
+        """The time of the next :meth:`tick` (monotonic seconds)."""
+        return min(self._refresh_at, self._news_at, self._forget_at, self._leaves_at, self._processes.next_deadline())
+
+    def _tell(self, now: float) -> None:
+        news, self._news, self._news_at = self._news, {}, inf
+        own = self._context.own.id
+        for neighbour in self._context.neighbours:
+            ids = [id for id, source in news.items() if source is not neighbour]
+            known = [member.said for id in ids if (member := self.table.get(id)) is not None]
+            told = [self.own(), *known] if own in ids else known
+            if told:
+                self._send(neighbour.link, told)
+
+    def _forget(self, now: float) -> None:
+        for id in self._context.neighbours.by_id:
+            # As long as there is a link it need not be heard of.
+            if (member := self.table.get(id)) is not None:
+                member.heard = now
+        for said in self.table.forget(now, _FORGET):
+            self._context.targets.rarely(said.id)
+            text = f"router {said.name} (id {said.id}) was not heard of for {_FORGET:g} s"
+            self._node.act(LogEvent("router forgotten", text, said.name))
+            self._processes.changed(now)
+        self._forget_at = self.table.next_to_forget() + _FORGET
