@@ -568,6 +568,8 @@ def test_which_settings_are_live():
         "mesh.recovery_seconds",
         "mesh.max_patterns",
         "mesh.max_pattern_bytes",
+        "mesh.max_addresses",
+        "mesh.max_address_bytes",
         "dispatch_log.segment_records",
         "dispatch_log.segment_seconds",
     }

@@ -229,6 +229,10 @@ class MeshSettings:
     max_pattern_bytes: int = setting(
         256 * MIB, BYTES, "bytes that the patterns of another router's processes take", live=True
     )
+    max_addresses: int = setting(
+        1_000_000, COUNT, "addresses of another router, and processes that consume there", live=True
+    )
+    max_address_bytes: int = setting(256 * MIB, BYTES, "bytes that these take", live=True)
 
 
 @dataclass(frozen=True)

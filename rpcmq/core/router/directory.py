@@ -6,27 +6,21 @@ consumed it, and nothing has waited in it, for ``mailbox_max_seconds``.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
-from rpcmq.core.router.method_statistics import Statistics
+from rpcmq.core.router.directory_watcher import DirectoryWatcher
 from rpcmq.core.router.model import Consumer, Destination, Link, Server, Topic
 from rpcmq.core.router.settings import Settings
-from rpcmq.core.router.steps import Steps
+from rpcmq.core.router.statistics_table import OTHER, StatisticsTable
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import Address, address_and_method_of, address_of, parse
 
 __all__ = ["Directory"]
 
-#: The name under which names and methods beyond the bounds are counted.
-_OTHER = "(other)"
 #: Topics scanned in one tick: a scan of 100,000 at once would delay calls noticeably.
 _SWEPT_AT_ONCE = 500
 #: Most groups of a topic: each message is copied to all of them.
 _MAX_GROUPS = 1000
-#: Statistics that are added up in one step.
-_COUNTED = 100
 _SWEEP_PAUSE = 0.02
 #: Addresses with a method that are remembered of one topic, and bytes of all: callers can name any number of methods.
 #: Others cost a few microseconds more for each message.
@@ -45,42 +39,23 @@ class Directory:
         self._topics: dict[tuple[str, str, str], Topic] = {}
         #: (exchange, "topic.server") -> that server, for callers who name it as one topic.
         self._aliases: dict[tuple[str, str], Server] = {}
-        self._statistics: dict[tuple[str, str], Statistics] = {}
+        self.statistics = StatisticsTable(settings)
         #: Number of servers of all topics, and of topics and servers never consumed.
         self._servers = self._unclaimed = 0
         self._next_sweep = 0.0
         self._unswept: list[Topic] = []
-        #: Counters inherited from forgotten methods.
-        self._forgotten_calls = self._forgotten_casts = 0
-        self._forgotten_outcomes: Counter[int] = Counter()
         #: (address block + method) as on the wire -> where it goes. A cache.
         self.destinations: dict[bytes, Destination] = {}
         #: Of that cache.
         self._target_bytes = 0
+        #: Told of what changes here.
+        self.watcher = DirectoryWatcher()
 
     def __len__(self) -> int:
         return len(self._topics)
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(self._topics.values())
-
-    @property
-    def statistics(self) -> Iterator[Statistics]:
-        """Statistics of each address and method."""
-        return iter(self._statistics.values())
-
-    def totals(self) -> Steps[dict[str, Any]]:
-        """Calls and casts since the start, and how many messages ended with each outcome, by its number."""
-        calls, casts = self._forgotten_calls, self._forgotten_casts
-        outcomes = Counter(self._forgotten_outcomes)
-        # What is forgotten meanwhile is in this list still.
-        for number, statistics in enumerate(list(self._statistics.values()), 1):
-            calls += statistics.calls
-            casts += statistics.casts
-            outcomes.update(statistics.outcomes)
-            if not number % _COUNTED:
-                yield
-        return {"calls": calls, "casts": casts, "outcomes": outcomes}
 
     # --- addresses ---------------------------------------------------------------------------
 
@@ -104,9 +79,9 @@ class Directory:
             raise ProtocolError("method name is not UTF-8", "address") from None
         topic, server = self._find(now, address)
         if not self._has_room(topic, key):
-            return Destination(topic, server, method, self._statistics_of(_OTHER, _OTHER))
+            return Destination(topic, server, method, self.statistics.of(OTHER, OTHER))
         name = str(server.queue.name if server else topic.queue.name)
-        destination = Destination(topic, server, method, self._statistics_of(name, method))
+        destination = Destination(topic, server, method, self.statistics.of(name, method))
         self._remember(topic, key, destination)
         return destination
 
@@ -138,7 +113,7 @@ class Directory:
             topic = topic or self._create(now, address)
             return topic, self._server(now, topic, address)
         if topic is None:
-            server = self._aliases.get((address.exchange, address.topic))
+            server = self._aliases.get((address.exchange, address.topic)) or self.watcher.find_alias(now, address)
             if server is not None:
                 return server.topic, server
             topic = self._create(now, address)
@@ -162,6 +137,7 @@ class Directory:
         topic.last_seen = now
         self._topics[address.exchange, address.topic, group] = topic
         self._unclaimed += 1
+        self.watcher.made(now, topic)
         return topic
 
     def _server(self, now: float, topic: Topic, address: Address, claimed: bool = False) -> Server:
@@ -172,17 +148,8 @@ class Directory:
             server.last_seen = now
             self._servers += 1
             self._unclaimed += 1
+            self.watcher.made(now, server)
         return server
-
-    def _statistics_of(self, name: str, method: str) -> Statistics:
-        if len(self._statistics) >= self._settings.max_methods:
-            method = _OTHER
-            if (name, method) not in self._statistics and len(self._statistics) >= 2 * self._settings.max_methods:
-                name = _OTHER
-        statistics = self._statistics.get((name, method))
-        if statistics is None:
-            statistics = self._statistics[name, method] = Statistics(name, method)
-        return statistics
 
     # --- consumers ---------------------------------------------------------------------------
 
@@ -199,6 +166,7 @@ class Directory:
         link.consumers[tag] = consumer
         topic.consumers[consumer] = None
         server.consumers[consumer] = None
+        self.watcher.registered(now, consumer)
         return consumer
 
     def declare(self, now: float, address: Address, group: str = "") -> tuple[Topic, Server]:
@@ -207,22 +175,48 @@ class Directory:
         Raises:
             ProtocolError: the topic is the own topic of a server, or there would be too many.
         """
+        self._refuse_alias(address)
+        topic = self._topic(now, address, group)
+        server = self._server(now, topic, address, True)
+        topic.last_seen = server.last_seen = now
+        for place in (topic, server):
+            self._claim(place)
+            if not place.registered_here:
+                place.registered_here = True
+                self.watcher.declared(now, place)
+        return topic, server
+
+    def learn(self, now: float, address: Address, group: str = "") -> Topic | Server:
+        """Queue messages to (topic, server), or to a group of the topic, which another router knows.
+
+        Raises:
+            ProtocolError: as for :meth:`declare`.
+        """
+        self._refuse_alias(address)
+        topic = self._topic(now, address, group)
+        place = self._server(now, topic, address, True) if address.server else topic
+        self._claim(place)
+        return place
+
+    def place_of(self, address: Address, group: str = "") -> Topic | Server | None:
+        """The topic, group or server that has exactly this address here; None: there is none."""
+        topic = self._topics.get((address.exchange, address.topic, group))
+        return topic.servers.get(address.server) if topic is not None and address.server else topic
+
+    def _refuse_alias(self, address: Address) -> None:
         alias = self._aliases.get((address.exchange, address.topic))
         if alias is not None:
             text = f"topic {address.topic!r} is the own topic of server {alias.name!r} of {alias.topic.queue.name!r}"
             raise ProtocolError(text, "address")
-        topic = self._topic(now, address, group)
-        server = self._server(now, topic, address, True)
-        topic.last_seen = server.last_seen = now
-        if not topic.registered:
-            topic.registered = True
-            self._unclaimed -= 1
-        if not server.registered:
-            server.registered = True
-            self._unclaimed -= 1
-            if server.name and not group:
-                self._alias(topic, server)
-        return topic, server
+
+    def _claim(self, place: Topic | Server) -> None:
+        """``place`` is known in its own right, not only because it was addressed."""
+        if place.registered:
+            return
+        place.registered = True
+        self._unclaimed -= 1
+        if isinstance(place, Server) and place.name and not place.topic.group:
+            self._alias(place.topic, place)
 
     def _topic(self, now: float, address: Address, group: str) -> Topic:
         topic = self._topics.get((address.exchange, address.topic, group))
@@ -230,14 +224,16 @@ class Directory:
             whole = self._topic(now, address, "")
             if len(whole.groups) >= _MAX_GROUPS:
                 raise ProtocolError(f"topic {address.topic!r}: group limit reached ({_MAX_GROUPS})", "too many groups")
-            topic = whole.groups[group] = self._create(now, address, True, group)
+            topic = whole.groups.get(group)
+            if topic is None:  # the topic itself may have been made just now, with the groups that others know of it
+                topic = whole.groups[group] = self._create(now, address, True, group)
         return topic or self._create(now, address, True)
 
     def in_group(self, group: Topic, method: str) -> Destination:
         """Return the destination of the copy for ``group`` of a message that calls ``method``."""
         destination = group.copies.get(method)
         if destination is None:
-            statistics = self._statistics_of(group.queue.name, method)
+            statistics = self.statistics.of(group.queue.name, method)
             destination = Destination(group, None, method, statistics)
             if statistics.method == method:
                 # Callers can name any number of methods: those beyond the bound of statistics are not remembered.
@@ -279,6 +275,7 @@ class Directory:
             topic.last_seen = now
         if not server.consumers:
             server.last_seen = now
+        self.watcher.unregistered(now, consumer)
 
     # --- forgetting --------------------------------------------------------------------------
 
@@ -302,7 +299,7 @@ class Directory:
         topic.leaving = {consumer for consumer in topic.leaving if consumer.in_flight}
         settings = self._settings
         keep = settings.mailbox_max_seconds if topic.registered else settings.unclaimed_seconds
-        if topic.forgettable and now - topic.last_seen >= keep:
+        if topic.forgettable and now - topic.last_seen >= keep and not self.watcher.keeps(now, topic):
             self._forget_statistics(topic.targets)
             self._forget(topic)
         else:
@@ -322,13 +319,16 @@ class Directory:
         if topic.group:
             del self._topics[exchange, name, ""].groups[topic.group]
             for method in topic.copies:
-                self._forget_statistics_of(topic.queue.name, method)
+                self.statistics.forget(topic.queue.name, method)
         if not topic.registered:
             self._unclaimed -= 1
+        topic.registered_here = False
+        self.watcher.forgotten(topic)
 
     def _forget_servers(self, now: float, topic: Topic) -> None:
         left = {consumer.server for consumer in topic.leaving}
-        old = {s for s in topic.servers.values() if not s.consumers and s.name not in left and self._is_old(now, s)}
+        idle = (s for s in topic.servers.values() if not s.consumers and not s.remotes and s.name not in left)
+        old = {s for s in idle if self._is_old(now, s) and not self.watcher.keeps(now, s)}
         if not old:
             return
         for server in old:
@@ -351,6 +351,8 @@ class Directory:
         name = server.topic.address.exchange, f"{server.topic.address.topic}.{server.name}"
         if self._aliases.get(name) is server:
             del self._aliases[name]
+        server.registered_here = False
+        self.watcher.forgotten(server)
 
     def _has_room(self, topic: Topic, key: bytes) -> bool:
         if len(topic.targets) >= _MAX_TARGETS or len(self.destinations) >= 2 * self._settings.max_topics:
@@ -370,15 +372,8 @@ class Directory:
     def _forget_statistics(self, targets: list[bytes]) -> None:
         for key in targets:
             statistics = self.destinations[key].statistics
-            if statistics.name != _OTHER:
-                self._forget_statistics_of(statistics.name, statistics.method)
-
-    def _forget_statistics_of(self, name: str, method: str) -> None:
-        statistics = self._statistics.pop((name, method), None)
-        if statistics is not None:
-            self._forgotten_calls += statistics.calls
-            self._forgotten_casts += statistics.casts
-            self._forgotten_outcomes.update(statistics.outcomes)
+            if statistics.name != OTHER:
+                self.statistics.forget(statistics.name, statistics.method)
 
 
 def _size_of(key: bytes) -> int:

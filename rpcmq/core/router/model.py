@@ -267,7 +267,7 @@ class Topic:
 
     __slots__ = (
         "address", "consumers", "copies", "group", "groups", "last_seen", "leaving", "queue", "ready", "registered",
-        "remotes", "servers", "targets",
+        "registered_here", "remotes", "servers", "targets",
     )  # fmt: skip
 
     def __init__(self, address: Address, group: str = "") -> None:
@@ -284,8 +284,8 @@ class Topic:
         self.leaving: set[Consumer] = set()
         self.ready: LeastBusy[Consumer] = LeastBusy()
         self.servers: dict[str, Server] = {}
-        #: Whether it has ever been consumed.
-        self.registered = False
+        #: Whether it has ever been consumed, at any router of the mesh; and whether that was here.
+        self.registered = self.registered_here = False
         self.last_seen = 0.0
         #: Keys of this topic in the router's table of destinations.
         self.targets: list[bytes] = []
@@ -301,25 +301,25 @@ class Topic:
 
     @property
     def forgettable(self) -> bool:
-        """Whether it can be forgotten: no consumers, nothing in flight, nothing waiting."""
-        if self.consumers or self.groups or self.queue or any(c.in_flight for c in self.leaving):
+        """Whether it can be forgotten: no consumers anywhere, nothing in flight, nothing waiting."""
+        if self.consumers or self.remotes or self.groups or self.queue or any(c.in_flight for c in self.leaving):
             return False
-        return not any(s.queue for s in self.servers.values())
+        return not any(s.queue or s.remotes for s in self.servers.values())
 
 
 class Server:
     """One server of a topic (``compute.node-7``): usually one consumer, or a few worker processes."""
 
-    __slots__ = ("consumers", "last_seen", "name", "queue", "registered", "remotes", "topic")
+    __slots__ = ("consumers", "last_seen", "name", "queue", "registered", "registered_here", "remotes", "topic")
 
     def __init__(self, topic: Topic, name: str) -> None:
         self.topic = topic
         self.name = name
         self.queue: Queue[Request] = Queue(str(topic.address._replace(server=name)) if name else topic.queue.name)
         self.consumers: dict[Consumer, None] = {}
-        self.registered = False
+        # As for a topic.
+        self.registered = self.registered_here = False
         self.last_seen = 0.0
-        #: As for a topic.
         self.remotes: Remotes[Delivery] = NO_REMOTES
 
     def pick(self) -> Consumer | None:
@@ -378,7 +378,7 @@ class Destination:
 
     @property
     def registered(self) -> bool:
-        """Whether it has been consumed at least once."""
+        """Whether it has been consumed at least once, here or at another router."""
         return self.server.registered if self.server else self.topic.registered
 
     @property

@@ -38,6 +38,8 @@ class Settings:
     mesh_lost_seconds: float = _of("mesh.lost_seconds")
     mesh_max_patterns: int = _of("mesh.max_patterns")
     mesh_max_pattern_bytes: int = _of("mesh.max_pattern_bytes")
+    mesh_max_addresses: int = _of("mesh.max_addresses")
+    mesh_max_address_bytes: int = _of("mesh.max_address_bytes")
     heartbeat_seconds: float = _of("link.heartbeat_seconds")
     unresponsive_seconds: float = _of("link.unresponsive_seconds")
     lost_seconds: float = _of("link.lost_seconds")

@@ -147,7 +147,7 @@ def _keys(router: RouterState, now: float) -> View:
 
 def _stats(router: RouterState, now: float) -> View:
     """Totals since the start: they never decrease, whatever becomes of their topics."""
-    totals = yield from router.directory.totals()
+    totals = yield from router.directory.statistics.totals()
     return {
         "uptime_seconds": round(now - router.started, 3),
         **totals,

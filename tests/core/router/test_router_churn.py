@@ -70,7 +70,7 @@ def test_churn_beside_a_service_that_stays(make_net: Callable[..., Network]):
         service.reply(request)
         net.advance(0.01)
     net.advance(120)
-    assert sizes(net) == steady | {"router.directory.destinations": 3, "router.directory._statistics": 3}
+    assert sizes(net) == steady | {"router.directory.destinations": 3, "router.directory.statistics._rows": 3}
 
 
 def sizes(net: Network) -> dict[str, int]:
@@ -93,7 +93,7 @@ def test_a_process_that_reconnects_for_ever_costs_nothing(make_net: Callable[...
     net.advance(60)
     node.got()
     after = sizes(net)
-    assert after.keys() - steady.keys() <= {"router.directory.destinations", "router.directory._statistics"}
+    assert after.keys() - steady.keys() <= {"router.directory.destinations", "router.directory.statistics._rows"}
     assert max(after.values()) <= 2
 
 
@@ -139,7 +139,7 @@ def test_left_behind_sees_what_is_there(net: Network):
         "router.directory._topics",
         "router.directory._aliases",
         "router.directory.destinations",
-        "router.directory._statistics",
+        "router.directory.statistics._rows",
         "router.pubsub._tries",
     } <= found
     # It is found where it is met first.

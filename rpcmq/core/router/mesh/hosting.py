@@ -16,7 +16,7 @@ from rpcmq.core.router.forwarded import Forwarded, Ticket
 from rpcmq.core.router.mesh.neighbours import Neighbour
 from rpcmq.core.router.mesh.part import MeshContext, MeshPart
 from rpcmq.core.router.mesh.places import Place, Tag, address_of_place
-from rpcmq.core.router.model import Consumer, Delivery, Destination, Link, Server
+from rpcmq.core.router.model import Consumer, Delivery, Destination, Link, Server, Topic
 from rpcmq.core.router.usage import MESSAGE_OVERHEAD
 from rpcmq.errors import Outcome, ProtocolError
 from rpcmq.payload.format import format_name
@@ -29,6 +29,7 @@ from rpcmq.wire import (
     Flag,
     Kind,
     address_of,
+    for_consumer,
     method_of,
     pack,
     payload_of,
@@ -122,10 +123,12 @@ class Hosting(MeshPart):
         if message[CONSUMER_AT] != Tag.GROUP:
             return self._directory.resolve(now, message), message
         address = Address.decode(address_of(message))
-        topic, _ = self._directory.declare(now, address._replace(server=""), address.server)
-        return self._directory.in_group(topic, method_of(message)), with_address(
-            message, address._replace(server="").encode()
-        )
+        whole = address._replace(server="")
+        topic = self._directory.learn(now, whole, address.server)
+        assert isinstance(topic, Topic)
+        # The tag says that it is a group's; a consumer would take it for its own.
+        message = for_consumer(with_address(message, whole.encode()), Tag.TOPIC)
+        return self._directory.in_group(topic, method_of(message)), message
 
     def _free_consumer(self, now: float, link: Link, destination: Destination) -> Consumer | None:
         """The consumer that takes a request of ``link`` now; None if there is none, or others have waited longer."""

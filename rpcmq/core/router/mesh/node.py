@@ -15,6 +15,7 @@ from rpcmq.core.router.mesh.events import Events
 from rpcmq.core.router.mesh.forwarding import Forwarding
 from rpcmq.core.router.mesh.handshake import MeshHandshake
 from rpcmq.core.router.mesh.hosting import Hosting
+from rpcmq.core.router.mesh.interest import Interest
 from rpcmq.core.router.mesh.kept_answers import KeptAnswers
 from rpcmq.core.router.mesh.members import Members
 from rpcmq.core.router.mesh.neighbours import Identity, Neighbour, Neighbours
@@ -35,6 +36,7 @@ __all__ = ["Mesh"]
 PARTS: tuple[Callable[[MeshContext], MeshPart], ...] = (
     MeshHandshake,
     Members,
+    Interest,
     Forwarding,
     Hosting,
     Events,

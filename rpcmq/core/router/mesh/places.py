@@ -7,6 +7,7 @@ in the place of the server: groups have no servers, and servers no groups. :clas
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Final
 
 from rpcmq.core.router.base_link import BaseLink
@@ -47,6 +48,8 @@ class Places:
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
         self.on_changed: list[Callable[[float, Place, Remote[Delivery]], None]] = []
+        #: Neighbour -> the places that it has consumers of.
+        self._of_links: dict[BaseLink, dict[Place, None]] = {}
 
     def named_by(self, message: bytes) -> Place | None:
         """The place that ``message`` is about; None if this router knows none such.
@@ -82,17 +85,28 @@ class Places:
     def set_remote(self, now: float, place: Place, link: BaseLink, consumers: int, capacity: int) -> None:
         """Note that the neighbour at ``link`` has so many consumers of ``place``, which take so much at once."""
         remote = place.remotes.get(link)
-        if not consumers:
-            if remote is not None:
-                remote.consumers = remote.capacity = 0
-                place.remotes = {at: each for at, each in place.remotes.items() if at is not link} or NO_REMOTES
-                self._tell(now, place, remote)
-            return
         if remote is None:
+            if not consumers:
+                return
             remote = Remote(link, consumers, capacity)
             place.remotes = {**place.remotes, link: remote}
-        remote.consumers, remote.capacity = consumers, capacity
+            self._of_links.setdefault(link, {})[place] = None
+        elif consumers:
+            remote.consumers, remote.capacity = consumers, capacity
+        else:
+            remote.consumers = remote.capacity = 0
+            place.remotes = {at: each for at, each in place.remotes.items() if at is not link} or NO_REMOTES
+            if not place.remotes and not place.consumers:
+                place.last_seen = now
+            of_link = self._of_links[link]
+            del of_link[place]
+            if not of_link:
+                del self._of_links[link]
         self._tell(now, place, remote)
+
+    def of_link(self, link: BaseLink, limit: int) -> list[Place]:
+        """At most ``limit`` of the places that the neighbour at ``link`` has consumers of."""
+        return list(islice(self._of_links.get(link, ()), limit))
 
     def _tell(self, now: float, place: Place, remote: Remote[Delivery]) -> None:
         for each in self.on_changed:

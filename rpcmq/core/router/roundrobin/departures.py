@@ -8,7 +8,7 @@ from itertools import islice
 
 from rpcmq.core.router.forwarded import Forwarded
 from rpcmq.core.router.link_states import LinkState
-from rpcmq.core.router.model import Consumer, Delivery, Link, Request
+from rpcmq.core.router.model import Consumer, Delivery, Link, Request, Server, Topic
 from rpcmq.core.router.roundrobin import explain
 from rpcmq.core.router.roundrobin.deadlines import ENDED_AT_ONCE
 from rpcmq.core.router.roundrobin.deliveries import Deliveries
@@ -130,7 +130,11 @@ class Departures:
     def left(self, now: float, consumer: Consumer) -> None:
         """End the mandatory calls that wait for ``consumer`` if it was the last there. Casts go on waiting."""
         topic = consumer.topic
-        for each in (topic, topic.servers.get(consumer.server)):
+        self.nobody_left(now, topic, topic.servers.get(consumer.server))
+
+    def nobody_left(self, now: float, *places: Topic | Server | None) -> None:
+        """End the mandatory calls that wait at those of ``places`` where nobody is left."""
+        for each in places:
             if each is None or each.consumers or each.remotes or not each.queue:
                 continue
             self._requests.turns.spent += len(each.queue) >> 4

@@ -6,6 +6,8 @@ is the senders' part: they keep their casts and send them again (:mod:`rpcmq.cor
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.model import Destination, Link, Request, Topic
 from rpcmq.core.router.roundrobin import explain
@@ -25,16 +27,24 @@ _MAX_RECENT_OF_ALL = 4_000_000
 
 
 class Recovery:
-    """Holds casts, and mandatory calls, until ``router.recovery_seconds`` after the start."""
+    """Holds casts, and mandatory calls, until ``router.recovery_seconds`` after the start.
+
+    Mandatory ones also later, while it is not known whom other routers have.
+
+    Attributes:
+        has_converged: tells whether that is known: (now).
+    """
 
     __slots__ = (
         "_awaiting_consumer",
         "_delivered_before",
         "_delivered_until",
+        "_has_to_look",
         "_held_by",
         "_links",
         "_requests",
         "_until",
+        "has_converged",
         "is_releasing",
     )  # fmt: skip
 
@@ -42,6 +52,9 @@ class Recovery:
         self._links = links
         self._requests = requests
         self._until = now + settings.recovery_seconds
+        self.has_converged: Callable[[float], bool] = _is_alone
+        #: Whether :meth:`release_held` is to be called at a time of its own, and not when others say what they have.
+        self._has_to_look = True
         #: Links that have sent casts that are held.
         self._held_by: list[Link] = []
         #: Mandatory calls that wait for consumers to come back.
@@ -55,7 +68,7 @@ class Recovery:
     def holds(self, now: float, link: Link, request: Request, flags: int) -> bool:
         """Whether the cast ``request`` is held, as it is now, and everything that ``link`` casts after it."""
         if not link.held:
-            if not flags & _HELD or now >= self._until or not self._must_hold(link, request, flags):
+            if not flags & _HELD or not self._must_hold(now, link, request, flags):
                 return False
             self._held_by.append(link)
         self._requests.journal.note(now, request.key, "held until the recovery window ends")
@@ -63,17 +76,20 @@ class Recovery:
         link.usage.size_bytes += request.charge
         return True
 
-    def _must_hold(self, link: Link, request: Request, flags: int) -> bool:
-        """Whether this cast must wait for consumers returning after a restart."""
+    def _must_hold(self, now: float, link: Link, request: Request, flags: int) -> bool:
+        """Whether this cast must wait for consumers returning after a restart, or to become known."""
+        is_mandatory = bool(flags & Flag.MANDATORY)
+        if now >= self._until:
+            return is_mandatory and not self.has_converged(now) and not _is_consumed(request.destination)
         # An earlier life of the router cannot have delivered casts of a new process.
-        if link.returning or not flags & Flag.MANDATORY:
+        if link.returning or not is_mandatory:
             return link.returning
         return self._links.has_returned or not _is_consumed(request.destination)
 
     def awaits_consumer(self, now: float, request: Request) -> bool:
         """Whether ``request``, which is mandatory and finds nobody, waits for a consumer to come back."""
         # A router does not know whom it had in an earlier life, nor whether there was one.
-        if not request.is_call or now >= self._until:
+        if not request.is_call or (now >= self._until and self.has_converged(now)):
             return False
         self._awaiting_consumer[request] = None
         return True
@@ -120,6 +136,9 @@ class Recovery:
             self._delivered_before.clear()
         if now < self._until or not (self._held_by or self._awaiting_consumer):
             return []
+        self._has_to_look = self.has_converged(now)
+        if not self._has_to_look:
+            return []
         self._stop_awaiting(now)
         held_by, self._held_by = self._held_by, []
         held = [(link, link.held) for link in held_by]
@@ -134,7 +153,7 @@ class Recovery:
         hoping, self._awaiting_consumer = self._awaiting_consumer, {}
         for request in hoping:
             destination = request.destination
-            if request.queue is not None and not any(c.link.route is not None for c in destination.consumers):
+            if request.queue is not None and not _is_consumed(destination):
                 request.queue.remove(request)
                 why = explain.no_consumer(now, destination)
                 self._requests.refuse(now, request, None, Outcome.NO_CONSUMER, why)
@@ -145,10 +164,15 @@ class Recovery:
 
     def next_deadline(self) -> float | None:
         """The time of the next :meth:`release_held` (monotonic seconds)."""
-        return self._until if self._held_by or self._awaiting_consumer else None
+        return self._until if self._has_to_look and (self._held_by or self._awaiting_consumer) else None
 
 
 def _is_consumed(destination: Destination) -> bool:
     """Whether somebody who is connected consumes it, or a group of it."""
     topics: tuple[Destination | Topic, ...] = (destination, *destination.groups.values())
-    return any(consumer.link.route is not None for each in topics for consumer in each.consumers)
+    return any(each.remotes or any(consumer.link.route is not None for consumer in each.consumers) for each in topics)
+
+
+def _is_alone(now: float) -> bool:
+    """Whether it is known whom other routers have: there are none."""
+    return True
