@@ -32,7 +32,10 @@ def timed_out(now: float, request: Request) -> Explanation:
         "attempt": request.attempts,
     }
     if consumer is None:
-        details |= {"state": "queued", "consumers": len(destination.consumers)}
+        elsewhere = sum(remote.consumers for remote in destination.remotes.values())
+        details |= {"state": "queued", "consumers": len(destination.consumers) + elsewhere}
+        if request.queue is not None and request.queue is not destination.queue:
+            return f"waited {waited:.1f} s for consumers of {destination.name!r} to say whether they have it", details
         return f"queued {waited:.1f} s: {_queued_because(now, destination)}", details
     held = now - request.dispatched_at
     silent = now - consumer.link.heard
@@ -94,7 +97,9 @@ def _absence(now: float, destination: Destination) -> str:
 
 
 def _queued_because(now: float, destination: Destination) -> str:
-    consumers = destination.consumers
+    consumers, remotes = destination.consumers, destination.remotes
+    if remotes:
+        return _busy_everywhere(destination)
     if not consumers:
         return _absence(now, destination)
     in_flight = sum(len(c.in_flight) for c in consumers)
@@ -104,6 +109,18 @@ def _queued_because(now: float, destination: Destination) -> str:
         silence = f"silent for {now - latest.heard:.0f} s: {latest.identity}"
         return f"no consumer on {destination.name!r} answers ({silence})"
     return f"all {len(consumers)} consumers of {destination.name!r} are busy ({in_flight} of {credit} in flight)"
+
+
+def _busy_everywhere(destination: Destination) -> str:
+    """Where the consumers are, some of which other routers have."""
+    places = [f"{len(destination.consumers)} here"] if destination.consumers else []
+    count = len(destination.consumers)
+    for remote in destination.remotes.values():
+        count += remote.consumers
+        silence = "" if remote.link.is_responsive else ", which does not answer"
+        places.append(f"{remote.consumers} at {remote.link.identity}{silence}")
+    who = f"all {count} consumers" if count > 1 else "the consumer"
+    return f"{who} of {destination.name!r} {'are' if count > 1 else 'is'} busy ({', '.join(places)})"
 
 
 def _started(delivery: Delivery, held: float, text: str) -> Explanation:

@@ -1,0 +1,232 @@
+"""Requests whose consumers are linked to other routers."""
+
+from __future__ import annotations
+
+import pytest
+
+from rpcmq.core.router.settings import Settings
+from rpcmq.errors import Outcome
+from rpcmq.testing.invariants import check_router
+from rpcmq.testing.mesh_network import Call, MeshNetwork, Message, Process
+from rpcmq.wire import Flag, Kind
+
+
+@pytest.fixture
+def net() -> MeshNetwork:
+    made = MeshNetwork(settings=Settings(recovery_seconds=0.0))
+    made.advance(2.0)
+    return made
+
+
+def settle(net: MeshNetwork) -> None:
+    """Let all routers know each other's consumers."""
+    net.advance(1.0)
+
+
+def taken(node: Process, kind: Kind = Kind.REQUEST) -> list[Message]:
+    """Take all that ``node`` has been given."""
+    found = [message for message in node.inbox if message.kind == kind]
+    for message in found:
+        node.inbox.remove(message)
+    return found
+
+
+def work(*nodes: Process, rounds: int = 100) -> dict[str, list[str]]:
+    """Let ``nodes`` answer, one request each in turn, until none has any; return the methods each has run."""
+    ran: dict[str, list[str]] = {node.identity: [] for node in nodes}
+    waiting: dict[str, list[Message]] = {node.identity: [] for node in nodes}
+    for _ in range(rounds):
+        for node in nodes:
+            waiting[node.identity] += taken(node)
+            if waiting[node.identity]:
+                request = waiting[node.identity].pop(0)
+                ran[node.identity].append(request.method)
+                node.reply(request, request.method.encode())
+    return ran
+
+
+def ends(calls: list[Call]) -> list[bytes]:
+    """The payloads of the answers."""
+    return [call.end.payload for call in calls]
+
+
+def test_a_call_reaches_a_consumer_of_another_router_and_its_answer_comes_home(net: MeshNetwork) -> None:
+    api, node = net.process("api", router="a"), net.process("node", router="b")
+    node.register("compute", server="node-7", credit=2)
+    settle(net)
+    call = api.request("compute", "reboot", ttl=30)
+    node.reply(node.take(Kind.REQUEST), b"done")
+    assert call.end.payload == b"done"
+    to_server = api.request("compute", "reboot", server="node-7", ttl=30)
+    node.reply(node.take(Kind.REQUEST), b"by server")
+    assert to_server.end.payload == b"by server"
+    by_one_name = api.request("compute.node-7", "reboot", ttl=30)
+    node.reply(node.take(Kind.REQUEST), b"by one name")
+    assert by_one_name.end.payload == b"by one name"
+    for host in net.hosts.values():
+        check_router(host.router)
+
+
+def test_with_a_free_consumer_here_nothing_leaves_the_router(net: MeshNetwork) -> None:
+    api, here, there = net.process("api", router="a"), net.process("here", router="a"), net.process("there", router="b")
+    for node in (here, there):
+        node.register("compute", credit=2)
+    settle(net)
+    calls = [api.request("compute", f"m{number}", ttl=30) for number in range(2)]
+    assert len(taken(there)) == 0
+    assert work(here)["here"] == ["m0", "m1"]
+    assert ends(calls) == [b"m0", b"m1"]
+
+
+def test_consumers_of_three_routers_share_what_enters_at_one(net: MeshNetwork) -> None:
+    api = net.process("api", router="a")
+    nodes = [net.process(f"node-{name}", router=name) for name in "abc"]
+    for node in nodes:
+        node.register("compute", credit=4)
+    settle(net)
+    calls = [api.request("compute", f"m{number}", ttl=300) for number in range(240)]
+    ran = work(*nodes, rounds=400)
+    assert all(64 <= len(methods) <= 96 for methods in ran.values()), {name: len(m) for name, m in ran.items()}
+    assert ends(calls) == [f"m{number}".encode() for number in range(240)]
+
+
+def test_two_routers_that_want_the_same_consumer_both_get_it(net: MeshNetwork) -> None:
+    node = net.process("node", router="c")
+    node.register("compute", credit=3)
+    settle(net)
+    callers = [net.process(f"api-{name}", router=name) for name in "abc"]
+    calls = [[caller.request("compute", f"{caller.identity} {n}", ttl=300) for n in range(40)] for caller in callers]
+    ran = work(node, rounds=400)["node"]
+    assert len(ran) == 120 and all(len(ends(of_one)) == 40 for of_one in calls)
+    first_half = ran[:60]
+    for caller in callers:
+        mine = [method for method in ran if method.startswith(caller.identity)]
+        assert mine == sorted(mine, key=lambda method: int(method.split()[1])), "what was sent first runs first"
+    for host in net.hosts.values():
+        check_router(host.router)
+    assert first_half
+
+
+def test_what_waits_is_explained_by_its_own_router(net: MeshNetwork) -> None:
+    api, node = net.process("api", router="a"), net.process("node", router="b")
+    node.register("compute")
+    settle(net)
+    first = api.request("compute", "slow", ttl=30)
+    second = api.request("compute", "waits", ttl=3)
+    net.advance(4.0)
+    assert second.end.outcome == Outcome.TIMEOUT
+    assert "1 at b" in second.end.body["text"] and "busy" in second.end.body["text"]
+    node.reply(node.take(Kind.REQUEST), b"done")
+    assert first.end.payload == b"done" and not taken(node)
+
+
+def test_a_timeout_is_told_to_the_consumer_which_is_free_again_after_its_answer(net: MeshNetwork) -> None:
+    api, node = net.process("api", router="a"), net.process("node", router="b")
+    node.register("compute")
+    settle(net)
+    call = api.request("compute", "slow", ttl=3)
+    late = node.take(Kind.REQUEST)
+    net.advance(4.0)
+    assert call.end.outcome == Outcome.TIMEOUT and node.take(Kind.CANCEL).key == call.key
+    node.reply(late, b"too late")
+    again = api.request("compute", "next", ttl=30)
+    node.reply(node.take(Kind.REQUEST), b"done")
+    assert again.end.payload == b"done"
+    remote = net.router_of("a").directory.lookup("", "compute")
+    assert remote is not None and all(not each.offered for each in remote[0].remotes.values())
+
+
+def test_streams_and_their_grants_cross(net: MeshNetwork) -> None:
+    api, node = net.process("api", router="a"), net.process("node", router="b")
+    node.register("compute")
+    settle(net)
+    call = api.request("compute", "list", ttl=30, flags=Flag.STREAM)
+    request = node.take(Kind.REQUEST)
+    for number in range(16):
+        node.item(request, b"%d" % number)
+    api.grant(call, 2)
+    assert int.from_bytes(node.take(Kind.GRANT).payload) == 2
+    node.item(request, b"16")
+    node.end(request)
+    assert [m.payload for m in call.answers if m.kind == Kind.ITEM] == [b"%d" % n for n in range(17)]
+    assert call.answers[-1].kind == Kind.END
+
+
+def test_casts_arrive_in_order_and_are_settled(net: MeshNetwork) -> None:
+    api, node = net.process("api", router="a"), net.process("node", router="b")
+    node.register("compute", credit=3)
+    settle(net)
+    for number in range(20):
+        api.cast("compute", f"c{number}")
+    seen: list[str] = []
+    for _ in range(20):
+        casts = taken(node, Kind.CAST)
+        seen += [cast.method for cast in casts]
+        if casts:
+            node.settle(*casts)
+    assert seen == [f"c{number}" for number in range(20)]
+    assert [row["casts"] for row in api.query("methods")["methods"]] == [1] * 20
+
+
+def test_a_fanout_reaches_each_consumer_of_all_routers_once(net: MeshNetwork) -> None:
+    api = net.process("api", router="a")
+    nodes = [net.process(f"node-{name}-{number}", router=name) for name in "abc" for number in range(2)]
+    for node in nodes:
+        node.register("compute", server=node.identity)
+    settle(net)
+    cast = api.cast("compute", "flush", flags=Flag.FANOUT | Flag.CONFIRM)
+    assert [len(taken(node, Kind.CAST)) for node in nodes] == [1] * 6
+    assert int.from_bytes(cast.answers[0].payload) == 6
+
+
+def test_a_group_gets_one_copy_wherever_its_consumers_are(net: MeshNetwork) -> None:
+    api, worker = net.process("api", router="a"), net.process("worker", router="b")
+    audit = [net.process(f"audit-{name}", router=name) for name in "bc"]
+    worker.register("jobs")
+    for process in audit:
+        process.register("jobs", group="audit")
+    settle(net)
+    api.cast("jobs", "one")
+    work_got = taken(worker, Kind.CAST)
+    copies = [message for process in audit for message in taken(process, Kind.CAST)]
+    assert len(work_got) == 1 and len(copies) == 1
+    assert copies[0].address == work_got[0].address
+
+
+def test_a_declared_mailbox_keeps_messages_where_they_came_in(net: MeshNetwork) -> None:
+    api, owner = net.process("api", router="a"), net.process("owner", router="c")
+    api.cast("reports", "early", ttl=300)
+    settle(net)
+    owner.register("reports", credit=5)
+    settle(net)
+    assert [cast.method for cast in taken(owner, Kind.CAST)] == ["early"]
+
+
+@pytest.mark.parametrize("flags", [0, Flag.IDEMPOTENT])
+def test_a_consumer_that_dies_elsewhere_is_told_of(net: MeshNetwork, flags: int) -> None:
+    api, node, other = (net.process(name, router=at) for name, at in (("api", "a"), ("node", "b"), ("other", "c")))
+    node.register("compute")
+    settle(net)
+    call = api.request("compute", "run", ttl=60, flags=flags)
+    node.take(Kind.REQUEST)
+    other.register("compute")
+    settle(net)
+    node.stop()
+    net.advance(40.0)
+    if flags:
+        other.reply(other.take(Kind.REQUEST), b"elsewhere")
+        assert call.end.payload == b"elsewhere"
+    else:
+        assert call.end.outcome == Outcome.LINK_LOST and "node" in call.end.body["text"]
+        assert not taken(other)
+
+
+def test_mandatory_knows_the_consumers_of_other_routers(net: MeshNetwork) -> None:
+    api, node = net.process("api", router="a"), net.process("node", router="b")
+    node.register("compute")
+    settle(net)
+    call = api.request("compute", "run", ttl=30, flags=Flag.MANDATORY)
+    node.reply(node.take(Kind.REQUEST), b"done")
+    assert call.end.payload == b"done"
+    nobody = api.request("network", "run", ttl=30, flags=Flag.MANDATORY)
+    assert nobody.end.outcome == Outcome.NO_CONSUMER
