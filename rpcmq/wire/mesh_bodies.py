@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from rpcmq.errors import ProtocolError
-from rpcmq.wire.body_fields import Body, flag, integer, mapping, member, text
+from rpcmq.wire.body_fields import Body, flag, integer, mapping, member, string, text
 from rpcmq.wire.kinds import Kind
 
 __all__ = [
     "MAX_INCARNATION",
     "MAX_NEIGHBOURS",
     "MAX_ROUTERS",
+    "IntroduceBody",
     "KnowsBody",
     "MemberBody",
     "MembersBody",
@@ -119,6 +120,17 @@ class KnowsBody(Body):
 
     #: Identities, wherever they are linked.
     consumers: tuple[str, ...] = member(_names, ())
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntroduceBody(Body):
+    """INTRODUCE between routers: the caller that is to be introduced."""
+
+    KIND = Kind.INTRODUCE
+
+    identity: str = string(least=1, most=_MAX_NAME)
+    #: With CURVE: its public key.
+    key: str | None = string(None, most=_MAX_NAME)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -99,7 +99,10 @@ class KeyAccessControl(AccessControl):
         revoked = IntroductionBody(revoked=usage.key.public).message()
         for link in self._links:
             # Any listening process may have been introduced by an earlier life of the router.
-            if link.identity in usage.introduced or any(c.peer_url for c in link.consumers.values()):
+            if link.queue_type == MESH_TYPE:
+                # Whom it was introduced to there, that router knows.
+                link.send(revoked)
+            elif link.identity in usage.introduced or any(c.peer_url for c in link.consumers.values()):
                 link.send(revoked)
         usage.introduced.clear()
 
@@ -113,6 +116,8 @@ class KeyAccessControl(AccessControl):
             return f"its key {key.name!r} is {'a router' if key.is_router else 'a process'}'s now"
         if not key.may_be(link.identity):
             return f"its key {key.name!r} may not be {link.identity!r} any more"
+        if key.is_router:
+            return ""  # it consumes and subscribes for its processes, and those were asked
         for consumer in (*link.consumers.values(), *link.lapsed_consumers):
             address = consumer.topic.address._replace(server=consumer.server)
             for name in registered_names(address):

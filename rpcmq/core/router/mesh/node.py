@@ -16,15 +16,16 @@ from rpcmq.core.router.mesh.forwarding import Forwarding
 from rpcmq.core.router.mesh.handshake import MeshHandshake
 from rpcmq.core.router.mesh.hosting import Hosting
 from rpcmq.core.router.mesh.interest import Interest
+from rpcmq.core.router.mesh.introductions import Introductions
 from rpcmq.core.router.mesh.kept_answers import KeptAnswers
 from rpcmq.core.router.mesh.members import Members
 from rpcmq.core.router.mesh.neighbours import Identity, Neighbour, Neighbours
 from rpcmq.core.router.mesh.part import MeshContext, MeshPart
 from rpcmq.core.router.mesh.places import Places
 from rpcmq.core.router.mesh.targets import Targets
-from rpcmq.core.router.mesh.views import mesh_view
 from rpcmq.core.router.model import Handler, Link
 from rpcmq.core.router.node_type import NodeContext, NodeType
+from rpcmq.core.router.peer2peer.node import Peer2Peer
 from rpcmq.core.router.pubsub.node import PubSub
 from rpcmq.core.router.roundrobin.node import RoundRobin
 from rpcmq.errors import ProtocolError
@@ -43,6 +44,7 @@ PARTS: tuple[Callable[[MeshContext], MeshPart], ...] = (
     Events,
     Adoption,
     KeptAnswers,
+    Introductions,
 )
 
 
@@ -68,6 +70,7 @@ class Mesh(NodeType):
             self.neighbours,
             next(each for each in others if isinstance(each, RoundRobin)),
             next(each for each in others if isinstance(each, PubSub)),
+            next(each for each in others if isinstance(each, Peer2Peer)),
             Places(self._context.directory),
             self._up,
             self._gone,
@@ -82,12 +85,6 @@ class Mesh(NodeType):
                 self.handlers[kind] = handler
             for kind, handler in part.process_kinds.items():
                 self.kinds[Kind(kind)] = handler
-        members = self.members
-        self.views = {"mesh": lambda now: mesh_view(context, self.handshake, members, now)}
-        self.controls = {
-            "control.mesh.join": members.join_on_demand,
-            "control.mesh.leave": members.leave_on_demand,
-        }
 
     # --- connections -------------------------------------------------------------------------
 
@@ -95,11 +92,6 @@ class Mesh(NodeType):
     def handshake(self) -> MeshHandshake:
         """The part that makes links to other routers."""
         return next(part for part in self.parts if isinstance(part, MeshHandshake))
-
-    @property
-    def members(self) -> Members:
-        """The part that knows the other routers."""
-        return next(part for part in self.parts if isinstance(part, Members))
 
     def _hello(self, now: float, route: bytes, hello: HelloBody, user: str) -> bytes | None:
         return self.handshake.hello(now, route, hello, user)

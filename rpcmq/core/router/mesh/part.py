@@ -14,6 +14,7 @@ from rpcmq.core.router.mesh.places import Places
 from rpcmq.core.router.mesh.targets import Targets
 from rpcmq.core.router.model import Handler, Link
 from rpcmq.core.router.node_type import NodeContext
+from rpcmq.core.router.peer2peer.node import Peer2Peer
 from rpcmq.core.router.pubsub.node import PubSub
 from rpcmq.core.router.roundrobin.node import RoundRobin
 from rpcmq.wire import Address
@@ -31,6 +32,7 @@ class MeshContext:
     neighbours: Neighbours
     roundrobin: RoundRobin
     pubsub: PubSub
+    peer2peer: Peer2Peer
     places: Places
     #: Enter a neighbour whose handshake is done, or whose link was resumed; parts are told: (now, neighbour, resumed).
     up: Callable[[float, Neighbour, bool], None]
