@@ -50,12 +50,13 @@ def routers_of(network: Network) -> list[Router]:
 
 
 class _Spread(MeshNetwork):
-    """Several routers in the place of one: each process connects to the next of them."""
+    """Several routers in the place of one: each identity connects to the next of them."""
 
     def __init__(self, settings: Settings, sink: Sink | None, routers: int) -> None:
         names = "abcdefghijklmnop"[:routers]
         super().__init__(names, settings, sinks=dict.fromkeys(names, sink) if sink else None)
         self._next = cycle(names)
+        self._places: dict[str, str] = {}
         self.settings = settings
         self.router = _AllRouters(self)
         self.advance(_LINKING)
@@ -63,7 +64,9 @@ class _Spread(MeshNetwork):
     def process(
         self, identity: str, queue_type: str = "roundrobin", user: str = "", *, router: str = "", **hello: Any
     ) -> Process:
-        return super().process(identity, queue_type, user, router=router or next(self._next), **hello)
+        if identity not in self._places:
+            self._places[identity] = router or next(self._next)
+        return super().process(identity, queue_type, user, router=router or self._places[identity], **hello)
 
     @property
     def notes(self) -> list[LogEvent]:

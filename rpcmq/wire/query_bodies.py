@@ -13,6 +13,9 @@ __all__ = [
     "CallerQuery",
     "KickAnswer",
     "KickQuery",
+    "MeshJoinQuery",
+    "MeshLeaveQuery",
+    "MeshStateAnswer",
     "PurgeAnswer",
     "PurgeQuery",
     "QueryBody",
@@ -71,6 +74,35 @@ class KickAnswer(Body):
 
     #: The number of links that were ended.
     links: int = integer(least=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeshJoinQuery(QueryBody):
+    """QUERY for the control that has a router link to another one."""
+
+    what: str = string("control.mesh.join", reason="query")
+    url: str = string(least=1, most=1024, reason="query")
+    #: With CURVE: the public key of the router there.
+    server_key: str = string("", most=40, reason="query")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeshLeaveQuery(QueryBody):
+    """QUERY for the control that has a router end its links to all others."""
+
+    what: str = string("control.mesh.leave", reason="query")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeshStateAnswer(Body):
+    """ANSWER to :class:`MeshJoinQuery` and :class:`MeshLeaveQuery`."""
+
+    KIND = Kind.ANSWER
+
+    #: Whether the router was a member of the mesh before.
+    was_member: bool = flag()
+    #: The number of routers that it was linked to.
+    linked: int = integer(least=0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -75,6 +75,7 @@ class Session:
         "sent_bytes",
         "unacked_bytes",
         "unacknowledged",
+        "written_bytes",
     )  # fmt: skip
 
     def __init__(self, dirty: list[Session]) -> None:
@@ -100,6 +101,8 @@ class Session:
         self.has_detached = False
         #: Messages that were sent and not acknowledged, and their bytes.
         self.unacknowledged = self.sent_bytes = 0
+        #: Bytes of all messages that were sent in this session.
+        self.written_bytes = 0
         #: Number of consecutive resumptions without progress, and the count acknowledged at the last one.
         self.failed_resumptions = 0
         self._stuck_at = -1
@@ -149,6 +152,11 @@ class Session:
             self.dirty.append(self)
 
     @property
+    def sent_messages(self) -> int:
+        """Number of messages that were sent in this session, and have arrived or may arrive."""
+        return self._sent_base + self.unacknowledged
+
+    @property
     def may_send(self) -> bool:
         """Whether the outbox has messages and the window is open."""
         return bool(self.outbox) and self.sent_bytes < WINDOW_BYTES
@@ -188,6 +196,7 @@ class Session:
         self._batch_size = 0
         self.unacknowledged += count
         self.sent_bytes += size_bytes
+        self.written_bytes += size_bytes
         self._sent.append((sent, size_bytes))
         if self.sent_bytes >= WINDOW_BYTES:
             self.window_full()

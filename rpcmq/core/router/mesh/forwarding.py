@@ -115,6 +115,10 @@ class Forwarding(MeshPart):
         if is_older or not place.queue:
             best, least = None, 0.0
             for remote in place.remotes.values():
+                if not (is_older or remote.room or remote.wanted):
+                    # Whether its consumers are still busy will show. Not by a request that came back: two neighbours
+                    # that are busy would send it to and fro.
+                    remote.room = None
                 free = remote.free
                 if free > 0:
                     load = len(remote.offered) / (remote.capacity or 1)
@@ -294,8 +298,6 @@ class Forwarding(MeshPart):
         if remote is not None:
             # Also where nothing waits any more: the neighbour takes nothing before it has read that.
             self._want(place, remote, len(place.queue))
-            if not place.queue:
-                remote.room = None
 
     def _room(self, now: float, link: Link, message: bytes) -> None:
         """ROOM: so many more may be offered."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from math import inf
 
+from rpcmq.config.values import is_connect_url
 from rpcmq.core.router.actions import LogEvent
 from rpcmq.core.router.mesh.member_table import MemberTable
 from rpcmq.core.router.mesh.neighbours import Neighbour, told_apart
@@ -21,7 +22,8 @@ from rpcmq.core.router.mesh.process_news import ProcessNews
 from rpcmq.core.router.model import Link
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import Kind, pack
-from rpcmq.wire.mesh_bodies import MAX_INCARNATION, MAX_NEIGHBOURS, MemberBody, MembersBody
+from rpcmq.wire.mesh_bodies import MAX_INCARNATION, MAX_NEIGHBOURS, MAX_ROUTERS, MemberBody, MembersBody
+from rpcmq.wire.query_bodies import MeshJoinQuery, MeshStateAnswer
 
 __all__ = ["Members"]
 
@@ -84,6 +86,32 @@ class Members(MeshPart):
             neighbour.link.send_last(pack(Kind.GOODBYE))
         self._leaves_at = now + _LEAVING
         return len(self._context.neighbours)
+
+    def join_on_demand(self, now: float, link: Link, message: bytes) -> MeshStateAnswer:
+        """Handle the control ``control.mesh.join``."""
+        query = MeshJoinQuery.of(message)
+        if not is_connect_url(query.url):
+            raise ProtocolError(f"{query.url!r} is no url of a router, as tcp://HOST:PORT is", "query")
+        if query.url in self._context.own.urls:
+            raise ProtocolError(f"{query.url} is this router itself", "query")
+        if self._context.targets.configured >= MAX_ROUTERS:
+            text = f"{MAX_ROUTERS} urls of routers are dialled already: `rpcmq mesh` lists them"
+            raise ProtocolError(text, "query")
+        if self._context.targets.closed == "draining":
+            raise ProtocolError("this router is shutting down", "query")
+        answer = self._state()
+        self.join(now, query.url, query.server_key)
+        return answer
+
+    def leave_on_demand(self, now: float, link: Link, message: bytes) -> MeshStateAnswer:
+        """Handle the control ``control.mesh.leave``."""
+        answer = self._state()
+        self.leave(now)
+        return answer
+
+    def _state(self) -> MeshStateAnswer:
+        context = self._context
+        return MeshStateAnswer(was_member=context.targets.closed != "left", linked=len(context.neighbours))
 
     # --- this router -------------------------------------------------------------------------
 

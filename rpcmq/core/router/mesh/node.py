@@ -23,6 +23,7 @@ from rpcmq.core.router.mesh.neighbours import Identity, Neighbour, Neighbours
 from rpcmq.core.router.mesh.part import MeshContext, MeshPart
 from rpcmq.core.router.mesh.places import Places
 from rpcmq.core.router.mesh.targets import Targets
+from rpcmq.core.router.mesh.views import mesh_view
 from rpcmq.core.router.model import Handler, Link
 from rpcmq.core.router.node_type import NodeContext, NodeType
 from rpcmq.core.router.peer2peer.node import Peer2Peer
@@ -85,6 +86,12 @@ class Mesh(NodeType):
                 self.handlers[kind] = handler
             for kind, handler in part.process_kinds.items():
                 self.kinds[Kind(kind)] = handler
+        members = self.members
+        self.views = {"mesh": lambda now: mesh_view(context, self.handshake, members, now)}
+        self.controls = {
+            "control.mesh.join": members.join_on_demand,
+            "control.mesh.leave": members.leave_on_demand,
+        }
 
     # --- connections -------------------------------------------------------------------------
 
@@ -92,6 +99,11 @@ class Mesh(NodeType):
     def handshake(self) -> MeshHandshake:
         """The part that makes links to other routers."""
         return next(part for part in self.parts if isinstance(part, MeshHandshake))
+
+    @property
+    def members(self) -> Members:
+        """The part that knows the other routers."""
+        return next(part for part in self.parts if isinstance(part, Members))
 
     def _hello(self, now: float, route: bytes, hello: HelloBody, user: str) -> bytes | None:
         return self.handshake.hello(now, route, hello, user)

@@ -84,6 +84,11 @@ class Targets:
     def __iter__(self) -> Iterator[Target]:
         return iter(self._targets.values())
 
+    @property
+    def configured(self) -> int:
+        """The number of urls that operators want to be dialled."""
+        return sum(target.is_configured for target in self)
+
     def configure(self, now: float, url: str, server_key: str = "") -> Target:
         """Dial ``url`` from now on."""
         target = self._targets.get(url)

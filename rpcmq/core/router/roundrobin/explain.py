@@ -112,7 +112,7 @@ def _queued_because(now: float, destination: Destination) -> str:
 
 
 def _busy_everywhere(destination: Destination) -> str:
-    """Where the consumers are, some of which other routers have."""
+    """Name the routers at which the consumers are, some of them elsewhere."""
     places = [f"{len(destination.consumers)} here"] if destination.consumers else []
     count = len(destination.consumers)
     for remote in destination.remotes.values():

@@ -230,3 +230,35 @@ def test_mandatory_knows_the_consumers_of_other_routers(net: MeshNetwork) -> Non
     assert call.end.payload == b"done"
     nobody = api.request("network", "run", ttl=30, flags=Flag.MANDATORY)
     assert nobody.end.outcome == Outcome.NO_CONSUMER
+
+
+def test_a_request_that_each_neighbour_sends_back_waits_until_one_is_free(net: MeshNetwork) -> None:
+    """It does not go to and fro between neighbours whose consumers are busy with others' requests."""
+    nodes = [net.process("node-b", router="b"), net.process("node-c", router="c")]
+    for node in nodes:
+        node.register("compute")
+        net.process(f"own-{node.router}", router=node.router).request("compute", "own")
+    settle(net)
+    api = net.process("api", router="a")
+    call, cast = api.request("compute", "call"), api.cast("compute", "cast")
+    net.advance(5.0)
+    busy = [node.take(Kind.REQUEST) for node in nodes]
+    assert [message.method for message in busy] == ["own", "own"] and call.answers == []
+    nodes[1].reply(busy[1])
+    assert [message.key for message in taken(nodes[1])] == [call.key]
+    nodes[0].reply(busy[0])
+    assert [message.key for message in taken(nodes[0], Kind.CAST)] == [cast.key]
+
+
+def test_a_neighbour_that_has_sent_a_request_back_is_offered_the_next_one_again(net: MeshNetwork) -> None:
+    near, far = net.process("near", router="b"), net.process("far", router="c")
+    near.register("compute")
+    far.register("compute", credit=3)
+    own = net.process("own", router="b").request("compute")
+    settle(net)
+    api = net.process("api", router="a")
+    calls = [api.request("compute", str(number)) for number in range(2)]
+    assert len(taken(far)) == 2, "also the one that came back"
+    near.reply(next(m for m in taken(near) if m.key == own.key))
+    calls.append(api.request("compute", "2"))
+    assert [message.key for message in taken(near)] == [calls[2].key]

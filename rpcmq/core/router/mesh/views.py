@@ -1,0 +1,90 @@
+"""The view ``mesh``: the routers of the mesh, the links to them, and why one that is known is not linked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rpcmq.core.router.mesh.handshake import MeshHandshake
+from rpcmq.core.router.mesh.member_table import Member
+from rpcmq.core.router.mesh.members import Members
+from rpcmq.core.router.mesh.part import MeshContext
+from rpcmq.core.router.mesh.peerings import Peering
+from rpcmq.core.router.mesh.targets import Target
+from rpcmq.core.router.view_rows import View, made
+
+__all__ = ["mesh_view"]
+
+
+def mesh_view(context: MeshContext, handshake: MeshHandshake, members: Members, now: float) -> View:
+    """The steps that make the view: this router, and a row for each other one; urls that lead to none have one, too."""
+    own, problems = context.own, handshake.problems.rows(now)
+    rows = list(_rows(context, handshake, members, {row["subject"]: row["text"] for row in problems}, now))
+    yield
+    routers = yield from made("routers", rows, len(rows))
+    return {
+        "mesh": own.mesh,
+        "router": own.name,
+        "router_id": own.id,
+        "incarnation": own.incarnation,
+        "urls": list(own.urls),
+        "state": context.targets.closed or "member",
+        **routers,
+        "problems": problems,
+    }
+
+
+def _rows(
+    context: MeshContext, handshake: MeshHandshake, members: Members, problems: dict[str, str], now: float
+) -> Iterator[dict[str, Any]]:
+    known = {member.said.id: member for member in members.table}
+    linked = {peering.identity.id: peering for peering in handshake.peerings}
+    targets = {target.id: target for target in context.targets if target.id}
+    for id in sorted(known.keys() | linked.keys()):
+        peering, member, target = linked.get(id), known.get(id), targets.get(id)
+        row = _linked(peering, now) if peering is not None else _not_linked(member, target, problems)
+        heard = member.heard if member is not None else now
+        neighbours = list(member.said.neighbours) if member is not None else []
+        yield row | {"neighbours": neighbours, "told_seconds": round(now - heard, 3)}
+    for target in context.targets:
+        if target.id not in known and target.id not in linked:
+            yield {"name": "", "id": target.id, "urls": list(target.urls)} | _reason(target, problems)
+
+
+def _linked(peering: Peering, now: float) -> dict[str, Any]:
+    link, identity = peering.link, peering.identity
+    return {
+        "name": peering.neighbour.name,
+        "id": identity.id,
+        "incarnation": identity.incarnation,
+        "urls": list(identity.urls),
+        "state": "draining" if peering.neighbour.is_draining else link.state.value,
+        "why": "",
+        "dialed": peering.target.url if peering.target is not None else "",
+        "round_trip_ms": round(peering.round_trip * 1e3, 3) if peering.answered_at else None,
+        "connected_seconds": round(now - link.since, 3),
+        "silent_seconds": round(now - link.heard, 3),
+        "messages_in": link.received,
+        "messages_out": link.sent_messages,
+        "bytes_in": link.read_bytes,
+        "bytes_out": link.written_bytes,
+        "to_send": len(link.outbox),
+        "to_acknowledge": link.unacknowledged,
+        "counters": dict(link.counters),
+    }
+
+
+def _not_linked(member: Member | None, target: Target | None, problems: dict[str, str]) -> dict[str, Any]:
+    assert member is not None, "it is known or linked"
+    said = member.said
+    row = {"name": said.name, "id": said.id, "incarnation": said.incarnation, "urls": list(said.urls)}
+    if said.left:
+        return row | {"state": "left", "why": "it has left the mesh"}
+    return row | _reason(target, problems)
+
+
+def _reason(target: Target | None, problems: dict[str, str]) -> dict[str, Any]:
+    if target is None:
+        return {"state": "not linked", "why": "it has told no url"}
+    why = next((problems[url] for url in target.urls if url in problems), f"{target.url} is dialled, or is the next")
+    return {"state": "not linked", "why": why}

@@ -1,0 +1,123 @@
+"""The view of the mesh, and the controls with which a running router joins and leaves it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rpcmq.testing.mesh_network import MeshNetwork, Message
+from rpcmq.wire import Kind
+from rpcmq.wire.query_bodies import MeshJoinQuery, MeshLeaveQuery, QueryBody
+from tests.core.router.mesh.joining import check_full_mesh, neighbours
+
+
+@pytest.fixture
+def net(empty: MeshNetwork) -> MeshNetwork:
+    """Routers a, b and c; b and c were told of a."""
+    empty.add_router("a", peers=())
+    empty.add_router("b", peers=["a"])
+    empty.add_router("c", peers=["a"])
+    empty.advance(1.0)
+    return empty
+
+
+def view(net: MeshNetwork, router: str) -> dict[str, Any]:
+    seen: dict[str, Any] = net.process(f"operator-{len(net.processes)}", router=router).query("mesh")
+    return seen
+
+
+def row(net: MeshNetwork, router: str, other: str) -> dict[str, Any]:
+    found: list[dict[str, Any]] = [each for each in view(net, router)["routers"] if each["name"] == other]
+    assert len(found) == 1
+    return found[0]
+
+
+def ask(net: MeshNetwork, router: str, query: QueryBody) -> Message:
+    operator = net.process(f"operator-{len(net.processes)}", router=router)
+    (answer,) = operator.send(Kind.QUERY, query.payload(), format=1).answers
+    return answer
+
+
+def test_it_shows_this_router_and_the_link_to_each_other_one(net: MeshNetwork) -> None:
+    net.delay("a", "b", 0.01)
+    net.advance(5.0)
+    seen = view(net, "a")
+    assert {key: seen[key] for key in ("mesh", "router", "router_id", "urls", "state", "truncated", "problems")} == {
+        "mesh": "rpcmq", "router": "a", "router_id": 1, "urls": ["inproc://a"], "state": "member", "truncated": 0,
+        "problems": [],
+    }  # fmt: skip
+    assert [(each["name"], each["state"]) for each in seen["routers"]] == [("b", "answering"), ("c", "answering")]
+    b = seen["routers"][0]
+    assert b["round_trip_ms"] == pytest.approx(20.0)
+    assert b["dialed"] == "" and row(net, "b", "a")["dialed"] == "inproc://a"
+    assert b["neighbours"] == [1, 3] and b["urls"] == ["inproc://b"]
+    assert b["messages_in"] > 0 and b["messages_out"] > 0 and b["bytes_in"] > 0 and b["bytes_out"] > 0
+    assert b["connected_seconds"] > 5 and b["why"] == ""
+
+
+def test_it_says_why_a_router_is_not_linked(net: MeshNetwork) -> None:
+    net.hosts["c"].kill()
+    net.advance(12.0)
+    c = row(net, "a", "c")
+    assert (c["state"], c["why"]) == ("not linked", "inproc://c: no connection within 5 s")
+    (problem,) = view(net, "b")["problems"]
+    assert problem["subject"] == "inproc://c" and problem["reason"] == "unreachable"
+    net.hosts["c"].start()
+    net.advance(5.0)
+    assert view(net, "a")["problems"] == []
+
+
+def test_it_shows_a_url_that_has_never_led_to_a_router(empty: MeshNetwork) -> None:
+    empty.add_router("a", peers=(), mesh_peers=("inproc://nobody",))
+    empty.advance(6.0)
+    (nobody,) = view(empty, "a")["routers"]
+    assert nobody == {
+        "name": "", "id": 0, "urls": ["inproc://nobody"], "state": "not linked",
+        "why": "inproc://nobody: no connection within 5 s",
+    }  # fmt: skip
+
+
+def test_a_running_router_leaves_and_joins_on_demand(net: MeshNetwork) -> None:
+    assert ask(net, "c", MeshLeaveQuery()).body == {"was_member": True, "linked": 2}
+    net.advance(5.0)
+    check_full_mesh(net, "a", "b")
+    assert view(net, "c")["state"] == "left"
+    c = row(net, "a", "c")
+    assert (c["state"], c["why"]) == ("left", "it has left the mesh")
+    assert ask(net, "c", MeshJoinQuery(url="inproc://b")).body == {"was_member": False, "linked": 0}
+    net.advance(1.0)
+    check_full_mesh(net, "a", "b", "c")
+    assert view(net, "c")["state"] == "member"
+
+
+def test_a_router_that_was_alone_joins_on_demand(net: MeshNetwork) -> None:
+    net.add_router("d", peers=())
+    net.advance(5.0)
+    assert neighbours(net, "d") == {}
+    assert ask(net, "d", MeshJoinQuery(url="inproc://c")).body == {"was_member": True, "linked": 0}
+    net.advance(1.0)
+    check_full_mesh(net, "a", "b", "c", "d")
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("", "url '' must be a non-empty string of at most 1024 characters"),
+        ("here", "'here' is no url of a router, as tcp://HOST:PORT is"),
+        ("tcp://host:0", "'tcp://host:0' is no url of a router, as tcp://HOST:PORT is"),
+        ("inproc://a", "inproc://a is this router itself"),
+    ],
+)
+def test_a_url_that_cannot_be_joined_is_refused(net: MeshNetwork, url: str, text: str) -> None:
+    answer = ask(net, "a", MeshJoinQuery(url=url))
+    assert answer.kind is Kind.ERROR and answer.body["text"] == text
+
+
+def test_urls_that_were_joined_are_bounded(net: MeshNetwork) -> None:
+    operator = net.process("operator", router="a")
+    with net.together():
+        for i in range(1001):
+            operator.send(Kind.QUERY, MeshJoinQuery(url=f"inproc://x{i}").payload(), format=1)
+    (refused,) = [each for each in operator.got() if each.kind is Kind.ERROR]
+    assert refused.body["text"] == "1000 urls of routers are dialled already: `rpcmq mesh` lists them"
