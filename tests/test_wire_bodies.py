@@ -30,7 +30,18 @@ from rpcmq.wire.bodies import (
     WelcomeBody,
 )
 from rpcmq.wire.body_fields import Body
-from rpcmq.wire.query_bodies import CallerAnswer, CallerQuery, KickAnswer, KickQuery, PurgeAnswer, PurgeQuery, QueryBody
+from rpcmq.wire.query_bodies import (
+    CallerAnswer,
+    CallerQuery,
+    KickAnswer,
+    KickQuery,
+    MeshJoinQuery,
+    MeshLeaveQuery,
+    MeshStateAnswer,
+    PurgeAnswer,
+    PurgeQuery,
+    QueryBody,
+)
 from tests.protocol_pages import protocol_text
 
 HELLO = {"versions": [1], "identity": "web", "queue_type": "roundrobin"}
@@ -99,6 +110,9 @@ WRITTEN: list[tuple[Body, str]] = [
     ),
     (KickQuery(identity="web"), '{"what":"control.kick","identity":"web"}'),
     (KickAnswer(links=2), '{"links":2}'),
+    (MeshJoinQuery(url="tcp://a:7700"), '{"what":"control.mesh.join","url":"tcp://a:7700","server_key":""}'),
+    (MeshLeaveQuery(), '{"what":"control.mesh.leave"}'),
+    (MeshStateAnswer(linked=2), '{"was_member":false,"linked":2}'),
     (CallerQuery(key=b"\x01\xff"), '{"what":"caller","key":"01ff"}'),
     (CallerAnswer(), '{"identity":""}'),
 ]

@@ -8,8 +8,11 @@ from typing import Any
 import click
 from rich.table import Table
 
+from rpcmq.cli.exit_codes import ExitCode
+from rpcmq.cli.mesh_links import links_table
+from rpcmq.cli.mesh_routers import ask_all
 from rpcmq.cli.options import State, connects, json_option, make_client, positive
-from rpcmq.cli.output import Output, add_row, print_json, table
+from rpcmq.cli.output import Output, add_row, joined, print_json, table
 from rpcmq.cli.text import counted, microseconds, plain
 from rpcmq.errors import ProtocolError
 from rpcmq.wire.bodies import CONSUMER_ROLE
@@ -17,7 +20,7 @@ from rpcmq.wire.bodies import CONSUMER_ROLE
 __all__ = ["describe_command", "ls_command"]
 
 _VIEWS = (
-    "overview", "summary", "processes", "topics", "calls", "methods", "dropped", "stats", "keys", "stuck",
+    "overview", "summary", "processes", "topics", "calls", "methods", "dropped", "stats", "keys", "stuck", "mesh",
 )  # fmt: skip
 
 
@@ -35,32 +38,63 @@ _VIEWS = (
 @click.option(
     "--mark-after", type=positive, default=30.0, show_default=True, help="Seconds after which work in flight is marked."
 )
+@click.option("--mesh", "all_routers", is_flag=True, help="Ask each router of the mesh.")
 @click.option("--timeout", type=positive, default=5.0, show_default=True, help="Seconds.")
 @json_option
 @connects
 @click.pass_obj
-def ls_command(state: State, view: str, stuck: bool, dropped: bool, mark_after: float, timeout: float) -> None:
+def ls_command(
+    state: State, view: str, stuck: bool, dropped: bool, mark_after: float, all_routers: bool, timeout: float
+) -> int | None:
     """List processes, topics, consumers, their credit, and what is in flight.
 
     Marked are processes that do not answer or are slow to take events, consumers whose work has been
     in flight for long, and topics where messages wait with nobody to take them.
+
+    With --mesh it is that of each router of the mesh, with the router's name before each row; the exit code is 1 if
+    one does not answer.
     """
     if stuck and dropped:
         raise click.UsageError("--stuck and --dropped do not go together")
+    view = "stuck" if stuck else "dropped" if dropped else view
+    if all_routers:
+        return _list_mesh(state, view, mark_after, timeout)
     with make_client(state, timeout) as client:
-        answer = client.query("stuck" if stuck else "dropped" if dropped else view, timeout)
+        answer = client.query(view, timeout)
     if state.json:
         print_json(answer)
-        return
+        return None
     output = Output()
-    for each in _tables(answer, mark_after):
+    for each in _shown(answer, mark_after):
         output.print(each)
+    return None
+
+
+def _list_mesh(state: State, view: str, mark_after: float, timeout: float) -> int | None:
+    answers = ask_all(state, view, timeout)
+    if state.json:
+        routers = [{"router": name, "answer": answer} for name, answer in answers.by_router.items()]
+        print_json({"routers": routers, "silent": answers.silent_rows()})
+    else:
+        output = Output()
+        shown = {name: _shown(answer, mark_after) for name, answer in answers.by_router.items()}
+        for each in joined(shown):
+            output.print(each)
+        for name, text in answers.silent.items():
+            output.print(plain(f"router {name} does not answer: {text}"), style="red", markup=False)
+    return ExitCode.FAILED if answers.silent else None
+
+
+def _shown(answer: dict[str, Any], mark_after: float) -> Iterator[Table | str]:
+    yield from _tables(answer, mark_after)
     if answer.get("truncated"):
-        output.print(f"... and {answer['truncated']} more")
+        yield f"... and {answer['truncated']} more"
 
 
 def _tables(answer: dict[str, Any], stuck: float) -> Iterator[Table | str]:
-    if "router" in answer:
+    if "peers" in answer:
+        yield links_table({answer["router"]: answer})
+    elif "router" in answer:
         yield _summary(answer)
         yield from _log_problem(answer)
         for warning in answer.get("warnings", ()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -16,7 +16,7 @@ from rpcmq.errors import PayloadError
 from rpcmq.payload import TypedJson
 from rpcmq.payload.bounded_text import short_repr
 
-__all__ = ["Output", "add_row", "print_fitting", "print_json", "print_result", "table", "typed_json"]
+__all__ = ["Output", "add_row", "joined", "print_fitting", "print_json", "print_result", "table", "typed_json"]
 
 #: Width when the output is not a terminal, so that nothing is cut off.
 _WIDE = 240
@@ -76,6 +76,33 @@ def _without(made: Table, name: str) -> Table:
     for row, cells in zip(made.rows, zip(*(each.cells for each in kept), strict=True), strict=True):
         less.add_row(*cells, style=row.style)
     return less
+
+
+def joined(shown: Mapping[str, Iterable[Table | str]]) -> list[Table | str]:
+    """Join the tables and lines of several routers: one table for each title, with a column for the router's name.
+
+    Args:
+        shown: by the name of the router.
+    """
+    found: dict[str, Table | str] = {}
+    for router, parts in shown.items():
+        for part in parts:
+            if isinstance(part, str):
+                found[f"{router}: {part}"] = f"{plain(router)}: {part}"
+                continue
+            whole = found.setdefault(str(part.title or ""), _with_routers(part))
+            assert not isinstance(whole, str), "titles have no colon"
+            for row, cells in zip(part.rows, zip(*(each.cells for each in part.columns), strict=True), strict=True):
+                whole.add_row(Text(plain(router)), *cells, style=row.style)
+    return list(found.values())
+
+
+def _with_routers(model: Table) -> Table:
+    """An empty table with the columns of ``model``, and one more."""
+    made = table(str(model.title or ""), "router")
+    for each in model.columns:
+        made.add_column(each.header, justify=each.justify, overflow=each.overflow)
+    return made
 
 
 def print_json(value: object, indent: int | None = None) -> None:

@@ -8,10 +8,21 @@ from typing import Any
 from rpcmq.client.base import BaseClient
 from rpcmq.client.sender import Target
 from rpcmq.client.shown_names import shown_as
+from rpcmq.config.values import is_connect_url
+from rpcmq.errors import UsageError
 from rpcmq.transport.home import at_home
 from rpcmq.wire import MAX_VIEW_BYTES, Address, body_of
 from rpcmq.wire.bodies import DeclareBody
-from rpcmq.wire.query_bodies import KickAnswer, KickQuery, PurgeAnswer, PurgeQuery, QueryBody
+from rpcmq.wire.query_bodies import (
+    KickAnswer,
+    KickQuery,
+    MeshJoinQuery,
+    MeshLeaveQuery,
+    MeshStateAnswer,
+    PurgeAnswer,
+    PurgeQuery,
+    QueryBody,
+)
 
 __all__ = ["RouterVerbs"]
 
@@ -42,7 +53,7 @@ class RouterVerbs(BaseClient):
     @at_home
     def query(self, view: str = "overview", timeout: float | None = None) -> dict[str, Any]:
         """The router's own state: ``overview``, ``summary``, ``processes``, ``topics``, ``calls``, ``methods``,
-        ``keys``, ``stuck``, ``dropped``, ``stats``.
+        ``keys``, ``stuck``, ``dropped``, ``stats``, ``mesh``.
 
         Raises:
             RouterUnreachable, CallTimeout: there is no answer.
@@ -109,6 +120,37 @@ class RouterVerbs(BaseClient):
             # One request purges some thousands; messages that arrive meanwhile are not purged.
             if not (purged and remaining) or casts + calls >= waited:
                 return {"known": answer.known, "casts": casts, "calls": calls, "forgotten": answer.forgotten}
+
+    @at_home
+    def join_mesh(self, url: str, server_key: str = "", timeout: float | None = None) -> None:
+        """Have the router dial the router at ``url`` from now on, and so join its mesh; returns before it is linked.
+
+        Args:
+            url: the endpoint of that router.
+            server_key: its public key, if routers have keys.
+            timeout: seconds to wait for the router.
+
+        Raises:
+            UsageError: ``url`` is no endpoint of another router.
+            AccessDenied: the key of this process has no right ``admin`` on ``control.mesh.join``.
+            RouterUnreachable, CallTimeout: there is no answer.
+        """
+        if not is_connect_url(url):
+            raise UsageError(f"url {url!r}: expected a URL like 'tcp://10.0.0.7:7700'")
+        self.sender.ask(MeshJoinQuery(url=url, server_key=server_key), _ROUTER, timeout)
+
+    @at_home
+    def leave_mesh(self, timeout: float | None = None) -> int:
+        """Have the router leave its mesh: its links to other routers end, and none of them dials it any more.
+
+        Returns:
+            How many routers it was linked to.
+
+        Raises:
+            AccessDenied: the key of this process has no right ``admin`` on ``control.mesh.leave``.
+            RouterUnreachable, CallTimeout: there is no answer.
+        """
+        return MeshStateAnswer.of(self.sender.ask(MeshLeaveQuery(), _ROUTER, timeout)).linked
 
     @at_home
     def kick(self, identity: str, timeout: float | None = None) -> int:

@@ -28,7 +28,9 @@ def mesh_view(context: MeshContext, handshake: MeshHandshake, members: Members, 
         "router_id": own.id,
         "incarnation": own.incarnation,
         "urls": list(own.urls),
+        "key": own.key,
         "state": context.targets.closed or "member",
+        "peers": [each.url for each in context.targets if each.is_configured and each.id in context.neighbours.by_id],
         **routers,
         "problems": problems,
     }
@@ -58,6 +60,7 @@ def _linked(peering: Peering, now: float) -> dict[str, Any]:
         "id": identity.id,
         "incarnation": identity.incarnation,
         "urls": list(identity.urls),
+        "key": identity.key,
         "state": "draining" if peering.neighbour.is_draining else link.state.value,
         "why": "",
         "dialed": peering.target.url if peering.target is not None else "",
@@ -77,7 +80,7 @@ def _linked(peering: Peering, now: float) -> dict[str, Any]:
 def _not_linked(member: Member | None, target: Target | None, problems: dict[str, str]) -> dict[str, Any]:
     assert member is not None, "it is known or linked"
     said = member.said
-    row = {"name": said.name, "id": said.id, "incarnation": said.incarnation, "urls": list(said.urls)}
+    row = {"name": said.name, "id": said.id, "incarnation": said.incarnation, "urls": list(said.urls), "key": said.key}
     if said.left:
         return row | {"state": "left", "why": "it has left the mesh"}
     return row | _reason(target, problems)

@@ -1,0 +1,200 @@
+"""``rpcmq mesh``: the routers of a mesh and the links between them; joining and leaving it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import click
+import gevent
+
+from rpcmq.cli.exit_codes import ExitCode
+from rpcmq.cli.mesh_links import LINKED, links_table
+from rpcmq.cli.mesh_routers import Answers, ask_all, client_of, mesh_view, router_of, routers_in
+from rpcmq.cli.options import State, connects, json_option, make_client, positive
+from rpcmq.cli.output import Output, add_row, print_json, table
+from rpcmq.cli.text import counted, plain
+from rpcmq.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["mesh_command"]
+
+#: Seconds between two looks at a link that is being made.
+_LOOK = 0.1
+_timeout_option = click.option("--timeout", type=positive, default=5.0, show_default=True, help="Seconds.")
+
+
+@click.group("mesh", invoke_without_command=True)
+@_timeout_option
+@json_option
+@connects
+@click.pass_context
+def mesh_command(context: click.Context, timeout: float) -> int | None:
+    """Show the routers of a mesh, and the links between them.
+
+    Each router that the first one knows is asked. The exit code is 1 if one does not answer, or if two of them
+    are not linked.
+    """
+    if context.invoked_subcommand is not None:
+        return None
+    state: State = context.obj
+    answers = ask_all(state, "mesh", timeout)
+    missing = list(_missing(answers))
+    if state.json:
+        print_json(
+            {
+                "mesh": answers.view["mesh"],
+                "routers": list(answers.by_router.values()),
+                "silent": answers.silent_rows(),
+                "not_linked": missing,
+            }
+        )
+    else:
+        _show(answers, missing)
+    return ExitCode.FAILED if answers.silent or missing else None
+
+
+def _show(answers: Answers, missing: list[dict[str, str]]) -> None:
+    output = Output()
+    output.print(_routers(answers))
+    output.print(links_table(answers.by_router))
+    for row in missing:
+        output.print(plain(f"not linked: {row['router']} and {row['other']}: {row['text']}"), style="red", markup=False)
+    for name, text in answers.silent.items():
+        output.print(plain(f"router {name} does not answer: {text}"), style="red", markup=False)
+
+
+def _routers(answers: Answers) -> Table:
+    made = table(f"Mesh {answers.view['mesh']}", "router", ">id", "state", ">links", "urls")
+    own = answers.view
+    rows = [(own["router"], own["router_id"], own["urls"]), *((r["name"], r["id"], r["urls"]) for r in routers_in(own))]
+    left = {row["name"] for row in routers_in(own) if row["state"] == "left"}
+    for name, id, urls in sorted(rows):
+        view = answers.by_router.get(name)
+        linked = "" if view is None else sum(row["state"] == LINKED for row in view["routers"])
+        state = "left" if name in left else "no answer" if view is None else view["state"]
+        add_row(made, (name, id, state, linked, ", ".join(urls)), "" if state == "member" else "yellow")
+    return made
+
+
+def _missing(answers: Answers) -> Iterator[dict[str, str]]:
+    """The pairs of routers without a link, each once, with the reason that one of them knows."""
+    found: dict[frozenset[str], dict[str, str]] = {}
+    for name, view in answers.by_router.items():
+        for row in view["routers"]:
+            if row["state"] in (LINKED, "left"):
+                continue
+            # A peer that was never linked to is known by its url only.
+            other = row["name"] or ", ".join(row["urls"])
+            pair = frozenset((name, other))
+            if pair not in found or not found[pair]["text"]:
+                found[pair] = {"router": name, "other": other, "text": row["why"] or row["state"]}
+    yield from found.values()
+
+
+# --- one path -----------------------------------------------------------------------------------
+
+
+@mesh_command.command("path")
+@click.argument("one")
+@click.argument("other")
+@_timeout_option
+@json_option
+@connects
+@click.pass_obj
+def path_command(state: State, one: str, other: str, timeout: float) -> int | None:
+    """Tell how messages go from router ONE to router OTHER: directly, or why not.
+
+    Routers are named, or given by their ids. The exit code is 1 if there is no way.
+    """
+    with make_client(state, timeout) as client:
+        view = mesh_view(client, timeout)
+    ends = [router_of(view, name) for name in (one, other)]
+    for name, row in zip((one, other), ends, strict=True):
+        if row is None:
+            asked = view["router"]
+            raise UsageError(f"router {name!r} is not known to router {asked!r}; `rpcmq mesh` lists all")
+    begin, end = ends
+    assert begin is not None and end is not None
+    if begin["id"] == end["id"]:
+        raise UsageError(f"{one!r} and {other!r} are the same router")
+    if begin["id"] != view["router_id"]:
+        with client_of(state, begin, timeout) as client:
+            view = mesh_view(client, timeout)
+    found = router_of(view, str(end["id"]))
+    return _show_path(state, begin, end, found)
+
+
+def _show_path(state: State, begin: dict[str, Any], end: dict[str, Any], link: dict[str, Any] | None) -> int | None:
+    is_linked = link is not None and link["state"] == LINKED
+    problem = "it does not know that router" if link is None else link["why"] or link["state"]
+    trip = link["round_trip_ms"] if link is not None and is_linked else None
+    names = [begin["name"], end["name"]]
+    if state.json:
+        path = names if is_linked else []
+        print_json({"path": path, "round_trip_ms": trip, "problem": None if is_linked else problem})
+    elif is_linked:
+        how = "" if trip is None else f", round trip {trip:.2f} ms"
+        click.echo(plain(f"{names[0]} -> {names[1]}: direct{how}"))
+    else:
+        click.echo(plain(f"rpcmq: {names[0]} -> {names[1]}: no link: {problem}"), err=True)
+    return None if is_linked else ExitCode.FAILED
+
+
+# --- join and leave -----------------------------------------------------------------------------
+
+
+@mesh_command.command("join")
+@click.argument("url")
+@click.option("--server-key", metavar="KEY", default="", help="That router's public key, if routers have keys.")
+@_timeout_option
+@json_option
+@connects
+@click.pass_obj
+def join_command(state: State, url: str, server_key: str, timeout: float) -> int | None:
+    """Link the router (--router) to the one at URL, and so to all of its mesh.
+
+    It lasts until the router ends: write the URL into mesh.peers, too. The exit code is 1 if there is no link
+    within the timeout, which the router goes on to try for. With keys this needs the right "admin" on
+    "control.mesh.join".
+    """
+    deadline = monotonic() + timeout
+    with make_client(state, timeout) as client:
+        client.join_mesh(url, server_key, timeout)
+        while True:
+            view = mesh_view(client, max(0.1, deadline - monotonic()))
+            linked = [row["name"] for row in view["routers"] if row["state"] == LINKED]
+            problem = next((row["text"] for row in view["problems"] if row["subject"] == url), "")
+            if url in view["peers"] or monotonic() >= deadline:
+                break
+            gevent.sleep(_LOOK)
+    is_linked = url in view["peers"]
+    if state.json:
+        print_json({"linked": is_linked, "routers": linked, "problem": None if is_linked else problem})
+    elif is_linked:
+        click.echo(plain(f"linked to {', '.join(linked)}"))
+    else:
+        click.echo(plain(f"rpcmq: no link within {timeout:g} s: {problem or url}"), err=True)
+    return None if is_linked else ExitCode.FAILED
+
+
+@mesh_command.command("leave")
+@_timeout_option
+@json_option
+@connects
+@click.pass_obj
+def leave_command(state: State, timeout: float) -> None:
+    """Have the router (--router) leave its mesh: its links to other routers end, and nobody dials it any more.
+
+    Its processes stay with it. `rpcmq mesh join` brings it back. With keys this needs the right "admin" on
+    "control.mesh.leave".
+    """
+    with make_client(state, timeout) as client:
+        told = client.leave_mesh(timeout)
+    if state.json:
+        print_json({"routers": told})
+    else:
+        click.echo(f"left the mesh: {counted(told, 'router')} told")

@@ -1,0 +1,37 @@
+"""The table of the links between routers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.table import Table
+
+from rpcmq.cli.output import add_row, table
+
+__all__ = ["LINKED", "links_table"]
+
+#: The state of a link that is there, and over which the other router is heard.
+LINKED = "answering"
+
+
+def links_table(views: Mapping[str, dict[str, Any]]) -> Table:
+    """A table of the links that routers have.
+
+    Args:
+        views: the view ``mesh`` of each, by its name.
+    """
+    made = table("Links", "router", "to", "state", ">round trip", ">for s", ">out", ">bytes", ">in", ">bytes", "why")
+    for name, view in sorted(views.items()):
+        for row in view["routers"]:
+            if row["state"] == "left":
+                continue
+            if "connected_seconds" in row:
+                trip = "" if row["round_trip_ms"] is None else f"{row['round_trip_ms']:.2f} ms"
+                traffic = [row[what] for what in ("messages_out", "bytes_out", "messages_in", "bytes_in")]
+                cells = (trip, f"{row['connected_seconds']:.0f}", *traffic)
+            else:
+                cells = ("",) * 6
+            shown = (name, row["name"] or ", ".join(row["urls"]), row["state"], *cells, row["why"])
+            add_row(made, shown, "" if row["state"] == LINKED else "yellow")
+    return made
