@@ -9,6 +9,7 @@ from rpcmq.config.values import (
     BYTES,
     COUNT,
     DAY,
+    DOMAINS,
     FLAG,
     GIB,
     HOSTS,
@@ -213,6 +214,9 @@ class MeshSettings:
     )
     advertise: tuple[str, ...] = setting(
         (), URLS, "endpoints that other routers and processes reach this one at; empty: router.listen"
+    )
+    domains: tuple[str, ...] = setting(
+        (), DOMAINS, "topics that only this router's consumers serve, as patterns like 'volume.#'"
     )
     silence_seconds: float = setting(
         1.5, seconds(0.1, 3600), "seconds of silence after which another router gets no new work", live=True

@@ -13,6 +13,7 @@ __all__ = [
     "CONNECT_URLS",
     "COUNT",
     "DAY",
+    "DOMAINS",
     "FLAG",
     "GIB",
     "GLOBALS",
@@ -246,6 +247,12 @@ GLOBALS = ValueType(
     "a list of 'module:qualname', 'module:*' or 'numpy' (as text: separated by commas)",
     _checked_words(r"numpy|[^\W\d][\w.]*:(\*|[^\W\d][\w.]*)"),
     _split,
+)
+DOMAINS = ValueType(
+    "patterns",
+    "topic patterns like 'volume.#' (as text: separated by commas)",
+    _checked_words(r"(?=.{1,255}$)[^\s.,]+(\.[^\s.,]+)*"),
+    lambda text: tuple(_split(text)),
 )
 HOSTS = ValueType(
     "list",

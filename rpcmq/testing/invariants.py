@@ -16,7 +16,7 @@ __all__ = ["check_router", "left_behind"]
 #: Tables of fixed content, and bounded ones that outlive their subjects by design.
 _FIXED = {
     "handlers", "kinds", "answered", "refusals", "controls", "greeters", "table", "views",
-    "drops", "_drops", "journal", "_context", "parts", "on_changed",
+    "drops", "_drops", "journal", "_context", "parts", "on_changed", "checks", "on_member",
 }  # fmt: skip
 
 

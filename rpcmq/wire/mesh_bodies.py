@@ -11,6 +11,7 @@ from rpcmq.wire.body_fields import Body, flag, integer, mapping, member, string,
 from rpcmq.wire.kinds import Kind
 
 __all__ = [
+    "MAX_DOMAINS",
     "MAX_INCARNATION",
     "MAX_NEIGHBOURS",
     "MAX_ROUTERS",
@@ -25,8 +26,8 @@ __all__ = [
 #: Most routers of a mesh, and most urls of one.
 MAX_ROUTERS, _MAX_URLS = 1000, 16
 _MAX_URL, _MAX_NAME, _MAX_KEY = 1024, 255, 40
-#: Most routers that one is linked to.
-MAX_NEIGHBOURS = 100
+#: Most routers that one is linked to, and most domains of one.
+MAX_NEIGHBOURS, MAX_DOMAINS = 100, 100
 _MAX_ID = (1 << 32) - 1
 #: Of all lives of a router the last: an integer that every JSON parser reads exactly.
 MAX_INCARNATION = (1 << 53) - 1
@@ -51,11 +52,19 @@ def _routers(name: str, value: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return tuple(rows)
 
 
+def _domains(name: str, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or len(value) > MAX_DOMAINS:
+        raise ProtocolError(f"{name} must be an array of at most {MAX_DOMAINS} patterns", "body")
+    if not all(isinstance(each, str) and each.isprintable() and 0 < len(each) <= _MAX_NAME for each in value):
+        raise ProtocolError(f"{name} has an entry that is no pattern of at most {_MAX_NAME} characters", "body")
+    return tuple(value)
+
+
 @dataclass(frozen=True, kw_only=True)
 class MeshIdentity(Body):
     """A router to another one, in HELLO and WELCOME."""
 
-    OPTIONAL = frozenset({"key"})
+    OPTIONAL = frozenset({"key", "domains"})
 
     #: The name of the mesh.
     mesh: str = text(most=_MAX_NAME)
@@ -65,6 +74,8 @@ class MeshIdentity(Body):
     urls: tuple[str, ...] = member(_urls, ())
     #: Its public key, with which it is dialled; empty without CURVE.
     key: str = text("", most=_MAX_KEY)
+    #: Patterns of the topics that only its own consumers serve.
+    domains: tuple[str, ...] = member(_domains, ())
 
 
 def _neighbours(name: str, value: Any) -> tuple[int, ...]:

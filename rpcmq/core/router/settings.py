@@ -33,6 +33,7 @@ class Settings:
     mesh_peers: tuple[str, ...] = _of("mesh.peers")
     mesh_peer: tuple[Peer, ...] = _of("mesh.peer")
     mesh_advertise: tuple[str, ...] = _of("mesh.advertise")
+    mesh_domains: tuple[str, ...] = _of("mesh.domains")
     mesh_recovery_seconds: float = _of("mesh.recovery_seconds")
     mesh_silence_seconds: float = _of("mesh.silence_seconds")
     mesh_lost_seconds: float = _of("mesh.lost_seconds")

@@ -185,7 +185,12 @@ class Members(MeshPart):
         if self.table.take(now, said):
             self._add_news(now, said.id, source)
             self._learn(now, said)
+            self._tell_parts(now, said)
         return True
+
+    def _tell_parts(self, now: float, said: MemberBody) -> None:
+        for tell in self._context.on_member:
+            tell(now, said, said.left)
 
     def _take_own(self, now: float, said: MemberBody) -> bool:
         """Handle what is told of this router's id: it may be of an earlier life."""

@@ -23,6 +23,7 @@ class Identity:
         incarnation: counts its lives; the higher is the later.
         urls: the endpoints that processes and other routers reach it at.
         key: its public key; empty without CURVE.
+        domains: patterns of the topics that only its own consumers serve.
     """
 
     mesh: str
@@ -31,6 +32,7 @@ class Identity:
     incarnation: int
     urls: Sequence[str] = field(default_factory=tuple)
     key: str = ""
+    domains: tuple[str, ...] = ()
 
 
 class Neighbour:

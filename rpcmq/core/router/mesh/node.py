@@ -11,6 +11,7 @@ from typing import Any
 
 from rpcmq.core.router.actions import LogEvent
 from rpcmq.core.router.mesh.adoption import Adoption
+from rpcmq.core.router.mesh.domains import Domains
 from rpcmq.core.router.mesh.events import Events
 from rpcmq.core.router.mesh.forwarding import Forwarding
 from rpcmq.core.router.mesh.handshake import MeshHandshake
@@ -44,6 +45,7 @@ PARTS: tuple[Callable[[MeshContext], MeshPart], ...] = (
     Hosting,
     Events,
     Adoption,
+    Domains,
     KeptAnswers,
     Introductions,
 )
@@ -55,7 +57,9 @@ class Mesh(NodeType):
     def __init__(self, context: NodeContext) -> None:
         self._context = context
         settings = context.settings
-        self.own = Identity(settings.mesh_name, settings.router_name, settings.router_id, context.boot)
+        self.own = Identity(
+            settings.mesh_name, settings.router_name, settings.router_id, context.boot, domains=settings.mesh_domains
+        )
         self.targets = Targets(self.own)
         self.neighbours = Neighbours()
         self.handlers: list[Handler] = [_not_for_a_neighbour] * 256

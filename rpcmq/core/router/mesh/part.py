@@ -18,6 +18,7 @@ from rpcmq.core.router.peer2peer.node import Peer2Peer
 from rpcmq.core.router.pubsub.node import PubSub
 from rpcmq.core.router.roundrobin.node import RoundRobin
 from rpcmq.wire import Address
+from rpcmq.wire.mesh_bodies import MeshIdentity
 
 __all__ = ["MeshContext", "MeshPart"]
 
@@ -54,6 +55,8 @@ class MeshContext:
     identities: Callable[[Address, str], Iterable[tuple[str, str]]] = lambda address, group: ()
     #: The requests of this router that each neighbour has.
     offered: dict[BaseLink, OfferedWork] = field(default_factory=dict)
+    #: Called with (now, the identity of a router that another one has told of, whether it has left the mesh).
+    on_member: list[Callable[[float, MeshIdentity, bool], None]] = field(default_factory=list)
     #: Remember that a consumer is gone with a message that it may have started: (now, key, identity).
     note_lost: Callable[[float, bytes, str], None] = lambda now, key, identity: None
     #: Note an obstacle to links: (now, subject, reason, text); see :class:`rpcmq.core.router.mesh.problems.Problems`.

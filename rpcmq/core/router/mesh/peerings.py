@@ -213,9 +213,10 @@ def as_body(identity: Identity) -> MeshIdentity:
         incarnation=identity.incarnation,
         urls=tuple(identity.urls),
         key=identity.key,
+        domains=identity.domains,
     )
 
 
 def as_identity(body: MeshIdentity) -> Identity:
     """Return the identity that another router has told."""
-    return Identity(body.mesh, body.name, body.id, body.incarnation, body.urls, body.key)
+    return Identity(body.mesh, body.name, body.id, body.incarnation, body.urls, body.key, body.domains)

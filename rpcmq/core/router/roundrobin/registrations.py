@@ -23,6 +23,8 @@ class Registrations:
         self._context = context
         self._directory = context.directory
         self._dispatch = dispatch
+        #: Called with (link, topic) before one begins; they may raise ProtocolError.
+        self.checks: list[Callable[[Link, str], None]] = []
         #: Called with (now, consumer) for each that begins, or consumes again.
         self.on_registered: Callable[[float, Consumer], None] = lambda now, consumer: None
 
@@ -37,6 +39,8 @@ class Registrations:
         header = parse(message)
         address = Address.decode(address_of(message))
         _check_group(body.group, address)
+        for check in self.checks:
+            check(link, address.topic)
         self._dispatch.recovery.record_delivered(now, address, body.group, body.recent)
         consumer = self._directory.register(now, link, header.consumer, address, body.credit, body.group)
         consumer.peer_url = body.peer_url
