@@ -57,7 +57,7 @@ class Accepting:
 
     def next_deadline(self) -> float:
         """The time of the next :meth:`tick` (monotonic seconds)."""
-        return min((each.until for each in self._waiting.values()), default=inf)
+        return min([each.until for each in self._waiting.values()]) if self._waiting else inf
 
     def tick(self, now: float) -> None:
         """Let those that have waited long enough wait no more."""

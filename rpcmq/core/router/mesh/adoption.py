@@ -317,8 +317,8 @@ class Adoption(MeshPart):
 
     def next_deadline(self) -> float:
         """The time at which a question is put or given up (monotonic seconds)."""
-        due = min((question.until for question in self._questions.values()), default=inf)
-        return min(due, self._ask_at, self.witness.next_deadline())
+        due = min(self._ask_at, self.witness.next_deadline())
+        return min([due, *(question.until for question in self._questions.values())]) if self._questions else due
 
 
 def _key_of(place: Place) -> PlaceKey:

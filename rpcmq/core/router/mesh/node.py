@@ -7,6 +7,7 @@ by handlers of its own. Parts (:mod:`rpcmq.core.router.mesh.part`) are told what
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any
 
 from rpcmq.core.router.actions import LogEvent
@@ -65,6 +66,8 @@ class Mesh(NodeType):
         self.handlers: list[Handler] = [_not_for_a_neighbour] * 256
         self.parts: list[MeshPart] = []
         self.kinds: dict[Kind, Handler] = {}
+        #: Asked in each wake-up of each router, whether it is in a mesh or not.
+        self._deadlines: list[Callable[[], float]] = []
         self.greeters = {MESH_TYPE: self._hello}
 
     def meet(self, others: Sequence[NodeType]) -> None:
@@ -90,6 +93,8 @@ class Mesh(NodeType):
                 self.handlers[kind] = handler
             for kind, handler in part.process_kinds.items():
                 self.kinds[Kind(kind)] = handler
+            if type(part).next_deadline is not MeshPart.next_deadline:
+                self._deadlines.append(part.next_deadline)
         members = self.members
         self.views = {"mesh": lambda now: mesh_view(context, self.handshake, members, now)}
         self.controls = {
@@ -174,9 +179,10 @@ class Mesh(NodeType):
 
     def next_deadline(self) -> float:
         """The time at which a part wants to do something (monotonic seconds)."""
-        due = float("inf")
-        for part in self.parts:
-            due = min(due, part.next_deadline())
+        due = inf
+        for next_deadline in self._deadlines:
+            if (deadline := next_deadline()) < due:
+                due = deadline
         return due
 
     def begin_drain(self, now: float) -> None:
