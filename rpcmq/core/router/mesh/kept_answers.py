@@ -1,11 +1,13 @@
 """Consumers keep answers until their callers' processes have them (``keep``); here they are told which these are.
 
 A caller acknowledges what it has received, and that is passed on to whoever made the answer: to the consumer's process,
-or to its router, which passes it on in turn. Only answers to calls that must not start twice are kept.
+or to its router, which passes it on in turn. Processes keep only answers to calls that must not start twice; to tell
+these from others would cost each call more here than to tell of all.
 """
 
 from __future__ import annotations
 
+from itertools import islice, repeat
 from math import inf
 
 from rpcmq.core.router.base_link import BaseLink
@@ -14,7 +16,7 @@ from rpcmq.core.router.mesh.neighbours import Neighbour
 from rpcmq.core.router.mesh.part import MeshContext, MeshPart
 from rpcmq.core.router.model import Link
 from rpcmq.wire import KEY, KIND_AT, Kind, pack
-from rpcmq.wire.adoption import taken_keys
+from rpcmq.wire.adoption import MAX_ASKED, taken_keys
 from rpcmq.wire.bodies import MESH_TYPE
 
 __all__ = ["KeptAnswers"]
@@ -22,6 +24,8 @@ __all__ = ["KeptAnswers"]
 _ANSWERS = frozenset(map(int, (Kind.REPLY, Kind.FAULT, Kind.END)))
 #: Consumers are told when so many have collected, or after so many seconds.
 _TOGETHER, _SECONDS = 256, 0.1
+#: Answers to callers of one neighbour that are remembered.
+_MOST = 100_000
 
 
 class KeptAnswers(MeshPart):
@@ -41,12 +45,7 @@ class KeptAnswers(MeshPart):
 
     def _answers_taken(self, now: float, link: Link, messages: list[bytes]) -> None:
         """The process of ``link`` has received ``messages``."""
-        owed = link.owed
-        for message in messages:
-            if message[KIND_AT] in _ANSWERS:
-                at = owed.pop(message[KEY], None)
-                if at is not None:
-                    self._note(now, at, message[KEY])
+        self._note(now, link, [message[KEY] for message in messages if message[KIND_AT] in _ANSWERS])
 
     def _taken(self, now: float, link: Link, message: bytes) -> None:
         """TAKEN of the owner of calls that were answered here.
@@ -54,19 +53,22 @@ class KeptAnswers(MeshPart):
         Raises:
             ProtocolError: malformed.
         """
-        for key in taken_keys(message):
-            at = link.owed.pop(key, None)
-            if at is not None:
-                self._note(now, at, key)
+        self._note(now, link, taken_keys(message))
 
-    def _note(self, now: float, link: BaseLink, key: bytes) -> None:
+    def _note(self, now: float, link: Link, keys: list[bytes]) -> None:
+        """The answers to ``keys``, which went to ``link``, have arrived where they belong."""
         if not self._due:
             self._tell_at = now + _SECONDS
-        keys = self._due.setdefault(link, [])
-        keys.append(key)
-        if len(keys) >= _TOGETHER:
-            del self._due[link]
-            _tell(link, keys)
+        # Mostly one consumer made them all: the loops are those of C.
+        makers = [*map(link.owed.pop, keys, repeat(None))]
+        for maker in dict.fromkeys(makers):
+            if maker is None:
+                continue
+            told = self._due.setdefault(maker, [])
+            told += keys if makers.count(maker) == len(keys) else _of(maker, keys, makers)
+            if len(told) >= _TOGETHER:
+                _tell(maker, told)
+                told.clear()
 
     def tick(self, now: float) -> None:
         """Tell of answers that were taken some time ago."""
@@ -76,6 +78,11 @@ class KeptAnswers(MeshPart):
         self._tell_at = inf
         for link, keys in due.items():
             _tell(link, keys)
+        for neighbour in self._neighbours:
+            # Those whose callers have gone are never told of.
+            owed = neighbour.link.owed
+            for key in list(islice(owed, max(0, len(owed) - _MOST))):
+                del owed[key]
 
     def next_deadline(self) -> float:
         """The time of the next :meth:`tick` (monotonic seconds)."""
@@ -92,6 +99,11 @@ class KeptAnswers(MeshPart):
         neighbour.link.owed.clear()
 
 
+def _of(maker: BaseLink, keys: list[bytes], makers: list[BaseLink | None]) -> list[bytes]:
+    return [key for key, each in zip(keys, makers, strict=True) if each is maker]
+
+
 def _tell(link: BaseLink, keys: list[bytes]) -> None:
     if link.state is not LinkState.ENDED and (link.follows_mesh or link.queue_type == MESH_TYPE):
-        link.send(pack(Kind.TAKEN, b"".join(keys)))
+        for start in range(0, len(keys), MAX_ASKED):
+            link.send(pack(Kind.TAKEN, b"".join(keys[start : start + MAX_ASKED])))

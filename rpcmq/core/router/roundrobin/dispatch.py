@@ -257,7 +257,7 @@ class Dispatch:
             caller.outbox.append(message)
             if not caller.marked:
                 caller.mark()
-            if requests.owes_answers and not request.message[LOW_FLAGS_AT] & _IDEMPOTENT:
+            if requests.owes_answers:
                 caller.owed[key] = link
             # As `finish` does for all other ends.
             request.outcome = outcome
