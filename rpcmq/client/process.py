@@ -86,7 +86,7 @@ class Process:
         self.calls = Calls(self.uplink, self.casts)
         self._limited_log = RateLimitedLog(log)
         self.casts.losses.on_loss = partial(log.warning, "%s")
-        self.tasks = TaskTable(self.uplink, self.calls, self._not_registered)
+        self.tasks = TaskTable(self.uplink, self.calls, self._not_registered, config.answers_kept_bytes)
         self.connection = Connection(
             config.router,
             self.uplink,

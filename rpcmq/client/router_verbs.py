@@ -63,7 +63,7 @@ class RouterVerbs(BaseClient):
 
     @at_home
     def statistics(self) -> dict[str, Any]:
-        """Counters of this process's casts, as far as it knows; they never decrease.
+        """Counters of this process's casts and answers, as far as it knows; they never decrease.
 
         Returns:
             ``casts_open``: not yet acknowledged by the router. ``casts_kept``: the router has them, and no consumer
@@ -71,10 +71,13 @@ class RouterVerbs(BaseClient):
             ``cast_kept`` or ``cast_kept_bytes`` was reached. ``casts_left_behind``: the router had them, and no
             consumer yet, when this process went on at another one. ``dropped``: verb -> reason -> count, of what the
             router has dropped or refused; ``dropped_topics``: the same as rows with ``topic``, ``verb``, ``reason`` and
-            ``count``.
+            ``count``. In a mesh, ``answers_kept``: those whose callers may not have them, and ``answers_let_go``: kept
+            no longer, because ``answers_kept_bytes`` or their greatest number (4096) was reached.
         """
-        casts = self.process.casts
+        casts, tasks = self.process.casts, self.process.tasks
         return {
+            "answers_kept": len(tasks.witness.answers),
+            "answers_let_go": tasks.counters["answers dropped"],
             "casts_open": casts.open,
             "casts_kept": len(casts.retained),
             "casts_let_go": casts.retained.discarded,

@@ -69,6 +69,9 @@ class ClientConfig:
     cast_kept_bytes: int = setting(
         16 * MIB, BYTES, "bytes of casts that no consumer has yet, kept for the next router", env=False
     )
+    answers_kept_bytes: int = setting(
+        16 * MIB, BYTES, "bytes of answers kept in a mesh until their callers have them", env=False
+    )
     reconnect_max_seconds: float = setting(
         2.0,
         seconds(0.01, 3600),
@@ -105,6 +108,7 @@ class ConnectionSettings(TypedDict, total=False):
     cast_window_total_bytes: int | str | None
     cast_kept: int | None
     cast_kept_bytes: int | str | None
+    answers_kept_bytes: int | str | None
     reconnect_max_seconds: float | str | None
     linger_seconds: float | str | None
     retry_budget_ratio: float | None

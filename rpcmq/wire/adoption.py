@@ -28,7 +28,7 @@ class Word(IntEnum):
     ANSWERED = 2
     #: It knows of a later owner.
     NEWER = 3
-    #: Of its router: it is gone, and so has taken its knowledge along.
+    #: There will be no answer: it keeps that no longer; or, of its router, it is gone with all that it knew.
     LOST = 4
 
 

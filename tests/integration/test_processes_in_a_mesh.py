@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -15,7 +16,6 @@ import rpcmq.aio
 from rpcmq import testing
 from rpcmq.client import Client, Service
 from rpcmq.testing import InProcessRouter, eventually
-from rpcmq.wire.mesh_bodies import RoutersBody
 from tests import from_threads
 from tests.from_threads import each_blocking_shell
 from tests.integration.cluster import message
@@ -32,12 +32,8 @@ class Echo:
 
 @pytest.fixture
 def routers() -> Iterator[Routers]:
-    """Two routers that tell processes that they are a mesh; what passes between them is no matter here."""
-    with testing.router(router_id=1) as one, testing.router(router_id=2) as two:
-        urls = RoutersBody(mesh="east", routers=(("one", (one.url,)), ("two", (two.url,)))).encode()
-        for router in (one, two):
-            router._embedded.engine.links.mesh = urls
-        yield one, two
+    with testing.routers(2) as both:
+        yield tuple(both)
 
 
 @pytest.fixture
@@ -122,3 +118,46 @@ def test_a_process_goes_on_at_a_router_that_it_was_never_given(
     assert client.call(None, "compute", message("echo", value=2), 20) == 2
     assert client.process.uplink.origin == origin
     assert client.process.uplink.moves.count == 1
+
+
+class Work:
+    """Counts how often each call was started."""
+
+    def __init__(self) -> None:
+        self.started: Counter[int] = Counter()
+        self.go_on = threading.Event()
+
+    def work(self, ctx: Any, number: int) -> int:
+        self.started[number] += 1
+        self.go_on.wait(20)
+        return number
+
+
+@pytest.mark.parametrize("places", [(0, 0), (0, 1), (1, 0)], ids=["both", "caller", "service"])
+def test_calls_that_must_not_start_twice_outlive_the_router_that_they_were_at(
+    stack: ExitStack, places: tuple[int, int]
+) -> None:
+    """Of the caller and the service, those at router 0 lose it."""
+    work = Work()
+    stack.callback(work.go_on.set)
+    routers = stack.enter_context(testing.routers(2, link_heartbeat_seconds=0.1))
+    caller, server = (routers[place].url for place in places)
+    service = Service("compute", work, router=server, host="n", identity="node", shell="threads", concurrency=8)
+    stack.callback(service.stop, 5.0)
+    service.start()
+    client = stack.enter_context(Client(caller, identity="caller", shell="threads"))
+    results: list[Any] = []
+
+    def call(number: int) -> None:
+        results.append(client.call(None, "compute", message("work", number=number), 20))
+
+    calls = [gevent.spawn(from_threads.in_thread, call, number) for number in range(5)]
+    eventually(lambda: len(work.started) == 5)
+    routers[0]._embedded.close()
+    eventually(lambda: links(routers[1], "node") and links(routers[1], "caller"))
+    work.go_on.set()
+    gevent.joinall(calls, timeout=20, raise_error=True)
+    assert sorted(results) == list(range(5))
+    assert set(work.started.values()) == {1}
+    # Once the caller has said that it has them, they are kept no longer.
+    eventually(lambda: service.client.statistics()["answers_kept"] == 0)

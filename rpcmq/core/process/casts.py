@@ -9,7 +9,8 @@ offered again.
 **Retained casts.** A router that acknowledges deliveries lets the sender retain each cast until a consumer has it: if
 the router is killed, its next life gets them again (:meth:`Casts.take_resendable`). A process that goes on at
 another router leaves them behind: the former one may live, and whoever has them from there must not get them twice.
-Unless that has shut down in order: then it has said which ones a consumer has, and the others go along.
+Unless that has shut down in order: then it has said which ones a consumer has, and the others go along. Or if both are
+of a mesh whose routers ask all consumers before they start what was sent to another one: then all go along.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Callable, Collection, Container
 from math import inf
 
 from rpcmq.core.process.losses import Losses
+from rpcmq.core.process.mesh_moves import for_next_owner
 from rpcmq.core.process.refused_casts import RefusedCasts
 from rpcmq.core.process.retained_casts import RetainedCasts, by_sequence
 from rpcmq.core.process.uplink import Uplink
@@ -299,9 +301,9 @@ class Casts:
         """Return the casts and events to send again, by their former keys, in order, each once.
 
         One that a full queue gave back may have been sent more than once, and waits here as well. Those that the router
-        had are offered to its next life only, and to another router if it has shut down in order: in this one,
-        or in one that may live, they are not lost. One that a consumer has, or that was refused for good, is not among
-        them, even if only the acknowledgement was lost.
+        had are offered to its next life, and to another router if it has shut down in order or that one asks the
+        consumers: in this one, or in one that may live, they are not lost. One that a consumer has, or that was refused
+        for good, is not among them, even if only the acknowledgement was lost.
 
         Args:
             unsent: keys of the messages that were never sent.
@@ -313,7 +315,9 @@ class Casts:
         messages = [*self.returned.values(), *sent, *waiting]
         messages = [message for message in messages if message[KIND_AT] in RETAINED_KINDS]
         self.returned, self._retry_at = {}, None
-        if (welcome.next_life and welcome.same_handle) or (welcome.elsewhere and welcome.drained):
+        is_adopted = self._uplink.moves.is_adopted_by(welcome)
+        is_next_life = welcome.next_life and welcome.same_handle
+        if is_next_life or is_adopted or (welcome.elsewhere and welcome.drained):
             retained = {message[KEY]: message for message in self.retained}
             known = unsent.union(message[KEY] for message in messages)
             for key in retained.keys() - known:
@@ -323,9 +327,8 @@ class Casts:
             self._leave_behind({message[KEY] for message in self.retained} - unsent - {m[KEY] for m in messages})
         messages.sort(key=by_sequence)
         ours = self._uplink.with_current_origin
-        again = {
-            message[KEY]: ours(with_flag(_without_unneeded_confirm(message, awaited), _RESENT)) for message in messages
-        }
+        resent = for_next_owner if is_adopted else _as_resent
+        again = {message[KEY]: ours(resent(_without_unneeded_confirm(message, awaited))) for message in messages}
         self._retains = self._uplink.tells_delivered
         # Deliveries of the others would never be acknowledged.
         first = [ours(message) for message in welcome.unsent]
@@ -362,3 +365,7 @@ def _without_unneeded_confirm(message: bytes, awaited: Container[bytes]) -> byte
     if not message[LOW_FLAGS_AT] & _CONFIRM or message[KEY] in awaited:
         return message
     return without_flag(message, _CONFIRM_OR_MANDATORY)
+
+
+def _as_resent(message: bytes) -> bytes:
+    return with_flag(message, _RESENT)

@@ -1,8 +1,8 @@
 """The time at which a process leaves a router of a mesh that drains, and goes on at another one.
 
-Not all processes leave at the same time, and none before what it has under way has ended: calls, tasks, casts that no
-consumer has. Where routers go on with each other's calls (``adopts``) it leaves in any case after a while, for a task
-may run for hours, and this process takes no other work meanwhile. Where they do not, it stays until the router ended.
+Not all processes leave at the same time, and none before what it has under way has ended: tasks, calls, casts that no
+consumer has. Where routers go on with each other's calls (``adopts``) calls and casts keep it for a moment only. Tasks
+do: to the router that has delivered them, a consumer that goes is lost.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["Departure"]
 
 #: Time over which the processes of a router spread their departures (seconds).
 _SPREAD = 0.2
-#: Wait for what is under way, where another router goes on with it; as much again is spread (seconds).
+#: Wait for calls and casts, where another router goes on with it; as much again is spread (seconds).
 _PATIENCE = 1.0
 #: Interval at which it is looked whether something is under way (seconds).
 _LOOK_EVERY = 0.02
@@ -52,10 +52,10 @@ class Departure:
         self._look_at = max(now + _LOOK_EVERY, self._earliest)
         if now < self._earliest:
             return False
-        if uplink.moves.is_adopted and now >= self._latest:
-            return True
         uplink.ask_acknowledgement()
-        return not (uplink.outbox or uplink.unacknowledged or uplink.moves.has_work)
+        if uplink.outbox or uplink.unacknowledged or uplink.moves.has_tasks:
+            return False
+        return not uplink.moves.has_work or (uplink.moves.is_adopted and now >= self._latest)
 
     @property
     def _is_wanted(self) -> bool:

@@ -11,10 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from rpcmq.core.process.welcome import Welcome
+from rpcmq.wire import KIND_AT, STAMP, Flag, Kind, with_flag, with_next_hop
 from rpcmq.wire.bodies import MAX_MOVES, HelloBody, WelcomeBody
 from rpcmq.wire.mesh_bodies import RoutersBody
 
-__all__ = ["MeshMoves", "mesh_of"]
+__all__ = ["MeshMoves", "for_next_owner", "mesh_of"]
+
+_ASKED_FOR = (int(Kind.REQUEST), int(Kind.CAST))
 
 
 class MeshMoves:
@@ -24,17 +28,21 @@ class MeshMoves:
         mesh: the routers, as the last WELCOME or ROUTERS named them; None outside of a mesh.
         is_followed: whether this link goes on at other routers of a mesh; not where another link does.
         count: the number of new sessions after the first one in a mesh.
-        work: functions that tell whether something is under way by way of the router.
+        tasks: functions that tell whether a task runs that the router has delivered.
+        work: functions that tell whether something else is under way by way of the router.
+        on_change: called when the mesh has changed, or there is one, or none any more.
         on_routers: called with name and urls of each router when they change; with none outside of a mesh.
     """
 
-    __slots__ = ("_said", "count", "is_followed", "mesh", "on_routers", "work")
+    __slots__ = ("_said", "count", "is_followed", "mesh", "on_change", "on_routers", "tasks", "work")
 
     def __init__(self) -> None:
         self.mesh: RoutersBody | None = None
         self.is_followed = True
         self.count = 0
+        self.tasks: list[Callable[[], bool]] = []
         self.work: list[Callable[[], bool]] = []
+        self.on_change: list[Callable[[], object]] = []
         self.on_routers: Callable[[Sequence[tuple[str, Sequence[str]]]], object] = lambda routers: None
         #: The count of the last HELLO.
         self._said = 0
@@ -44,9 +52,18 @@ class MeshMoves:
         """Whether another router goes on with the calls of this process if it moves there."""
         return self.mesh is not None and self.mesh.adopts
 
+    def is_adopted_by(self, welcome: Welcome) -> bool:
+        """Whether the router of ``welcome`` goes on with what this process has sent to the last one."""
+        return welcome.same_mesh and welcome.same_handle and self.is_adopted
+
+    @property
+    def has_tasks(self) -> bool:
+        """Whether a task runs that the router has delivered."""
+        return any(is_running() for is_running in self.tasks)
+
     @property
     def has_work(self) -> bool:
-        """Whether something is under way that needs this router, or another one that goes on with it."""
+        """Whether something else is under way that needs this router, or another one that goes on with it."""
         return any(is_under_way() for is_under_way in self.work)
 
     def hello(self, hello: HelloBody, had: WelcomeBody | None) -> HelloBody:
@@ -56,7 +73,13 @@ class MeshMoves:
         if self.mesh is None or had is None:
             return hello
         self._said = min(self._said + 1, MAX_MOVES)
-        return replace(hello, origin_router=had.router_id, moves=self._said, mesh={"mesh": self.mesh.mesh})
+        return replace(
+            hello,
+            origin_router=had.router_id,
+            moves=self._said,
+            mesh={"mesh": self.mesh.mesh},
+            routers=len(self.mesh.routers),
+        )
 
     def server_key(self, url: str) -> str:
         """Return the public key of the router at ``url``, as another router of the mesh has told; empty: none has."""
@@ -65,15 +88,21 @@ class MeshMoves:
 
     def welcomed(self, resumed: bool, mesh: RoutersBody | None) -> bool:
         """Take WELCOME; return whether it comes from the mesh of the one before."""
-        before, self.mesh = self.mesh, mesh
+        before = self.mesh
         if resumed:
             # A HELLO that another router may have taken meanwhile still counts.
             self._said = max(self._said - 1, self.count)
         else:
             self.count = self._said
         if mesh is not None or before is not None:
-            self.on_routers(() if mesh is None else mesh.routers)
+            self._set(mesh)
         return before is not None and mesh is not None and before.mesh == mesh.mesh
+
+    def _set(self, mesh: RoutersBody | None) -> None:
+        self.mesh = mesh
+        self.on_routers(() if mesh is None else mesh.routers)
+        for tell in self.on_change:
+            tell()
 
     def routers_changed(self, now: float, message: bytes) -> None:
         """Handle ROUTERS.
@@ -82,9 +111,19 @@ class MeshMoves:
             ProtocolError: it is malformed.
         """
         said = RoutersBody.of(message)
-        if self.mesh is not None and said.mesh == self.mesh.mesh:
-            self.mesh = replace(self.mesh, routers=said.routers, keys=said.keys)
-            self.on_routers(said.routers)
+        if self.is_followed and (self.mesh is None or said.mesh == self.mesh.mesh):
+            self._set(said)
+
+
+def for_next_owner(message: bytes) -> bytes:
+    """Return a request, which was sent before, as it is sent to a router that is to ask for it.
+
+    After 255 routers it is as it was: these cannot be told apart any more.
+    """
+    message = with_flag(message, Flag.RESENT)
+    if message[KIND_AT] not in _ASKED_FOR or message[STAMP][0] == 255:
+        return message
+    return with_next_hop(message)
 
 
 def mesh_of(said: WelcomeBody) -> RoutersBody | None:

@@ -15,10 +15,11 @@ _MAX_CASTS = 4096
 class RecentCasts:
     """Keys of casts, each with the name of the group whose copy it was."""
 
-    __slots__ = ("_all", "_had")
+    __slots__ = ("_all", "_had", "_order")
 
     def __init__(self) -> None:
-        self._had: deque[bytes] = deque(maxlen=_MAX_CASTS)
+        self._had: set[bytes] = set()
+        self._order: deque[bytes] = deque()
         #: Also those had over other links. Each has its own, so that no router can fill those of the others.
         self._all = [self._had]
 
@@ -29,7 +30,13 @@ class RecentCasts:
 
     def add(self, key: bytes, group: str) -> None:
         """Remember a cast."""
-        self._had.append(key + group.encode() if group else key)
+        had = key + group.encode() if group else key
+        if had in self._had:
+            return
+        self._had.add(had)
+        self._order.append(had)
+        if len(self._order) > _MAX_CASTS:
+            self._had.discard(self._order.popleft())
 
     def is_known(self, key: bytes, group: str) -> bool:
         """Whether the cast was had."""
@@ -39,4 +46,4 @@ class RecentCasts:
     def keys_of(self, group: str) -> bytes:
         """Return the keys of those had over this link for ``group``, back to back."""
         name = group.encode()
-        return b"".join(had[:KEY_BYTES] for had in self._had if had[KEY_BYTES:] == name)
+        return b"".join(had[:KEY_BYTES] for had in self._order if had[KEY_BYTES:] == name)

@@ -7,9 +7,13 @@ cast or event, sent or not            sent again (``casts.Casts.take_resendable`
 idempotent call, query                sent again, with its remaining time
 call that the router did not accept   sent again, with its remaining time
 call that was never sent              sent, with its remaining time
-any other call                        ended with ``LinkLost``: it may have run
+any other call                        in a mesh whose routers adopt calls: sent again, and asked for before it is
+                                      started; else ended with ``LinkLost``: it may have run
 message above the router's limit      refused: the router would cut each connection that sends it
 ====================================  ====================================================================
+
+In such a mesh all that is sent again says how many routers it was sent to before: the router that has it now is asked
+by nobody else, and consumers start it for no earlier one (:mod:`rpcmq.core.process.witness`).
 
 That a cast is neither lost nor doubled by this takes the router, too: it holds what is sent again until consumers have
 said which casts they had from its previous life (:mod:`rpcmq.core.router.roundrobin.restart_recovery`).
@@ -22,19 +26,23 @@ from collections.abc import Mapping
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.call_table import CallTable
 from rpcmq.core.process.casts import RETAINED_KINDS, Casts
+from rpcmq.core.process.mesh_moves import for_next_owner
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.core.process.welcome import Welcome
 from rpcmq.errors import LinkLost, Outcome, error_for
-from rpcmq.wire import KEY, KIND_AT, LOW_FLAGS_AT, NO_TTL, Flag, Kind, payload_of, with_flag, with_ttl
+from rpcmq.wire import KEY, KIND_AT, LOW_FLAGS_AT, NO_TTL, STAMP, Flag, Kind, payload_of, with_flag, with_ttl
 
 __all__ = ["resend"]
 
+#: Routers that a call is sent to at most: more cannot be told apart.
+_MOST_OWNERS = 255
 _CALLS = (Kind.REQUEST, Kind.QUERY, Kind.INTRODUCE, Kind.DECLARE)
 
 
 def resend(now: float, welcome: Welcome, uplink: Uplink, table: CallTable, casts: Casts) -> None:
     """Send again or end what was in flight when the last session ended."""
     unsent = {message[KEY] for message in welcome.unsent}
+    is_adopted = uplink.moves.is_adopted_by(welcome)
     again = casts.take_resendable(welcome, unsent, table.open)
     before = dict(table.open)
     if not welcome.same_handle:
@@ -43,7 +51,7 @@ def resend(now: float, welcome: Welcome, uplink: Uplink, table: CallTable, casts
         uplink.send(message)
     for key, call in before.items():
         if key not in unsent:
-            _resend_or_fail(now, key, call, again, uplink, table, casts)
+            _resend_or_fail(now, key, call, again, uplink, table, casts, is_adopted)
     table.not_accepted.clear()
     for message in welcome.unsent:
         waiting = before.get(message[KEY]) if message[KIND_AT] in _CALLS else None
@@ -56,19 +64,26 @@ def resend(now: float, welcome: Welcome, uplink: Uplink, table: CallTable, casts
 
 
 def _resend_or_fail(
-    now: float, key: bytes, call: Call, again: Mapping[bytes, bytes], uplink: Uplink, table: CallTable, casts: Casts
-) -> None:
+    now: float, key: bytes, call: Call, again: Mapping[bytes, bytes], uplink: Uplink, table: CallTable, casts: Casts,
+    is_adopted: bool,
+) -> None:  # fmt: skip
     """Send ``call``, which had ``key``, again if that cannot run it twice."""
     kind = call.message[KIND_AT]
     if kind == Kind.REQUEST and not call.flags & Flag.IDEMPOTENT and key not in table.not_accepted:
+        if is_adopted and not call.flags & Flag.STREAM and call.message[STAMP][0] < _MOST_OWNERS:
+            call.message = for_next_owner(call.message)
+            uplink.send(_with_time_left(now, call))
+            return
         text = f"the router went away with the call to {call.address!r} in flight; it may have run"
         table.fail(call, LinkLost(text, {"topic": call.address, "started": "unknown"}))
     elif kind in _CALLS:
+        if is_adopted and call.message[LOW_FLAGS_AT] & Flag.RESENT:
+            call.message = for_next_owner(call.message)  # the last one has asked for it, before it gave it back
         uplink.send(_with_time_left(now, call))
     elif kind in RETAINED_KINDS and key not in again:
         # The router had it, and died before it confirmed that to the waiter.
         casts.retain(call.message)
-        uplink.send(with_flag(call.message, Flag.RESENT))
+        uplink.send(for_next_owner(call.message) if is_adopted else with_flag(call.message, Flag.RESENT))
 
 
 def _refuse_too_large(uplink: Uplink, table: CallTable, casts: Casts) -> None:

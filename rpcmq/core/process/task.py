@@ -76,13 +76,17 @@ class Task:
     """A delivered call or cast."""
 
     __slots__ = (
-        "attempt", "flags", "format", "grants", "is_call", "key", "method", "on_change", "payload", "received_at",
-        "registration", "seal", "sender", "state", "trace", "ttl",
+        "attempt", "flags", "format", "grants", "hops", "is_call", "key", "method", "on_change", "payload",
+        "received_at", "registration", "seal", "sender", "state", "tag", "trace", "ttl",
     )  # fmt: skip
 
     key: bytes
     registration: Registration
+    #: Tag of the registration that its answer is from: in a mesh another one may have been asked for it.
+    tag: int
     is_call: bool
+    #: The owner of the message: the router that waits for the answer.
+    hops: int
     attempt: int
     flags: int
     method: str
@@ -101,6 +105,11 @@ class Task:
     grants: int
     #: Called when it is cancelled or may send more.
     on_change: Callable[[], object] | None
+
+    @property
+    def stamp(self) -> bytes:
+        """The place of its owner in the order of all owners that the message had."""
+        return bytes((self.hops, self.attempt))
 
     @property
     def is_wanted(self) -> bool:

@@ -9,10 +9,12 @@ from functools import partial
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.calls import STREAM_WINDOW, Calls
 from rpcmq.core.process.recent_casts import RecentCasts
+from rpcmq.core.process.settlements import Settlements, wire_microseconds
 from rpcmq.core.process.task import Registration, Sender, Task
 from rpcmq.core.process.task_states import RegistrationState, TaskState
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.core.process.welcome import Welcome
+from rpcmq.core.process.witness import NOT_ADOPTED, Witness
 from rpcmq.errors import CallError, Outcome, ProtocolError, UsageError
 from rpcmq.wire import (
     ATTEMPT_AT,
@@ -23,7 +25,6 @@ from rpcmq.wire import (
     KIND_AT,
     LOW_FLAGS_AT,
     NO_TTL,
-    SETTLEMENT,
     Address,
     Flag,
     Kind,
@@ -51,6 +52,7 @@ class TaskTable:
 
     Args:
         on_refused: called when a router that has come back does not take a registration again.
+        answers_kept_bytes: most bytes of answers that are kept in a mesh.
     """
 
     def __init__(
@@ -58,23 +60,27 @@ class TaskTable:
         uplink: Uplink,
         calls: Calls,
         on_refused: Callable[[Registration, CallError], None] = lambda registration, error: None,
+        answers_kept_bytes: int = 16 << 20,
     ) -> None:
         self._uplink = uplink
         self._calls = calls
         self._on_refused = on_refused
         self.recent = RecentCasts()
-        self._settled: dict[int, list[bytes]] = {}
-        #: The outbox has an answer whose clock stamp has not been sent.
-        self._answered = False
+        self._settlements = Settlements(uplink)
+        self.flush = self._settlements.flush
         self.registrations: dict[int, Registration] = {}
         self.delivered: list[Task] = []
         self.changed: list[Task] = []
         self.counters: Counter[str] = Counter()
+        #: Answers routers of a mesh that ask for what was had.
+        self.witness = Witness(
+            uplink, self.registrations, self.recent, self._settlements, self.counters, answers_kept_bytes
+        )
         uplink.handle(Kind.REQUEST, self._request)
         uplink.handle(Kind.CAST, self._request)
         uplink.handle(Kind.CANCEL, self.cancel)
         uplink.handle(Kind.GRANT, self.grant)
-        uplink.moves.work.append(self._has_routed_tasks)
+        uplink.moves.tasks.append(self._has_routed_tasks)
 
     # --- registrations -----------------------------------------------------------------------
 
@@ -112,15 +118,9 @@ class TaskTable:
         """The link is ready. If the router knows nothing of us, register again."""
         if welcome.resumed:
             return
-        self._settled.clear()
-        self._answered = False
-        if void := sum(message[KIND_AT] in _ANSWERS for message in (*welcome.sent, *welcome.unsent)):
-            self.counters["late answers"] += void
+        self._settlements.clear()
+        self._end_session(welcome)
         for registration in self.registrations.values():
-            routed = [task for task in registration.running.values() if task.sender is self._uplink]
-            for task in routed:
-                task.abandon()
-                del registration.running[task.key]
             asked = [c for c in self._calls.open.values() if c.message[CONSUMER_AT] == registration.tag]
             leaving = next((c for c in asked if c.message[KIND_AT] == Kind.UNREGISTER), None)
             if leaving is not None:
@@ -132,6 +132,18 @@ class TaskTable:
                 self._send_registration(now, registration, joining)
             else:
                 self.register_again(now, registration)
+
+    def _end_session(self, welcome: Welcome) -> None:
+        """Abandon what runs, for there is nobody to answer to; but for tasks whose next owner will ask for them."""
+        answers = (m for m in (*welcome.sent, *welcome.unsent) if m[KIND_AT] in _ANSWERS)
+        if void := sum(self.witness.answers.get(message[KEY]) is None for message in answers):
+            self.counters["late answers"] += void
+        for registration in self.registrations.values():
+            routed = [task for task in registration.running.values() if task.sender is self._uplink]
+            for task in routed:
+                if not self.witness.moved(task, welcome):
+                    task.abandon()
+                    del registration.running[task.key]
 
     def register_again(self, now: float, registration: Registration) -> None:
         """Ask a router that has forgotten ``registration`` to deliver."""
@@ -165,11 +177,14 @@ class TaskTable:
             return
         if registration.unended >= registration.credit and registration.is_overrun:
             raise ProtocolError(f"{registration.unended} delivered with a credit of {registration.credit}", "credit")
+        witness = self.witness
+        if witness.is_active and not message[LOW_FLAGS_AT] & NOT_ADOPTED and not witness.admits(message, registration):
+            return
         if message[KIND_AT] == _CAST:
             key = message[KEY]
             if message[LOW_FLAGS_AT] & _RESENT and self.recent.is_known(key, registration.group):
                 self.counters["duplicate casts dropped"] += 1
-                self._settle(tag, key, message[ATTEMPT_AT], Outcome.OK, 0)
+                self._settlements.add(tag, key, message[ATTEMPT_AT], Outcome.OK, 0)
                 return
             self.recent.add(key, registration.group)
         self.accept(now, message, registration, self._uplink)
@@ -180,22 +195,24 @@ class TaskTable:
         Raises:
             ProtocolError: its variable parts do not fit.
         """
-        _, _, kind, flags, _, attempt, form, _, ttl, *_, address_length, method_length, trace_length = _unpack(message)
-        cut = HEADER_BYTES + address_length
-        end = cut + method_length
-        if end + trace_length > len(message):
+        _, _, kind, flags, hops, attempt, form, _, ttl, *_, address_bytes, method_bytes, trace_bytes = _unpack(message)
+        cut = HEADER_BYTES + address_bytes
+        end = cut + method_bytes
+        if end + trace_bytes > len(message):
             raise ProtocolError("address, method and trace do not fit into the message", "length")
         task = Task()
         task.key = key = message[KEY]
         task.sender = sender
         task.registration = registration
+        task.tag = registration.tag
         task.is_call = kind == _REQUEST
+        task.hops = hops
         task.attempt = attempt
         task.flags = flags
         task.format = form
         task.method = message[cut:end].decode(errors="replace")
-        task.trace = message[end : end + trace_length]
-        task.payload = message[end + trace_length :] if not flags & 1 else payload_of(message)
+        task.trace = message[end : end + trace_bytes]
+        task.payload = message[end + trace_bytes :] if not flags & 1 else payload_of(message)
         task.seal = message if flags & _SEALED else None
         task.ttl = None if ttl == NO_TTL else ttl / 1000
         task.received_at = now
@@ -219,7 +236,7 @@ class TaskTable:
     def cancel(self, now: float, message: bytes) -> None:
         """Cancel a task: its caller gave up."""
         task = self._running(message)
-        if task is not None:
+        if task is not None and not self.witness.refuses_cancel(message, task):
             task.cancel()
             self.changed.append(task)
 
@@ -267,20 +284,22 @@ class TaskTable:
             self.counters["late answers"] += 1
             return
         if task.sender is self._uplink:
-            self._answered = True
-        task.sender.send(
-            pack(
-                kind,
-                payload,
-                flags=flags,
-                format=format,
-                ttl=wire_microseconds(now - task.received_at),
-                key=task.key,
-                method=error if error and self._accepts_error_name(task) else b"",
-                attempt=task.attempt,
-                consumer=task.registration.tag,
-            )
+            self._settlements.answered = True
+        message = pack(
+            kind,
+            payload,
+            flags=flags,
+            format=format,
+            ttl=wire_microseconds(now - task.received_at),
+            key=task.key,
+            method=error if error and self._accepts_error_name(task) else b"",
+            hops=task.hops,
+            attempt=task.attempt,
+            consumer=task.tag,
         )
+        if self.witness.is_active:
+            self.witness.answered(task, message)
+        task.sender.send(message)
 
     def _accepts_error_name(self, task: Task) -> bool:
         """Whether a FAULT may name the error: only if the router supports it."""
@@ -324,46 +343,17 @@ class TaskTable:
                 flags=flags,
                 format=format,
                 key=task.key,
+                hops=task.hops,
                 attempt=task.attempt,
-                consumer=task.registration.tag,
+                consumer=task.tag,
             )
         )
 
     def settle(self, now: float, task: Task, outcome: Outcome) -> None:
         """Settle a cast."""
-        if self._finish(task, _SETTLED):
+        if self._finish(task, _SETTLED) and task.sender is self._uplink:
             spent = wire_microseconds(now - task.received_at)
-            self._settle(task.registration.tag, task.key, task.attempt, outcome, spent)
-
-    def _settle(self, tag: int, key: bytes, attempt: int, outcome: Outcome, spent: int) -> None:
-        self._settled.setdefault(tag, []).append(SETTLEMENT.pack(key, attempt, outcome, spent))
-        self._uplink.mark()
-
-    def flush(self, now: float) -> None:
-        """Complete the outbox before it is sent.
-
-        Casts settled in this wake-up are put into it, one message for each registration. Where the router wants it, it
-        is told before all that when its answers are sent.
-        """
-        if self._settled:
-            self._answered = True
-            for tag, settlements in self._settled.items():
-                for start in range(0, len(settlements), 1000):
-                    payload = b"".join(settlements[start : start + 1000])
-                    self._uplink.send(pack(Kind.SETTLE, payload, consumer=tag))
-            self._settled.clear()
-        if self._answered and self._uplink.ready:
-            self._answered = False
-            if self._uplink.wants_stamps:
-                self._send_clock_stamp(now)
-
-    def _send_clock_stamp(self, now: float) -> None:
-        outbox = self._uplink.outbox
-        stamp = pack(_SENT, sequence=int(now * 1e6))
-        if outbox and outbox[0][KIND_AT] == _SENT:  # the socket took nothing of it
-            outbox[0] = stamp
-        else:
-            outbox.insert(0, stamp)
+            self._settlements.add(task.tag, task.key, task.attempt, outcome, spent)
 
     def registration_for(self, address: Address) -> Registration | None:
         """The registration that serves ``address``, which may be a server's own topic in one name."""
@@ -384,8 +374,3 @@ class TaskTable:
     def running(self) -> int:
         """Tasks that are not settled."""
         return sum(len(r.running) for r in self.registrations.values())
-
-
-def wire_microseconds(seconds: float) -> int:
-    """Convert seconds to the wire's microseconds: 32 bits, clamped."""
-    return max(0, min(NO_TTL - 1, int(seconds * 1e6)))

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rpcmq.core.process.calls import STREAM_WINDOW
+from rpcmq.core.process.settlements import wire_microseconds
 from rpcmq.core.process.task import Registration
 from rpcmq.core.process.task_states import TaskState
-from rpcmq.core.process.task_table import wire_microseconds
 from rpcmq.errors import Outcome, UsageError
 from rpcmq.wire import KIND_AT, NO_TTL, SETTLEMENT, Address, Flag, Kind, body_of, control, pack, parse, payload_of
 from tests.core.process.serving import COMPUTE, Collected, Process

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
+from typing import Any
 
 from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.mesh.member_table import MemberTable
@@ -33,12 +35,19 @@ class ProcessNews:
         self._due = inf
         self._untold: list[Link] = []
         self._message = b""
+        #: The last that processes were sent.
+        self._told: Mapping[str, Any] = {}
+        #: Also while there is no other router: processes may come from the one that was there.
+        self._adopts = False
         settings = context.node.settings
         if settings.mesh_peers or settings.mesh_peer:
             self.changed(context.node.now)
 
     def changed(self, now: float) -> None:
         """The routers may be others than they were."""
+        if not self._links.mesh:
+            # At once: a process that is welcome meanwhile would use each of its routers on its own.
+            self._links.mesh = self._routers().encode()
         self._due = min(self._due, now + _GATHER)
 
     def next_deadline(self) -> float:
@@ -51,8 +60,8 @@ class ProcessNews:
             return
         self._due = inf
         told = self._routers().encode()
-        if told != self._links.mesh:
-            self._links.mesh = told
+        if told != self._told:
+            self._told = self._links.mesh = told
             self._message = self._routers().message()
             self._untold = [link for link in self._links if link.follows_mesh]
         some = self._untold[-_TOLD_AT_ONCE:]
@@ -65,11 +74,12 @@ class ProcessNews:
 
     def _routers(self) -> RoutersBody:
         known = [identity for _, identity in sorted(self._identities().items())]
+        self._adopts = self._adopts or len(known) > 1
         return RoutersBody(
             mesh=self._context.own.mesh,
             routers=tuple((each.name, tuple(each.urls)) for each in known),
             keys={url: each.key for each in known if each.key for url in each.urls},
-            adopts=len(known) > 1,
+            adopts=self._adopts,
         )
 
     def _identities(self) -> dict[int, Identity]:
