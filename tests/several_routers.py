@@ -30,6 +30,8 @@ _INSIDE = "looks into its one router"
 SKIPPED: Mapping[str, str] = {}
 #: Seconds that a mesh has for linking its routers.
 _LINKING = 1.0
+#: Seconds for which routers gather their news, at most; each verb of a process waits for it.
+_GATHERING = 0.03
 
 
 def reason_to_skip(nodeid: str) -> str | None:
@@ -54,9 +56,11 @@ class _Spread(MeshNetwork):
 
     def __init__(self, settings: Settings, sink: Sink | None, routers: int) -> None:
         names = "abcdefghijklmnop"[:routers]
-        super().__init__(names, settings, sinks=dict.fromkeys(names, sink) if sink else None)
         self._next = cycle(names)
         self._places: dict[str, str] = {}
+        self._is_settling = True
+        super().__init__(names, settings, sinks=dict.fromkeys(names, sink) if sink else None)
+        self._is_settling = False
         self.settings = settings
         self.router = _AllRouters(self)
         self.advance(_LINKING)
@@ -67,6 +71,27 @@ class _Spread(MeshNetwork):
         if identity not in self._places:
             self._places[identity] = router or next(self._next)
         return super().process(identity, queue_type, user, router=router or self._places[identity], **hello)
+
+    def run(self) -> None:
+        """Run all engines until nothing is pending, and all routers know of it."""
+        super().run()
+        if not (self._is_settling or self._is_holding):
+            self._is_settling = True
+            try:
+                while (due := self._next_news()) <= self.now + _GATHERING:
+                    super().advance(max(due - self.now, 0.0))
+            finally:
+                self._is_settling = False
+
+    def _next_news(self) -> float:
+        return min(host.router.mesh.next_deadline() for host in self.hosts.values())
+
+    def advance(self, seconds: float) -> None:
+        """Advance the clock; see :meth:`MeshNetwork.advance`."""
+        was_settling, self._is_settling = self._is_settling, True
+        super().advance(seconds)
+        self._is_settling = was_settling
+        self.run()
 
     @property
     def notes(self) -> list[LogEvent]:
