@@ -1,8 +1,8 @@
 """The home's side of requests that other routers own: a free consumer takes them at once, or they go back.
 
 Nothing waits here for another router, so that whatever waits can be explained, and ended, where its sender is. What is
-kept is a neighbour's place in the queue (:class:`rpcmq.core.router.forwarded.Ticket`): when its turn has come, the
-credit of a consumer is reserved for it (ROOM), for a moment.
+kept is a neighbour's turn (:class:`rpcmq.core.router.forwarded.Ticket`) among the requests that wait here: when it has
+come, the credit of a consumer is reserved for it (ROOM), for a moment.
 
 The owner is told of each end: with the answer of a call, with SETTLE for a cast, with RETURNED if the consumer is gone.
 """
@@ -59,12 +59,14 @@ class Hosting(MeshPart):
         self._requests = dispatch.requests
         #: Places for which nothing is taken from a neighbour until it has read that.
         self._refusing: dict[Link, set[Place]] = {}
-        self._tickets: dict[Link, dict[Place, Ticket]] = {}
+        #: The oldest first.
+        self._tickets: dict[Place, dict[Link, Ticket]] = {}
         self._rooms: dict[Link, dict[Place, deque[_Room]]] = {}
         self._next_look = 0.0
         dispatch.requests.on_forwarded_ended = self._ended
         dispatch.departures.on_forwarded_lost = self._lost
-        dispatch.deliveries.on_ticket = self._call_ticket
+        dispatch.deliveries.tickets = self._tickets
+        dispatch.deliveries.on_tickets = self._call_ticket
         self.kinds = {
             Kind.REQUEST: self._take,
             Kind.CAST: self._take,
@@ -204,34 +206,44 @@ class Hosting(MeshPart):
         count = int.from_bytes(payload)
         if not count:
             return
-        ticket = _new_ticket(now, link, message, count)
-        while ticket.count and not place.queue and (consumer := _pick(place)) is not None:
+        ticket = Ticket(link, count, self._requests.last_number)
+        is_nobody_waiting = not place.queue and place not in self._tickets
+        while ticket.count and is_nobody_waiting and (consumer := _pick(place)) is not None:
             self._give_room(now, ticket, consumer, place)
         if ticket.count:
-            ticket.number = self._requests.last_number
-            place.queue.append(ticket)
-            self._tickets.setdefault(link, {})[place] = ticket
+            self._tickets.setdefault(place, {})[link] = ticket
 
     def _withdraw_ticket(self, link: Link, place: Place) -> None:
-        ticket = self._tickets.get(link, {}).pop(place, None)
-        if ticket is not None and ticket.queue is not None:
-            ticket.queue.remove(ticket)
+        tickets = self._tickets.get(place)
+        if tickets is not None and tickets.pop(link, None) is not None and not tickets:
+            del self._tickets[place]
 
-    def _call_ticket(self, now: float, ticket: Ticket, consumer: Consumer) -> None:
-        """The turn of ``ticket`` has come, and ``consumer`` is free."""
-        place = self._context.places.named_by(ticket.message)
-        if place is None or self._tickets.get(ticket.owner, {}).pop(place, None) is not ticket:
-            return
-        self._give_room(now, ticket, consumer, place)
-        if ticket.count:
-            # What it stands for has waited for longer than what came after it.
-            place.queue.requeue(ticket)
-            self._tickets.setdefault(ticket.owner, {})[place] = ticket
+    def _call_ticket(self, now: float, consumer: Consumer, number: float) -> bool:
+        """Give credit of ``consumer``, which is free, to the oldest ticket; return whether that could be.
+
+        Args:
+            number: of the oldest request that waits for it: one that is older goes first.
+        """
+        topic = consumer.topic
+        oldest: Ticket | None = None
+        where: Place = topic
+        for place in (topic, topic.servers[consumer.server]):
+            for ticket in self._tickets.get(place, {}).values():
+                if ticket.number < number and (oldest is None or ticket.number < oldest.number):
+                    oldest, where = ticket, place
+                break
+        if oldest is None:
+            return False
+        self._give_room(now, oldest, consumer, where)
+        if not oldest.count:
+            self._withdraw_ticket(oldest.owner, where)
+        return True
 
     def _give_room(self, now: float, ticket: Ticket, consumer: Consumer, place: Place) -> None:
         """Reserve credit of ``consumer`` for the owner of ``ticket``, and tell it."""
         free = consumer.credit - len(consumer.in_flight)
-        count = min(ticket.count, free if not any(consumer.queues) else 1)
+        is_contended = any(consumer.queues) or any(owner is not ticket.owner for owner in self._tickets.get(place, ()))
+        count = min(ticket.count, 1 if is_contended else free)
         consumer.reserve(count)
         consumer.topic.ready.move(consumer)
         kept = self._rooms.setdefault(ticket.owner, {}).setdefault(place, deque())
@@ -275,10 +287,9 @@ class Hosting(MeshPart):
         link = neighbour.link
         for place in list(self._rooms.get(link, ())):
             self._take_back_room(now, link, place)
-        for place in list(self._tickets.get(link, ())):
+        for place in list(self._tickets):
             self._withdraw_ticket(link, place)
         self._rooms.pop(link, None)
-        self._tickets.pop(link, None)
         self._refusing.pop(link, None)
 
 
@@ -292,14 +303,3 @@ class _Room:
 
 def _pick(place: Place) -> Consumer | None:
     return place.pick() if isinstance(place, Server) else place.ready.pick()
-
-
-def _new_ticket(now: float, link: Link, message: bytes, count: int) -> Ticket:
-    ticket = Ticket()
-    ticket.owner, ticket.count = link, count
-    ticket.key, ticket.message = b"ticket " + link.origin, message
-    ticket.is_call, ticket.reply_to, ticket.queue, ticket.delivery = False, None, None, None
-    ticket.outcome = ticket.slot = None
-    ticket.attempts, ticket.charge, ticket.kept = 0, 0, False
-    ticket.received_at, ticket.usage = now, link.usage
-    return ticket

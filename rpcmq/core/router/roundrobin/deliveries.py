@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from math import inf
-from typing import Protocol
+from typing import Any, Protocol
 
 from rpcmq.core.common.session import WINDOW_BYTES
-from rpcmq.core.router.forwarded import Ticket
 from rpcmq.core.router.least_busy import ALONE
 from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.link_table import LinkTable
@@ -50,7 +49,8 @@ class Deliveries:
     """Hands requests to consumers."""
 
     __slots__ = (
-        "_links", "_mailboxes", "_recovery", "_requests", "elsewhere", "on_delivered", "on_protocol_error", "on_ticket",
+        "_links", "_mailboxes", "_recovery", "_requests",
+        "elsewhere", "on_delivered", "on_protocol_error", "on_tickets", "tickets",
     )  # fmt: skip
 
     def __init__(self, links: LinkTable, requests: RequestTable, recovery: Recovery, mailboxes: Mailboxes) -> None:
@@ -64,8 +64,11 @@ class Deliveries:
         self.on_delivered: Callable[[Delivery], None] | None = None
         #: Takes what finds no free consumer here.
         self.elsewhere: Elsewhere = _Nowhere()
-        #: Called with (now, ticket, consumer): the turn of another router has come, and ``consumer`` is free.
-        self.on_ticket: Callable[[float, Ticket, Consumer], None] = _nobody_has_tickets
+        #: The tickets of other routers that wait for a free consumer; see :class:`rpcmq.core.router.forwarded.Ticket`.
+        self.tickets: Collection[Any] = ()
+        #: Called with (now, consumer, number) where there are tickets and ``consumer`` is free: whether its credit has
+        #: gone to one that is older than the request ``number``.
+        self.on_tickets: Callable[[float, Consumer, float], bool] = _nobody_has_tickets
 
     def deliver(self, now: float, request: Request, consumer: Consumer, caster: Link | None = None) -> bool:
         """Give ``request`` to ``consumer``.
@@ -106,15 +109,18 @@ class Deliveries:
             self.on_delivered(delivery)
         return True
 
-    def route(self, now: float, request: Request, caster: Link | None = None) -> bool:
+    def route(self, now: float, request: Request, caster: Link | None = None, is_older: bool = False) -> bool:
         """Not straight to a consumer: ``request`` waits, goes to one that accepts its format, or is refused.
+
+        Args:
+            is_older: it came before whatever waits.
 
         Returns:
             Whether it was taken; if not it has ended.
         """
         destination = request.destination
         remotes = destination.remotes
-        if remotes and self.elsewhere.take(now, request):
+        if remotes and self.elsewhere.take(now, request, is_older):
             return True
         consumers = destination.consumers
         form = request.message[FORMAT_AT]
@@ -126,10 +132,9 @@ class Deliveries:
                 accepts &= consumer.accepts
                 if consumer.ready and consumer.accepts >> form & 1:
                     return self.deliver(now, request, consumer, caster)
-            if not remotes:
-                text = f"{destination.name!r} has no free consumer that accepts {format_name(form)} payloads"
-                requests.refuse(now, request, caster, Outcome.PROTOCOL, (text, {"accepts": accepts}))
-                return False
+            text = f"{destination.name!r} has no free consumer that accepts {format_name(form)} payloads"
+            requests.refuse(now, request, caster, Outcome.PROTOCOL, (text, {"accepts": accepts}))
+            return False
         is_absent = not remotes and not any(c.link.route is not None for c in consumers)
         if is_absent and request.flags & Flag.MANDATORY and not self._recovery.awaits_consumer(now, request):
             requests.refuse(now, request, caster, Outcome.NO_CONSUMER, explain.no_consumer(now, destination))
@@ -154,12 +159,11 @@ class Deliveries:
                 number = queue.head_number()
                 if number is not None and number < least:
                     oldest, least = queue, float(number)
+            if self.tickets and self.on_tickets(now, consumer, least):
+                continue
             if oldest is None:
                 return
             request = oldest.popleft()
-            if type(request) is Ticket:
-                self.on_ticket(now, request, consumer)
-                continue
             if request.reply_to is None:
                 requests.deadlines.disarm(request)
             elif request.reply_to.state is LinkState.ENDED:
@@ -192,7 +196,7 @@ class Deliveries:
                 self._requests.journal.note(now, request.key, "delivered again", other.link.identity)
                 self.deliver(now, request, other)
             else:
-                self.route(now, request, self._links.by_origin(request.key[ORIGIN_OF_KEY]))
+                self.route(now, request, self._links.by_origin(request.key[ORIGIN_OF_KEY]), is_older=True)
         for request in reversed(waiting):
             queue = request.destination.queue
             self._requests.journal.note(now, request.key, "waits again")
@@ -274,8 +278,8 @@ class _Nowhere:
         return 0
 
 
-def _nobody_has_tickets(now: float, ticket: Ticket, consumer: Consumer) -> None:
-    pass
+def _nobody_has_tickets(now: float, consumer: Consumer, number: float) -> bool:
+    return False
 
 
 def _nobody_listens(now: float, link: Link, message: bytes, error: ProtocolError) -> None:

@@ -288,7 +288,7 @@ class Dispatch:
         if consumer.level != ALONE:
             self.departures.relieved(now, consumer)
         shared, own, backlog = consumer.queues
-        if shared.size_bytes or own.size_bytes or backlog.size_bytes:
+        if shared.size_bytes or own.size_bytes or backlog.size_bytes or self.deliveries.tickets:
             self.deliveries.deliver_waiting(now, consumer)
 
     def _withdraw_others(self, request: Request, delivery: Delivery) -> None:

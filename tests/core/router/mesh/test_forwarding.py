@@ -8,7 +8,7 @@ from rpcmq.core.router.settings import Settings
 from rpcmq.errors import Outcome
 from rpcmq.testing.invariants import check_router
 from rpcmq.testing.mesh_network import Call, MeshNetwork, Message, Process
-from rpcmq.wire import Flag, Kind
+from rpcmq.wire import Flag, Kind, json_bytes
 
 
 @pytest.fixture
@@ -262,3 +262,42 @@ def test_a_neighbour_that_has_sent_a_request_back_is_offered_the_next_one_again(
     near.reply(next(m for m in taken(near) if m.key == own.key))
     calls.append(api.request("compute", "2"))
     assert [message.key for message in taken(near)] == [calls[2].key]
+
+
+def test_a_request_that_no_free_consumer_accepts_is_refused_as_with_one_router(net: MeshNetwork) -> None:
+    """The free consumer here, which does not, is no reason to offer it to the busy neighbour again and again."""
+    there = net.process("there", router="b", accepts=("json", "pickle"))
+    net.process("here", router="a", accepts=("json",)).register("compute")
+    there.register("compute")
+    settle(net)
+    api = net.process("api", router="a")
+    assert api.request("compute", "pickled", format=2).ends == [] and len(taken(there)) == 1
+    call = api.request("compute", "pickled", format=2)
+    net.process("own", router="b").request("compute", "own")
+    assert call.end.outcome is Outcome.PROTOCOL and "no free consumer that accepts pickle" in call.end.body["text"]
+    check_router(net.router_of("a"))
+
+
+def test_the_turn_of_another_router_is_no_message_that_waits() -> None:
+    """It takes no room in a queue, is not shown or purged, and goes to no third router."""
+    net = MeshNetwork(settings=Settings(recovery_seconds=0.0, queue_max_messages=1))
+    here, far = net.process("here", router="a"), net.process("far", router="b")
+    here.register("compute")
+    own, guest = net.process("own", router="a"), net.process("guest", router="c")
+    running = own.request("compute", "running")
+    settle(net)
+    waiting = guest.request("compute", "from c")
+    (row,) = own.query("topics")["topics"]
+    assert row["queued"] == 0
+    purged = own.send(Kind.QUERY, json_bytes({"what": "control.purge", "topic": "compute"}), format=1).answers[0]
+    assert purged.body["calls"] == 0
+    second = own.request("compute", "own")
+    assert second.ends == []
+    far.register("compute", credit=2)
+    settle(net)
+    assert sorted(message.method for message in taken(far)) == ["from c", "own"]
+    here.reply(here.take(Kind.REQUEST))
+    assert running.end.outcome is Outcome.OK and taken(here) == [] and second.answers == waiting.answers == []
+    for host in net.hosts.values():
+        check_router(host.router)
+        assert [note.text for note in host.notes if note.event == "internal error"] == []
