@@ -108,8 +108,8 @@ class Accepting:
                 self._let_wait(now, _Waiting(route, hello, user, other, existing, inf))
                 self._heartbeats.probe(now, existing)
                 return
-            same_life = existing.identity.incarnation == other.incarnation
-            self._links.end(now, existing.link, "started over" if same_life else "its next life has come")
+            reason = "started over" if existing.is_with(other) else "its next life has come"
+            self._links.end(now, existing.link, reason)
         if may_wait and self._context.own.id < other.id and self._dialing.may_greet(other.id):
             self._let_wait(now, _Waiting(route, hello, user, other, None, now + _CROSSING_SECONDS))
             return
@@ -136,9 +136,8 @@ class Accepting:
 
     def _resumes(self, existing: Peering, hello: HelloBody, other: MeshIdentity) -> bool:
         link = existing.link
-        same = (existing.identity.name, existing.identity.incarnation) == (other.name, other.incarnation)
         is_owner = existing.target is None and hello.token == link.token
-        return same and is_owner and link.can_resume(hello.received)
+        return existing.is_with(other) and is_owner and link.can_resume(hello.received)
 
     def _resume(self, now: float, peering: Peering, route: bytes, hello: HelloBody) -> None:
         link = peering.link
@@ -200,11 +199,11 @@ class Accepting:
         if waiting is None or waiting.probed is not peering:
             return
         del self._waiting[peering.identity.id]
-        one, other = peering.identity, waiting.other
-        if (one.name, one.incarnation) == (other.name, other.incarnation):
+        other = waiting.other
+        if peering.is_with(other):
             refusal = Refusal("already-linked", f"router {self._context.own.name!r} has a link to {other.name!r}")
         else:
-            refusal = Refusal("id-taken", told_apart(one, other))
+            refusal = Refusal("id-taken", told_apart(peering.identity, other))
         self._refuse(now, waiting, refusal)
 
     def link_changed(self, now: float, peering: Peering) -> None:

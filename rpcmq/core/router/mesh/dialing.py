@@ -165,6 +165,10 @@ class Dialing:
         """Handle what has come on a connection without a link, or a HELLO on one with a link."""
         target = self._dials.get(route)
         if target is None:
+            link = self._node.links.routes.get(route)
+            if link is not None:
+                error = ProtocolError("a router that was dialled is the one that welcomes, and says no HELLO", "kind")
+                self._node.protocol_error(now, link, message, error)
             return
         try:
             if message[KIND_AT] == Kind.WELCOME:
@@ -284,7 +288,7 @@ class Dialing:
 
     def _makes_way(self, now: float, route: bytes, target: Target, existing: Peering, other: MeshIdentity) -> bool:
         """Whether the link that there is ends in favour of the one that ``target`` has led to."""
-        same_life = (existing.identity.name, existing.identity.incarnation) == (other.name, other.incarnation)
+        same_life = existing.is_with(other)
         is_connected = existing.route is not None and existing.link.state is not LinkState.AWAY
         if is_connected and same_life:
             if existing.target is not None or self._context.own.id > other.id:

@@ -64,6 +64,11 @@ class Peering:
         """The other router."""
         return self.neighbour.identity
 
+    def is_with(self, other: MeshIdentity) -> bool:
+        """Whether ``other`` is the router at the other end, and in the same life."""
+        known = self.identity
+        return (known.name, known.incarnation, tuple(known.urls)) == (other.name, other.incarnation, other.urls)
+
 
 class Peerings:
     """The links to other routers."""
