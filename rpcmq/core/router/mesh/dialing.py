@@ -62,7 +62,7 @@ class Dialing:
         #: Connections without a link.
         self._dials: dict[bytes, Target] = {}
         self._next_due = inf
-        self._targets.on_due = self._due_at
+        self._targets.on_due, self._targets.on_closed = self._due_at, self._stop
 
     # --- when to dial ------------------------------------------------------------------------
 
@@ -99,6 +99,14 @@ class Dialing:
             return is_lost and self._targets.closed != "left"
         return not (self._targets.closed or self._context.has_left(target.id)) and self._has_room
 
+    def _stop(self) -> None:
+        """Give up connections that are being made, of which no link can come any more."""
+        for route, target in list(self._dials.items()):
+            if not self._is_wanted(target):
+                del self._dials[route]
+                target.route, target.has_greeted = None, False
+                self._node.act(Disconnect(route))
+
     @property
     def _has_room(self) -> bool:
         return len(self._dials) < _AT_ONCE and len(self._peerings) < MAX_NEIGHBOURS
@@ -116,9 +124,9 @@ class Dialing:
     def link_ended(self, now: float, peering: Peering) -> None:
         """The link of ``peering``, which has led to ``target``, has ended."""
         target = peering.target
-        if target is not None:
-            if target.route is not None and target.route == peering.route:
-                target.route = None
+        if target is not None and target.route in (None, peering.route):
+            # Else a newer connection of the same target is about to take its place.
+            target.route = None
             self._again(now, target, peering)
         for target in self._targets:
             if target.id == peering.identity.id and target.route is None:

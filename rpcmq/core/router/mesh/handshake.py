@@ -125,4 +125,4 @@ class MeshHandshake(MeshPart):
 
     def begin_drain(self, now: float) -> None:
         """Make no more links."""
-        self._context.targets.closed = self._context.targets.closed or "draining"
+        self._context.targets.close("draining")

@@ -78,8 +78,7 @@ class Members(MeshPart):
 
     def leave(self, now: float) -> int:
         """Tell everybody that this router leaves the mesh, and end its links; return how many routers are told."""
-        if not self._context.targets.closed:
-            self._context.targets.closed = "left"
+        self._context.targets.close("left")
         self._changed(now)
         self._tell(now)
         for neighbour in self._context.neighbours:

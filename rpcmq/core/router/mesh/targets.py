@@ -78,11 +78,18 @@ class Targets:
         self._targets: dict[str | int, Target] = {}
         #: The reason why this router links to nobody: "left", "draining"; empty: it does.
         self.closed = ""
+        #: Told when this router begins to link to nobody.
+        self.on_closed: Callable[[], None] = lambda: None
         #: A learned router, or an operator's wish, may make something due: told with the time.
         self.on_due: Callable[[float], None] = lambda due: None
 
     def __iter__(self) -> Iterator[Target]:
         return iter(self._targets.values())
+
+    def close(self, reason: str) -> None:
+        """Link to nobody from now on, because this router is ``left`` or ``draining``; the first reason holds."""
+        self.closed = self.closed or reason
+        self.on_closed()
 
     @property
     def configured(self) -> int:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rpcmq.core.router.link_states import LinkState
+from rpcmq.core.router.model import Link
 from rpcmq.testing.mesh_network import MeshNetwork
+from rpcmq.wire import Kind, pack, sequence_of
+from rpcmq.wire.query_bodies import KickQuery
 from tests.core.router.mesh.joining import link, lose_power, neighbour, neighbours, told
 
 
@@ -140,3 +145,125 @@ def test_a_restart_is_noticed_though_the_old_connection_is_not_known_to_be_dead(
     assert old.state is LinkState.ENDED
     assert neighbours(net, "a") == {"b": LinkState.ANSWERING}
     assert told(net, "a", "link ended") == ["b (mesh): it did not answer, and another connection has come"]
+
+
+# --- sessions --------------------------------------------------------------------------------
+
+NUMBERED = 0x7F
+
+
+def hear(net: MeshNetwork, name: str, got: list[int]) -> None:
+    """Note the numbered messages that come to a router from its neighbours."""
+
+    def note(now: float, link: Link, message: bytes) -> None:
+        got.append(sequence_of(message))
+
+    net.router_of(name).mesh.handlers[NUMBERED] = note
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(("reset", "cut", "one way", "heal", "slow", "fast", "send")), st.sampled_from((0.0, 0.05, 0.6))
+    ),
+    max_size=25,
+)
+
+
+@given(steps=steps)
+@settings(max_examples=30, deadline=None)
+def test_a_session_between_routers_loses_and_doubles_nothing(steps: list[tuple[str, float]]) -> None:
+    net = MeshNetwork(names=())
+    net.add_router("a", peers=())
+    net.add_router("b", peers=["a"])
+    net.advance(0.5)
+    links = {"a": link(net, "a", "b"), "b": link(net, "b", "a")}
+    got: dict[str, list[int]] = {"a": [], "b": []}
+    for name in "ab":
+        hear(net, name, got[name])
+    sent = 0
+    for what, seconds in steps:
+        sent += 1
+        for each in links.values():
+            each.send(pack(NUMBERED, sequence=sent))
+        if what == "reset":
+            net.reset("a", "b")
+        elif what in ("cut", "one way"):
+            net.cut("a", "b", is_one_way=what == "one way")
+        elif what == "heal":
+            net.heal()
+        elif what in ("slow", "fast"):
+            net.delay("a", "b", 0.2 if what == "slow" else 0.0)
+        net.advance(seconds)
+        if what in ("cut", "one way"):
+            # Not so long that it is given up.
+            net.heal()
+            net.run()
+    net.heal()
+    net.advance(5.0)
+    assert got["a"] == got["b"] == list(range(1, sent + 1))
+    assert links == {"a": link(net, "a", "b"), "b": link(net, "b", "a")}
+
+
+def test_what_was_said_while_a_router_was_away_is_said_when_it_is_back(net: MeshNetwork) -> None:
+    net.add_router("a", peers=())
+    net.add_router("b", peers=["a"])
+    got: list[int] = []
+    hear(net, "a", got)
+    net.reset("a", "b")
+    net.cut("a", "b")
+    for number in (1, 2, 3):
+        link(net, "b", "a").send(pack(NUMBERED, sequence=number))
+    net.advance(4.0)
+    assert got == []
+    net.heal()
+    net.advance(2.0)
+    assert got == [1, 2, 3]
+
+
+# --- this router itself ----------------------------------------------------------------------
+
+
+def test_a_router_that_was_stopped_for_long_does_not_give_up_the_others_before_it_has_read(net: MeshNetwork) -> None:
+    net.add_router("a", peers=(), mesh_lost_seconds=30.0)
+    net.add_router("b", peers=["a"])
+    net.advance(1.0)
+    before = link(net, "b", "a")
+    net.hosts["b"].pause()
+    net.advance(20.0)
+    assert neighbours(net, "a") == {"b": LinkState.UNRESPONSIVE}
+    net.hosts["b"].resume()
+    net.advance(1.0)
+    assert link(net, "b", "a") is before and before.state is LinkState.ANSWERING
+
+
+def test_a_router_that_drains_gets_no_work_and_no_new_links(net: MeshNetwork) -> None:
+    net.add_router("a", peers=())
+    net.add_router("b", peers=["a"])
+    net.advance(0.5)
+    net.router_of("a").begin_drain(net.now)
+    net.run()
+    assert not neighbour(net, "b", "a").is_usable
+    net.add_router("c", peers=["a"])
+    net.advance(1.0)
+    assert set(neighbours(net, "a")) == {"b"}
+    # The session with a neighbour goes on.
+    net.reset("a", "b")
+    net.advance(1.0)
+    assert neighbours(net, "a") == {"b": LinkState.ANSWERING}
+    net.router_of("a").finish_drain(net.now)
+    net.run()
+    assert "a" not in neighbours(net, "b")
+    assert told(net, "b", "link ended") == ["a (mesh): refused by it: the router has shut down"]
+
+
+def test_a_link_that_an_operator_ends_is_made_anew(net: MeshNetwork) -> None:
+    net.add_router("a", peers=())
+    net.add_router("b", peers=["a"])
+    operator = net.process("operator", router="a")
+    before = link(net, "a", "b")
+    query = KickQuery(identity="b")
+    operator.send(Kind.QUERY, query.payload(), format=1)
+    net.advance(1.0)
+    assert before.state is LinkState.ENDED
+    assert neighbours(net, "a") == {"b": LinkState.ANSWERING}
+    assert neighbours(net, "b") == {"a": LinkState.ANSWERING}

@@ -155,6 +155,18 @@ def test_one_that_others_were_told_of_is_not_dialled_by_them_once_it_has_left(ne
     check_full_mesh(net, "a", "b", "c")
 
 
+def test_one_that_leaves_gives_up_the_connections_that_it_is_making(net: MeshNetwork) -> None:
+    net.hosts["b"].kill()
+    net.advance(10.0)
+    assert any(target.route is not None for target in net.router_of("a").mesh.targets if target.id == 2)
+    members_of(net, "a").leave(net.now)
+    net.hosts["b"].settings.mesh_peers = ("inproc://c",)
+    net.hosts["b"].start()
+    net.advance(40.0)
+    assert neighbours(net, "a") == {}
+    check_full_mesh(net, "b", "c")
+
+
 # --- processes -------------------------------------------------------------------------------
 
 
