@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterator
 
 from rpcmq.config import RouterConfig
-from rpcmq.config.peers import Peer
+from rpcmq.config.peers import EVERY_TOPIC, Peer
 from rpcmq.errors import ConfigError
 
 __all__ = ["advertised_urls", "check_peers", "wrong_peers"]
@@ -30,7 +30,7 @@ def advertised_urls(config: RouterConfig, bound: str) -> tuple[str, ...]:
 
 def wrong_peers(config: RouterConfig) -> list[str]:
     """Return a text for each peer that no link can be made to, with advice."""
-    return [*_own(config), *_twice(config), *_without_key(config)]
+    return [*_own(config), *_twice(config), *_without_key(config), *_limited_without_key(config)]
 
 
 def check_peers(config: RouterConfig) -> None:
@@ -78,6 +78,15 @@ def _without_key(config: RouterConfig) -> Iterator[str]:
             yield (
                 f"{key}: {peer.url!r} has a server_key, but this router has no keys; make them with `rpcmq init`, and "
                 "set security.keys"
+            )
+
+
+def _limited_without_key(config: RouterConfig) -> Iterator[str]:
+    for peer in config.mesh.peer:
+        if not peer.server_key and (peer.allow_in, peer.allow_out) != (EVERY_TOPIC, EVERY_TOPIC):
+            yield (
+                f"mesh.peer: {peer.url!r} has allow_in or allow_out, by which nobody is limited without keys: any "
+                "router could say that it is another one; make keys with `rpcmq init`, or leave them out"
             )
 
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import pytest
 
-from rpcmq import Client
+from rpcmq import Client, Service
 from rpcmq.config import load_router_config
 from rpcmq.core.router.rights import EVERYTHING, Key
+from rpcmq.errors import CallError, CallTimeout, NoConsumer
 from rpcmq.server.embedded import EmbeddedRouter
 from rpcmq.testing import eventually
-from rpcmq.transport.key_files import read_key_file
+from rpcmq.transport.key_files import read_key_file, write_private
 from rpcmq.wire.mesh_bodies import RoutersBody
 from tests.keys import Folder, right
 
@@ -39,7 +42,7 @@ def folders(tmp_path: Path) -> dict[str, Folder]:
 def start(folders: dict[str, Folder]) -> Iterator[Start]:
     with ExitStack() as stack:
 
-        def start(name: str, peer: EmbeddedRouter | None = None, peer_key: str = "", **more: object) -> EmbeddedRouter:
+        def start(name: str, peer: EmbeddedRouter | None = None, peer_key: str = "", **more: Any) -> EmbeddedRouter:
             flags = {"router.name": name, "router.listen": "tcp://127.0.0.1:0", "security.keys": str(folders[name])}
             peers = [{"url": peer.url, "server_key": peer_key or folders["a"].router}] if peer is not None else []
             router = EmbeddedRouter(load_router_config(flags=flags | {"mesh.peer": peers} | more))
@@ -115,3 +118,67 @@ def test_a_process_goes_on_at_a_router_whose_key_it_was_told(start: Start, folde
         assert client.query("summary", 20.0)["router"] == "a"
         a.close(0)
         assert client.query("summary", 20.0)["router"] == "b"
+
+
+class Echo:
+    def say(self, ctx: Any, text: str) -> str:
+        return text
+
+
+@pytest.fixture
+def connect(folders: dict[str, Folder], start: Start) -> Iterator[Callable[[EmbeddedRouter], Client]]:
+    """A client of one of the routers, of which any process may do anything at a and b."""
+    with ExitStack() as stack:
+        key_file = folders["a"].add("ops", identities=("*",))
+        public = read_key_file(key_file, client=True).public
+        for name in "bc":
+            folders[name].authorise(Key("ops", public, (EVERYTHING,), ("*",)))
+
+        def connect(router: EmbeddedRouter) -> Client:
+            name = router.settings.router_name
+            keys = replace(read_key_file(key_file, client=True), router=folders[name].router)
+            path = folders[name].path / f"{len(list(folders[name].path.iterdir()))}.key"
+            write_private(path, keys.text())
+            return stack.enter_context(Client(router.url, key_file=str(path)))
+
+        yield connect
+
+
+def say(client: Client, topic: str) -> str:
+    answer = client.call(None, topic, {"method": "say", "args": {"text": topic}}, mandatory=True, timeout=2.0)
+    return str(answer)
+
+
+@pytest.mark.parametrize("where", ["rights", "allow_in", "allow_out"])
+def test_a_link_is_limited_to_topics(
+    start: Start, folders: dict[str, Folder], connect: Callable[[EmbeddedRouter], Client], where: str
+) -> None:
+    only = ["open.#"]
+    if where == "rights":
+        folders["a"].authorise(Key("b", folders["b"].router, (right("mesh", *only),)))
+    a = start("a", **{"mesh.peer": _nobody(folders["b"].router, "allow_in", only) if where == "allow_in" else []})
+    to_a = {"url": a.url, "server_key": folders["a"].router}
+    b = start("b", **{"mesh.peer": [to_a | ({"allow_out": only} if where == "allow_out" else {})]})
+    eventually(lambda: linked(a) == ["b"] and linked(b) == ["a"])
+    there, here = connect(a), connect(b)
+    heard: list[str] = []
+    with (
+        Service("open.x", Echo(), client=there),
+        Service("shut", Echo(), client=there),
+    ):
+        there.subscribe("#", lambda ctx, topic, payload: heard.append(topic))
+        eventually(lambda: say(here, "open.x") == "open.x")
+        with pytest.raises(CallError) as refused:
+            say(here, "shut")
+        assert isinstance(refused.value, NoConsumer | CallTimeout)
+        assert say(there, "shut") == "shut", "at its own router anybody may call it"
+        here.publish(None, "shut", {})
+        here.publish(None, "open.x", {})
+        eventually(lambda: heard)
+        assert heard == ["open.x"]
+
+
+def _nobody(key: str, *limit: object) -> list[dict[str, object]]:
+    """A table for a router that is not dialled: nothing listens there."""
+    name, patterns = limit
+    return [{"url": "tcp://127.0.0.1:1", "server_key": key, str(name): patterns}]

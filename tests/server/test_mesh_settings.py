@@ -132,3 +132,6 @@ def test_with_keys_each_peer_needs_its_key_and_without_none_has_one() -> None:
         check_peers(config(security__keys="/etc/rpcmq", mesh__peers="tcp://b:7700"))
     with pytest.raises(ConfigError, match="has a server_key, but this router has no keys"):
         check_peers(config(mesh__peer=[keyed]))
+    check_peers(config(security__keys="/etc/rpcmq", mesh__peer=[keyed | {"allow_in": ["a"]}]))
+    with pytest.raises(ConfigError, match="has allow_in or allow_out, by which nobody is limited without keys"):
+        check_peers(config(mesh__peer=[{"url": "tcp://b:7700", "allow_in": ["a"]}]))

@@ -69,10 +69,12 @@ class KeyAccessControl(AccessControl):
         """Let these keys connect from now on, and no others: links of the rest end at once."""
         usages: dict[str, KeyUsage] = {}
         narrowed: list[KeyUsage] = []
+        changed: set[str] = set()
         for key in keys:
             usage = self._usages.get(key.public) or KeyUsage(key)
             if usage.key.rights != key.rights:
                 usage.used.clear()
+                changed.add(key.public)
                 if not set(usage.key.rights) <= set(key.rights):
                     narrowed.append(usage)
             usage.key = key
@@ -83,7 +85,12 @@ class KeyAccessControl(AccessControl):
         for usage in (*revoked, *narrowed):
             self._tell_peers(usage)
         for link in list(self._links):
-            if link.permissions is not None and (reason := self._revocation_reason(link, link.permissions.usage)):
+            if link.permissions is None:
+                continue
+            reason = self._revocation_reason(link, link.permissions.usage)
+            if not reason and link.queue_type == MESH_TYPE and link.permissions.usage.key.public in changed:
+                reason = "the rights of its key have changed"  # it comes back, and has those
+            if reason:
                 self._end_link(now, link, reason)
 
     def _bucket(self, now: float, key: Key, old: TokenBucket | None) -> TokenBucket | None:

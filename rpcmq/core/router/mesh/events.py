@@ -16,8 +16,10 @@ from math import inf
 
 from rpcmq.core.common.text import shorten
 from rpcmq.core.router.actions import LogEvent
+from rpcmq.core.router.mesh.limits import DENIED
 from rpcmq.core.router.mesh.neighbour_patterns import NeighbourPatterns
 from rpcmq.core.router.mesh.neighbours import Neighbour
+from rpcmq.core.router.mesh.origins import is_forged
 from rpcmq.core.router.mesh.part import MeshContext, MeshPart
 from rpcmq.core.router.mesh.waiting_subscribers import WaitingSubscribers
 from rpcmq.core.router.model import Link
@@ -25,7 +27,7 @@ from rpcmq.core.router.pubsub.other_routers import OtherRouters, Pattern
 from rpcmq.core.router.pubsub.subscriber import NeighbourSubscriber, Subscriber
 from rpcmq.errors import ProtocolError
 from rpcmq.payload.format import ALL
-from rpcmq.wire import KEY, ORIGIN, Kind
+from rpcmq.wire import KEY, ORIGIN, Address, Kind, address_of
 from rpcmq.wire.bodies import SubscribeBody, SubscribedBody
 
 __all__ = ["Events"]
@@ -178,11 +180,20 @@ class Events(MeshPart, OtherRouters):
         known = self._neighbours.get(link)
         if known is not None:
             known.event_came()
-        publisher = self._context.node.links.by_origin(message[ORIGIN])
-        if publisher is not None and publisher.is_responsive:
-            # One that was here and has moved is away, or silent.
+        node = self._context.node
+        if is_forged(now, node.links, self._settings, message):
             raise ProtocolError(f"origin {message[ORIGIN].hex()} is a process of this router", "origin")
+        limits = self._context.limits.get(link)
+        if limits is not None and not limits.may_bring(_topic_block(message)):
+            link.counters[DENIED] += 1
+            return
         self._pubsub.publish_from(now, link, message)
+
+
+def _topic_block(message: bytes) -> bytes:
+    """The address of an event without the server, which is ignored in events."""
+    address = Address.decode(address_of(message))
+    return address_of(message) if not address.server else address._replace(server="").encode()
 
 
 def _size_of(pattern: Pattern) -> int:

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from itertools import dropwhile
 
+from rpcmq.core.common.text import shorten
+from rpcmq.core.router.actions import LogEvent
 from rpcmq.core.router.base_link import BaseLink
 from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.mesh.neighbours import Neighbour
@@ -269,7 +271,11 @@ class Forwarding(MeshPart):
             return
         request = delivery.request
         if not request.has_ended:
-            if outcome is Outcome.DRAINING:
+            if outcome is Outcome.DENIED:
+                self._context.places.refuse(now, _place_of(request), link)
+                self._note_denied(link, body.text)
+                self._offer_again(now, [delivery])
+            elif outcome is Outcome.DRAINING:
                 self._offer_again(now, [delivery])
             elif request.reply_to is None:
                 self._requests.drop(now, request, request.destination.queue, "refused by another router")
@@ -277,6 +283,10 @@ class Forwarding(MeshPart):
             elif self._requests.finish(now, request, outcome):
                 self._requests.tell(request.reply_to, request.key, outcome, body.text, dict(body.details))
         self._ended(now, link, delivery)
+
+    def _note_denied(self, link: Link, text: str) -> None:
+        link.counters["denied by it"] += 1
+        self._context.node.act(LogEvent("mesh problem", f"router {link.identity}: {shorten(text)}", link.identity))
 
     def _busy(self, now: float, link: Link, message: bytes) -> None:
         """BUSY: a request comes back, and so do all that this router has offered there after it, for that address."""

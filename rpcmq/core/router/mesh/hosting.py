@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from rpcmq.core.router.forwarded import Forwarded, Ticket
 from rpcmq.core.router.mesh.neighbours import Neighbour
+from rpcmq.core.router.mesh.origins import is_forged
 from rpcmq.core.router.mesh.part import MeshContext, MeshPart
 from rpcmq.core.router.mesh.places import Place, Tag, address_of_place
 from rpcmq.core.router.model import Consumer, Delivery, Destination, Link, Server, Topic
@@ -86,6 +87,12 @@ class Hosting(MeshPart):
         destination = self._directory.destinations.get(message[HEADER_BYTES:cut]) if tag == Tag.TOPIC else None
         if destination is None or cut + trace_length > length:
             destination, message = self._resolved(now, message)
+        if is_forged(now, self._context.node.links, self._settings, message):
+            link.counters["forged origin"] += 1
+            if not flags & Flag.FANOUT:
+                # Not an error: where a process has just gone on elsewhere, it is taken in a moment.
+                self._send_back(link, Kind.BUSY, destination, key, form >> 8)
+            return
         if flags & Flag.FANOUT:
             self._dispatch.casts.fan_out_here(now, link, message, destination.hosted)
             return

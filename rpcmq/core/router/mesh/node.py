@@ -20,6 +20,7 @@ from rpcmq.core.router.mesh.hosting import Hosting
 from rpcmq.core.router.mesh.interest import Interest
 from rpcmq.core.router.mesh.introductions import Introductions
 from rpcmq.core.router.mesh.kept_answers import KeptAnswers
+from rpcmq.core.router.mesh.limited_links import LimitedLinks
 from rpcmq.core.router.mesh.members import Members
 from rpcmq.core.router.mesh.neighbours import Identity, Neighbour, Neighbours
 from rpcmq.core.router.mesh.part import MeshContext, MeshPart
@@ -39,6 +40,7 @@ __all__ = ["Mesh"]
 
 #: The parts, in the order in which they are told of neighbours.
 PARTS: tuple[Callable[[MeshContext], MeshPart], ...] = (
+    LimitedLinks,
     MeshHandshake,
     Members,
     Interest,

@@ -8,6 +8,7 @@ from math import inf
 
 from rpcmq.core.router.actions import Disconnect
 from rpcmq.core.router.base_link import BaseLink
+from rpcmq.core.router.mesh.limits import LinkLimits
 from rpcmq.core.router.mesh.neighbours import Identity, Neighbour, Neighbours
 from rpcmq.core.router.mesh.offered_work import OfferedWork
 from rpcmq.core.router.mesh.places import Places
@@ -45,6 +46,8 @@ class MeshContext:
     handlers: list[Handler]
     #: The routers to dial.
     targets: Targets
+    #: The limits of links over which not everything may pass.
+    limits: dict[Link, LinkLimits] = field(default_factory=dict)
     #: The highest incarnation that is known of the router with an id; 0: none is.
     incarnation_of: Callable[[int], int] = lambda id: 0
     #: Whether the router with an id has left the mesh.

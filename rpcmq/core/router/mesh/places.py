@@ -19,6 +19,8 @@ from rpcmq.wire import CONSUMER_AT, Address, address_of
 __all__ = ["Place", "Places", "Tag", "address_of_place"]
 
 Place = Topic | Server
+#: Places of which it is remembered that a neighbour takes nothing for them.
+_MAX_REFUSED = 10_000
 
 
 class Tag:
@@ -43,6 +45,7 @@ class Places:
 
     Attributes:
         on_changed: called with (now, place, remote) when a neighbour has more or other consumers of a place.
+        may_get: of neighbours that may not get everything: called with an address block, and whether it names a group.
     """
 
     def __init__(self, directory: Directory) -> None:
@@ -50,6 +53,9 @@ class Places:
         self.on_changed: list[Callable[[float, Place, Remote[Delivery]], None]] = []
         #: Neighbour -> the places that it has consumers of.
         self._of_links: dict[BaseLink, dict[Place, None]] = {}
+        self.may_get: dict[BaseLink, Callable[[bytes, bool], bool]] = {}
+        #: Neighbour -> the places for which it takes nothing from this router.
+        self._refused: dict[BaseLink, dict[Place, None]] = {}
 
     def named_by(self, message: bytes) -> Place | None:
         """The place that ``message`` is about; None if this router knows none such.
@@ -82,9 +88,36 @@ class Places:
         place = self.named_by(message)
         return place if isinstance(place, Topic) else None
 
+    def refuse(self, now: float, place: Place, link: BaseLink) -> None:
+        """The neighbour at ``link`` takes nothing for ``place`` from this router, whatever consumers it has."""
+        refused = self._refused.setdefault(link, {})
+        if len(refused) >= _MAX_REFUSED:
+            refused.clear()
+        refused[place] = None
+        self.set_remote(now, place, link, 0, 0)
+
+    def forget(self, link: BaseLink) -> None:
+        """The neighbour at ``link`` is gone: forget what it refused."""
+        self._refused.pop(link, None)
+        self.may_get.pop(link, None)
+
+    def _is_open(self, place: Place, link: BaseLink) -> bool:
+        if place in self._refused.get(link, ()):
+            return False
+        may_get = self.may_get.get(link)
+        if may_get is None:
+            return True
+        address, tag = address_of_place(place)
+        return may_get(address.encode(), tag == Tag.GROUP)
+
     def set_remote(self, now: float, place: Place, link: BaseLink, consumers: int, capacity: int) -> None:
-        """Note that the neighbour at ``link`` has so many consumers of ``place``, which take so much at once."""
+        """Note that the neighbour at ``link`` has so many consumers of ``place``, which take so much at once.
+
+        None, if nothing for ``place`` may go there.
+        """
         remote = place.remotes.get(link)
+        if consumers and not self._is_open(place, link):
+            consumers = capacity = 0
         if remote is None:
             if not consumers:
                 return

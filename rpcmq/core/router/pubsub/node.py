@@ -11,7 +11,7 @@ processes, and gives the events to these only.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 
 from rpcmq.core.common.drops import Drop
@@ -74,6 +74,8 @@ class PubSub(NodeType):
         #: The patterns of processes, and the number of links that have each.
         self.patterns: dict[Pattern, int] = {}
         self.other_routers = OtherRouters()
+        #: Neighbours that may not get everything: called with an address block, and True.
+        self.limits: dict[Link, Callable[[bytes, bool], bool]] = {}
         #: Ended links, and their patterns that are still to be removed.
         self._ended: deque[tuple[Link, list[Pattern]]] = deque()
         self._next_removal = 0.0
@@ -221,6 +223,8 @@ class PubSub(NodeType):
             self._turns.spent += len(matching) + ((trie.visited - visited) >> 3)
             if link.queue_type == MESH_TYPE:
                 matching = [each for each in matching if each.queue_type != MESH_TYPE]
+            if self.limits:
+                matching = [each for each in matching if self._may_get(each, message)]
             for subscriber in matching:
                 reached += self._offer(now, subscriber, message)
         self.published["copies"] += reached
@@ -230,6 +234,10 @@ class PubSub(NodeType):
         self.published["events"] += 1
         if message[LOW_FLAGS_AT] & Flag.CONFIRM:
             link.send(pack(Kind.CONFIRM, reached.to_bytes(4), key=message[KEY]))
+
+    def _may_get(self, link: Link, message: bytes) -> bool:
+        may_get = self.limits.get(link)
+        return may_get is None or may_get(address_of(message), True)
 
     def lost_by(self, now: float, neighbour: Link, message: bytes) -> None:
         """Tell processes that events for them were lost at another router, on the way to this one.
