@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any, Self
 
+import gevent
+
 from rpcmq.testing import eventually
 from rpcmq.testing.processes import RouterProcess
 
@@ -38,22 +40,34 @@ class RouterMesh:
         self.routers: list[RouterProcess] = []
         self._running = ExitStack()
         with self._running:
-            for _ in range(count):
-                self.add()
+            self.add()
+            self._add(count - 1)
             self.wait_until_linked()
             self._running = self._running.pop_all()
 
     def add(self) -> RouterProcess:
         """Start one more router, whose peers all others are, and which is a peer of theirs when they start again."""
-        number = len(self.routers)
-        name = chr(ord("a") + number)
-        settings = {"router_name": name, "router_id": number + 1, "mesh_peers": ",".join(self.urls), **self._config}
-        added = self._running.enter_context(RouterProcess(**settings))
-        added.name = f"router {name}"
-        self.routers.append(added)
+        self._add(1)
+        return self.routers[-1]
+
+    def _add(self, count: int) -> None:
+        before = len(self.routers)
+        starting = [gevent.spawn(self._start, number) for number in range(before, before + count)]
+        gevent.joinall(starting)
+        # Also if one of them has failed: the others are to end with this.
+        for each in starting:
+            if each.value is not None:
+                self._running.enter_context(each.value)
+        self.routers += [each.get() for each in starting]
         for router in self.routers:
             router.configure(mesh_peers=",".join(url for url in self.urls if url != router.url))
-        return added
+
+    def _start(self, number: int) -> RouterProcess:
+        name = chr(ord("a") + number)
+        settings = {"router_name": name, "router_id": number + 1, "mesh_peers": ",".join(self.urls), **self._config}
+        started = RouterProcess(**settings)
+        started.name = f"router {name}"
+        return started
 
     @property
     def urls(self) -> list[str]:
@@ -73,8 +87,12 @@ class RouterMesh:
         names = {_name(router) for router in concerned}
 
         def are_linked() -> bool:
-            missing = {_name(router): sorted(names - {_name(router), *self.neighbours(router)}) for router in concerned}
-            texts = [f"{name} misses {', '.join(others)}" for name, others in missing.items() if others]
+            missing = {router: sorted(names - {_name(router), *self.neighbours(router)}) for router in concerned}
+            texts = [
+                f"{_name(router)} misses {', '.join(others)} ({_problems(router)})"
+                for router, others in missing.items()
+                if others
+            ]
             assert not texts, "; ".join(texts)
             return True
 
@@ -82,11 +100,7 @@ class RouterMesh:
 
     def neighbours(self, router: RouterProcess) -> list[str]:
         """The names of the routers that ``router`` is linked to and hears; none while it does not answer."""
-        try:
-            rows = router.view("processes", timeout=2.0)["processes"]
-        except OSError:
-            return []
-        return sorted(row["identity"] for row in rows if row["queue_type"] == "mesh" and row["state"] == "answering")
+        return sorted(row["name"] for row in _view(router)["routers"] if row["state"] == "answering")
 
     def __iter__(self) -> Iterator[RouterProcess]:
         return iter(self.routers)
@@ -99,6 +113,17 @@ class RouterMesh:
 
     def __exit__(self, *error: object) -> None:
         self._running.close()
+
+
+def _view(router: RouterProcess) -> dict[str, Any]:
+    try:
+        return router.view("mesh", timeout=2.0)
+    except OSError as error:
+        return {"routers": [], "problems": [{"text": f"its view: {error}"}]}
+
+
+def _problems(router: RouterProcess) -> str:
+    return "; ".join(row["text"] for row in _view(router)["problems"]) or "it knows of no problem"
 
 
 def _name(router: RouterProcess) -> str:
