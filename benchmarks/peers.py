@@ -24,7 +24,7 @@ from typing import Any
 from benchmarks.children import Child, ChildFailed, child, commands, program, say
 from benchmarks.workload import ARGUMENTS, CONTEXT, METHOD, Meter, rebooted
 
-__all__ = ["PEERS", "Peer"]
+__all__ = ["PEERS", "Peer", "nats_caller", "nats_missing", "nats_server", "nats_service"]
 
 #: More callers than any benchmark has.
 _MOST = 1024
@@ -72,19 +72,21 @@ def _both(service: Callable[..., None], caller: Callable[..., None], **arguments
 # --- NATS ----------------------------------------------------------------------------------------
 
 
-def _nats_server() -> str | None:
+def nats_server() -> str | None:
+    """The path of the program; None if it is not installed."""
     # Debian's is where only the administrator looks.
     return shutil.which("nats-server") or shutil.which("nats-server", path="/usr/sbin:/usr/local/sbin")
 
 
-def _nats_missing() -> str:
-    return _not_installed("nats") or ("" if _nats_server() else "nats-server is not installed")
+def nats_missing() -> str:
+    """Why NATS cannot be measured here; empty if it can."""
+    return _not_installed("nats") or ("" if nats_server() else "nats-server is not installed")
 
 
 @contextmanager
 def _nats() -> Iterator[Child]:
     with tempfile.TemporaryDirectory(prefix="nats-") as folder:
-        command = [_nats_server() or "nats-server", "-a", "127.0.0.1", "-p", "-1", "--ports_file_dir", folder]
+        command = [nats_server() or "nats-server", "-a", "127.0.0.1", "-p", "-1", "--ports_file_dir", folder]
         with program("nats-server", command) as server:
             server.line("Server is ready")
             with _both(nats_service, nats_caller, url=_nats_url(Path(folder))) as calling:
@@ -242,7 +244,7 @@ def pyro_caller(url: str) -> None:
 
 
 PEERS = (
-    Peer("NATS", _nats_missing, _nats),
+    Peer("NATS", nats_missing, _nats),
     Peer("zerorpc", lambda: _not_installed("zerorpc"), lambda: _both(zerorpc_service, zerorpc_caller)),
     Peer("Pyro5", lambda: _not_installed("Pyro5"), lambda: _both(pyro_service, pyro_caller)),
 )

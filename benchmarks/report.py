@@ -92,6 +92,12 @@ _UNITS = {
     "p99_us": ("p99 µs", 0),
     "max_us": ("worst µs", 0),
     "cpu_us": ("broker CPU µs/call", 1),
+    "events_per_second": ("events/s", 0),
+    "copies_per_link": ("copies/link", 2),
+    "first_good_p50_ms": ("first good p50 ms", 1),
+    "first_good_worst_ms": ("worst", 1),
+    "longest_call_ms": ("longest call ms", 1),
+    "engine_us": ("engine µs/call", 2),
 }
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import process_time
 from typing import Any
 
 from benchmarks.children import Child, child, commands, router, say
 from benchmarks.ends import both, sample
+from benchmarks.engine import NAMES, Engine
 from benchmarks.report import Benchmark, Options, Row, Target
 from rpcmq.core.router.rights import EVERYTHING, Key, Right
 from rpcmq.core.router.router import Router
@@ -20,7 +20,6 @@ from rpcmq.server.authorized_keys import AUTHORIZED, ROUTER_KEY, to_toml
 from rpcmq.transport.curve import new_pair
 from rpcmq.transport.key_files import KeyFile, write_private
 from rpcmq.transport.mac_files import new_mac_key
-from rpcmq.wire import Address, Kind, control, json_bytes, pack
 
 __all__ = ["BENCHMARKS", "engine"]
 
@@ -29,7 +28,6 @@ _ALL = "CURVE, all rights"
 _SOME = "CURVE, some rights"
 _SIGNED = "signed payloads, no CURVE"
 _WIDTHS = (1, 64, 256)
-_NAMES = ("service", "caller")
 _RIGHTS = {
     _ALL: ((EVERYTHING,), (EVERYTHING,)),
     _SOME: (
@@ -47,11 +45,11 @@ def _folder(root: Path, rights: tuple[tuple[Right, ...], ...]) -> tuple[str, str
     (root / AUTHORIZED).mkdir(mode=0o700, parents=True)
     public, secret = new_pair()
     write_private(root / ROUTER_KEY, KeyFile(public, secret).text())
-    for name, allowed in zip(_NAMES, rights, strict=True):
+    for name, allowed in zip(NAMES, rights, strict=True):
         own, own_secret = new_pair()
         write_private(root / f"{name}.key", KeyFile(own, own_secret, name, public).text())
         write_private(root / AUTHORIZED / f"{name}.toml", to_toml(Key(name, own, allowed), None))
-    service, caller = (str(root / f"{name}.key") for name in _NAMES)
+    service, caller = (str(root / f"{name}.key") for name in NAMES)
     return service, caller
 
 
@@ -102,8 +100,6 @@ def run(options: Options) -> list[Row]:
 _OFF, _ON = "no rights", "rights of a topic"
 _EVERYTHING = "all rights"
 _METERED = "rights, and a rate"
-#: Calls in a batch, and batches between two looks at the clock.
-_BATCH, _BATCHES = 32, 100
 _ENGINES: dict[str, tuple[Right, ...] | None] = {
     _ON: (*_RIGHTS[_SOME][1], *_RIGHTS[_SOME][0]),
     _EVERYTHING: (EVERYTHING,),
@@ -112,60 +108,16 @@ _ENGINES: dict[str, tuple[Right, ...] | None] = {
 }
 
 
-class _Engine:
-    """A router's engine, a caller and a service, whose frames are made before they are measured."""
-
-    def __init__(self, rights: tuple[Right, ...] | None, rate: float | None) -> None:
-        self._router = router = Router(Settings(recovery_seconds=0.0), 1_700_000_000_000, 0.0, lambda: "token")
-        if rights is not None:
-            router.set_authorized_keys(0.0, [Key(name, name, rights, messages_per_second=rate) for name in _NAMES])
-        for name in _NAMES:
-            hello = {"identity": name, "queue_type": "roundrobin", "versions": [1], "accepts": ["json"]}
-            router.receive(0.0, name.encode(), control(Kind.HELLO, hello), (), name)
-        self._service, self._caller = (router.links.routes[name.encode()] for name in _NAMES)
-        self._address = Address("compute").encode()
-        self._sequence = 0
-        body, key = json_bytes({"credit": 1000}), self._service.origin + (1).to_bytes(8)
-        register = pack(Kind.REGISTER, body, format=1, address=self._address, key=key)
-        router.receive(0.0, b"service", register)
-
-    def _batch(self) -> tuple[bytes, bytes]:
-        requests, replies = [], []
-        for _ in range(_BATCH):
-            self._sequence += 1
-            key = self._caller.origin + self._sequence.to_bytes(8)
-            fields = {"ttl": 60_000, "key": key, "address": self._address, "method": b"reboot_instance"}
-            requests.append(pack(Kind.REQUEST, bytes(100), format=1, **fields))  # type: ignore[arg-type]
-            replies.append(pack(Kind.REPLY, bytes(100), format=1, ttl=10, key=key))
-        return b"".join(requests), b"".join(replies)
-
-    def measure(self) -> float:
-        """CPU time of a call, from request to reply (microseconds)."""
-        batches = [self._batch() for _ in range(_BATCHES)]
-        receive, run_next_turn, dirty = self._router.receive, self._router.run_next_turn, self._router.links.dirty
-        links = (self._service, self._caller)
-        gc.disable()
-        began = process_time()
-        for requests, replies in batches:
-            receive(1.0, b"caller", requests)
-            receive(1.0, b"service", replies)
-            # As the shell does in each wake-up: a new turn begins.
-            run_next_turn(1.0)
-            for link in links:
-                link.outbox.clear()
-                link.last_messages.clear()
-                link.marked = False
-            dirty.clear()
-        used = process_time() - began
-        gc.enable()
-        if self._router.dispatch.requests.calls_in_flight or self._router.refused:
-            raise RuntimeError(f"calls were refused: {dict(self._router.refused)}")
-        return used / (_BATCH * _BATCHES) * 1e6
+def _engine(rights: tuple[Right, ...] | None, rate: float | None) -> Engine:
+    router = Router(Settings(recovery_seconds=0.0), 1_700_000_000_000, 0.0, lambda: "token")
+    if rights is not None:
+        router.set_authorized_keys(0.0, [Key(name, name, rights, messages_per_second=rate) for name in NAMES])
+    return Engine(router)
 
 
 def engine() -> None:
     """Engines in one process, measured in turn as it is told."""
-    engines = {name: _Engine(rights, 1e9 if name == _METERED else None) for name, rights in _ENGINES.items()}
+    engines = {name: _engine(rights, 1e9 if name == _METERED else None) for name, rights in _ENGINES.items()}
     for each in engines.values():
         each.measure()
     gc.collect()
