@@ -63,6 +63,7 @@ class Adoption(MeshPart):
         context.note_lost = self.witness.note_lost
         dispatch.adopts = self.adopts
         dispatch.casts.adopts = self.adopts
+        context.roundrobin.outlives = self.outlives
         dispatch.departures.asks = self.asks_again
         context.roundrobin.registrations.on_registered = self._registered
         self.kinds = {
@@ -115,6 +116,12 @@ class Adoption(MeshPart):
             return False
         self._ask(now, request, link.routers)
         return True
+
+    def outlives(self, link: Link, request: Request) -> bool:
+        """Whether another router asks for ``request`` when this one has gone; ``link``: of its caller or owner."""
+        if request.flags & _NOT_ADOPTED or not len(self._context.neighbours):
+            return False
+        return link.queue_type == MESH_TYPE or link.follows_mesh
 
     def asks_again(self, now: float, delivery: Delivery) -> bool:
         """Ask for a request whose consumer is out of reach (``ask_again``); return whether that is done.

@@ -23,7 +23,6 @@ from rpcmq.core.router.forwarded import Forwarded
 from rpcmq.core.router.least_busy import ALONE
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.model import Delivery, Link, Request
-from rpcmq.core.router.roundrobin import explain
 from rpcmq.core.router.roundrobin.casts import Casts, resolve_group
 from rpcmq.core.router.roundrobin.deliveries import Deliveries
 from rpcmq.core.router.roundrobin.departures import Departures
@@ -59,7 +58,6 @@ __all__ = ["Dispatch"]
 # Looking up and comparing a member of an enum costs more than a step of the hot path.
 _CAST, _FAULT = int(Kind.CAST), int(Kind.FAULT)
 _FANOUT, _IDEMPOTENT, _RESENT = Flag.FANOUT, Flag.IDEMPOTENT, Flag.RESENT
-_SEND_AGAIN: explain.Explanation = ("the router has shut down; send it again", {})
 _OK, _REMOTE_ERROR, _PROTOCOL = int(Outcome.OK), int(Outcome.REMOTE_ERROR), int(Outcome.PROTOCOL)
 
 
@@ -354,18 +352,6 @@ class Dispatch:
         if not flags & Flag.NESTED or self.refuses_nested_work or not self.requests.draining:
             return False
         return any(consumer.in_flight for each in self._links for consumer in each.consumers.values())
-
-    def fail_unfinished_calls(self, now: float) -> None:
-        """Finish a drain: fail unfinished calls; callers send those that may run again to the next life."""
-        requests = self.requests
-        for link in list(self._links):
-            for request in list(link.calls.values()):
-                delivery = request.delivery
-                outcome, (text, details) = Outcome.DRAINING, _SEND_AGAIN
-                if delivery is not None and not request.flags & Flag.IDEMPOTENT:
-                    outcome, (text, details) = Outcome.LINK_LOST, explain.drain_timed_out(now, delivery)
-                if requests.finish(now, request, outcome):
-                    requests.tell(link, request.key, outcome, text, details)
 
     def unsettled(self) -> Iterator[Request]:
         """Iterate over all unfinished messages: calls of all callers, then casts, in flight and waiting."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct
 from struct import error as StructError
 
 from rpcmq.core.common.drops import drop_text
 from rpcmq.core.router.actions import LogEvent
 from rpcmq.core.router.dispatch_log import DispatchLog
-from rpcmq.core.router.model import Link
+from rpcmq.core.router.model import Link, Request
 from rpcmq.core.router.node_type import NodeContext, NodeType
 from rpcmq.core.router.roundrobin import views
 from rpcmq.core.router.roundrobin.dispatch import Dispatch
+from rpcmq.core.router.roundrobin.drain_end import fail_unfinished_calls
 from rpcmq.core.router.roundrobin.purge import Controls
 from rpcmq.core.router.roundrobin.registrations import Registrations
 from rpcmq.errors import ProtocolError
@@ -36,6 +38,8 @@ class RoundRobin(NodeType):
         requests.drops, requests.turns, requests.on_fault = drops, context.turns, context.faults.report
         requests.journal, context.faults.whereabouts = context.faults.journal, requests.whereabouts
         dispatch.deliveries.on_protocol_error = context.protocol_error
+        #: Whether another router asks for a call that runs when this one has gone: (link of the caller, request).
+        self.outlives: Callable[[Link, Request], bool] = lambda link, request: False
         self.log: DispatchLog | None = None
         if context.sink is not None:
             self.log = requests.log = DispatchLog(context.settings, context.sink, links, context.now, self._progress)
@@ -142,7 +146,7 @@ class RoundRobin(NodeType):
 
     def finish_drain(self, now: float) -> None:
         """The callers of what still runs are told, and senders which casts they need not keep."""
-        self.dispatch.fail_unfinished_calls(now)
+        fail_unfinished_calls(now, self._context.links, self.requests, self.outlives)
         self.requests.receipts.tell_all()
 
     def close(self, now: float) -> None:
