@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,12 +25,14 @@ class Curve:
         public, secret: the own pair.
         server_key: the public key of the other side, for a socket that connects.
         domain: for one that binds: the ZAP domain, by which its handler is found.
+        server_keys: those of other servers than that of ``server_key``, by url.
     """
 
     public: str
     secret: str = field(repr=False)
     server_key: str = ""
     domain: str = ""
+    server_keys: Mapping[str, str] = field(default_factory=dict)
 
     def apply(self, socket: zmq.Socket[Any]) -> None:
         """Make ``socket`` a CURVE server if there is a domain, else a client of ``server_key``."""

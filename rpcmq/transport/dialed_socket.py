@@ -63,14 +63,14 @@ class DialedSocket:
             on_event: called with each event of its monitor and its value.
             on_readable: called when there may be something to receive.
             on_unknown_host: called with a text if the name of the router's host does not resolve.
-            server_key: the router's public key, if it is another one than that of our keys.
+            server_key: the router's public key, if it is known to be another one than that of our keys.
 
         Raises:
             zmq.ZMQError: libzmq does not take the url, or no file descriptor is left.
         """
         curve = self._curve
-        if curve is not None and server_key:
-            curve = replace(curve, server_key=server_key)
+        if curve is not None and (other := curve.server_keys.get(url) or server_key):
+            curve = replace(curve, server_key=other)
         self.socket = opened = BatchSocket(
             self._context or process_context(),
             zmq.DEALER,

@@ -1,7 +1,7 @@
 """Key files: a key pair in TOML, readable by its owner only.
 
 A router's has ``public`` and ``secret``; a client's also ``name`` and ``router``, the public key of the
-router that it trusts.
+router that it trusts. It may have a table ``routers`` with the public keys of further ones, by their urls.
 """
 
 from __future__ import annotations
@@ -42,24 +42,28 @@ class KeyFile:
         public, secret: the pair.
         name: of a client's key; the router's has none.
         router: of a client's: the public key of the router.
+        routers: of a client's: url -> the public key of another router of the mesh.
     """
 
     public: str
     secret: str = field(repr=False)
     name: str = ""
     router: str = ""
+    routers: Mapping[str, str] = field(default_factory=dict)
 
     def text(self, *comments: str) -> str:
         """As the file's content, below ``comments``."""
         lines = [f"# {comment}" for comment in comments]
         values = {"name": self.name, "public": self.public, "secret": self.secret, "router": self.router}
         lines += [f"{key} = {quoted(value)}" for key, value in values.items() if value]
+        if self.routers:
+            lines += ["", "[routers]", *(f"{quoted(url)} = {quoted(key)}" for url, key in self.routers.items())]
         return "\n".join(lines) + "\n"
 
 
 def curve_for(keys: KeyFile | None) -> Curve | None:
     """Return the CURVE parameters of a client's socket; None without keys."""
-    return Curve(keys.public, keys.secret, keys.router) if keys is not None else None
+    return Curve(keys.public, keys.secret, keys.router, server_keys=keys.routers) if keys is not None else None
 
 
 def is_name(text: object) -> bool:
@@ -144,8 +148,13 @@ def read_key_file(path: str | os.PathLike[str], client: bool) -> KeyFile:
         ConfigError: it cannot be read, others can read it, or something in it is missing or wrong.
     """
     check_private(path)
-    known = dict.fromkeys(("name", "public", "secret", "router") if client else ("public", "secret"), str)
-    values = read_trusted_toml(path, known)
+    known: dict[str, type] = dict.fromkeys(
+        ("name", "public", "secret", "router") if client else ("public", "secret"), str
+    )
+    values = read_trusted_toml(path, known | ({"routers": dict} if client else {}))
+    for url, public in values.get("routers", {}).items():
+        if not is_key(public):
+            raise ConfigError(f"{path}: routers: {url!r} = {public!r} is no key; a key has 40 characters of Z85")
     for key in known:
         if key not in values:
             raise ConfigError(f"{path}: {key} is missing")

@@ -14,7 +14,7 @@ import pytest
 from rpcmq import Client, Service
 from rpcmq.config import load_router_config
 from rpcmq.core.router.rights import EVERYTHING, Key
-from rpcmq.errors import CallError, CallTimeout, NoConsumer
+from rpcmq.errors import CallError, CallTimeout, ConfigError, NoConsumer
 from rpcmq.server.embedded import EmbeddedRouter
 from rpcmq.testing import eventually
 from rpcmq.transport.key_files import read_key_file, write_private
@@ -118,6 +118,24 @@ def test_a_process_goes_on_at_a_router_whose_key_it_was_told(start: Start, folde
         assert client.query("summary", 20.0)["router"] == "a"
         a.close(0)
         assert client.query("summary", 20.0)["router"] == "b"
+
+
+def test_a_key_file_may_name_the_keys_of_several_routers(
+    start: Start, folders: dict[str, Folder], tmp_path: Path
+) -> None:
+    b = start("b")
+    keys = read_key_file(folders["a"].add("web"), client=True)
+    folders["b"].authorise(Key("web", keys.public, (EVERYTHING,)))
+    b.key_authenticator.look()  # type: ignore[union-attr]
+    path = tmp_path / "several.key"
+    write_private(path, replace(keys, routers={b.url: folders["b"].router}).text())
+    # Nothing listens at the first one, whose key is that of a.
+    with Client(["tcp://127.0.0.1:1", b.url], key_file=str(path)) as client:
+        assert client.query("summary", 20.0)["router"] == "b"
+    path.chmod(0o600)
+    path.write_text(path.read_text().replace(folders["b"].router, "short"))
+    with pytest.raises(ConfigError, match=r"routers: 'tcp://.*' = 'short' is no key"):
+        read_key_file(path, client=True)
 
 
 class Echo:
