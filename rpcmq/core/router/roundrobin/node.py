@@ -29,6 +29,9 @@ _unpack_clock_stamp = Struct(">7xB20xQI").unpack
 class RoundRobin(NodeType):
     """Calls, casts, streams, consumers, and the log of what became of them."""
 
+    #: Whether another router asks for a call that runs when this one has gone: (link of the caller, request).
+    outlives: Callable[[Link, Request], bool] = staticmethod(lambda link, request: False)
+
     def __init__(self, context: NodeContext) -> None:
         self._context = context
         self.directory = directory = context.directory
@@ -38,8 +41,6 @@ class RoundRobin(NodeType):
         requests.drops, requests.turns, requests.on_fault = drops, context.turns, context.faults.report
         requests.journal, context.faults.whereabouts = context.faults.journal, requests.whereabouts
         dispatch.deliveries.on_protocol_error = context.protocol_error
-        #: Whether another router asks for a call that runs when this one has gone: (link of the caller, request).
-        self.outlives: Callable[[Link, Request], bool] = lambda link, request: False
         self.log: DispatchLog | None = None
         if context.sink is not None:
             self.log = requests.log = DispatchLog(context.settings, context.sink, links, context.now, self._progress)
