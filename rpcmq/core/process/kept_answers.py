@@ -7,82 +7,70 @@ for has been had, and is lost.
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
-from typing import NamedTuple
+from collections import Counter
+from itertools import islice
 
 from rpcmq.wire import size_of
 
-__all__ = ["KeptAnswer", "KeptAnswers"]
+__all__ = ["KeptAnswers"]
 
 #: Most answers that are kept, and most calls without one that are remembered.
 _MAX_CALLS = 4096
-
-
-class KeptAnswer(NamedTuple):
-    """The answer to a call, and the stamp of the owner that it was for."""
-
-    stamp: bytes
-    message: bytes
+#: Finding the oldest gets slower with each removal: remove this share at once.
+_SHARE = 100
 
 
 class KeptAnswers:
-    """Answers, by the keys of their calls.
+    """Answers by the keys of their calls, each with the stamp of the owner that it is for.
 
     Args:
         counters: counts answers that are lost.
         max_bytes: most bytes of all.
 
     Attributes:
-        size_bytes: of all.
+        answers: those that are kept.
+        had: calls without one: whether the caller has it; else it is lost.
+        size_bytes: of all that are kept.
     """
 
-    __slots__ = ("_answers", "_counters", "_had", "_max_bytes", "size_bytes")
+    __slots__ = ("_counters", "_max_bytes", "answers", "had", "size_bytes")
 
     def __init__(self, counters: Counter[str], max_bytes: int) -> None:
         self._counters = counters
         self._max_bytes = max_bytes
-        self._answers: OrderedDict[bytes, KeptAnswer] = OrderedDict()
-        #: Calls whose answer was taken (true), or is lost.
-        self._had: OrderedDict[bytes, bool] = OrderedDict()
+        self.answers: dict[bytes, bytes] = {}
+        self.had: dict[bytes, bool] = {}
         self.size_bytes = 0
 
     def __len__(self) -> int:
-        return len(self._answers)
+        return len(self.answers)
 
-    def get(self, key: bytes) -> KeptAnswer | None:
-        """Return the answer to the call with ``key``, or None."""
-        return self._answers.get(key)
+    def keep(self, key: bytes, message: bytes) -> None:
+        """Keep ``message``, the answer to a call that had none; the oldest are lost if there is no room for all."""
+        self.answers[key] = message
+        self.size_bytes += len(message) if type(message) is bytes else size_of(message)
+        if self.size_bytes > self._max_bytes or len(self.answers) > _MAX_CALLS:
+            self._make_room()
 
-    def was_taken(self, key: bytes) -> bool | None:
-        """Whether the caller has the answer to the call with ``key``; False: it is lost; None: there was no such call.
+    def _make_room(self) -> None:
+        while self.size_bytes > self._max_bytes or len(self.answers) > _MAX_CALLS:
+            for key in list(islice(self.answers, 1 + _MAX_CALLS // _SHARE)):
+                if self.size_bytes <= self._max_bytes and len(self.answers) <= _MAX_CALLS:
+                    return
+                self._counters["answers dropped"] += 1
+                self.forget(key, was_taken=False)
 
-        To be asked where :meth:`get` has none.
-        """
-        return self._had.get(key)
-
-    def keep(self, key: bytes, answer: KeptAnswer) -> None:
-        """Keep ``answer``; the oldest are lost if there is no room for all."""
-        self._drop(key)
-        self._answers[key] = answer
-        self.size_bytes += size_of(answer.message)
-        while self.size_bytes > self._max_bytes or len(self._answers) > _MAX_CALLS:
-            oldest = next(iter(self._answers))
-            self._counters["answers dropped"] += 1
-            self.forget(oldest, was_taken=False)
-
-    def retag(self, key: bytes, stamp: bytes) -> None:
-        """Note that the owner with ``stamp`` has asked for the answer to the call with ``key``."""
-        self._answers[key] = self._answers[key]._replace(stamp=stamp)
+    def replace(self, key: bytes, message: bytes) -> None:
+        """Keep ``message``, the same answer for a later owner."""
+        self.answers[key] = message
 
     def forget(self, key: bytes, *, was_taken: bool) -> None:
         """Keep no answer to the call with ``key``, and remember that there was one."""
-        self._drop(key)
-        self._had.pop(key, None)
-        self._had[key] = was_taken
-        if len(self._had) > _MAX_CALLS:
-            self._had.popitem(last=False)
-
-    def _drop(self, key: bytes) -> None:
-        answer = self._answers.pop(key, None)
-        if answer is not None:
-            self.size_bytes -= size_of(answer.message)
+        message = self.answers.pop(key, None)
+        if message is not None:
+            self.size_bytes -= size_of(message)
+        had = self.had
+        had[key] = was_taken
+        if len(had) > _MAX_CALLS:
+            for oldest in list(islice(had, 1 + _MAX_CALLS // _SHARE)):
+                del had[oldest]

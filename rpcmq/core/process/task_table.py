@@ -136,7 +136,7 @@ class TaskTable:
     def _end_session(self, welcome: Welcome) -> None:
         """Abandon what runs, for there is nobody to answer to; but for tasks whose next owner will ask for them."""
         answers = (m for m in (*welcome.sent, *welcome.unsent) if m[KIND_AT] in _ANSWERS)
-        if void := sum(self.witness.answers.get(message[KEY]) is None for message in answers):
+        if void := sum(message[KEY] not in self.witness.answers.answers for message in answers):
             self.counters["late answers"] += void
         for registration in self.registrations.values():
             routed = [task for task in registration.running.values() if task.sender is self._uplink]

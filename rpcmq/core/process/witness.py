@@ -16,10 +16,11 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
 
-from rpcmq.core.process.kept_answers import KeptAnswer, KeptAnswers
+from rpcmq.core.process.kept_answers import KeptAnswers
 from rpcmq.core.process.recent_casts import RecentCasts
 from rpcmq.core.process.settlements import Settlements
 from rpcmq.core.process.task import Registration, Sender, Task
+from rpcmq.core.process.task_states import TaskState
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.core.process.welcome import Welcome
 from rpcmq.errors import Outcome
@@ -91,7 +92,10 @@ class Witness:
 
     def admits(self, message: bytes, registration: Registration) -> bool:
         """Whether ``message``, which was delivered, is to be started; if not, its owner is answered or refused."""
-        key, stamp, is_call = message[KEY], message[STAMP], message[KIND_AT] != _CAST
+        key, is_call = message[KEY], message[KIND_AT] != _CAST
+        if self._is_new(key, registration.group, is_call):
+            return True
+        stamp = message[STAMP]
         latest, word = self._known(key, registration.group, is_call)
         name = _name(key, registration.group, is_call)
         if word is Word.NOT_HAD and stamp >= latest:
@@ -106,6 +110,18 @@ class Witness:
             self._answer_again(key, registration.tag, is_call, stamp)
         return False
 
+    def _is_new(self, key: bytes, group: str, is_call: bool) -> bool:
+        """Whether it is known at once that nothing is known of a message: the common case."""
+        if is_call:
+            if key in self.answers.answers or key in self.answers.had or key in self._promises:
+                return False
+        elif self._promises or self._recent.is_known(key, group):
+            return False
+        for registration in self._registrations.values():  # noqa: SIM110 - quicker than any()
+            if key in registration.running:
+                return False
+        return True
+
     def refuses_cancel(self, message: bytes, task: Task) -> bool:
         """Whether ``message``, a CANCEL, is of an earlier owner of ``task`` than the one that waits for it."""
         return self.is_active and message[STAMP] < task.stamp
@@ -114,10 +130,10 @@ class Witness:
         """Keep ``message``, the answer to ``task``, unless nobody asks for such, or the caller has given up."""
         if task.flags & NOT_ADOPTED:
             return
-        if task.is_for_nobody:
-            self.answers.forget(task.key, was_taken=False)
+        if task.state is TaskState.ANSWERED:
+            self.answers.keep(task.key, message)
         else:
-            self.answers.keep(task.key, KeptAnswer(task.stamp, message))
+            self.answers.forget(task.key, was_taken=False)
 
     def moved(self, task: Task, welcome: Welcome) -> bool:
         """Whether ``task`` goes on although its session is over: the next owner will ask for it."""
@@ -132,6 +148,8 @@ class Witness:
 
     def _mesh_changed(self) -> None:
         self.is_active = self._uplink.moves.mesh is not None
+        if self.is_active:
+            self._recent.look_up_often()
 
     # --- what owners ask ---------------------------------------------------------------------
 
@@ -172,7 +190,7 @@ class Witness:
             ProtocolError: malformed.
         """
         for key in taken_keys(message):
-            if self.answers.get(key) is not None:
+            if key in self.answers.answers:
                 self.answers.forget(key, was_taken=True)
 
     # --- parts -------------------------------------------------------------------------------
@@ -183,10 +201,10 @@ class Witness:
         if task is not None:
             return task.stamp, Word.RUNNING
         if is_call:
-            answer = self.answers.get(key)
+            answer = self.answers.answers.get(key)
             if answer is not None:
-                return answer.stamp, Word.ANSWERED
-            was_taken = self.answers.was_taken(key)
+                return answer[STAMP], Word.ANSWERED
+            was_taken = self.answers.had.get(key)
             if was_taken is not None:
                 return b"", Word.ANSWERED if was_taken else Word.LOST
         elif self._recent.is_known(key, group):
@@ -212,11 +230,12 @@ class Witness:
         if not is_call:
             self._settlements.add(tag, key, stamp[1], Outcome.OK, 0)
             return
-        answer = self.answers.get(key)
+        answer = self.answers.answers.get(key)
         if answer is not None:
-            self.answers.retag(key, stamp)
+            answer = for_consumer(with_stamp(answer, stamp), tag)
+            self.answers.replace(key, answer)
             self._settlements.answered = True
-            self._uplink.send(for_consumer(with_stamp(answer.message, stamp), tag))
+            self._uplink.send(answer)
 
     def _promise(self, name: bytes, stamp: bytes) -> None:
         self._promises.pop(name, None)
