@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import Any, Generic, Protocol, TypeVar
 
 __all__ = ["Queue", "Waiting"]
@@ -67,6 +68,13 @@ class Queue(Generic[R]):
         """Put ``request`` back to the front: it had its turn and could not be delivered."""
         self.append(request)
         self._waiting.move_to_end(self._name(request), last=False)
+
+    def put_back(self, request: R) -> None:
+        """Put ``request`` back, behind those that are older: it had its turn and came back."""
+        older = list(takewhile(lambda each: each.number < request.number, self._waiting.values()))
+        self.requeue(request)
+        for each in reversed(older):
+            self._waiting.move_to_end(self._name(each), last=False)
 
     def head_number(self) -> int | None:
         """Arrival number of the oldest, None when empty."""

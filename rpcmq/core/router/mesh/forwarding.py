@@ -22,7 +22,7 @@ from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.mesh.neighbours import Neighbour
 from rpcmq.core.router.mesh.offered_work import OfferedWork
 from rpcmq.core.router.mesh.part import MeshContext, MeshPart
-from rpcmq.core.router.mesh.places import Place, address_of_place
+from rpcmq.core.router.mesh.places import Place, Tag, address_of_place
 from rpcmq.core.router.model import Consumer, Delivery, Link, Request
 from rpcmq.core.router.remotes import Remote
 from rpcmq.errors import Outcome, ProtocolError
@@ -33,6 +33,7 @@ from rpcmq.wire import (
     SETTLEMENT,
     Flag,
     Kind,
+    for_consumer,
     pack,
     payload_of,
     with_address,
@@ -152,13 +153,15 @@ class Forwarding(MeshPart):
         if work is None:
             return False
         topic = request.destination.topic
-        consumer = work.of(topic)
+        # Its answer, like those of all calls, does not name the group.
+        consumer = work.whole if request.is_call else work.of(topic)
         if request.key in consumer.in_flight:
             return False  # an earlier attempt of it is there still
         self._dispatch.deliveries.deliver(now, request, consumer)
         if topic.group:
             outbox = remote.link.outbox
-            outbox[-1] = with_address(outbox[-1], topic.address._replace(server=topic.group).encode())
+            message = with_address(outbox[-1], topic.address._replace(server=topic.group).encode())
+            outbox[-1] = for_consumer(message, Tag.GROUP)
         delivery = request.delivery
         assert delivery is not None
         remote.offered[request.key] = delivery
@@ -216,9 +219,19 @@ class Forwarding(MeshPart):
         group = self._context.places.group_of(message)
         return work.whole if group is None else work.of(group)
 
+    def _holder(self, link: Link, message: bytes) -> Consumer | None:
+        """The pseudo-consumer that has the request ``message`` is about: it may be a call that has gone to a group."""
+        consumer = self._consumer(link, message)
+        if consumer is None or message[KEY] in consumer.in_flight:
+            return consumer
+        whole = self._work[link].whole
+        call = whole.in_flight.get(message[KEY])
+        is_of_group = call is not None and call.request.destination.topic is self._context.places.group_of(message)
+        return whole if is_of_group else consumer
+
     def _take_from(self, link: Link, message: bytes) -> Delivery | None:
         """Take the delivery that ``message`` is about from the neighbour; None if it is none of the present ones."""
-        consumer = self._consumer(link, message)
+        consumer = self._holder(link, message)
         delivery = consumer.in_flight.get(message[KEY]) if consumer is not None else None
         if consumer is None or delivery is None or delivery.attempt != message[ATTEMPT_AT]:
             self._requests.count_unknown(link, "return of an unknown request")
@@ -264,7 +277,7 @@ class Forwarding(MeshPart):
         """ERROR: the neighbour has ended a request, or refuses it."""
         body = ErrorBody.of(message)
         outcome = Outcome(body.outcome) if body.outcome in _OUTCOMES else Outcome.PROTOCOL
-        consumer = self._consumer(link, message)
+        consumer = self._holder(link, message)
         delivery = consumer.in_flight.pop(message[KEY], None) if consumer is not None else None
         if delivery is None:
             self._requests.count_unknown(link, "error about an unknown request")

@@ -206,7 +206,7 @@ class Deliveries:
                 continue
             if not request.is_call:
                 self._requests.deadlines.arm_cast(now, request)
-            queue.requeue(request)
+            queue.put_back(request)
 
     # --- keys that are used twice ------------------------------------------------------------
 

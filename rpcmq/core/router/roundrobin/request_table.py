@@ -144,7 +144,7 @@ class RequestTable:
         if queue is None:
             return
         own_limit = request.ttl != NO_TTL and now - request.received_at >= request.ttl / 1000
-        if request.destination.consumers and not own_limit:
+        if (request.destination.consumers or request.destination.remotes) and not own_limit:
             self.deadlines.arm_cast(now, request)  # its consumers are busy, not away
             return
         queue.remove(request)

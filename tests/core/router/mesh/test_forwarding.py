@@ -301,3 +301,46 @@ def test_the_turn_of_another_router_is_no_message_that_waits() -> None:
     for host in net.hosts.values():
         check_router(host.router)
         assert [note.text for note in host.notes if note.event == "internal error"] == []
+
+
+def test_requests_that_come_back_from_a_lost_consumer_elsewhere_keep_their_order(net: MeshNetwork) -> None:
+    node = net.process("node", router="b")
+    node.register("compute", credit=3)
+    settle(net)
+    api = net.process("api", router="a")
+    for number in range(5):
+        api.request("compute", str(number), flags=Flag.IDEMPOTENT)
+    node.die()
+    settle(net)
+    other = net.process("other", router="c")
+    other.register("compute", credit=5)
+    settle(net)
+    assert [message.method for message in taken(other)] == ["0", "1", "2", "3", "4"]
+
+
+def test_a_cast_that_waits_for_a_busy_consumer_elsewhere_does_not_age(net: MeshNetwork) -> None:
+    net = MeshNetwork(settings=Settings(recovery_seconds=0.0, mailbox_max_seconds=10.0))
+    api, node = net.process("api", router="a"), net.process("node", router="b")
+    node.register("compute")
+    settle(net)
+    for method in ("long", "next"):
+        api.cast("compute", method)
+    net.advance(60.0)
+    node.settle(*taken(node, Kind.CAST))
+    assert [message.method for message in taken(node, Kind.CAST)] == ["next"]
+
+
+def test_a_call_of_a_topic_that_only_groups_elsewhere_consume_is_answered_and_may_come_back(net: MeshNetwork) -> None:
+    first = net.process("first", router="b")
+    first.register("compute", group="audit")
+    settle(net)
+    api = net.process("api", router="a")
+    call = api.request("compute", "one")
+    first.reply(first.take(Kind.REQUEST), b"from a group")
+    assert call.end.payload == b"from a group"
+    busy = net.process("own", router="b").request("compute", "own")
+    call = api.request("compute", "two")
+    first.reply(first.take(Kind.REQUEST))
+    first.reply(first.take(Kind.REQUEST), b"after BUSY")
+    assert busy.end.outcome is Outcome.OK and call.end.payload == b"after BUSY"
+    assert net.router_of("a").dispatch.requests.counters.total() == 0
