@@ -25,6 +25,7 @@ from rpcmq.core.router.mesh.part import MeshContext, MeshPart
 from rpcmq.core.router.mesh.places import Place, Tag, address_of_place
 from rpcmq.core.router.model import Consumer, Delivery, Link, Request
 from rpcmq.core.router.remotes import Remote
+from rpcmq.core.router.request_states import DeliveryState
 from rpcmq.errors import Outcome, ProtocolError
 from rpcmq.wire import (
     ATTEMPT_AT,
@@ -99,7 +100,11 @@ class Forwarding(MeshPart):
             places: list[Place] = [topic, *topic.servers.values()]
             for place in places:
                 remote = place.remotes.get(link)
-                if remote is not None and place.queue:
+                if remote is None:
+                    continue
+                for delivery in [each for each in remote.offered.values() if each.state is DeliveryState.CLOSED]:
+                    del remote.offered[delivery.request.key]  # it went elsewhere while the neighbour was away
+                if place.queue:
                     self._feed(now, place, remote)
 
     def _place_changed(self, now: float, place: Place, remote: Remote[Delivery]) -> None:

@@ -83,6 +83,13 @@ class Departures:
         self._deliveries.deliver_again(now, again)
         self.left(now, consumer)
 
+    def router_away(self, now: float, link: Link) -> None:
+        """Redeliver what the neighbour at ``link`` has where that is allowed; it may come back and be given more."""
+        for consumer in link.consumers.values():
+            taken = set(consumer.in_flight)
+            self.consumer_gone(now, consumer, "connection lost")
+            link.outbox[:] = [m for m in link.outbox if m[KIND_AT] not in _DELIVERIES or m[KEY] not in taken]
+
     def lost_elsewhere(self, now: float, delivery: Delivery, identity: str) -> None:
         """The consumer ``identity`` of another router has gone with ``delivery``."""
         request = delivery.request

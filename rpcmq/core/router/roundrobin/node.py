@@ -123,6 +123,9 @@ class RoundRobin(NodeType):
 
     def link_lapsed(self, now: float, link: Link) -> None:
         """Deliver elsewhere the messages that its consumers had, until they come back."""
+        if link.queue_type == MESH_TYPE:
+            self.dispatch.departures.router_away(now, link)
+            return
         link.lapsed_consumers = [c for c in link.consumers.values() if not c.stopping]
         self.registrations.end_all(now, link, "connection lost")
 

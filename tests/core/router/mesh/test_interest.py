@@ -300,6 +300,27 @@ def test_a_router_that_comes_back_tells_everything_anew(net: MeshNetwork):
     assert names == [("b", "node")] * 2, "one earlier life is remembered, not five"
 
 
+def test_a_router_that_was_away_for_longer_than_consumers_are_waited_for_takes_work_again(net: MeshNetwork):
+    node = consumer(net, "b", "compute")
+    net.advance(QUIET)
+    api = net.process("api", router="a")
+    lost = api.request("compute", ttl=60)
+    net.cut("a", "b")
+    net.reset("a", "b")
+    net.advance(2.0)
+    net.heal()
+    net.advance(QUIET)
+    assert {name for name, _ in places(net.router_of("a"))} == {Address("compute")}, "the neighbour is no consumer"
+    node.reply(node.take(Kind.REQUEST))
+    net.advance(15.0)
+    assert len(lost.ends) == 1
+    call = api.request("compute", ttl=60)
+    net.advance(QUIET)
+    node.reply(node.take(Kind.REQUEST))
+    net.advance(QUIET)
+    assert call.end.outcome is Outcome.OK
+
+
 # --- faults ----------------------------------------------------------------------------------
 
 
@@ -321,15 +342,17 @@ def test_a_router_that_has_missed_a_change_asks_for_all_anew(net: MeshNetwork):
 
 def test_a_table_that_has_become_wrong_is_noticed_by_its_digest(net: MeshNetwork):
     consumer(net, "b", "compute", server="node")
-    net.process("api", router="a").cast("compute", server="node")
+    net.process("api", router="a").cast("compute", server="ghost", ttl=1)
     net.advance(QUIET)
     table = interest_of(net, "a").learner.table
     source = interest_of(net, "a").learner._sources[neighbour_of(net, "a", "b")]
     assert source.holding is not None
     table.put(source.holding, place_key(Address("compute", "ghost")), PlaceState(1, 1, True).encode())
-    assert len(known(net, "a", "b")) == 3
+    place = places(net.router_of("a"))[Address("compute", "ghost"), ""]
+    interest_of(net, "a").learner._places.set_remote(net.now, place, source.link, 1, 1)
+    assert len(known(net, "a", "b")) == 3 and place.remotes
     net.advance(31.0)
-    assert len(known(net, "a", "b")) == 2
+    assert len(known(net, "a", "b")) == 2 and not place.remotes
     assert neighbour_of(net, "a", "b").counters["interest asked for anew"] == 1
 
 
@@ -372,6 +395,26 @@ def test_a_router_that_is_wrong_again_and_again_is_asked_ever_less_often(net: Me
         link.send(InterestBody(False, False, True, version, version, 99, 99, []).message())
         net.advance(0.2)
     assert asked["interest asked for anew"] < 200
+
+
+def test_a_router_that_does_not_take_changes_gets_all_rows_once_it_does(
+    net: MeshNetwork, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(announcer, "_MOST_BACKLOG_MESSAGES", 10)
+    consumer(net, "b", "old", tag=1).unregister(1)
+    net.advance(QUIET)
+    net.cut("a", "b")
+    net.reset("a", "b")
+    link = neighbour_of(net, "b", "a")
+    node = net.process("other", router="b")
+    for i in range(50):
+        node.register(f"topic-{i}", tag=i)
+        net.advance(0.01)
+    assert link.route is None and len(link.outbox) == 11
+    net.heal()
+    net.advance(2 * QUIET)
+    assert neighbour_of(net, "b", "a") is link and len(known(net, "a", "b")) == 51
+    assert not neighbour_of(net, "a", "b").counters["interest asked for anew"]
 
 
 def test_an_acknowledgement_of_what_was_not_told_is_refused(net: MeshNetwork):
