@@ -29,11 +29,13 @@ from rpcmq.core.router.request_states import DeliveryState
 from rpcmq.errors import Outcome, ProtocolError
 from rpcmq.wire import (
     ATTEMPT_AT,
+    CONSUMER_AT,
     KEY,
     MAX_SETTLEMENTS,
     SETTLEMENT,
     Flag,
     Kind,
+    address_of,
     for_consumer,
     pack,
     payload_of,
@@ -214,6 +216,16 @@ class Forwarding(MeshPart):
         address, tag = address_of_place(place)
         remote.link.send(pack(Kind.WANT, count.to_bytes(4), address=address.encode(), consumer=tag))
 
+    def _acknowledge(self, now: float, link: Link, busy: bytes) -> None:
+        """Show the neighbour that its BUSY was read: it takes nothing for that address before."""
+        place = self._context.places.named_by(busy)
+        remote = place.remotes.get(link) if place is not None else None
+        count = len(place.queue) if place is not None and remote is not None else 0
+        if remote is not None:
+            remote.wanted = count
+        want = pack(Kind.WANT, count.to_bytes(4), key=busy[KEY], address=address_of(busy), consumer=busy[CONSUMER_AT])
+        link.send(want)
+
     # --- what becomes of them ----------------------------------------------------------------
 
     def _consumer(self, link: Link, message: bytes) -> Consumer | None:
@@ -234,12 +246,17 @@ class Forwarding(MeshPart):
         is_of_group = call is not None and call.request.destination.topic is self._context.places.group_of(message)
         return whole if is_of_group else consumer
 
-    def _take_from(self, link: Link, message: bytes) -> Delivery | None:
-        """Take the delivery that ``message`` is about from the neighbour; None if it is none of the present ones."""
+    def _take_from(self, link: Link, message: bytes, is_counted: bool = True) -> Delivery | None:
+        """Take the delivery that ``message`` is about from the neighbour; None if it is none of the present ones.
+
+        Args:
+            is_counted: whether such a message is a mistake.
+        """
         consumer = self._holder(link, message)
         delivery = consumer.in_flight.get(message[KEY]) if consumer is not None else None
         if consumer is None or delivery is None or delivery.attempt != message[ATTEMPT_AT]:
-            self._requests.count_unknown(link, "return of an unknown request")
+            if is_counted:
+                self._requests.count_unknown(link, "return of an unknown request")
             return None
         del consumer.in_flight[message[KEY]]
         return delivery
@@ -308,8 +325,10 @@ class Forwarding(MeshPart):
 
     def _busy(self, now: float, link: Link, message: bytes) -> None:
         """BUSY: a request comes back, and so do all that this router has offered there after it, for that address."""
-        delivery = self._take_from(link, message)
+        delivery = self._take_from(link, message, is_counted=False)
         if delivery is None:
+            # Taken back before, or it has just ended.
+            self._acknowledge(now, link, message)
             return
         place = _place_of(delivery.request)
         remote = place.remotes.get(link)
@@ -323,9 +342,7 @@ class Forwarding(MeshPart):
             back += later
             remote.room = remote.wanted = 0
         self._offer_again(now, back)
-        if remote is not None:
-            # Also where nothing waits any more: the neighbour takes nothing before it has read that.
-            self._want(place, remote, len(place.queue))
+        self._acknowledge(now, link, message)
 
     def _room(self, now: float, link: Link, message: bytes) -> None:
         """ROOM: so many more may be offered."""

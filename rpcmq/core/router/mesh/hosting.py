@@ -24,6 +24,7 @@ from rpcmq.payload.format import format_name
 from rpcmq.wire import (
     CONSUMER_AT,
     HEADER_BYTES,
+    KEY,
     KIND_AT,
     SETTLEMENT,
     Address,
@@ -58,8 +59,8 @@ class Hosting(MeshPart):
         self._directory = context.node.directory
         self._dispatch = dispatch = context.roundrobin.dispatch
         self._requests = dispatch.requests
-        #: Places for which nothing is taken from a neighbour until it has read that.
-        self._refusing: dict[Link, set[Place]] = {}
+        #: Places for which nothing is taken from a neighbour until it has read that: key of the first that came back.
+        self._refusing: dict[Link, dict[Place, bytes]] = {}
         #: The oldest first.
         self._tickets: dict[Place, dict[Link, Ticket]] = {}
         self._rooms: dict[Link, dict[Place, deque[_Room]]] = {}
@@ -161,7 +162,7 @@ class Hosting(MeshPart):
         place: Place = destination.server or destination.topic
         address, tag = address_of_place(place)
         if kind == Kind.BUSY:
-            self._refusing.setdefault(link, set()).add(place)
+            self._refusing.setdefault(link, {}).setdefault(place, key)
         link.send(pack(kind, payload, key=key, attempt=attempt, address=address.encode(), consumer=tag))
 
     # --- ends --------------------------------------------------------------------------------
@@ -207,7 +208,11 @@ class Hosting(MeshPart):
         place = self._context.places.named_by(message)
         if place is None:
             return
-        self._refusing.get(link, set()).discard(place)
+        refused = self._refusing.get(link, {})
+        if refused.get(place) == message[KEY]:
+            # Not by any WANT: one may have been sent before the BUSY was read, and what was offered before that would
+            # be taken here, and taken back there.
+            del refused[place]
         self._withdraw_ticket(link, place)
         self._take_back_room(now, link, place)
         count = int.from_bytes(payload)

@@ -8,7 +8,7 @@ from rpcmq.core.router.settings import Settings
 from rpcmq.errors import Outcome
 from rpcmq.testing.invariants import check_router
 from rpcmq.testing.mesh_network import Call, MeshNetwork, Message, Process
-from rpcmq.wire import Flag, Kind, json_bytes
+from rpcmq.wire import KIND_AT, Address, Flag, Kind, json_bytes, pack
 
 
 @pytest.fixture
@@ -344,3 +344,31 @@ def test_a_call_of_a_topic_that_only_groups_elsewhere_consume_is_answered_and_ma
     first.reply(first.take(Kind.REQUEST), b"after BUSY")
     assert busy.end.outcome is Outcome.OK and call.end.payload == b"after BUSY"
     assert net.router_of("a").dispatch.requests.counters.total() == 0
+
+
+def test_a_want_that_crosses_a_busy_does_not_count_as_its_answer(net: MeshNetwork) -> None:
+    """Else what was offered between the two is taken there, and taken back here, and so starts twice."""
+    node, local = net.process("node", router="b"), net.process("local", router="b")
+    node.register("compute")
+    settle(net)
+    running = local.request("compute", "mine", ttl=60)
+    home = net.router_of("b")
+    owner = next(each.link for each in home.mesh.neighbours if each.name == "a")
+    block = Address("compute").encode()
+    keys = [bytes(12) + number.to_bytes(8) for number in range(1, 4)]
+    offers = [pack(Kind.REQUEST, key=key, address=block, format=1) for key in keys]
+
+    def tell(message: bytes) -> list[Message]:
+        owner.outbox.clear()
+        owner.handlers[message[KIND_AT]](net.now, owner, message)
+        return [Message(each) for each in owner.outbox if each[KIND_AT] == Kind.BUSY]
+
+    assert [busy.key for busy in tell(offers[0])] == [keys[0]]
+    node.reply(node.take(Kind.REQUEST), b"done")
+    assert running.end.payload == b"done", "there is a free consumer now"
+    tell(pack(Kind.WANT, bytes(4), address=block))
+    assert [busy.key for busy in tell(offers[1])] == [keys[1]], "the owner takes this back when it reads the first BUSY"
+    tell(pack(Kind.WANT, bytes(4), address=block, key=keys[0]))
+    assert tell(offers[2]) == []
+    assert home.dispatch.requests.calls_in_flight == 1
+    owner.outbox.clear()
