@@ -221,7 +221,8 @@ def test_a_connection_whose_link_has_ended_is_cut_in_time(dialing, rpcmq_router)
 
 def test_a_link_on_which_sending_raises_loses_its_connection(a, rpcmq_router):
     link = a.link(rpcmq_router.url)
-    link.send_last("no bytes")
+    link.send_last(PING)
+    link.last_messages.append("no bytes")
     a.shell.wake()
     a.check_lost_once("internal error while sending")
     assert link.route is None and link.state.value == "away"
