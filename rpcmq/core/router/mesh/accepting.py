@@ -18,6 +18,7 @@ from rpcmq.core.common.text import shorten
 from rpcmq.core.router.access_control import Admission, Refusal
 from rpcmq.core.router.actions import Answer
 from rpcmq.core.router.link_states import LinkState
+from rpcmq.core.router.mesh.alarm import Alarm
 from rpcmq.core.router.mesh.dialing import Dialing
 from rpcmq.core.router.mesh.heartbeats import Heartbeats
 from rpcmq.core.router.mesh.neighbours import told_apart
@@ -44,7 +45,9 @@ class Accepting:
         heartbeats: Heartbeats,
         problems: Problems,
         dialing: Dialing,
+        alarm: Alarm,
     ) -> None:
+        self._alarm = alarm
         self._context = context
         self._node = context.node
         self._links = context.node.links
@@ -170,6 +173,7 @@ class Accepting:
         if before is not None and before.route != waiting.route:
             self._refuse(now, before, Refusal("crossing", "a newer connection has come"))
         self._waiting[waiting.other.id] = waiting
+        self._alarm.by(waiting.until)
 
     def _refuse(self, now: float, waiting: _Waiting, refusal: Refusal) -> None:
         self._node.act(Answer(waiting.route, self._refusal(now, waiting.other, refusal)))
@@ -212,6 +216,7 @@ class Accepting:
         if waiting is not None and waiting.probed is peering:
             # Not at once: the other parts are just being told, and have yet to hear of it.
             waiting.until = now
+            self._alarm.by(now)
 
     def connection_lost(self, route: bytes) -> None:
         """A connection is gone: who has said HELLO on it does not wait any more."""

@@ -9,6 +9,7 @@ from math import inf
 from rpcmq.core.router.access_control import Admission, Refusal
 from rpcmq.core.router.actions import DIALED, Answer, Dial, Disconnect
 from rpcmq.core.router.link_states import LinkState
+from rpcmq.core.router.mesh.alarm import Alarm
 from rpcmq.core.router.mesh.heartbeats import Heartbeats
 from rpcmq.core.router.mesh.neighbours import told_apart
 from rpcmq.core.router.mesh.part import MeshContext
@@ -50,7 +51,9 @@ class Dialing:
         heartbeats: Heartbeats,
         problems: Problems,
         on_greeted: Callable[[float], None],
+        alarm: Alarm,
     ) -> None:
+        self._alarm = alarm
         self._context = context
         self._node = context.node
         self._targets = context.targets
@@ -68,6 +71,7 @@ class Dialing:
 
     def _due_at(self, due: float) -> None:
         self._next_due = min(self._next_due, due)
+        self._alarm.by(due)
 
     def next_deadline(self) -> float:
         """The time of the next :meth:`tick` (monotonic seconds)."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.mesh.accepting import Accepting
+from rpcmq.core.router.mesh.alarm import Alarm
 from rpcmq.core.router.mesh.dialing import Dialing
 from rpcmq.core.router.mesh.heartbeats import Heartbeats
 from rpcmq.core.router.mesh.neighbours import Neighbour
@@ -28,9 +29,10 @@ class MeshHandshake(MeshPart):
         self._links = context.node.links
         self.problems = Problems(self._links.counters, context.node.act)
         self.peerings = Peerings(context)
-        self._heartbeats = Heartbeats(context, self.peerings)
-        self.dialing = Dialing(context, self.peerings, self._heartbeats, self.problems, self._greeted)
-        self._accepting = Accepting(context, self.peerings, self._heartbeats, self.problems, self.dialing)
+        self._alarm = alarm = Alarm()
+        self._heartbeats = Heartbeats(context, self.peerings, alarm)
+        self.dialing = Dialing(context, self.peerings, self._heartbeats, self.problems, self._greeted, alarm)
+        self._accepting = Accepting(context, self.peerings, self._heartbeats, self.problems, self.dialing, alarm)
         self.kinds = {
             Kind.HEARTBEAT: self._heartbeat,
             Kind.DRAIN: self._neighbour_drains,
@@ -114,14 +116,17 @@ class MeshHandshake(MeshPart):
 
     def tick(self, now: float) -> None:
         """Do what is due."""
-        guarded = self._context.node.guarded
-        guarded(now, self._heartbeats.tick)
-        guarded(now, self._accepting.tick)
-        guarded(now, self.dialing.tick)
+        if now < self._alarm.at:
+            return
+        for each in (self._heartbeats, self._accepting, self.dialing):
+            self._context.node.guarded(now, each.tick)
+        self._alarm.at = min(
+            self._heartbeats.next_deadline(), self._accepting.next_deadline(), self.dialing.next_deadline()
+        )
 
     def next_deadline(self) -> float:
         """The time of the next :meth:`tick` (monotonic seconds)."""
-        return min(self._heartbeats.next_deadline(), self._accepting.next_deadline(), self.dialing.next_deadline())
+        return self._alarm.at
 
     def begin_drain(self, now: float) -> None:
         """Make no more links."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 from math import inf
 
 from rpcmq.core.router.link_states import LinkState
+from rpcmq.core.router.mesh.alarm import Alarm
 from rpcmq.core.router.mesh.part import MeshContext
 from rpcmq.core.router.mesh.peerings import Peering, Peerings
 from rpcmq.errors import ProtocolError
@@ -33,7 +34,8 @@ _LATE = 1.0
 class Heartbeats:
     """Keeps an eye on ``peerings``."""
 
-    def __init__(self, context: MeshContext, peerings: Peerings) -> None:
+    def __init__(self, context: MeshContext, peerings: Peerings, alarm: Alarm) -> None:
+        self._alarm = alarm
         self._settings = context.node.settings
         self._links = context.node.links
         self._peerings = peerings
@@ -49,6 +51,7 @@ class Heartbeats:
         """There is a link to watch."""
         if self._next_check == inf:
             self._next_check = now + self._pause
+            self._alarm.by(self._next_check)
 
     @property
     def _pause(self) -> float:
@@ -107,6 +110,7 @@ class Heartbeats:
             peering.probe = self._ask(now, peering)
             peering.probed_until = now + PROBE_SECONDS
             self._next_check = min(self._next_check, peering.probed_until)
+            self._alarm.by(self._next_check)
 
     def heard(self, now: float, peering: Peering, message: bytes) -> bool:
         """Handle a HEARTBEAT; return whether it answers a probe.

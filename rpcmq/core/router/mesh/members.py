@@ -14,6 +14,7 @@ from math import inf
 
 from rpcmq.config.values import is_connect_url
 from rpcmq.core.router.actions import LogEvent
+from rpcmq.core.router.mesh.alarm import Alarm
 from rpcmq.core.router.mesh.member_table import MemberTable
 from rpcmq.core.router.mesh.neighbours import Neighbour, told_apart
 from rpcmq.core.router.mesh.part import MeshContext, MeshPart
@@ -50,7 +51,8 @@ class Members(MeshPart):
         self._news: dict[int, Neighbour | None] = {}
         self._news_at = self._leaves_at = inf
         self._refresh_at = self._forget_at = inf
-        self._processes = ProcessNews(context, self.table)
+        self._alarm = Alarm()
+        self._processes = ProcessNews(context, self.table, self._alarm)
         self.kinds = {Kind.MEMBERS: self._members}
         context.incarnation_of = self._incarnation_of
         context.has_left = self._has_left
@@ -84,6 +86,7 @@ class Members(MeshPart):
         for neighbour in self._context.neighbours:
             neighbour.link.send_last(pack(Kind.GOODBYE))
         self._leaves_at = now + _LEAVING
+        self._alarm.by(self._leaves_at)
         return len(self._context.neighbours)
 
     def join_on_demand(self, now: float, link: Link, message: bytes) -> MeshStateAnswer:
@@ -129,6 +132,7 @@ class Members(MeshPart):
     def _add_news(self, now: float, id: int, source: Neighbour | None) -> None:
         self._news[id] = source
         self._news_at = min(self._news_at, now + _GATHER)
+        self._alarm.by(self._news_at)
 
     # --- neighbours --------------------------------------------------------------------------
 
@@ -140,6 +144,7 @@ class Members(MeshPart):
         self._changed(now)
         self._processes.changed(now)
         self._refresh_at = min(self._refresh_at, now + _REFRESH)
+        self._alarm.by(self._refresh_at)
 
     def neighbour_changed(self, now: float, neighbour: Neighbour) -> None:
         """Processes do not go on at a router that shuts down."""
@@ -220,6 +225,7 @@ class Members(MeshPart):
 
     def _learn(self, now: float, said: MemberBody) -> None:
         self._forget_at = min(self._forget_at, now + _FORGET)
+        self._alarm.by(self._forget_at)
         targets = self._context.targets
         if said.left:
             targets.forget(said.id)
@@ -231,6 +237,15 @@ class Members(MeshPart):
 
     def tick(self, now: float) -> None:
         """Tell what is new, and forget what is old."""
+        if now < self._alarm.at:
+            return
+        try:
+            self._do_what_is_due(now)
+        finally:
+            news = self._processes.next_deadline()
+            self._alarm.at = min(self._refresh_at, self._news_at, self._forget_at, self._leaves_at, news)
+
+    def _do_what_is_due(self, now: float) -> None:
         if now >= self._refresh_at:
             self._refresh_at = now + _REFRESH if self._context.neighbours else inf
             self._changed(now)
@@ -246,7 +261,7 @@ class Members(MeshPart):
 
     def next_deadline(self) -> float:
         """The time of the next :meth:`tick` (monotonic seconds)."""
-        return min(self._refresh_at, self._news_at, self._forget_at, self._leaves_at, self._processes.next_deadline())
+        return self._alarm.at
 
     def _tell(self, now: float) -> None:
         news, self._news, self._news_at = self._news, {}, inf

@@ -8,6 +8,7 @@ from math import inf
 from typing import Any
 
 from rpcmq.core.router.link_states import LinkState
+from rpcmq.core.router.mesh.alarm import Alarm
 from rpcmq.core.router.mesh.member_table import MemberTable
 from rpcmq.core.router.mesh.neighbours import Identity
 from rpcmq.core.router.mesh.part import MeshContext
@@ -26,9 +27,11 @@ class ProcessNews:
 
     Args:
         table: the routers that are not neighbours.
+        alarm: set when there is something to tell.
     """
 
-    def __init__(self, context: MeshContext, table: MemberTable) -> None:
+    def __init__(self, context: MeshContext, table: MemberTable, alarm: Alarm) -> None:
+        self._alarm = alarm
         self._context = context
         self._table = table
         self._links = context.node.links
@@ -49,6 +52,7 @@ class ProcessNews:
             # At once: a process that is welcome meanwhile would use each of its routers on its own.
             self._links.mesh = self._routers().encode()
         self._due = min(self._due, now + _GATHER)
+        self._alarm.by(self._due)
 
     def next_deadline(self) -> float:
         """The time of the next :meth:`tick` (monotonic seconds)."""
