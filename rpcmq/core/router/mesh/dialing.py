@@ -202,7 +202,8 @@ class Dialing:
             self._give_up(now, target, reason, text, is_rare)
 
     def _give_up(self, now: float, target: Target, reason: str, text: str, is_rare: bool = False) -> None:
-        self._problems.note(now, target.url, reason, text)
+        if not self._targets.closed:
+            self._problems.note(now, target.url, reason, text)
         self._targets.failed(now, target, is_rare)
         self._due_at(now)  # there is room for another one
         self._on_greeted(now)

@@ -90,7 +90,9 @@ class MeshHandshake(MeshPart):
             # Of one message, which the other side has counted and passed over.
             self.problems.note(now, link.identity, "protocol", f"{link.identity} refuses a message: {refused.text}")
             return
-        self._links.end(now, link, f"refused by it: {refused.text}")
+        forgotten = refused.reason == "hello-first"
+        reason = "it has ended the link" if forgotten else f"refused by it: {refused.text}"
+        self._links.end(now, link, reason)
 
     # --- links -------------------------------------------------------------------------------
 

@@ -102,14 +102,19 @@ class Members(MeshPart):
         if self._context.targets.closed == "draining":
             raise ProtocolError("this router is shutting down", "query")
         answer = self._state()
+        self._log("joins", f"joins the mesh by {query.url}", link)
         self.join(now, query.url, query.server_key)
         return answer
 
     def leave_on_demand(self, now: float, link: Link, message: bytes) -> MeshStateAnswer:
         """Handle the control ``control.mesh.leave``."""
         answer = self._state()
+        self._log("leaves", "leaves the mesh", link)
         self.leave(now)
         return answer
+
+    def _log(self, what: str, text: str, link: Link) -> None:
+        self._node.act(LogEvent(f"router {what}", f"{text}, as {link.identity} wants", link.identity))
 
     def _state(self) -> MeshStateAnswer:
         context = self._context
