@@ -143,9 +143,6 @@ def test_a_router_that_does_not_answer_is_named(invoke: Invoke) -> None:
         ended = invoke("mesh", "--timeout", "1", "--router", first.url)
         assert ended.returncode == 1
         assert "not linked: a and b: " in ended.stdout and "router b does not answer: " in ended.stdout
-        ended = invoke("ls", "--mesh", "--view", "summary", "--json", "--timeout", "1", "--router", first.url)
-        answer = answer_of(ended)
-        assert ended.returncode == 1 and [row["router"] for row in answer["silent"]] == ["b"]
         ended = invoke("mesh", "path", "a", "b", "--router", first.url)
         assert ended.returncode == 1 and "a -> b: no link: " in ended.stderr
 
