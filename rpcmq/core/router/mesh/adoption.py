@@ -61,6 +61,7 @@ class Adoption(MeshPart):
         self._missed: dict[int, float] = {}
         self.witness = Witness(context, self.give_up)
         context.note_lost = self.witness.note_lost
+        context.refuses = self.witness.refuses
         dispatch.adopts = self.adopts
         dispatch.casts.adopts = self.adopts
         context.roundrobin.outlives = self.outlives
@@ -213,6 +214,9 @@ class Adoption(MeshPart):
         """HERE of a process that is linked here."""
         consumer = link.consumers.get(message[CONSUMER_AT])
         for key, stamp, word in here_records(message):
+            if word == Word.NEWER:
+                self._refused(now, key, stamp, consumer)
+                continue
             fence = self.witness.fences.get(key)
             if fence is not None and fence.owner != self._context.own.id:
                 self.witness.relay(now, consumer, link.identity, key, stamp, word, fence)
@@ -223,17 +227,15 @@ class Adoption(MeshPart):
         """HERE of a consumer elsewhere, by way of its router; without an identity, the router's own word."""
         work = self._context.offered.get(link)
         for key, stamp, word in here_records(message):
+            if word == Word.NEWER:
+                self._refused(now, key, stamp, work.whole if work is not None else None)
+                continue
             asked = self._asked.get(key)
             consumer = work.of(asked.request.destination.topic) if asked is not None and work is not None else None
             self._word(now, key, stamp, word, method_of(message), consumer)
 
     def _word(self, now: float, key: bytes, stamp: bytes, word: int, identity: str, consumer: Consumer | None) -> None:
         asked = self._asked.get(key)
-        if word == Word.NEWER:
-            fence = self.witness.fences.get(key)
-            if asked is not None and fence is not None and stamp > fence.stamp:
-                self._give_up(now, asked)
-            return
         if asked is None or stamp != asked.stamp:
             return
         if word == Word.NOT_HAD:
@@ -244,6 +246,14 @@ class Adoption(MeshPart):
         elif consumer is not None:
             self._forget(asked)
             self.witness.attach(now, asked.request, consumer, asked.stamp)
+
+    def _refused(self, now: float, key: bytes, stamp: bytes, consumer: Consumer | None) -> None:
+        """A consumer, or its router, knows a later owner of a message: it has not taken it from an earlier one."""
+        asked = self._asked.get(key)
+        if asked is not None and asked.stamp < stamp:
+            self._give_up(now, asked)
+        if consumer is not None:
+            self.witness.take_back(now, key, stamp, consumer)
 
     def _decide_all(self, now: float, question: Question) -> None:
         for asked in list(question.asked.values()):

@@ -27,6 +27,7 @@ from rpcmq.wire import (
     KEY,
     KIND_AT,
     SETTLEMENT,
+    STAMP,
     Address,
     Flag,
     Kind,
@@ -96,6 +97,8 @@ class Hosting(MeshPart):
             return
         if flags & Flag.FANOUT:
             self._dispatch.casts.fan_out_here(now, link, message, destination.hosted)
+            return
+        if self._context.refuses(link, key, message[STAMP]):
             return
         consumer = self._free_consumer(now, link, destination)
         if consumer is None:

@@ -60,6 +60,8 @@ class MeshContext:
     offered: dict[BaseLink, OfferedWork] = field(default_factory=dict)
     #: Called with (now, the identity of a router that another one has told of, whether it has left the mesh).
     on_member: list[Callable[[float, MeshIdentity, bool], None]] = field(default_factory=list)
+    #: Whether a later owner of an offered message is known: (link of the one that offers it, key, stamp).
+    refuses: Callable[[Link, bytes, bytes], bool] = lambda link, key, stamp: False
     #: Remember that a consumer is gone with a message that it may have started: (now, key, identity).
     note_lost: Callable[[float, bytes, str], None] = lambda now, key, identity: None
     #: Note an obstacle to links: (now, subject, reason, text); see :class:`rpcmq.core.router.mesh.problems.Problems`.

@@ -20,7 +20,18 @@ from rpcmq.core.router.method_statistics import Statistics
 from rpcmq.core.router.model import Consumer, Delivery, Destination, Link, Request, Server
 from rpcmq.core.router.usage import MESSAGE_OVERHEAD
 from rpcmq.errors import Outcome
-from rpcmq.wire import CONSUMER_AT, FORMAT_AT, NO_TTL, ORIGIN_OF_KEY, Address, Kind, address_of, pack, sequence_of
+from rpcmq.wire import (
+    CONSUMER_AT,
+    FORMAT_AT,
+    NO_TTL,
+    ORIGIN_OF_KEY,
+    STAMP,
+    Address,
+    Kind,
+    address_of,
+    pack,
+    sequence_of,
+)
 from rpcmq.wire.adoption import HERE_RECORD, MAX_ASKED, WHERE_RECORD, Word, where_records
 from rpcmq.wire.mesh_bodies import KnowsBody
 
@@ -45,7 +56,8 @@ class Witness:
 
     def __init__(self, context: MeshContext, give_up: Callable[[float, bytes], None]) -> None:
         self._context = context
-        self._requests = context.roundrobin.dispatch.requests
+        self._dispatch = context.roundrobin.dispatch
+        self._requests = self._dispatch.requests
         self._give_up = give_up
         self.fences = Fences()
         #: Consumers that are gone, by the messages that they had and may have started.
@@ -215,6 +227,32 @@ class Witness:
         former = consumer.in_flight.pop(key, None)
         if former is not None and not former.request.has_ended:
             self.end_silently(now, former.request)
+
+    def take_back(self, now: float, key: bytes, stamp: bytes, consumer: Consumer) -> None:
+        """``consumer`` has not taken the message with ``key`` from an owner before ``stamp``: that gives it up."""
+        delivery = consumer.in_flight.get(key)
+        if delivery is None:
+            return
+        request = delivery.request
+        if bytes((request.message[STAMP][0], delivery.attempt)) >= stamp:
+            return
+        del consumer.in_flight[key]
+        if type(request) is Forwarded:
+            self._tell(request.owner, "", [(key, stamp, Word.NEWER)])
+        self.end_silently(now, request)
+        remote = (request.destination.server or request.destination.topic).remotes.get(consumer.link)
+        if remote is not None:
+            remote.offered.pop(key, None)
+        self._dispatch.departures.relieved(now, consumer)
+        self._dispatch.deliveries.deliver_waiting(now, consumer)
+
+    def refuses(self, link: Link, key: bytes, stamp: bytes) -> bool:
+        """Whether a later owner of an offered message is known here; then the one at ``link`` is told (``fence``)."""
+        fence = self.fences.get(key)
+        if fence is None or fence.stamp <= stamp:
+            return False
+        self._tell(link, "", [(key, fence.stamp, Word.NEWER)])
+        return True
 
     # --- ends --------------------------------------------------------------------------------
 

@@ -235,3 +235,17 @@ def test_a_caller_that_has_moved_twice_is_answered_at_its_last_router(net: MeshN
     answer(node, request, stamp, b"once")
     assert call.end.payload == b"once"
     assert key_of(request.message) == request.message[KEY]
+
+
+def test_a_consumer_that_has_promised_refuses_an_earlier_owner_which_gives_up(net: MeshNetwork) -> None:
+    node, api = consumer(net, "node", "b", credit=1), net.process("api", router="a")
+    call = api.request("jobs", "run", ttl=60)
+    request = node.take(Kind.REQUEST)
+    node.send(Kind.HERE, HERE_RECORD.pack(request.key, b"\1\0", Word.NEWER), consumer=0)
+    net.advance(1.0)
+    assert not call.ends and not net.router_of("a").dispatch.requests.calls_in_flight
+    next_call = api.request("jobs", "next", ttl=60)
+    node.reply(node.take(Kind.REQUEST), b"free again")
+    assert next_call.end.payload == b"free again"
+    for host in net.hosts.values():
+        check_router(host.router)
