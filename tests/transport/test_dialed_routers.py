@@ -209,12 +209,11 @@ def test_the_engine_may_disconnect_and_hears_nothing_more_of_it(a, dialing):
     a.check_nothing_left()
 
 
-def test_a_connection_whose_link_has_ended_is_cut_in_time(dialing, rpcmq_router):
-    a = dialing(link_handshake_seconds=1.0)
+def test_a_connection_whose_link_has_ended_is_cut_in_time(a, rpcmq_router):
     link = a.link(rpcmq_router.url)
+    a.shell.unidentified._seconds = 0.1
     a.engine.links.end(0.0, link, "for the test")
     a.shell.wake()
-    eventually(lambda: a.shell.unidentified.by_fd)
     a.check_lost_once("connection was lost")
     assert a.engine.links.counters["cut: no HELLO in time"] == 1
 
@@ -260,23 +259,26 @@ def test_a_slow_look_up_stops_nobody(a, rpcmq_router, monkeypatch):
         return []
 
     monkeypatch.setattr(dialed_routers, "getaddrinfo", slow)
-    monkeypatch.setattr(dialed_routers, "_PATIENCE", 1.0)
+    monkeypatch.setattr(dialed_routers, "_PATIENCE", 30)
     a.dial("tcp://slow.example:7700")
     with Client(a.embedded.url) as client, Service("compute", Compute(), client=client):
         eventually(lambda: asked == ["slow.example"])
         assert client.call(None, "compute", {"method": "add", "args": {"a": 1}}, timeout=20) == 1
         assert a.told == []
-    a.check_lost_once("was not looked up within 1 s")
+    a.act(Disconnect(ROUTE))
+    eventually(lambda: not a.shell._dialed.by_route)
+    monkeypatch.setattr(dialed_routers, "_PATIENCE", 0.1)
+    a.dial("tcp://slow.example:7700")
+    a.check_lost_once("was not looked up within 0.1 s")
 
 
 def test_a_wrong_server_key(dialing, tmp_path):
     mine, theirs = tmp_path / "a", tmp_path / "b"
     mine.mkdir()
     theirs.mkdir()
-    a = dialing(security_keys=str(Folder(mine)))
-    with RouterProcess(security_keys=str(Folder(theirs))) as b:
-        a.dial(b.url, "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7")
-        a.check_lost_once("its server_key may be another one")
+    a, b = dialing(security_keys=str(Folder(mine))), dialing(security_keys=str(Folder(theirs)))
+    a.dial(b.embedded.url, "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7")
+    a.check_lost_once("its server_key may be another one")
 
 
 def test_one_that_does_not_know_our_key(dialing, tmp_path):
@@ -284,10 +286,9 @@ def test_one_that_does_not_know_our_key(dialing, tmp_path):
     mine.mkdir()
     theirs.mkdir()
     folder = Folder(theirs)
-    a = dialing(security_keys=str(Folder(mine)))
-    with RouterProcess(security_keys=str(folder)) as b:
-        a.dial(b.url, folder.router)
-        a.check_lost_once("does not accept the key")
+    a, b = dialing(security_keys=str(Folder(mine))), dialing(security_keys=str(folder))
+    a.dial(b.embedded.url, folder.router)
+    a.check_lost_once("does not accept the key")
 
 
 def test_curve_at_one_side_only(dialing, tmp_path, rpcmq_router):
@@ -328,9 +329,10 @@ def test_the_other_router_is_killed(a):
 
 
 @pytest.mark.fault
+@pytest.mark.long
 def test_the_other_router_is_stopped(dialing):
     """Its host is silent: the heartbeats of ZMTP tell."""
-    a = dialing(link_lost_seconds=2.0, link_unresponsive_seconds=1.0, link_heartbeat_seconds=0.5)
+    a = dialing(link_lost_seconds=4.0, link_unresponsive_seconds=1.0, link_heartbeat_seconds=0.5)
     with RouterProcess() as b:
         a.link(b.url)
         b.pause()
