@@ -17,6 +17,7 @@ Events are ``<process> <verb> ...`` and ``router <verb> ...``, as :class:`Conver
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -40,12 +41,15 @@ from rpcmq.wire import (
     sequence_of_key,
     with_flag,
 )
+from tests.core.transcripts.mesh_conversation import MeshConversation
 
 __all__ = ["TRANSCRIPTS", "Conversation", "rewritten"]
 
 TRANSCRIPTS = sorted(Path(__file__).parent.glob("*.txt"))
 
 _INDENT = "    "
+#: The first event of a transcript of several routers.
+_IS_OF_MESH = re.compile(r"^mesh$", re.MULTILINE)
 #: Kinds whose payload is a JSON object, and those in which it is one number.
 _BODIES = {
     Kind.HELLO, Kind.WELCOME, Kind.REFUSED, Kind.REGISTER, Kind.REGISTERED, Kind.ERROR, Kind.SUBSCRIBE,
@@ -59,7 +63,7 @@ _FLAGS = {value: name for name, value in vars(Flag).items() if name.isupper()}
 
 def rewritten(text: str) -> str:
     """``text`` with its events run anew, and below each what follows from it now."""
-    conversation = Conversation()
+    conversation = MeshConversation() if _IS_OF_MESH.search(text) else Conversation()
     lines: list[str] = []
     for line in text.splitlines():
         if line.startswith(_INDENT):

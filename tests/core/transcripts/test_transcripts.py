@@ -13,8 +13,8 @@ import pytest
 from tests.core.transcripts.conversation import TRANSCRIPTS, rewritten
 
 LIFE_CYCLES = {
-    "call", "cast_and_restart", "consumer_lost", "drain", "link_resumed", "revoked_key", "slow_subscriber",
-    "start_and_recovery",
+    "call", "cast_and_restart", "consumer_lost", "drain", "link_resumed", "mesh_joining", "revoked_key",
+    "slow_subscriber", "start_and_recovery",
 }  # fmt: skip
 
 
@@ -38,3 +38,10 @@ def test_a_transcript_that_differs_is_noticed():
 def test_an_event_that_does_not_exist_is_an_error():
     with pytest.raises(ValueError, match="'dance' is no event"):
         rewritten("process api\napi dance\n")
+
+
+def test_an_event_of_routers_that_does_not_exist_is_an_error():
+    with pytest.raises(ValueError, match="'dance' is no event"):
+        rewritten("mesh\ndance\n")
+    with pytest.raises(ValueError, match="'dance' is no event of a router"):
+        rewritten("mesh\nrouter a\na dance\n")

@@ -274,6 +274,8 @@ class Members(MeshPart):
         for neighbour in self._context.neighbours:
             ids = [id for id, source in news.items() if source is not neighbour]
             known = [member.said for id in ids if (member := self.table.get(id)) is not None]
+            # Those that are linked to it tell it themselves.
+            known = [said for said in known if neighbour.identity.id not in said.neighbours]
             told = [self.own(), *known] if own in ids else known
             if told:
                 self._send(neighbour.link, told)

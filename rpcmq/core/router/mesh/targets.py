@@ -101,6 +101,9 @@ class Targets:
         target = self._targets.get(url)
         if target is None:
             target = self._targets[url] = Target((url,), now, True, server_key)
+            for id in [learned.id for learned in self if not learned.is_configured and url in learned.urls]:
+                target.id = id
+                self.forget(id)
         target.due = now
         self.on_due(now)
         return target
