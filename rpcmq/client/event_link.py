@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
-from itertools import chain
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -47,8 +46,8 @@ __all__ = ["EventLink"]
 
 log = logging.getLogger("rpcmq.client")
 
-#: Number of the latest events remembered, to recognise one that is sent again after a restart
-#: of the router.
+#: Number of the latest events remembered, to recognise one that comes again: after a restart of the router, or from
+#: another router of a mesh.
 _RECENT_EVENTS = 4096
 
 
@@ -75,11 +74,9 @@ class EventLink:
         self._all: dict[BaseSubscription, int] = {}
         self._taken = 0
         self._lost_in_all = 0
-        self._recent: deque[bytes] = deque(maxlen=_RECENT_EVENTS)
+        self._recent: OrderedDict[bytes, None] = OrderedDict()
         #: Also those had over other links. Each has its own, so that no router can fill those of the others.
         self._all_recent = [self._recent]
-        #: Events had before this session began: another router of a mesh may have them from a slower link.
-        self._earlier: frozenset[bytes] = frozenset()
         self._room = process.shell.event()
         self._uplink = Uplink(hello, self._welcomed, self._refused)
         self._limited_log = RateLimitedLog(log)
@@ -261,14 +258,15 @@ class EventLink:
     def _event(self, now: float, message: bytes) -> None:
         parse(message)
         key = message[KEY]
-        if key in self._earlier or (
-            # Its publisher could not know that the router's previous life had delivered it.
-            message[LOW_FLAGS_AT] & Flag.RESENT and any(key in recent for recent in self._all_recent)
-        ):
+        # Its publisher could not know that a router had passed it on, and in a mesh copies take different ways.
+        may_be_copy = message[LOW_FLAGS_AT] & Flag.RESENT or self._uplink.moves.mesh is not None
+        if may_be_copy and any(key in recent for recent in self._all_recent):
             self._taken += 1
             self._uplink.mark()
             return
-        self._recent.append(key)
+        self._recent[key] = None
+        if len(self._recent) > _RECENT_EVENTS:
+            self._recent.popitem(last=False)
         subscriptions = self._trie.match(Address.decode(address_of(message)).topic.encode())
         event = Event(self, message, len(subscriptions))
         for subscription in subscriptions:
@@ -293,7 +291,6 @@ class EventLink:
         self._calls.welcome(now, welcome)
         if not welcome.resumed:
             self._taken = 0
-            self._earlier = frozenset(chain.from_iterable(self._all_recent))
             # Subscriptions go first: a process may subscribe to its own events.
             events = self._uplink.outbox[:]
             self._uplink.outbox.clear()
