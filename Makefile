@@ -16,7 +16,8 @@ BENCH_ARGS ?=
 WHEELS ?= dist
 WHEEL_TESTS := tests/test_compiled.py tests/core tests/test_wire.py tests/test_wire_bodies.py tests/payload tests/client/test_client.py \
 	tests/client/test_service.py tests/client/test_direct.py tests/client/test_arguments.py tests/client/test_answers.py \
-	tests/client/test_hostile_failures.py tests/integration/test_payload_trust.py tests/aio/test_trust.py tests/threads
+	tests/client/test_hostile_failures.py tests/integration/test_payload_trust.py tests/aio/test_trust.py tests/threads \
+	tests/transport/test_handoff.py tests/transport/test_thread_wakes.py
 
 VENV := .venv
 PY := $(VENV)/bin/python

@@ -1,7 +1,8 @@
 """Builds the compiled wheel where COMPILED_WHEEL=1 says so (``make wheel``); else hatchling makes the pure one.
 
 mypyc turns the modules of ``COMPILED`` into extension modules that lie beside their sources in the wheel and go before
-them. The rest stays interpreted, and nothing depends on which of both a module is.
+them; those of ``IN_C`` have no source in Python. The rest stays interpreted, and nothing depends on which of both a
+module is.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ INTERPRETED = {
     "rpcmq/core/router/pubsub/node.py": "as above",
     "rpcmq/core/router/peer2peer/node.py": "as above",
 }
+#: Modules that are written in C, because they let go of the interpreter's lock. Without them Python's own locks do.
+IN_C = ("rpcmq/transport/_handoff.c",)
 
 
 class CustomBuildHook(BuildHookInterface[Any]):
@@ -100,7 +103,7 @@ def compile_modules(root: Path, folder: Path) -> list[Path]:
         )
     try:
         from mypyc.build import mypycify
-        from setuptools import Distribution  # type: ignore[import-untyped]
+        from setuptools import Distribution, Extension  # type: ignore[import-untyped]
         from setuptools.command.build_ext import build_ext  # type: ignore[import-untyped]
     except ImportError as error:
         raise SystemExit(f"the compiled wheel needs mypy and setuptools (make setup installs them): {error}") from None
@@ -113,6 +116,7 @@ def compile_modules(root: Path, folder: Path) -> list[Path]:
             opt_level=os.environ.get("COMPILED_WHEEL_LEVEL", "2"),
             group_name="rpcmq",
         )
+        extensions += [Extension(name.removesuffix(".c").replace("/", "."), [name]) for name in IN_C]
         command = build_ext(Distribution({"name": "rpcmq", "packages": [], "ext_modules": extensions}))
         command.inplace = True
         command.ensure_finalized()

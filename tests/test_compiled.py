@@ -16,6 +16,7 @@ import rpcmq
 from rpcmq.core.router.settings import Settings
 from rpcmq.drill.watched import Watch, WatchedRouter
 from rpcmq.testing.network import Network
+from rpcmq.transport import handoff
 from tests.compiled import COMPILED
 
 ROOT = Path(__file__).parents[1]
@@ -35,6 +36,7 @@ def test_all_modules_that_are_to_be_compiled_are_so_or_none(hook: Any) -> None:
     assert {"rpcmq/core/common/session.py", "rpcmq/wire/header.py", "rpcmq/payload/pickle_scan.py"} <= set(names)
     suffixes = {Path(import_module(name.removesuffix(".py").replace("/", ".")).__file__ or "").suffix for name in names}
     assert suffixes == ({".so"} if COMPILED else {".py"})
+    assert (handoff.HandoffLock is not None) is COMPILED
 
 
 def test_what_is_tested_is_the_installed_wheel_where_that_is_wanted() -> None:

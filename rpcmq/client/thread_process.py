@@ -25,7 +25,8 @@ from rpcmq.core.process.call import Call
 from rpcmq.errors import CallError
 from rpcmq.payload import Codec
 from rpcmq.transport.connection import Connection
-from rpcmq.transport.current_hub import current_hub, new_lock
+from rpcmq.transport.current_hub import current_hub
+from rpcmq.transport.handoff import new_handoff_lock
 from rpcmq.transport.shell import ClientShell
 from rpcmq.transport.thread_shell import ThreadShell
 from rpcmq.transport.thread_signals import may_be_interrupted, uninterrupted
@@ -162,8 +163,7 @@ class ThreadProcess(Process):
                 self.thread_shell.inside(self._lone_caller.wait, call)
                 if call.done:
                     return
-            lock = new_lock()
-            lock.acquire()
+            lock = new_handoff_lock()
             call.waiter = partial(self._wake_soon, lock.release)
             while True:
                 # First: it may have ended before it had a waiter, and what it has reported came before its end.
@@ -174,8 +174,7 @@ class ThreadProcess(Process):
                             on_progress(call, message)
                 if has_ended:
                     break
-                self._inbox.before_waiting()
-                lock.acquire()
+                self._inbox.wait(lock)
         except BaseException:
             self.give_up(call)
             self._given_up.hurry()

@@ -43,6 +43,8 @@ _LAST_READ = 0.5
 _RETRY = 0.005
 #: Interval of attempts to use a store that has failed (seconds).
 _STORE_RETRY = 0.1
+#: After so many wake-ups for one message each, the next message is expected to come alone, too.
+_LONE_WAKES = 8
 _HELLO = bytes([Kind.HELLO])
 
 
@@ -95,6 +97,7 @@ class RouterShell:
         self._on_note = on_note
         #: It is deaf when reading has stopped.
         self._is_store_broken = self._is_deaf = self._closed = False
+        self._lone_wakes = 0  # in a row: those that found one message at most
         self._socket = socket = BatchSocket(
             context, zmq.ROUTER, ipv6="[" in url, curve=curve, handshake_seconds=handshake_seconds, **options
         )
@@ -133,8 +136,10 @@ class RouterShell:
             rounds = self._turn()
         finally:
             # Also after an exception: more input gives no further edge, and due work stays due.
-            if self._has_more(rounds):
+            more = self._has_more(rounds)
+            if more:
                 self._again.start(self._wake)
+            self._lone_wakes = 0 if more or rounds > 1 else self._lone_wakes + 1
             if self.router.queries.is_anybody_waiting:
                 self._views.start()
             self._arm()
@@ -147,17 +152,26 @@ class RouterShell:
         return bool(self._dialed.ready) and self._dialed.has_more()
 
     def _turn(self) -> int:
-        socket, router = self._socket, self.router
+        rounds = 0
+        if not self._is_deaf:
+            self.router.run_next_turn(monotonic())
+            if self._dialed.ready:
+                self._dialed.receive()
+            rounds = self._receive()
+        self._flush()
+        return rounds
+
+    def _receive(self) -> int:
+        """Receive what there is, or one message where they come one at a time; return how many there were."""
+        socket, router, turns = self._socket, self.router, self.router.turns
         rounds, room = 0, _ROUND_BYTES
-        turns = router.turns
-        if self._is_deaf:
-            self._flush()
-            return 0
-        router.run_next_turn(monotonic())
-        if self._dialed.ready:
-            self._dialed.receive()
-        while rounds < _ROUNDS and room > 0 and turns.spent <= TURN_STEPS and socket.readable():
-            route, batch, payloads = socket.receive()
+        # To ask whether another has come would hold up the lone one, and has to be asked after sending anyway.
+        most = 1 if self._lone_wakes >= _LONE_WAKES else _ROUNDS
+        while rounds < most and room > 0 and turns.spent <= TURN_STEPS and (rounds == 0 or socket.readable()):
+            try:
+                route, batch, payloads = socket.receive()
+            except zmq.Again:
+                break  # nothing has come: this wake-up is for something else
             # Read the clock for each message: one that waited must not seem to have come with the first.
             now = monotonic()
             rounds += 1
@@ -169,7 +183,6 @@ class RouterShell:
                 self._guarded(self._has_greeted, route)
             else:
                 router.receive(now, route, batch, payloads)
-        self._flush()
         return rounds
 
     def _tick(self, now: float) -> None:
@@ -178,7 +191,9 @@ class RouterShell:
         self._wake()
 
     def _arm(self) -> None:
-        now = monotonic()
+        now, is_alone = monotonic(), self._lone_wakes >= _LONE_WAKES
+        if is_alone and self._timer.fires_soon(now):
+            return
         due = self.router.next_deadline()
         if (late_at := self.unidentified.next_deadline()) is not None:
             due = min(due, late_at)
@@ -186,7 +201,7 @@ class RouterShell:
             due = min(due, now + _RETRY)
         if self._is_store_broken:
             due = min(due, now + _STORE_RETRY)
-        self._timer.fire_by(due, now)
+        self._timer.fire_by(due, now, is_alone)
 
     def _guarded(self, step: Callable[..., object], *args: Any) -> None:
         """Run ``step``: an exception must not stop the rest of a wake-up."""

@@ -17,6 +17,7 @@ from itertools import count
 from time import monotonic
 from typing import Any
 
+from rpcmq.transport.handoff import HandoffLock, wake_next_and_acquire
 from rpcmq.transport.monitor import Monitor
 from rpcmq.transport.originals import allocate_lock, get_ident, new_epoll, new_poll, start_new_thread
 from rpcmq.transport.thread_wakes import PATIENCE, WakeQueue
@@ -95,20 +96,32 @@ class Inbox:
         self._wake_next = loop.wakes.wake_next
 
     def put_before_waiting(self, item: Any) -> None:
-        """As :meth:`put`, in a thread that then calls :meth:`before_waiting`."""
+        """As :meth:`put`, in a thread that then calls :meth:`wait`."""
         self.waiting.append(item)
         if self._loop.is_asleep and (not self._loop.wakes.waiting or len(self.waiting) >= _BATCH):
             self._loop.ring()
 
-    def before_waiting(self) -> None:
-        """Wake the thread that is next: another one whose answer is there, or else the loop's."""
-        try:
-            self._wake_next()
-        except IndexError:
-            if self.waiting and self._loop.is_asleep:
-                self._loop.ring()
-        except RuntimeError:
-            pass  # that was woken already
+    def wait(self, lock: Any) -> None:
+        """Wait for ``lock``, made by :func:`rpcmq.transport.handoff.new_handoff_lock`.
+
+        Wakes the thread that is next before: another one whose answer is there, or else the loop's.
+        """
+        if type(lock) is HandoffLock:
+            if wake_next_and_acquire(self._loop.wakes.waiting, lock):
+                return
+            self._ring_if_waiting()
+        else:
+            try:
+                self._wake_next()
+            except IndexError:
+                self._ring_if_waiting()
+            except RuntimeError:
+                pass  # that was woken already
+        lock.acquire()
+
+    def _ring_if_waiting(self) -> None:
+        if self.waiting and self._loop.is_asleep:
+            self._loop.ring()
 
     def hurry(self) -> None:
         """Have what is in it taken out soon."""

@@ -9,12 +9,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from math import inf
 from operator import call
+
+from rpcmq.transport.handoff import HandoffLock
 
 __all__ = ["PATIENCE", "WakeQueue"]
 
 #: Number of threads that are woken at once.
 _FIRST_COUNT = 2
+#: Number of threads from which on only one is, if each wakes another in one step: a second one would get in its way.
+_MANY = inf if HandoffLock is None else 16
 #: Longest wait for a thread that was woken to wake another one (seconds).
 PATIENCE = 0.001
 #: Time for which all are woken at once after one has not woken another (seconds).
@@ -44,7 +49,8 @@ class WakeQueue:
         waiting = self.waiting
         if self._head() is self._first and now - self._since > PATIENCE:
             self._all_until = now + _WAKE_ALL_SECONDS
-        self._wake(_FIRST_COUNT if now > self._all_until else len(waiting))
+        count = len(waiting)
+        self._wake(count if now <= self._all_until else _FIRST_COUNT if count < _MANY else 1)
         first = self._head()
         if first is not self._first:
             self._first, self._since = first, now

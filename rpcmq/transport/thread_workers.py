@@ -18,16 +18,12 @@ T = TypeVar("T")
 _IDLE = 30.0
 
 
-class _Worker(Generic[T]):
-    __slots__ = ("item", "parking")
-
-    def __init__(self, parking: Parking) -> None:
-        self.parking = parking
-        self.item: T | None = None
-
-
 class ThreadWorkers(Generic[T]):
     """Runs ``handle(item)`` in one of at most ``most`` threads, which holds the monitor but where it waits.
+
+    While items wait, one thread is on its way to them, and before it runs the handler it sends for another one. So a
+    handler that waits holds up nobody, and one that does not is followed by the next in the same thread: to wake
+    another one for each costs more than a short handler.
 
     Args:
         spawn: runs a function in a thread of its own, which holds the monitor.
@@ -45,60 +41,71 @@ class ThreadWorkers(Generic[T]):
         self._most = most
         self._spawn = spawn
         self._new_parking = new_parking
-        self._idle: list[_Worker[T]] = []
+        self._idle: list[Parking] = []
         self._waiting: deque[T] = deque()
         self._count = 0
+        #: Whether a thread was woken, or begun, that has not looked for an item yet.
+        self._is_one_coming = False
         self._closed = False
 
     def start(self, item: T) -> None:
         """See :meth:`rpcmq.transport.shell.Workers.start`."""
-        if self._idle:
-            worker = self._idle.pop()
-            worker.item = item
-            worker.parking.resume()
-            return
         self._waiting.append(item)
-        if self._count < self._most:
-            self._begin(self._waiting.popleft())
-
-    def _begin(self, item: T) -> None:
         try:
-            self._spawn(self._work, item)
+            self._send_for_one()
         except RuntimeError:
             # The system has no thread left. Those that there are go on with what waits.
             if self._count == 0:
+                self._waiting.pop()
                 raise
-            self._waiting.appendleft(item)
-        else:
+
+    def _send_for_one(self) -> None:
+        if self._is_one_coming:
+            return
+        if self._idle:
+            self._is_one_coming = True
+            self._idle.pop().resume()
+        elif self._count < self._most:
+            self._spawn(self._work)
+            self._is_one_coming = True
             self._count += 1
 
     def close(self) -> None:
         """End the threads that have nothing to do, and each of the others once it has nothing to do."""
         self._closed = True
         idle, self._idle = self._idle, []
-        for worker in idle:
-            worker.parking.resume()
+        for parking in idle:
+            parking.resume()
 
-    def _work(self, item: T) -> None:
-        worker: _Worker[T] = _Worker(self._new_parking())
-        next_item: T | None = item
+    def _work(self) -> None:
         try:
-            while next_item is not None:
-                try:
-                    Context().run(self._handle, next_item)
-                except BaseException as error:
-                    print_failure(self._handle, error)
-                next_item = None  # not kept alive while this waits
-                next_item = self._waiting.popleft() if self._waiting else self._next_item(worker)
+            self._is_one_coming = False
+            parking = self._new_parking()
+            while self._waiting or self._has_come_again(parking):
+                if self._waiting:
+                    self._run(self._waiting.popleft())
         finally:
             self._count -= 1
 
-    def _next_item(self, worker: _Worker[T]) -> T | None:
+    def _run(self, item: T) -> None:
+        if self._waiting:
+            try:
+                self._send_for_one()
+            except RuntimeError:
+                pass  # no thread is left: this one, or another one, goes on with what waits
+        try:
+            Context().run(self._handle, item)
+        except BaseException as error:
+            print_failure(self._handle, error)
+
+    def _has_come_again(self, parking: Parking) -> bool:
+        """Wait until somebody sends for this thread; return whether it is to go on."""
         if self._closed:
-            return None
-        self._idle.append(worker)
-        worker.parking.park(_IDLE)
-        if worker in self._idle:
-            self._idle.remove(worker)
-        item, worker.item = worker.item, None
-        return item
+            return False
+        self._idle.append(parking)
+        parking.park(_IDLE)
+        if parking in self._idle:
+            self._idle.remove(parking)
+            return False
+        self._is_one_coming = False
+        return True

@@ -13,6 +13,8 @@ _LATE = 0.5
 _CATCH_UP = 0.25
 #: Shortest time to wait (seconds).
 _LEAST = 0.001
+#: Longest delay of a deadline where messages come in quick succession (seconds): their deadlines are computed together.
+_SLACK = 0.005
 
 
 class TickTimer:
@@ -35,10 +37,22 @@ class TickTimer:
         self._timer = loop.timer(0.0)
         self.due = 0.0
         self._not_before = 0.0
+        self._set_at = 0.0
         self.has_caught_up = False
 
-    def fire_by(self, due: float, now: float) -> None:
-        """Fire at ``due``, unless it fires before that anyway."""
+    def fires_soon(self, now: float) -> bool:
+        """Whether it fires so soon that the next deadline need not be computed before."""
+        return 0.0 < self.due <= now + _SLACK
+
+    def fire_by(self, due: float, now: float, may_be_early: bool = False) -> None:
+        """Fire at ``due``, unless it fires before that anyway.
+
+        Args:
+            may_be_early: where this is called again and again, fire soon, so that it need not be called until then.
+        """
+        if may_be_early and now < self._set_at + _SLACK:
+            due = min(due, now + _SLACK)
+        self._set_at = now
         # Not before now: something long due must not look as if this process had been stopped since.
         due = max(due, self._not_before, now)
         if self.due and self.due <= due:

@@ -580,9 +580,11 @@ def test_closing_an_unused_client(connect):
 def test_closing_ends_what_waits(client, serve):
     compute = Compute()
     serve(compute)
-    calls = [gevent.spawn(client.call, None, "compute", message("hold"), timeout=30) for _ in range(5)]
     items = client.multicall(None, "compute", message("until_cancelled"))
     stream = gevent.spawn(list, items)
+    assert compute.started.wait(20)
+    compute.started.clear()
+    calls = [gevent.spawn(client.call, None, "compute", message("hold"), timeout=30) for _ in range(5)]
     assert compute.started.wait(20)
     client.close()
     waiting: Any

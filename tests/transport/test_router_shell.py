@@ -12,6 +12,7 @@ from gevent.event import Event
 
 from rpcmq import Client, Service
 from rpcmq.testing import InProcessRouter, eventually
+from rpcmq.transport import router_shell, tick_timer
 from rpcmq.transport.batches import BatchSocket, new_context
 from rpcmq.wire import Kind, control
 from tests.client.endpoints import Compute
@@ -185,3 +186,61 @@ def test_what_is_long_due_does_not_pass_for_a_stop_of_the_router(rpcmq_router, m
     assert not shell._timer.has_caught_up
     shell._timer.fire()
     assert not shell._timer.has_caught_up
+
+
+def test_a_message_that_comes_alone_is_passed_on_before_the_socket_is_asked_for_more(rpcmq_router, monkeypatch):
+    """To ask takes as long as to receive, and has to be done after sending anyway. It was done three times."""
+    shell = rpcmq_router._embedded.shell
+    done: list[str] = []
+
+    def noted(owner: object, name: str) -> None:
+        function = getattr(owner, name)
+
+        def noting(*args):
+            done.append(name)
+            return function(*args)
+
+        monkeypatch.setattr(owner, name, noting)
+
+    with Client(rpcmq_router.url) as client, Service("alone", Compute(), client=client):
+        client.connect(20)
+        add = {"method": "add", "args": {"a": 1}}
+        client.call(None, "alone", add, timeout=20)
+        noted(shell._socket, "receive")
+        noted(shell._socket, "readable")
+        for _ in range(50):
+            client.call(None, "alone", add, timeout=20)
+        monkeypatch.undo()
+    assert done.count("receive") >= 50
+    assert done.count("readable") < 1.5 * done.count("receive")
+    assert rpcmq_router.lost_wakeups == 0
+
+
+def test_deadlines_are_not_computed_for_each_of_many_messages_and_yet_met(rpcmq_router, monkeypatch):
+    shell, computed, deadline = rpcmq_router._embedded.shell, 0, 1000.0
+    slack = tick_timer._SLACK
+
+    def next_deadline() -> float:
+        nonlocal computed
+        computed += 1
+        return deadline
+
+    def arm(now: float) -> None:
+        monkeypatch.setattr(router_shell, "monotonic", lambda: now)
+        shell._arm()
+        assert 0 < shell._timer.due <= max(deadline, now) + slack
+
+    monkeypatch.setattr(shell.router, "next_deadline", next_deadline)
+    shell._timer.stop()
+    shell._timer.due = shell._timer._set_at = 0.0
+    shell._lone_wakes = router_shell._LONE_WAKES
+    for number in range(100):
+        # Far from one another: no timer but the deadline's.
+        arm(100.0 + number)
+    assert computed == 100 and shell._timer.due == deadline
+    for number in range(500):
+        arm(300.0 + number * slack / 1000)
+    assert computed == 102
+    deadline = 300.0 + slack / 2
+    arm(deadline)
+    assert computed == 102 and shell._timer.due <= deadline + slack

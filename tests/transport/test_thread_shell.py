@@ -11,6 +11,7 @@ import pytest
 from rpcmq.errors import UsageError
 from rpcmq.testing import InProcessRouter
 from rpcmq.transport.thread_home import thread_home
+from rpcmq.transport.thread_parking import Parking
 from rpcmq.transport.thread_shell import ThreadShell
 from rpcmq.transport.thread_workers import ThreadWorkers
 from tests.from_threads import in_thread
@@ -201,20 +202,70 @@ def test_where_no_more_threads_can_be_had_those_there_are_go_on_with_the_rest(sh
     assert sorted(seen) == list(range(10))
 
 
-def test_an_item_for_which_there_was_no_thread_goes_before_later_ones() -> None:
-    begun: list[int] = []
+def test_items_are_begun_in_their_order_also_where_there_is_no_thread_for_some(shell: ThreadShell) -> None:
+    seen: list[int] = []
+    spawned: list[int] = []
 
-    def spawn(work: Callable[[int], None], item: int) -> None:
-        if item == 2 and not tried:
-            tried.append(item)
+    def spawn(*work: Any) -> None:
+        if spawned:
             raise RuntimeError("can't start new thread")
-        begun.append(item)
+        spawned.append(1)
+        shell.spawn(*work)
 
-    tried: list[int] = []
-    workers: ThreadWorkers[int] = ThreadWorkers(print, 2, spawn, None)  # type: ignore[arg-type]
-    for item in (1, 2, 3):
-        workers.start(item)
-    assert (tried, begun) == ([2], [1, 2])
+    with shell.monitor.lock:
+        done = shell.event()
+
+        def handle(item: int) -> None:
+            seen.append(item)
+            shell.sleep(0.001)
+            if len(seen) == 10:
+                done.set()
+
+        workers: ThreadWorkers[int] = ThreadWorkers(handle, 3, spawn, shell.new_parking)
+        for item in range(10):
+            workers.start(item)
+        assert done.wait(LONG)
+        workers.close()
+    assert seen == list(range(10))
+
+
+def test_handlers_that_do_not_wait_follow_one_another_in_one_thread(shell: ThreadShell) -> None:
+    """A thread was woken for each of them, which cost three times as much as the call."""
+    resumed: list[int] = []
+
+    class CountedParking(Parking):
+        __slots__ = ()
+
+        def resume(self) -> None:
+            resumed.append(1)
+            super().resume()
+
+    with shell.monitor.lock:
+        everything = list(range(8))
+        seen: list[int] = []
+        all_wait, done = shell.event(), shell.event()
+
+        def handle(item: int) -> None:
+            seen.append(item)
+            if sorted(seen) == everything:
+                all_wait.set()
+            if not all_wait.is_set():
+                all_wait.wait()
+            if len(seen) == 100:
+                done.set()
+
+        workers: ThreadWorkers[int] = ThreadWorkers(handle, 8, shell.spawn, lambda: CountedParking(shell.monitor))
+        # While handlers wait others are begun beside them.
+        for item in everything:
+            workers.start(item)
+        assert all_wait.wait(LONG)
+        resumed.clear()
+        for item in range(8, 100):
+            workers.start(item)
+        assert len(resumed) <= 1
+        assert done.wait(LONG)
+        assert len(resumed) < 20
+        workers.close()
 
 
 def test_where_no_thread_can_be_had_at_all_that_is_an_error(shell: ThreadShell) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rpcmq.testing.processes import Program
+from rpcmq.transport import thread_wakes
 from rpcmq.transport.thread_wakes import PATIENCE, WakeQueue
 from tests.client.endpoints import Compute
 
@@ -34,6 +35,16 @@ def test_a_few_are_woken_at_once_and_each_wakes_another_one():
     with pytest.raises(IndexError):
         queue.wake_next()
     assert not queue.wake_some(10.1)
+
+
+def test_of_many_one_is_woken_at_once_where_each_wakes_another_in_one_step(monkeypatch):
+    monkeypatch.setattr(thread_wakes, "_MANY", 4)
+    queue, woken = queue_of(5)
+    assert queue.wake_some(10.0)
+    assert woken == [0]
+    queue.wake_next()
+    assert queue.wake_some(10.0 + PATIENCE)
+    assert woken == [0, 1, 2, 3]
 
 
 def test_all_are_woken_if_those_that_were_wake_nobody():
