@@ -21,6 +21,7 @@ __all__ = ["describe_command", "ls_command"]
 
 _VIEWS = (
     "overview", "summary", "processes", "topics", "calls", "methods", "dropped", "stats", "keys", "stuck", "mesh",
+    "addresses",
 )  # fmt: skip
 
 
@@ -115,6 +116,8 @@ def _tables(answer: dict[str, Any], stuck: float) -> Iterator[Table | str]:
         yield _consumers(answer["topics"], stuck)
     if isinstance(answer.get("calls"), list):
         yield _calls(answer["calls"], stuck)
+    if "addresses" in answer:
+        yield _addresses(answer["addresses"])
     if "keys" in answer:
         yield _keys(answer["keys"])
     if "methods" in answer:
@@ -202,16 +205,34 @@ def _name(row: dict[str, Any]) -> str:
 def _topics(rows: list[dict[str, Any]]) -> Table:
     made = table("Topics", "topic", ">consumers", ">in flight", ">queued", ">bytes", "dropped", "mark")
     for row in rows:
-        consumers = row["consumers"]
+        consumers, elsewhere = row["consumers"], sum(row.get("elsewhere", {}).values())
         mark = ""
-        if not consumers:
+        if not consumers and not elsewhere:
             seen = row["last_seen_seconds"]
             mark = f"no consumer, last seen {seen:.0f} s ago" if row["registered"] else "no consumer, never seen"
-        elif row["queued"] and not any(c["state"] == "answering" for c in consumers):
+        elif row["queued"] and not elsewhere and not any(c["state"] == "answering" for c in consumers):
             mark = "no consumer answers"
         dropped = ", ".join(f"{count} {reason}" for reason, count in row["dropped"].items())
-        cells = (_name(row), len(consumers), row["in_flight"], row["queued"], row["queued_bytes"], dropped, mark)
+        cells = (
+            _name(row),
+            len(consumers) + elsewhere,
+            row["in_flight"],
+            row["queued"],
+            row["queued_bytes"],
+            dropped,
+            mark,
+        )
         add_row(made, cells, "red" if mark and row["queued"] else "yellow" if mark else "")
+    return made
+
+
+def _addresses(rows: list[dict[str, Any]]) -> Table:
+    made = table("Addresses", "address", ">consumers", "at routers")
+    for row in rows:
+        name = _name(row | {"topic": f"{row['topic']}.{row['server']}" if row["server"] else row["topic"]})
+        at_routers = ", ".join(f"{router}: {count}" for router, count in row["consumers"].items() if count)
+        count = sum(row["consumers"].values())
+        add_row(made, (name, count, at_routers or "none, remembered"), "" if count else "yellow")
     return made
 
 

@@ -26,6 +26,8 @@ __all__ = [
 #: Most routers of a mesh, and most urls of one.
 MAX_ROUTERS, _MAX_URLS = 1000, 16
 _MAX_URL, _MAX_NAME, _MAX_KEY = 1024, 255, 40
+#: Most characters of all urls of a router.
+_MAX_URLS_LENGTH = 4096
 #: Most routers that one is linked to, and most domains of one.
 MAX_NEIGHBOURS, MAX_DOMAINS = 100, 100
 _MAX_ID = (1 << 32) - 1
@@ -38,6 +40,8 @@ def _urls(name: str, value: Any) -> tuple[str, ...]:
         raise ProtocolError(f"{name} must be an array of at most {_MAX_URLS} urls", "body")
     if not all(isinstance(url, str) and url.isprintable() and len(url) <= _MAX_URL for url in value):
         raise ProtocolError(f"{name} has an entry that is no url of at most {_MAX_URL} printable characters", "body")
+    if sum(map(len, value)) > _MAX_URLS_LENGTH:
+        raise ProtocolError(f"{name} have more than {_MAX_URLS_LENGTH} characters together", "body")
     return tuple(value)
 
 

@@ -31,7 +31,7 @@ from rpcmq.wire.mesh_bodies import MAX_NEIGHBOURS, MeshIdentity
 
 __all__ = ["Accepting"]
 
-#: Seconds for which a HELLO waits for the answer to one of this router's own.
+#: Seconds in which a HELLO of this router's own is answered, if ever; others wait for that.
 _CROSSING_SECONDS = 1.0
 
 
@@ -113,8 +113,9 @@ class Accepting:
                 return
             reason = "started over" if existing.is_with(other) else "its next life has come"
             self._links.end(now, existing.link, reason)
-        if may_wait and self._context.own.id < other.id and self._dialing.may_greet(other.id):
-            self._let_wait(now, _Waiting(route, hello, user, other, None, now + _CROSSING_SECONDS))
+        until = self._dialing.greeted_at(other.id) + _CROSSING_SECONDS
+        if may_wait and self._context.own.id < other.id and now < until:
+            self._let_wait(now, _Waiting(route, hello, user, other, None, until))
             return
         self._accept(now, route, other, admission)
 
@@ -169,9 +170,12 @@ class Accepting:
     # --- those that wait ---------------------------------------------------------------------
 
     def _let_wait(self, now: float, waiting: _Waiting) -> None:
+        self.connection_lost(waiting.route)  # it has said HELLO anew
         before = self._waiting.pop(waiting.other.id, None)
-        if before is not None and before.route != waiting.route:
+        if before is not None:
             self._refuse(now, before, Refusal("crossing", "a newer connection has come"))
+        if len(self._waiting) >= MAX_NEIGHBOURS:
+            raise Refusal("crossing", f"{MAX_NEIGHBOURS} routers wait to be linked already")
         self._waiting[waiting.other.id] = waiting
         self._alarm.by(waiting.until)
 

@@ -121,9 +121,10 @@ class Dialing:
         self._dials[target.route] = target
         self._node.act(Dial(target.route, target.url, target.server_key))
 
-    def may_greet(self, id: int) -> bool:
-        """Whether a HELLO that was not answered yet may have gone to the router ``id``."""
-        return any(target.has_greeted and target.id in (0, id) for target in self._dials.values())
+    def greeted_at(self, id: int) -> float:
+        """The time of the last HELLO without an answer that may have gone to the router ``id``; -infinite: none has."""
+        unanswered = (each for each in self._dials.values() if each.has_greeted and each.id in (0, id))
+        return max((each.deadline - _GREETING_SECONDS for each in unanswered), default=-inf)
 
     def link_ended(self, now: float, peering: Peering) -> None:
         """The link of ``peering``, which has led to ``target``, has ended."""
@@ -238,7 +239,8 @@ class Dialing:
             self._fail(now, route, "self", text, is_rare=not self._has_more_urls(target))
         else:
             text = f"{target.url}: the router there refuses a link: {refused.text}"
-            self._fail(now, route, reason, text, is_rare=reason in _LASTING)
+            is_lasting = reason in _LASTING
+            self._fail(now, route, reason if is_lasting else "refused", text, is_rare=is_lasting)
 
     def _has_more_urls(self, target: Target) -> bool:
         return target.failures + 1 < len(target.urls)

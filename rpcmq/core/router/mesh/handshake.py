@@ -38,7 +38,7 @@ class MeshHandshake(MeshPart):
             Kind.DRAIN: self._neighbour_drains,
             Kind.REFUSED: self._refused,
         }
-        context.problem = self.problems.note
+        context.problem, context.solved = self.problems.note, self.problems.solved
         settings = context.node.settings
         for url in settings.mesh_peers:
             context.targets.configure(context.node.now, url)

@@ -15,7 +15,7 @@ from rpcmq.core.router.directory_watcher import DirectoryWatcher
 from rpcmq.core.router.mesh.announcer import Announcer
 from rpcmq.core.router.mesh.learner import Learner
 from rpcmq.core.router.mesh.neighbours import Neighbour
-from rpcmq.core.router.mesh.own_addresses import OwnAddresses
+from rpcmq.core.router.mesh.own_addresses import OwnAddresses, places_of
 from rpcmq.core.router.mesh.part import MeshContext, MeshPart
 from rpcmq.core.router.mesh.places import Place
 from rpcmq.core.router.model import Consumer, Delivery, Link, Server, Topic
@@ -37,7 +37,7 @@ class Interest(MeshPart):
 
     def __init__(self, context: MeshContext) -> None:
         self._context = context
-        self._directory = context.node.directory
+        self.directory = context.node.directory
         self._departures = context.roundrobin.dispatch.departures
         self.own = OwnAddresses()
         self.announcer = Announcer(self.own)
@@ -52,7 +52,7 @@ class Interest(MeshPart):
         self._to_enter: Iterator[Topic] | None = None
         self._is_entering = False
         self.kinds = {Kind.INTEREST: self.learner.take, Kind.INTEREST_ACK: self._acknowledged}
-        self._directory.watcher = _Watcher(self)
+        self.directory.watcher = _Watcher(self)
         context.places.on_changed.append(self._remote_changed)
         context.roundrobin.dispatch.recovery.has_converged = self.learner.has_converged
         context.identities = self.learner.identities
@@ -82,7 +82,7 @@ class Interest(MeshPart):
         if resumed:
             return
         if self._to_enter is None:
-            self._to_enter, self._is_entering = iter(list(self._directory)), True
+            self._to_enter, self._is_entering = iter(list(self.directory)), True
         self.learner.add(now, neighbour)
         self.announcer.add(now, neighbour.link)
 
@@ -173,8 +173,7 @@ class Interest(MeshPart):
         """Mark further places that were there before anybody wanted to know."""
         topics = list(islice(self._to_enter or (), _ENTERED_AT_ONCE))
         for topic in topics:
-            places: list[Place] = [topic, *topic.servers.values()]
-            for place in places:
+            for place in places_of(topic):
                 self.own.mark(place)
         self._is_entering = len(topics) == _ENTERED_AT_ONCE
 

@@ -210,7 +210,7 @@ class _Names:
 
     def __init__(self) -> None:
         #: Offset of each name, which begins with its length; 0: no name has that number.
-        self._at = array("L")
+        self._at = array("I")
         self._names = bytearray(1)
         self._waste = self.count = 0
 

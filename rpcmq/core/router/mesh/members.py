@@ -234,8 +234,9 @@ class Members(MeshPart):
         targets = self._context.targets
         if said.left:
             targets.forget(said.id)
+            self._context.solved(*said.urls)
         else:
-            targets.learn(now, said.id, said.urls, said.key)
+            targets.learn(now, said.id, filter(is_connect_url, said.urls), said.key)
         self._processes.changed(now)
 
     # --- time --------------------------------------------------------------------------------
@@ -287,6 +288,7 @@ class Members(MeshPart):
                 member.heard = now
         for said in self.table.forget(now, _FORGET):
             self._context.targets.rarely(said.id)
+            self._context.targets.on_due(now)  # of one that had left nothing is known any more
             text = f"router {said.name} (id {said.id}) was not heard of for {_FORGET:g} s"
             self._node.act(LogEvent("router forgotten", text, said.name))
             self._processes.changed(now)

@@ -11,6 +11,7 @@ from math import inf
 from typing import Any
 
 from rpcmq.core.router.actions import LogEvent
+from rpcmq.core.router.mesh.address_view import addresses
 from rpcmq.core.router.mesh.adoption import Adoption
 from rpcmq.core.router.mesh.domains import Domains
 from rpcmq.core.router.mesh.events import Events
@@ -98,7 +99,11 @@ class Mesh(NodeType):
             if type(part).next_deadline is not MeshPart.next_deadline:
                 self._deadlines.append(part.next_deadline)
         members = self.members
-        self.views = {"mesh": lambda now: mesh_view(context, self.handshake, members, now)}
+        interest = next(part for part in self.parts if isinstance(part, Interest))
+        self.views = {
+            "mesh": lambda now: mesh_view(context, self.handshake, members, now),
+            "addresses": lambda now: addresses(interest, self.own.name),
+        }
         self.controls = {
             "control.mesh.join": members.join_on_demand,
             "control.mesh.leave": members.leave_on_demand,

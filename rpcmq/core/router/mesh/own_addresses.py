@@ -26,7 +26,7 @@ from rpcmq.wire.interest import (
     row_digest,
 )
 
-__all__ = ["OwnAddresses", "key_of"]
+__all__ = ["OwnAddresses", "key_of", "places_of"]
 
 _MASK = (1 << 64) - 1
 _MAX_CAPACITY = (1 << 32) - 1
@@ -37,6 +37,11 @@ def key_of(place: Topic | Server) -> bytes:
     if isinstance(place, Topic):
         return place_key(place.address, place.group)
     return place_key(place.topic.address._replace(server=place.name))
+
+
+def places_of(topic: Topic) -> list[Topic | Server]:
+    """``topic``, which may be a group, and its servers: those that others are told of."""
+    return [topic, *(server for server in topic.servers.values() if is_told(server))]
 
 
 def is_told(place: Topic | Server) -> bool:

@@ -66,6 +66,8 @@ class MeshContext:
     note_lost: Callable[[float, bytes, str], None] = lambda now, key, identity: None
     #: Note an obstacle to links: (now, subject, reason, text); see :class:`rpcmq.core.router.mesh.problems.Problems`.
     problem: Callable[[float, str, str, str], None] = lambda now, subject, reason, text: None
+    #: Forget the obstacles to links with these subjects.
+    solved: Callable[..., None] = lambda *subjects: None
 
     def hang_up(self, route: bytes) -> None:
         """Close the connection ``route``."""

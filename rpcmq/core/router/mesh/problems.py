@@ -33,17 +33,18 @@ class Problems:
         """``subject`` (a url, or a router) cannot be linked to.
 
         Args:
-            reason: in a word, for counters.
+            reason: in a word, for counters; one of few.
             text: a sentence that says what to do about it, if anything.
         """
         self._counters[f"mesh {reason}"] += 1
+        text = shorten(text)
         known = self._lasting.get(subject)
         if known is not None and known[:2] == (reason, text):
             return
         if known is None and len(self._lasting) >= _MOST:
             return
         self._lasting[subject] = reason, text, now
-        self._act(LogEvent("mesh problem", shorten(text), "", {"subject": subject, "reason": reason}))
+        self._act(LogEvent("mesh problem", text, "", {"subject": subject, "reason": reason}))
 
     def solved(self, *subjects: str) -> None:
         """Nothing is in the way of a link with ``subjects`` any more."""

@@ -100,25 +100,29 @@ class Targets:
         """Dial ``url`` from now on."""
         target = self._targets.get(url)
         if target is None:
-            target = self._targets[url] = Target((url,), now, True, server_key)
-            for id in [learned.id for learned in self if not learned.is_configured and url in learned.urls]:
-                target.id = id
-                self.forget(id)
+            target = self._learned_at(url) or Target((url,), now, True, server_key)
+            self.forget(target.id)
+            target.is_configured = True
+            self._targets[url] = target
         target.due = now
         self.on_due(now)
         return target
 
+    def _learned_at(self, url: str) -> Target | None:
+        return next((target for target in self if not target.is_configured and url in target.urls), None)
+
     def learn(self, now: float, id: int, urls: Iterable[str], server_key: str = "") -> None:
         """Dial the router ``id``, of which others tell that it can be reached at ``urls`` and has this key."""
         urls = tuple(urls)
-        known = next((target for target in self if target.is_configured and target.url in urls), None)
+        known = next((each for each in self if each.is_configured and not set(urls).isdisjoint(each.urls)), None)
+        target = self._targets.get(id)
         if known is not None:
             known.id = known.id or id
             self.on_due(known.due)
         if known is not None or not urls:
-            self.forget(id)
+            if target is not None and target.route is None:
+                self.forget(id)
             return
-        target = self._targets.get(id)
         if target is None:
             due = now if self._own.id < id else now + _HIGHER_ID_WAITS
             target = self._targets[id] = Target(urls, due, False, server_key)

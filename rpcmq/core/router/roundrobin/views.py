@@ -120,6 +120,7 @@ def _topic(topic: Topic, now: float) -> View:
         "dropped": dropped,
         "in_flight": in_flight,
         "consumers": consumers,
+        "elsewhere": {remote.link.identity: remote.consumers for remote in topic.remotes.values()},
     }
 
 

@@ -94,7 +94,7 @@ def add_stranger(net: MeshNetwork, says: bytes) -> None:
         ),
         (
             RefusedBody(reason="ticket", text="show a ticket").message(),
-            "ticket",
+            "refused",
             "the router there refuses a link: show a ticket",
         ),
         (b"", "no-answer", "connected, but nothing there has answered HELLO within 5 s"),
@@ -297,3 +297,41 @@ def test_processes_and_routers_of_one_name_are_two(net: MeshNetwork) -> None:
     check_full_mesh(net, "a", "b")
     process.stop()
     check_full_mesh(net, "a", "b")
+
+
+# --- bounds ----------------------------------------------------------------------------------
+
+
+def test_texts_and_reasons_of_a_refusal_are_bounded(net: MeshNetwork) -> None:
+    add_stranger(net, RefusedBody(reason="x" * 255, text="y" * 100_000).message())
+    net.add_router("b", peers=["x"])
+    net.advance(30.0)
+    (text,) = problems(net, "b").values()
+    assert len(text) == 500
+    assert not any("xx" in name for name in net.router_of("b").links.counters)
+
+
+def test_hellos_that_wait_are_bounded(empty: MeshNetwork) -> None:
+    # Its own HELLO is not answered, so that others with higher ids wait.
+    add_stranger(empty, b"")
+    empty.add_router("a", peers=["x"], router_id=1)
+    answers = [greet(empty, "a", b"one", name=f"r{id}", id=id) for id in range(100, 400)]
+    assert answers == [[]] * 300
+    answers = [greet(empty, "a", b"%d" % id, name=f"r{id}", id=id) for id in range(1000, 1300)]
+    reasons = [each[0].body["reason"] for each in answers if each and each[0].kind is Kind.REFUSED]
+    assert reasons == ["crossing"] * 201
+    empty.advance(1.5)
+    assert len(neighbours(empty, "a")) == 100
+    (refused,) = greet(empty, "a", b"more", name="more", id=5000)
+    assert refused.body["reason"] == "too-many-links"
+    assert refused.body["text"] == "a router is linked to 100 others at most"
+
+
+def test_urls_that_others_tell_and_nobody_can_dial_are_ignored(net: MeshNetwork) -> None:
+    net.add_router("b", peers=["a"])
+    net.add_router("c", peers=[])
+    net.router_of("c").mesh.own.urls = ("no url", "inproc://c")
+    net.router_of("c").mesh.targets.configure(net.now, "inproc://a")
+    net.advance(2.0)
+    check_full_mesh(net, "a", "b", "c")
+    assert {url for target in net.router_of("b").mesh.targets for url in target.urls} == {"inproc://a", "inproc://c"}
