@@ -2,7 +2,8 @@
 
 *In* is what the other router may bring here: requests and events, of whichever process. A request that it may not
 bring is answered with ERROR, outcome DENIED, and its owner offers it to others; an event is dropped and counted. *Out*
-is what it may get from here: it is offered no request beside that, and sent no event.
+is what it may get from here: it is offered no request beside that, and sent no event. A router that is limited in any
+way does not go on with calls and casts that this router's consumers have of others: its questions are not answered.
 """
 
 from __future__ import annotations
@@ -73,6 +74,8 @@ class LinkLimits:
         deny = {Kind.REQUEST: _deny, Kind.CAST: _deny, Kind.WANT: _ignore, Kind.INTRODUCE: _not_introduced}
         for kind, denied in deny.items():
             table[kind] = self._checked(table[kind], denied)
+        # Who asks for a message owns it from then on, whatever its address.
+        table[Kind.WHERE] = table[Kind.FENCES] = _ignore
         return table
 
     def _checked(self, handler: Handler, denied: Handler) -> Handler:
@@ -133,4 +136,4 @@ def _not_introduced(now: float, link: Link, message: bytes) -> None:
 
 
 def _ignore(now: float, link: Link, message: bytes) -> None:
-    """Make no room."""
+    """Make no room, and tell nothing."""
