@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from math import inf
 
 from rpcmq.core.common.text import shorten
@@ -34,6 +35,8 @@ __all__ = ["Events"]
 
 #: Seconds after which a neighbour is told again what it had no room for.
 _RETRY_SECONDS = 10.0
+#: Routers that are still to be told what was lost with their last link.
+_MAX_UNTOLD = 100
 #: Memory of a pattern, and of each of its words, beside its bytes: estimated from above, as if it shared none.
 _PATTERN_BYTES, _WORD_BYTES = 400, 400
 
@@ -49,6 +52,8 @@ class Events(MeshPart, OtherRouters):
         self._neighbours: dict[Link, NeighbourPatterns] = {}
         self.waiting = WaitingSubscribers()
         self._retry_at = inf
+        #: By id and incarnation of a router: the events lost with its last link, by address, until it is linked again.
+        self._untold: dict[tuple[int, int], Counter[bytes]] = {}
         self.kinds = {
             Kind.SUBSCRIBE: self._subscribe,
             Kind.UNSUBSCRIBE: self._unsubscribe,
@@ -66,6 +71,9 @@ class Events(MeshPart, OtherRouters):
         link.accepts = ALL  # its processes', of which it knows
         if resumed:
             return
+        for id, incarnation in list(self._untold):
+            if id == neighbour.identity.id and incarnation != neighbour.identity.incarnation:
+                del self._untold[id, incarnation]
         known = NeighbourPatterns(neighbour, self._pubsub.patterns, self._settings.router_id)
         self._neighbours[link] = known
         known.tell_all(self._pubsub.patterns)
@@ -93,6 +101,14 @@ class Events(MeshPart, OtherRouters):
         return min(self._retry_at, self.waiting.next_deadline())
 
     # --- subscriptions of this router's processes --------------------------------------------
+
+    def ended(self, now: float, link: Link, subscriber: NeighbourSubscriber) -> None:
+        """Tell the other router what it did not get when it is linked again."""
+        known = self._neighbours.get(link)
+        if known is not None and subscriber.lost:
+            self._untold[_life_of(known.neighbour)] = subscriber.lost
+            if len(self._untold) > _MAX_UNTOLD:
+                del self._untold[next(iter(self._untold))]
 
     def wanted(self, now: float, pattern: Pattern) -> None:
         """Subscribe at all neighbours."""
@@ -149,11 +165,18 @@ class Events(MeshPart, OtherRouters):
         if pattern not in link.patterns:
             if link.window is None:
                 link.window = NeighbourSubscriber(SubscribeBody.of(message).window)
+                self._tell_losses(now, link, link.window)
             refusal = self._refusal(link, link.window, pattern)
             if not refusal:
                 self._pubsub.add(now, link, pattern)
                 link.window.pattern_bytes += _size_of(pattern)
         link.send(SubscribedBody(pattern="", refusal=refusal).message(key=message[KEY]))
+
+    def _tell_losses(self, now: float, link: Link, subscriber: Subscriber) -> None:
+        known = self._neighbours.get(link)
+        if known is not None:
+            subscriber.lost.update(self._untold.pop(_life_of(known.neighbour), ()))
+            self._pubsub.link_changed(now, link)
 
     def _refusal(self, link: Link, subscriber: Subscriber, pattern: Pattern) -> str:
         """Return the limit that one more pattern of a neighbour exceeds; empty: none."""
@@ -194,6 +217,10 @@ def _topic_block(message: bytes) -> bytes:
     """The address of an event without the server, which is ignored in events."""
     address = Address.decode(address_of(message))
     return address_of(message) if not address.server else address._replace(server="").encode()
+
+
+def _life_of(neighbour: Neighbour) -> tuple[int, int]:
+    return neighbour.identity.id, neighbour.identity.incarnation
 
 
 def _size_of(pattern: Pattern) -> int:

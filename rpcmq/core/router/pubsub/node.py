@@ -20,7 +20,7 @@ from rpcmq.core.common.topic_patterns import PatternTrie, pattern_states, split_
 from rpcmq.core.router.model import Link
 from rpcmq.core.router.node_type import NodeContext, NodeType
 from rpcmq.core.router.pubsub.other_routers import OtherRouters, Pattern
-from rpcmq.core.router.pubsub.subscriber import Subscriber
+from rpcmq.core.router.pubsub.subscriber import NeighbourSubscriber, Subscriber
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import (
     FORMAT_AT,
@@ -302,9 +302,13 @@ class PubSub(NodeType):
         link.patterns.clear()
         subscriber, link.window = link.window, None
         if subscriber is not None:
-            unsent = (message for message in link.outbox if message[KIND_AT] == Kind.PUBLISH)
-            for topic, count in Counter(_topic_of(message) for message in (*unsent, *subscriber.queue)).items():
+            unsent = [message for message in link.outbox if message[KIND_AT] == Kind.PUBLISH] + list(subscriber.queue)
+            for topic, count in Counter(map(_topic_of, unsent)).items():
                 self._drops.add(now, Drop(topic, "event", "subscriber left"), count, consumer=link.identity)
+            if isinstance(subscriber, NeighbourSubscriber):
+                for message in unsent:
+                    subscriber.lose(message)
+                self._guarded(now, self.other_routers.ended, link, subscriber)
         self._remove_some(now)
 
     def _remove_some(self, now: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rpcmq.core.router.model import Link
+from rpcmq.core.router.pubsub.subscriber import NeighbourSubscriber
 
 __all__ = ["OtherRouters", "Pattern"]
 
@@ -18,6 +19,9 @@ class OtherRouters:
 
     def unwanted(self, now: float, pattern: Pattern) -> None:
         """No process is subscribed to ``pattern`` any more."""
+
+    def ended(self, now: float, link: Link, subscriber: NeighbourSubscriber) -> None:
+        """The ``link`` of another router has ended, and ``subscriber`` counts the events that it did not get."""
 
     def confirm(self, now: float, link: Link, pattern: Pattern, answer: bytes) -> None:
         """Send ``answer`` to ``link`` once events for ``pattern`` come from everywhere."""

@@ -208,6 +208,35 @@ def test_losses_of_too_many_topics_are_told_to_all():
     assert sum(int.from_bytes(m.payload) for m in other.got(Kind.LOST)) == 500
 
 
+def test_subscribers_are_told_of_what_waited_for_a_link_that_has_ended(net: MeshNetwork):
+    concerned, other = subscriber(net, "b", "x.#"), subscriber(net, "b", "y", name="y")
+    pub = net.process("pub", router="a")
+    narrow(net, "a", "b", 1)
+    for i in range(5):
+        pub.publish("x.1", b"%d" % i)
+    assert events(concerned) == [b"0"]
+    end_link(net, "a", "b")
+    link_routers(net, "a", "b")
+    (lost,) = concerned.got(Kind.LOST)
+    assert (lost.payload, lost.method) == ((4).to_bytes(4), "a") and other.got(Kind.LOST) == []
+    end_link(net, "a", "b")
+    link_routers(net, "a", "b")
+    assert concerned.got(Kind.LOST) == [], "once"
+
+
+def test_a_router_that_was_started_again_is_not_told_what_its_earlier_life_has_lost(net: MeshNetwork):
+    subscriber(net, "b", "#")
+    pub = net.process("pub", router="a")
+    narrow(net, "a", "b", 1)
+    for i in range(5):
+        pub.publish("x.1", b"%d" % i)
+    net.hosts["b"].restart()
+    link_routers(net, "a", "b")
+    sub = subscriber(net, "b", "#", name="later")
+    net.advance(1.0)
+    assert sub.got(Kind.LOST) == [] and part(net, "a")._untold == {}
+
+
 def test_events_wait_while_a_connection_between_routers_is_broken(net: MeshNetwork):
     sub, pub = subscriber(net, "b", "#"), net.process("pub", router="a")
     net.cut("a", "b")
