@@ -55,6 +55,20 @@ def test_when_both_dial_one_link_stays_and_nobody_sees_another(net: MeshNetwork,
     assert len(ends) == 1
 
 
+@pytest.mark.parametrize("lower", ["a", "b"])
+def test_when_both_dial_over_a_slow_path_the_connection_of_the_lower_id_stays(net: MeshNetwork, lower: str) -> None:
+    net.delay("a", "b", 1.2)
+    ids = {"a": 1 if lower == "a" else 3, "b": 2}
+    for name, other in (("a", "b"), ("b", "a")):
+        url, patience = f"inproc://{other}", {"mesh_silence_seconds": 10.0, "mesh_lost_seconds": 30.0}
+        net.add_router(name, peers=(), router_id=ids[name], mesh_peers=(url,), **patience)
+    net.advance(30.0)
+    for name, other in (("a", "b"), ("b", "a")):
+        assert neighbours(net, name) == {other: LinkState.ANSWERING}
+        (peering,) = net.router_of(name).mesh.handshake.peerings
+        assert (peering.target is not None) == (name == lower)
+
+
 def test_a_lost_connection_is_made_again_and_the_session_goes_on(net: MeshNetwork) -> None:
     net.add_router("a", peers=())
     net.add_router("b", peers=["a"])
@@ -236,13 +250,64 @@ def test_a_router_that_was_stopped_for_long_does_not_give_up_the_others_before_i
     assert link(net, "b", "a") is before and before.state is LinkState.ANSWERING
 
 
+def test_one_that_was_stopped_reads_before_it_gives_up_others(net: MeshNetwork) -> None:
+    net.add_router("a", peers=(), mesh_lost_seconds=30.0)
+    net.add_router("b", peers=["a"])
+    net.advance(1.0)
+    before = link(net, "b", "a")
+    net.hosts["b"].pause()
+    net.advance(20.0)
+    # Its timers come first, as they may in a shell.
+    net.hosts["b"].is_paused = False
+    net.router_of("b").tick(net.now)
+    assert neighbours(net, "b") == {"a": LinkState.UNRESPONSIVE}
+    net.advance(1.0)
+    assert link(net, "b", "a") is before
+    assert neighbours(net, "b") == {"a": LinkState.ANSWERING}
+
+
+def test_routers_have_another_pace_than_processes(net: MeshNetwork) -> None:
+    for name, peers in (("a", ()), ("b", ("a",))):
+        net.add_router(name, peers=peers, heartbeat_seconds=0.1, unresponsive_seconds=0.2)
+    net.advance(5.0)
+    assert told(net, "a", "link unresponsive") == told(net, "b", "link unresponsive") == []
+
+
+def test_what_waited_for_its_turn_comes_once_after_a_resumption(net: MeshNetwork) -> None:
+    net.add_router("a", peers=())
+    net.add_router("b", peers=["a"])
+    net.advance(1.0)
+    got: list[int] = []
+    hear(net, "a", got)
+    taken: list[bytes] = []
+    net.router_of("b").links.on_taken = lambda now, link, messages: taken.extend(messages)
+    at_a, at_b = link(net, "a", "b"), link(net, "b", "a")
+    at_b.send(pack(NUMBERED, sequence=1))
+    net.run()
+    at_b.send(pack(NUMBERED, sequence=2))
+    with net.together():
+        # It has come and was not handled when the connection is lost.
+        at_b.batch()
+        at_b.batch_was_sent()
+        net.router_of("a").turns.defer(at_a, [pack(NUMBERED, sequence=2)])
+        net.router_of("a").turns.waiting.clear()
+        net.reset("a", "b")
+    assert got == [1]
+    net.advance(1.0)
+    assert got == [1, 2]
+    assert pack(NUMBERED, sequence=1) in taken
+
+
 def test_a_router_that_drains_gets_no_work_and_no_new_links(net: MeshNetwork) -> None:
     net.add_router("a", peers=())
     net.add_router("b", peers=["a"])
     net.advance(0.5)
+    follower = net.process("follower", router="b")
     net.router_of("a").begin_drain(net.now)
     net.run()
     assert not neighbour(net, "b", "a").is_usable
+    net.advance(0.1)
+    assert [row["name"] for row in follower.got(Kind.ROUTERS)[-1].body["routers"]] == ["b"]
     net.add_router("c", peers=["a"])
     net.advance(1.0)
     assert set(neighbours(net, "a")) == {"b"}

@@ -158,8 +158,12 @@ def test_one_that_others_were_told_of_is_not_dialled_by_them_once_it_has_left(ne
 def test_one_that_leaves_gives_up_the_connections_that_it_is_making(net: MeshNetwork) -> None:
     net.hosts["b"].kill()
     net.advance(10.0)
-    assert any(target.route is not None for target in net.router_of("a").mesh.targets if target.id == 2)
+    (target,) = [target for target in net.router_of("a").mesh.targets if target.id == 2]
+    earlier = target.route
+    while target.route in (None, earlier):
+        net.advance(0.1)
     members_of(net, "a").leave(net.now)
+    net.advance(1.0)
     net.hosts["b"].settings.mesh_peers = ("inproc://c",)
     net.hosts["b"].start()
     net.advance(40.0)
@@ -229,6 +233,18 @@ def test_absent_neighbours_are_no_routers_that_processes_are_told_of(net: MeshNe
     assert members_of(net, "a").table.get(77) is not None
     net.advance(100.0)
     assert members_of(net, "a").table.get(77) is None
+
+
+def test_a_connection_counts_when_both_ends_tell_it(net: MeshNetwork) -> None:
+    follower = net.process("follower", router="a")
+    incarnation = net.router_of("b").mesh.own.incarnation
+    b = member("b", 2, incarnation=incarnation, sequence=1000, neighbours=(1, 3, 77))
+    tell(net, "b", "a", b, member("ghost", 77))
+    net.advance(0.1)
+    assert told_routers(follower) == []
+    tell(net, "b", "a", member("ghost", 77, sequence=2, neighbours=(2,)))
+    net.advance(0.1)
+    assert told_routers(follower) == [["a", "b", "c", "ghost"]]
 
 
 def test_an_earlier_word_changes_nothing(net: MeshNetwork) -> None:

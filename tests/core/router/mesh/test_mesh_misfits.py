@@ -10,12 +10,12 @@ import pytest
 
 from rpcmq.core.router.actions import DIALED, Answer
 from rpcmq.core.router.link_states import LinkState
+from rpcmq.core.router.mesh.peerings import as_body
 from rpcmq.core.router.router import Router
 from rpcmq.testing.mesh_network import MeshNetwork, Message
-from rpcmq.wire import KIND_AT, Kind, pack
+from rpcmq.wire import KIND_AT, Flag, Kind, pack
 from rpcmq.wire.bodies import DirectWelcomeBody, HelloBody, RefusedBody
 from rpcmq.wire.json_body import control
-from rpcmq.wire.mesh_bodies import MeshIdentity
 from tests.core.router.mesh.joining import check_full_mesh, link, neighbours, problems, told
 
 
@@ -241,9 +241,48 @@ def test_a_second_connection_of_a_linked_router_is_refused_once_the_first_has_an
     assert link(net, "a", "b") is before and before.state is LinkState.ANSWERING
 
 
+def test_an_earlier_life_is_told_of_the_later_one(net: MeshNetwork) -> None:
+    net.add_router("b", peers=["a"])
+    net.advance(0.5)
+    net.hosts["b"].kill()
+    net.advance(10.0)
+    (refused,) = greet(net, "a", b"earlier", name="b", id=2, incarnation=5)
+    assert refused.body["reason"] == "stale-incarnation"
+    assert refused.body["incarnation"] == 1_700_000_000_000
+
+
+def test_an_old_answer_does_not_keep_a_connection_that_is_probed(net: MeshNetwork) -> None:
+    net.add_router("b", peers=["a"])
+    net.advance(1.0)
+    before = link(net, "a", "b")
+    net.cut("b", "a", is_one_way=True)
+    net.advance(1.2)
+    (peering,) = net.router_of("a").mesh.handshake.peerings
+    asked = min(peering.asked)
+    assert greet(net, "a", b"next", name="b", id=2, incarnation=1_700_000_000_001, urls=["inproc://b"]) == []
+    assert before.route is not None
+    received = link(net, "b", "a").received
+    net.hosts["a"].inject(before.route, pack(Kind.HEARTBEAT, asked.to_bytes(8), sequence=received))
+    assert peering.round_trip > 0.5, "it was taken for an answer"
+    net.advance(1.1)
+    assert before.state is LinkState.ENDED
+    assert link(net, "a", "b").route == b"next"
+
+
+def test_a_question_is_asked_though_one_is_answered_at_the_same_time(net: MeshNetwork) -> None:
+    net.add_router("b", peers=["a"])
+    handshake = net.router_of("a").mesh.handshake
+    (peering,) = handshake.peerings
+    assert peering.route is not None
+    with net.together():
+        handshake._heartbeats.probe(net.now, peering)
+        net.hosts["a"].inject(peering.route, pack(Kind.HEARTBEAT, bytes(8), flags=Flag.ANSWER_WANTED))
+    assert peering.probe == 0
+
+
 def test_one_that_guesses_a_token_gets_no_session(net: MeshNetwork) -> None:
     net.add_router("b", peers=["a"])
-    identity = MeshIdentity(mesh="rpcmq", name="b", id=2, incarnation=1_700_000_000_000)
+    identity = as_body(net.router_of("b").mesh.own)
     guess = HelloBody(
         identity="b", queue_type="mesh", versions=(1,), token="x", received=0, mesh=identity.encode()
     ).message()
@@ -283,7 +322,7 @@ def counts(net: MeshNetwork, router: str, other: str) -> int:
 @pytest.mark.parametrize("payload", [b"", b"1234567", b"123456789", b"x" * 40_000])
 def test_a_heartbeat_without_its_number_is_refused(net: MeshNetwork, payload: bytes) -> None:
     net.add_router("b", peers=["a"])
-    link(net, "b", "a").send_last(pack(Kind.HEARTBEAT, payload, flags=0x80))
+    link(net, "b", "a").send_last(pack(Kind.HEARTBEAT, payload, flags=Flag.ANSWER_WANTED))
     net.run()
     assert counts(net, "a", "b") == 1
     net.advance(5.0)
