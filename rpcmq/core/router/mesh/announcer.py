@@ -19,8 +19,8 @@ __all__ = ["GATHER_SECONDS", "Announcer"]
 #: For so long changes are gathered. The first of a quiet time waits for it, too.
 GATHER_SECONDS = 0.005
 #: Places looked at in one tick, and bytes of the rows of a message: a millisecond or so for each.
-_PLACES_IN_ONE_TICK = 500
-_MESSAGE_BYTES = 30_000
+_PLACES_IN_ONE_TICK = 400
+_MESSAGE_BYTES = 16_000
 #: Chunks of all rows that are sent in one tick, to whomever, and the pause between.
 _CHUNKS_IN_ONE_TICK, _PAUSE = 2, 0.002
 #: A neighbour that has not taken so many messages, or bytes, gets no further chunk; and after this time (seconds) it is

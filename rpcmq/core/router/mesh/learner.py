@@ -37,7 +37,7 @@ __all__ = ["Learner"]
 #: Turns' steps of one row.
 _STEPS = 4
 #: Rows swept, and places cleared, in one tick, and the pause between.
-_SWEPT_AT_ONCE, _CLEARED_AT_ONCE, _PAUSE = 2_000, 500, 0.002
+_SWEPT_AT_ONCE, _CLEARED_AT_ONCE, _PAUSE = 1_000, 200, 0.002
 #: A neighbour is asked for all rows again after this time (seconds), which doubles up to the most.
 _ASK_AGAIN, _ASK_AGAIN_AT_MOST = 1.0, 60.0
 #: The consumers of a neighbour that is gone are remembered for so long (seconds), or for three times
