@@ -70,7 +70,9 @@ class Announcer:
         Raises:
             ProtocolError: it was not told that, or goes back.
         """
-        reader = self._readers[link]
+        reader = self._readers.get(link)
+        if reader is None:
+            return  # it is taken for gone
         if not version:
             reader.wants_all = True
             self.due = now

@@ -111,7 +111,9 @@ class Learner:
         Raises:
             ProtocolError: malformed. Nothing of it is taken then, and all rows are asked for anew.
         """
-        source = self._sources[link]
+        source = self._sources.get(link)
+        if source is None:
+            return  # it is taken for gone
         try:
             body = InterestBody.of(message)
             for row in body.rows:
@@ -189,7 +191,7 @@ class Learner:
             self.table.put(holding, key, state)
             address, group, part = place_of_key(key)
             if part is None:
-                self._context.guarded(now, self._note, source.link, address, group, state)
+                self._context.guarded(now, self._try_to_note, source.link, address, group, state)
 
     def _refuse(self, source: _Source, there_are: str, limit: str, most: int) -> None:
         source.refused += 1
@@ -197,6 +199,16 @@ class Learner:
         if source.refused == 1:
             text = f"of router {source.neighbour.name}, {there_are} are known, and no more: mesh.{limit} = {most}"
             self._context.act(LogEvent("too many addresses", text, source.link.identity))
+
+    def _try_to_note(self, now: float, link: Link, address: Address, group: str, state: bytes) -> None:
+        try:
+            self._note(now, link, address, group, state)
+        except ProtocolError as error:
+            # Too many topics or groups, say: what is sent to it waits, or goes to consumers here only.
+            if not link.counters["addresses not noted"]:
+                text = f"{str(address)!r}, of which router {link.identity} has consumers, is not noted: {error}"
+                self._context.act(LogEvent("address not noted", text, link.identity))
+            link.counters["addresses not noted"] += 1
 
     def _note(self, now: float, link: Link, address: Address, group: str, state: bytes) -> None:
         """Note ``state`` of an address if that is known here."""
@@ -230,10 +242,10 @@ class Learner:
         group = place.group if isinstance(place, Topic) else ""
         address = place.address if isinstance(place, Topic) else place.topic.address._replace(server=place.name)
         for link, state in self.table.states(key).items():
-            self._context.guarded(now, self._note, link, address, group, state)
+            self._context.guarded(now, self._try_to_note, link, address, group, state)
         for each in self.table.groups(key) if not group and not address.server else ():
             for link, state in self.table.states(each).items():
-                self._context.guarded(now, self._note, link, *place_of_key(each)[:2], state)
+                self._context.guarded(now, self._try_to_note, link, *place_of_key(each)[:2], state)
 
     def is_known(self, place: Topic | Server) -> bool:
         """Whether a neighbour knows ``place``."""

@@ -166,7 +166,7 @@ def test_long_changes_are_cut_into_messages_of_bounded_size(net: MeshNetwork, to
         for i in range(200):
             node.register(f"{i}-{'topic' * 40}", tag=i)
     net.advance(QUIET)
-    assert len(told) == 4 and len(rows_of(told)) == 2 * 201
+    assert len(told) == 6 and len(rows_of(told)) == 2 * 201
 
 
 # --- many consumers of one address -----------------------------------------------------------
@@ -435,6 +435,25 @@ def test_rows_beyond_the_bounds_are_counted_and_attributed(net: MeshNetwork):
     notes = [note.text for note in net.hosts["a"].notes if note.event == "too many addresses"]
     assert notes == ["of router b, 10 addresses are known, and no more: mesh.max_addresses = 10"]
     net.hosts["a"].settings.mesh_max_addresses = 1000
+    end_link(net, "a", "b")
+    link_routers(net, "a", "b")
+
+
+def test_an_address_that_does_not_fit_into_the_directory_is_counted(net: MeshNetwork):
+    net.process("api", router="a").cast("audit", ttl=1000)
+    net.advance(QUIET)
+    settings = net.hosts["a"].settings
+    settings.max_topics = 1
+    node = net.process("node", router="b")
+    for group in ("one", "two"):
+        declare(node, "audit", group=group)
+    net.advance(QUIET)
+    assert neighbour_of(net, "a", "b").counters["addresses not noted"] == 2
+    notes = [note.text for note in net.hosts["a"].notes if note.event == "address not noted"]
+    assert notes == [
+        "'audit', of which router b has consumers, is not noted: topic limit reached (topics.max_topics = 1)"
+    ]
+    settings.max_topics = 1000
     end_link(net, "a", "b")
     link_routers(net, "a", "b")
 
