@@ -36,7 +36,7 @@ help: ## show this list
 
 setup: $(VENV)/.project ## make .venv with the locked dependencies and rpcmq itself (instant when up to date)
 
-demo: setup ## run a small cloud controller: router, api, scheduler, compute nodes, network
+demo: setup ## run a small cloud controller: three routers, api, scheduler, compute nodes, network
 	@$(PY) -m examples.demo
 
 test: setup ## run the test suite, without what is marked long

@@ -1,6 +1,6 @@
 """A small cloud controller on rpcmq: ``python -m examples.demo`` (or ``make demo``).
 
-Eight processes over TCP: a router, and on it
+Ten processes over TCP: three routers that are linked as one mesh, and at them
 
 * ``api.py``: takes what users ask for and knows which instances there are;
 * ``scheduler.py``: chooses the node for a new instance;
@@ -9,6 +9,8 @@ Eight processes over TCP: a router, and on it
 * ``users.py``, in the demo's own process: those who ask.
 
 Read them in this order. ``context.py`` and ``exceptions.py`` are what they share; ``cluster.py`` starts and
-ends the processes, ``verdict.py`` checks at the end that nothing was lost or done twice, ``report.py``
-prints. Only the hypervisor is not real: where a node would boot a machine, it sleeps some milliseconds.
+ends the processes, and on the way a router and a node are killed. ``verdict.py`` checks at the end that
+nothing was lost or done twice, by what each service has written into its ledger (``ledger.py``); ``kills.py``
+says how long the death of the router was felt, ``report.py`` prints. Only the hypervisor is not real: where a
+node would boot a machine, it sleeps some milliseconds.
 """

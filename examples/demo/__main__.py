@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
+from contextlib import ExitStack
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
@@ -15,13 +17,16 @@ from rich.console import Console
 
 import rpcmq
 from examples.demo import report
-from examples.demo.cluster import NODES, Cluster, ClusterFailed, exit_on_signals
+from examples.demo.cluster import NODES, ROUTERS, Cluster, ClusterFailed, exit_on_signals
+from examples.demo.kills import felt
 from examples.demo.latency import write_report
+from examples.demo.ledger import read_ledgers
 from examples.demo.users import Told, Users
-from examples.demo.verdict import Books, check
+from examples.demo.verdict import Books, Killed, check
 
-_KILLED = "node-2"
-_EVENT_SECONDS = 5.0
+#: A router with a third of the users, the api and a node at it; that node's events go through it.
+_KILLED = Killed("node-2", "router-a", ("node-1",))
+_EVENT_SECONDS = 3.0
 _REPORT = Path("build/demo")
 
 
@@ -55,28 +60,54 @@ class Events:
             gevent.sleep(0.02)
 
 
+class Kills:
+    """Kills a router and later a node, when so many boots have ended."""
+
+    def __init__(self, console: Console, cluster: Cluster, boots: int) -> None:
+        self._console = console
+        self._cluster = cluster
+        self._router_at = max(1, boots * 2 // 5)
+        self._node_at = max(2, boots * 3 // 5)
+        #: When the router was killed (seconds, by ``monotonic``).
+        self.router_killed = inf
+
+    def on_boot(self, ended: int) -> None:
+        """Look whether it is time; ``ended`` boots have ended."""
+        if ended == self._router_at:
+            self.router_killed = monotonic()
+            self._kill(_KILLED.router, ended, "all that was at it goes on at the other two")
+        elif ended == self._node_at:
+            self._kill(_KILLED.node, ended, "two nodes go on")
+
+    def _kill(self, name: str, ended: int, text: str) -> None:
+        pid = self._cluster.kill(name)
+        self._console.print(f"kill -9 {pid}: {name} is gone after {ended} boots; {text}")
+
+
 def run(console: Console, cluster: Cluster, options: argparse.Namespace) -> bool:
     """The demo on a running cluster; whether all checks hold."""
     console.print(f"{options.users} users boot {options.instances} instances; seed {options.seed}")
     for name, pid in cluster.pids.items():
-        console.print(f"  {name:<10} pid {pid}" + (f"  {cluster.url}" if name == "router" else ""))
-    kill_at = max(1, options.instances * 2 // 5)
-    with cluster.client() as client:
-        events = Events(client)
+        console.print(f"  {name:<10} pid {pid}  {cluster.place(name)}")
+    kills = Kills(console, cluster, options.instances)
+    with ExitStack() as stack:
+        clients = {name: stack.enter_context(cluster.client(name)) for name in ROUTERS}
+        at_live_routers = [client for name, client in clients.items() if name != _KILLED.router]
+        events = Events(at_live_routers[0])
         with report.progress(console, "boots", options.instances) as advance:
 
             def on_boot(ended: int) -> None:
                 advance(ended)
-                if ended == kill_at:
-                    pid = cluster.kill(_KILLED)
-                    console.print(f"kill -9 {pid}: {_KILLED} is gone after {ended} boots; two nodes go on")
+                kills.on_boot(ended)
 
-            users = Users(client, options.users, options.instances, options.seed, on_boot)
+            users = Users(list(clients.values()), options.users, options.instances, options.seed, on_boot)
             users.run()
-        books = Books(client, [node for node in NODES if node != _KILLED])
+        live = [node for node in NODES if node != _KILLED.node]
+        books = Books(at_live_routers, live, read_ledgers(cluster.logs))
         events.wait_for_boots({host: done["boots"] for host, done in books.done.items()})
-        findings = check(users, books, events.boots, events.lost)
+        findings = check(users, books, events.boots, events.lost, _KILLED)
         print_report(console, users, books, events)
+        console.print(felt(users.boots, kills.router_killed) + ".", soft_wrap=True)
         report.print_findings(console, findings)
     return all(finding.is_ok for finding in findings)
 
@@ -86,7 +117,7 @@ def print_report(console: Console, users: Users, books: Books, events: Events) -
     report.print_told(console, users.told + events.told)
     again = ", ".join(f"{count} by {host}" for host, count in sorted(users.done_again.items()))
     console.print(
-        f"verify_image is marked idempotent: {users.done_again.total()} that {_KILLED} had were done again"
+        f"verify_image is marked idempotent: {users.done_again.total()} that {_KILLED.node} had were done again"
         f" ({again or 'it had none'}), and their callers did not notice.\n"
     )
     report.print_methods(console, books.methods)
@@ -95,7 +126,7 @@ def print_report(console: Console, users: Users, books: Books, events: Events) -
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m examples.demo", description="A small cloud on rpcmq.")
-    parser.add_argument("--instances", type=int, default=6000, help="how many are booted (%(default)s)")
+    parser.add_argument("--instances", type=int, default=4000, help="how many are booted (%(default)s)")
     parser.add_argument("--users", type=int, default=48, help="how many ask at once (%(default)s)")
     parser.add_argument("--seed", type=int, default=7, help="of all that is random (%(default)s)")
     parser.add_argument(
@@ -114,7 +145,7 @@ def main() -> int:
                 is_ok = run(console, cluster, options)
                 cluster.keep_logs = not is_ok
             if not options.no_report:
-                console.print("\nThe router's dispatch log of all that, as a report:\n")
+                console.print("\nThe routers' dispatch log of all that, as a report:\n")
                 is_ok = write_report(Path(log), options.report) and is_ok
     except SystemExit:
         console.print("interrupted; all processes were stopped")

@@ -10,6 +10,7 @@ from typing import Any
 import rpcmq
 from examples.demo.context import RequestContext
 from examples.demo.exceptions import REGISTRY, InstanceNotFound
+from examples.demo.ledger import Ledger
 from rpcmq import rpc
 
 
@@ -18,11 +19,14 @@ class ApiManager:
 
     def __init__(self) -> None:
         self._ids = count(1)
+        self._ledger = Ledger("api")
         self._host_of: dict[int, str] = {}
         self._sent: Counter[str] = Counter()
+        self._rules = 0
 
     def create_instance(self, ctx: RequestContext, name: str, image_id: str, flavor: dict[str, Any]) -> dict[str, Any]:
         """Boot an instance: two calls, one after the other. What they raise goes on to the user."""
+        self._ledger.begun(ctx, "create_instance")
         # Any node will do, and it may be done twice: should the node die, another is asked unseen.
         verify = {"method": "verify_image", "args": {"image_id": image_id}}
         image = rpc.call(ctx, "compute", verify, idempotent=True)
@@ -34,6 +38,7 @@ class ApiManager:
 
     def reboot_instance(self, ctx: RequestContext, instance_id: int) -> None:
         """A cast: the node does it when it comes to it. If the node is away, the router keeps it."""
+        self._ledger.begun(ctx, "reboot_instance")
         topic = self._topic_of(instance_id)
         rpc.cast(ctx, topic, {"method": "reboot_instance", "args": {"instance_id": instance_id}})
         self._sent[topic] += 1
@@ -42,7 +47,7 @@ class ApiManager:
         """``mandatory``: if the node isn't there, say so now rather than wait for it."""
         topic = self._topic_of(instance_id)
         message = {"method": "get_diagnostics", "args": {"instance_id": instance_id}}
-        diagnostics: dict[str, Any] = rpc.call(ctx, topic, message, timeout=2.0, mandatory=True)
+        diagnostics: dict[str, Any] = rpc.call(ctx, topic, message, timeout=5.0, mandatory=True)
         return diagnostics
 
     def list_instances(self, ctx: RequestContext, host: str) -> Iterator[dict[str, Any]]:
@@ -52,11 +57,16 @@ class ApiManager:
     def change_security_rule(self, ctx: RequestContext, group: str) -> int:
         """Tell all nodes; returns how many the router sent it to."""
         message = {"method": "refresh_security_rules", "args": {"group": group}}
+        self._rules += 1
         return rpc.fanout_cast(ctx, "compute", message, confirm=True) or 0
 
     def count_sent(self, ctx: RequestContext) -> dict[str, int]:
         """Reboots that were cast, by topic."""
         return dict(self._sent)
+
+    def count_rules(self, ctx: RequestContext) -> int:
+        """Changes of rules that were sent to all nodes."""
+        return self._rules
 
     def _topic_of(self, instance_id: int) -> str:
         try:

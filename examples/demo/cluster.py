@@ -1,4 +1,4 @@
-"""The processes of the demo: started in order, killed on demand, none left behind."""
+"""The processes of the demo: three routers, and the services at them; killed on demand, none left behind."""
 
 from __future__ import annotations
 
@@ -16,9 +16,16 @@ from gevent.subprocess import DEVNULL, Popen, TimeoutExpired
 
 import rpcmq
 from examples.demo.exceptions import REGISTRY
+from examples.demo.ledger import FOLDER
 from rpcmq.errors import RpcError
 
+ROUTERS = ("router-a", "router-b", "router-c")
 NODES = ("node-1", "node-2", "node-3")
+#: The router that each service is told of; it learns the others from that one.
+_HOMES = {
+    "api": "router-a", "network": "router-b", "scheduler": "router-c",
+    "node-1": "router-a", "node-2": "router-b", "node-3": "router-c",
+}  # fmt: skip
 _CHECKOUT = Path(__file__).parents[2]
 _START_SECONDS = 30.0
 _STOP_SECONDS = 2.0
@@ -33,7 +40,7 @@ class Cluster:
 
     Args:
         seed: of all that is random.
-        dispatch_log: the directory of the router's dispatch log; None: it writes none.
+        dispatch_log: the directory of the routers' dispatch log, which they share; None: they write none.
     """
 
     def __init__(self, seed: int, dispatch_log: Path | None = None) -> None:
@@ -42,12 +49,14 @@ class Cluster:
         self._processes: dict[str, Popen[bytes]] = {}
         self.logs = Path(tempfile.mkdtemp(prefix="rpcmq-demo-"))
         self.keep_logs = False
-        self.url = ""
+        #: Endpoints of the routers by their names.
+        self.urls: dict[str, str] = {}
 
     def __enter__(self) -> Cluster:
         try:
-            self._start_router()
-            with rpcmq.Client(self.url, identity="starter", shell="gevent") as client:
+            self._start_routers()
+            with rpcmq.Client(self.urls[ROUTERS[0]], identity="starter", shell="gevent") as client:
+                self._wait_until_linked(client)
                 # A call to a service that isn't there yet waits in the router: no need to poll.
                 self._start(client, "network", "scheduler", "api")
                 self._start(client, *NODES)
@@ -64,9 +73,13 @@ class Cluster:
         """Of those that were started."""
         return {name: process.pid for name, process in self._processes.items()}
 
-    def client(self) -> rpcmq.Client:
-        """For the users."""
-        return rpcmq.Client(self.url, identity="users", exceptions=REGISTRY, shell="gevent")
+    def place(self, name: str) -> str:
+        """The endpoint of a router, or the router that a service is at."""
+        return self.urls.get(name) or f"at {_HOMES[name]}"
+
+    def client(self, router: str) -> rpcmq.Client:
+        """For users who are at ``router`` at first."""
+        return rpcmq.Client(self.urls[router], identity=f"users-{router}", exceptions=REGISTRY, shell="gevent")
 
     def kill(self, name: str) -> int:
         """SIGKILL, at once; returns the pid it had."""
@@ -75,8 +88,8 @@ class Cluster:
         return process.pid
 
     def stop(self) -> None:
-        """SIGTERM to all, the router last; SIGKILL to those that do not go."""
-        services = [process for name, process in self._processes.items() if name != "router"]
+        """SIGTERM to all, the routers last; SIGKILL to those that do not go."""
+        services = [process for name, process in self._processes.items() if name not in ROUTERS]
         _end(services)
         _end([process for process in self._processes.values() if process not in services])
         if not self.keep_logs:
@@ -84,15 +97,34 @@ class Cluster:
 
     # --- parts -------------------------------------------------------------------------------
 
-    def _start_router(self) -> None:
+    def _start_routers(self) -> None:
+        """One url of a mesh is enough to join it: the first router tells the others of each other."""
+        first, *others = ROUTERS
+        self._spawn_router(first)
+        self._await_url(first)
+        for name in others:
+            self._spawn_router(name, "--peer", self.urls[first])
+        for name in others:
+            self._await_url(name)
+
+    def _spawn_router(self, name: str, *arguments: str) -> None:
         log = ["--dispatch-log", str(self._dispatch_log)] if self._dispatch_log is not None else []
-        self._spawn("router", "rpcmq", "router", "--listen", "tcp://127.0.0.1:0", *log)
+        self._spawn(name, "rpcmq", "router", "--name", name, "--listen", "tcp://127.0.0.1:0", *log, *arguments)
+
+    def _await_url(self, name: str) -> None:
         deadline = monotonic() + _START_SECONDS
-        while not (found := re.search(r"tcp://127\.0\.0\.1:([1-9]\d*)", self._log("router"))):
-            if self._processes["router"].poll() is not None or monotonic() > deadline:
-                raise ClusterFailed(f"the router did not start; its log:\n{self._log('router')}")
+        while not (found := re.search(r"listening on (tcp://127\.0\.0\.1:[1-9]\d*)", self._log(name))):
+            if self._processes[name].poll() is not None or monotonic() > deadline:
+                raise ClusterFailed(f"{name} did not start; its log:\n{self._log(name)}")
             gevent.sleep(0.02)
-        self.url = found[0]
+        self.urls[name] = found[1]
+
+    def _wait_until_linked(self, client: rpcmq.Client) -> None:
+        deadline = monotonic() + _START_SECONDS
+        while sum(row["state"] == "answering" for row in client.query("mesh")["routers"]) < len(ROUTERS) - 1:
+            if monotonic() > deadline:
+                raise ClusterFailed(f"the routers do not link; the log of the first:\n{self._log(ROUTERS[0])}")
+            gevent.sleep(0.02)
 
     def _start(self, client: rpcmq.Client, *names: str) -> None:
         for name in names:
@@ -112,7 +144,7 @@ class Cluster:
             self._processes[name] = Popen(
                 [sys.executable, "-m", module, *arguments],
                 cwd=_CHECKOUT,
-                env=os.environ | {"RPCMQ_ROUTER": self.url},
+                env=os.environ | {"RPCMQ_ROUTER": self.urls.get(_HOMES.get(name, ""), ""), FOLDER: str(self.logs)},
                 stdin=DEVNULL,
                 stdout=log,
                 stderr=log,

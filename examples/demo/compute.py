@@ -13,6 +13,7 @@ import gevent
 import rpcmq
 from examples.demo.context import RequestContext, admin_context
 from examples.demo.exceptions import REGISTRY, InstanceNotFound
+from examples.demo.ledger import Ledger
 from rpcmq import rpc
 
 _MEMORY_MB = 8 * 1024 * 1024
@@ -25,6 +26,7 @@ class ComputeManager:
     def __init__(self, host: str, seed: int) -> None:
         self.host = host
         self._random = random.Random(f"{host} {seed}")
+        self._ledger = Ledger(host)
         self._instances: dict[int, dict[str, Any]] = {}
         self._done = {"boots": 0, "reboots": 0, "rules": 0}
 
@@ -32,6 +34,7 @@ class ComputeManager:
 
     def run_instance(self, ctx: RequestContext, instance: dict[str, Any]) -> dict[str, Any]:
         """Boot an instance."""
+        self._ledger.begun(ctx, "run_instance")
         self._notify(ctx, "create.start", instance)
         # No timeout here: the call has what is left of the time that this node's caller waits.
         instance["network_info"] = rpc.call(
@@ -73,6 +76,7 @@ class ComputeManager:
 
     def reboot_instance(self, ctx: RequestContext, instance_id: int) -> None:
         """Reboot an instance; the event says when it's done."""
+        self._ledger.begun(ctx, "reboot_instance")
         instance = self._get(instance_id)
         self._hypervisor(10, 30)
         self._done["reboots"] += 1

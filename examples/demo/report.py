@@ -68,13 +68,13 @@ def print_told(console: Console, told: Sequence[Told]) -> None:
 
 
 def print_methods(console: Console, methods: Sequence[dict[str, Any]]) -> None:
-    """The router's own table; times are from receipt in the router to the reply or the end of the cast.
+    """The living routers' own tables as one; times are from receipt to the reply or the end of the cast.
 
     ``rpcmq.*`` is left out: with ``rpcmq.ping`` the demo waited for its services to start.
     """
     methods = [row for row in methods if not row["method"].startswith("rpcmq.")]
     names = ("topic", "method", "calls", "casts", "errors", "p50 ms", "p90 ms", "p99 ms")
-    table = _table("The router's own table", *names)
+    table = _table("The tables of the routers that live, added up (times: of the slower one)", *names)
     for column in table.columns[2:]:
         column.justify = "right"
     for row in sorted(methods, key=lambda row: (row["topic"], row["method"])):

@@ -7,11 +7,12 @@ from typing import Any
 import rpcmq
 from examples.demo.context import RequestContext
 from examples.demo.exceptions import REGISTRY, NoValidHost
+from examples.demo.ledger import Ledger
 from rpcmq import rpc
 from rpcmq.errors import CallTimeout, NoConsumer
 
 #: A node that has not begun with an instance after so long (seconds) is not waited for.
-_BOOT_SECONDS = 2.0
+_BOOT_SECONDS = 5.0
 
 
 class SchedulerManager:
@@ -19,6 +20,7 @@ class SchedulerManager:
 
     def __init__(self) -> None:
         self._free_memory_mb: dict[str, int] = {}
+        self._ledger = Ledger("scheduler")
 
     def update_capabilities(self, ctx: RequestContext, host: str, capabilities: dict[str, Any]) -> None:
         """A node says what it has free; comes as a fanout, so that every scheduler hears it."""
@@ -35,6 +37,7 @@ class SchedulerManager:
         queued, say that the node never began: another node can be asked. LinkLost says that it may
         have: to ask another could make two instances of one, so the caller is told.
         """
+        self._ledger.begun(ctx, "run_instance")
         message = {"method": "run_instance", "args": {"instance": instance}}
         while True:
             host = self._choose(instance["flavor"]["memory_mb"])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, cycle, islice
 from random import Random
-from typing import Any
+from time import monotonic
+from typing import Any, NamedTuple
 
 import gevent
 
@@ -30,15 +31,30 @@ class Told:
     text: str
 
 
+class Boot(NamedTuple):
+    """When a user asked for an instance, and had the answer (seconds, by ``monotonic``)."""
+
+    asked: float
+    answered: float
+
+
 class Users:
     """``crowd`` users who boot ``boots`` instances between them.
 
     Args:
+        clients: one at each router; the users take turns.
         on_boot: called after each boot with the number of boots that have ended.
     """
 
-    def __init__(self, client: rpcmq.Client, crowd: int, boots: int, seed: int, on_boot: Callable[[int], None]) -> None:
-        self._client = client
+    def __init__(
+        self,
+        clients: Sequence[rpcmq.Client],
+        crowd: int,
+        boots: int,
+        seed: int,
+        on_boot: Callable[[int], None],
+    ) -> None:
+        self._clients = clients
         self._crowd = crowd
         self._boots = boots
         self._seed = seed
@@ -52,30 +68,36 @@ class Users:
         self.hosts: dict[int, str] = {}
         #: Image checks that were given to a second node, by the node that did them.
         self.done_again: Counter[str] = Counter()
+        #: Those that went well.
+        self.boots: list[Boot] = []
 
     def run(self) -> None:
         """Returns when all is done."""
-        users = [gevent.spawn(self._user, f"user-{number}") for number in range(self._crowd)]
+        clients = islice(cycle(self._clients), self._crowd)
+        users = [gevent.spawn(self._user, f"user-{number}", client) for number, client in enumerate(clients)]
         try:
             gevent.joinall(users, raise_error=True)
         finally:
             gevent.killall(users)
 
-    def _user(self, name: str) -> None:
+    def _user(self, name: str, client: rpcmq.Client) -> None:
         mine: list[dict[str, Any]] = []
         while (number := next(self._numbers)) < self._boots:
             # What is asked for depends on the seed and the number only, not on who comes first.
             chance = Random(f"{self._seed} {number}")
             context = RequestContext(name, f"project-{number % 5}")
-            self._boot(context, number, chance, mine)
+            user = _User(self, client, context)
+            self._boot(user, number, chance, mine)
             if mine:
-                self._use(context, number, chance, mine)
+                self._use(user, number, chance, mine)
 
-    def _boot(self, context: RequestContext, number: int, chance: Random, mine: list[dict[str, Any]]) -> None:
+    def _boot(self, user: _User, number: int, chance: Random, mine: list[dict[str, Any]]) -> None:
         flavor = _TOO_LARGE if number % 200 == 20 else chance.choice(_FLAVORS)
         image = f"image-{chance.randrange(9)}"
-        instance = self._ask(context, "create_instance", name=f"vm-{number}", image_id=image, flavor=flavor)
+        asked = monotonic()
+        instance = user.ask("create_instance", name=f"vm-{number}", image_id=image, flavor=flavor)
         if instance is not None:
+            self.boots.append(Boot(asked, monotonic()))
             mine.append(instance)
             self.hosts[instance["id"]] = instance["host"]
             if instance["image"]["attempt"]:
@@ -83,37 +105,49 @@ class Users:
         self.ends[number] += 1
         self._on_boot(len(self.ends))
 
-    def _use(self, context: RequestContext, number: int, chance: Random, mine: list[dict[str, Any]]) -> None:
-        self._ask(context, "reboot_instance", instance_id=chance.choice(mine)["id"])
+    def _use(self, user: _User, number: int, chance: Random, mine: list[dict[str, Any]]) -> None:
+        user.ask("reboot_instance", instance_id=chance.choice(mine)["id"])
         if number % 8 == 3:
-            self._ask(context, "get_diagnostics", instance_id=chance.choice(mine)["id"])
+            user.ask("get_diagnostics", instance_id=chance.choice(mine)["id"])
         if number % 200 == 30:
-            self._ask(context, "get_diagnostics", instance_id=999_999_999)
+            user.ask("get_diagnostics", instance_id=999_999_999)
         if number % 200 == 40:
-            self._ask(context, "change_security_rule", group="default")
+            user.ask("change_security_rule", group="default")
         if number % 200 == 50:
-            self._list(context, chance.choice(mine)["host"])
+            user.list(chance.choice(mine)["host"])
 
-    def _ask(self, context: RequestContext, method: str, **args: Any) -> Any:
-        self.started[method] += 1
+    def remember(self, method: str, error: Exception) -> None:
+        """Keep an error as the user was told it."""
+        self.told.append(Told(method, type(error).__name__, str(error)))
+
+
+@dataclass(frozen=True)
+class _User:
+    """One of them, with one context."""
+
+    books: Users
+    client: rpcmq.Client
+    context: RequestContext
+
+    def ask(self, method: str, **args: Any) -> Any:
+        """Call; returns None after an error."""
+        self.books.started[method] += 1
         try:
-            answer = self._client.call(context, "api", {"method": method, "args": args}, timeout=_PATIENCE)
+            answer = self.client.call(self.context, "api", {"method": method, "args": args}, timeout=_PATIENCE)
         except (CloudError, RpcError) as error:
-            self._remember(method, error)
+            self.books.remember(method, error)
             return None
-        self.ok[method] += 1
+        self.books.ok[method] += 1
         return answer
 
-    def _list(self, context: RequestContext, host: str) -> None:
-        self.started["list_instances"] += 1
+    def list(self, host: str) -> None:
+        """Read the whole stream of a host's instances."""
+        self.books.started["list_instances"] += 1
         message = {"method": "list_instances", "args": {"host": host}}
         try:
-            for _ in self._client.multicall(context, "api", message, timeout=_PATIENCE):
-                self.ok["instances listed"] += 1
+            for _ in self.client.multicall(self.context, "api", message, timeout=_PATIENCE):
+                self.books.ok["instances listed"] += 1
         except (CloudError, RpcError) as error:
-            self._remember("list_instances", error)
+            self.books.remember("list_instances", error)
         else:
-            self.ok["list_instances"] += 1
-
-    def _remember(self, method: str, error: Exception) -> None:
-        self.told.append(Told(method, type(error).__name__, str(error)))
+            self.books.ok["list_instances"] += 1

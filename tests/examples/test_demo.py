@@ -46,23 +46,27 @@ def table_rows(program: Program) -> dict[tuple[str, str], list[str]]:
     return rows
 
 
-def test_books_agree_though_a_node_is_killed(tmp_path: Path) -> None:
+def test_books_agree_though_a_router_and_a_node_are_killed(tmp_path: Path) -> None:
     with demo(tmp_path, "--instances", "60", "--users", "12", "--no-report") as program:
         code = program.wait(100)
         assert code == 0, program.said()
         processes = pids(program)
         text = "\n".join(program.lines)
-    assert set(processes) == {"router", "network", "scheduler", "api", "node-1", "node-2", "node-3"}
-    assert f"kill -9 {processes['node-2']}: node-2 is gone after 24 boots" in text
+    assert set(processes) == {
+        "router-a", "router-b", "router-c", "network", "scheduler", "api", "node-1", "node-2", "node-3",
+    }  # fmt: skip
+    assert f"kill -9 {processes['router-a']}: router-a is gone after 24 boots" in text
+    assert f"kill -9 {processes['node-2']}: node-2 is gone after 36 boots" in text
     assert "boots: 60 started = " in text
     assert "WRONG" not in text
+    assert re.search(r"lost calls: 0 of \d+", text) and re.search(r"doubled calls and casts: 0 of \d+", text)
+    assert re.search(r"\d+ boots were under way when the router was killed: they took [\d.]+ s at most", text)
     rows = table_rows(program)
-    assert rows["api", "create_instance"][0] == "60"
+    # The others were counted by the router that is dead.
+    assert 0 < int(rows["api", "create_instance"][0]) < 60
     calls, casts, errors, p50, p90, p99 = rows["compute.node-1", "run_instance"]
     assert int(calls) > 0 and (casts, errors) == ("0", "0")
     assert 20 <= float(p50) <= float(p90) <= float(p99)
-    casts_of_reboots = sum(int(rows[f"compute.node-{n}", "reboot_instance"][1]) for n in (1, 2, 3))
-    assert casts_of_reboots == int(rows["api", "reboot_instance"][0])
     assert all(map(is_gone, processes.values()))
     assert list(tmp_path.iterdir()) == []
 
@@ -74,7 +78,7 @@ def test_interrupted_it_leaves_nothing_behind(tmp_path: Path, number: int, expec
         processes = pids(program)
         os.kill(program.pid, number)
         assert program.wait(30) == expected, program.said()
-    assert len(processes) == 7
+    assert len(processes) == 9
     eventually(lambda: all(map(is_gone, processes.values())), 10, "all processes are gone")
     assert list(tmp_path.iterdir()) == []
 
@@ -88,5 +92,5 @@ def test_a_service_that_does_not_start_is_named(tmp_path: Path) -> None:
     code += "from examples.demo.__main__ import main; sys.exit(main())"
     with Program([sys.executable, "-c", code], env, name="demo") as program:
         assert program.wait(60) == 1, program.said()
-        assert "the router did not start" in program.said()
+        assert "router-a did not start" in program.said()
         assert "no rpcmq for you" in program.said()
