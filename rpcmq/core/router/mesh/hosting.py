@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from math import inf
 
 from rpcmq.core.router.forwarded import Forwarded, Ticket
 from rpcmq.core.router.mesh.neighbours import Neighbour
@@ -46,6 +47,8 @@ __all__ = ["Hosting"]
 
 #: Room that its neighbour does not use is given to others after this (seconds).
 _KEPT = 1.0
+#: Tickets for places that nobody consumes any more are looked for so often (seconds).
+_SWEPT = 10.0
 #: Settlements that are put into one message.
 _TOGETHER = 100
 _NOT_STARTED, _MAY_HAVE_STARTED = b"\0", b"\1"
@@ -66,6 +69,7 @@ class Hosting(MeshPart):
         self._tickets: dict[Place, dict[Link, Ticket]] = {}
         self._rooms: dict[Link, dict[Place, deque[_Room]]] = {}
         self._next_look = 0.0
+        self._next_sweep = inf
         dispatch.requests.on_forwarded_ended = self._ended
         dispatch.departures.on_forwarded_lost = self._lost
         dispatch.deliveries.tickets = self._tickets
@@ -227,6 +231,7 @@ class Hosting(MeshPart):
             self._give_room(now, ticket, consumer, place)
         if ticket.count:
             self._tickets.setdefault(place, {})[link] = ticket
+            self._next_sweep = min(self._next_sweep, now + _SWEPT)
 
     def _withdraw_ticket(self, link: Link, place: Place) -> None:
         tickets = self._tickets.get(place)
@@ -278,7 +283,12 @@ class Hosting(MeshPart):
         consumer.topic.ready.move(consumer)
 
     def tick(self, now: float) -> None:
-        """Give room that was not used to others."""
+        """Give room that was not used to others, and forget tickets that nobody will serve."""
+        if now >= self._next_sweep:
+            # Their owners know that there are no consumers, and begin anew when some come.
+            for place in [place for place in self._tickets if not place.consumers]:
+                del self._tickets[place]
+            self._next_sweep = now + _SWEPT if self._tickets else inf
         if not self._next_look or now < self._next_look:
             return
         self._next_look = 0.0
@@ -294,8 +304,8 @@ class Hosting(MeshPart):
                     del rooms[place]
 
     def next_deadline(self) -> float:
-        """The time at which unused room is looked for (monotonic seconds)."""
-        return self._next_look or float("inf")
+        """The time at which unused room or tickets are looked for (monotonic seconds)."""
+        return min(self._next_look or inf, self._next_sweep)
 
     def neighbour_gone(self, now: float, neighbour: Neighbour, reason: str) -> None:
         """Nothing is kept for it."""
