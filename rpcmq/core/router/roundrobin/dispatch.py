@@ -238,7 +238,9 @@ class Dispatch:
         error = ""
         if lengths:
             if kind == _FAULT and has_error_name(message):
-                message, error = split_error_name(message)
+                bare, error = split_error_name(message)
+                if type(request) is not Forwarded:
+                    message = bare  # its owner splits it
             else:
                 message, outcome = self._malformed_reply(link, key), _PROTOCOL
         caller, slot = request.reply_to, request.slot
