@@ -24,7 +24,7 @@ def test_an_unknown_view_is_refused_and_the_known_are_named(net: Network, api: P
     assert error.outcome is Outcome.PROTOCOL
     assert error.body["text"] == (
         "view 'nonsense' is unknown; known: overview, summary, processes, stats, keys, topics, calls, methods, "
-        "dropped, stuck, mesh"
+        "dropped, stuck, mesh, addresses"
     )
     assert net.router.refused == {"query": 1}
 
