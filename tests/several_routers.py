@@ -139,10 +139,7 @@ SKIPPED: Mapping[str, str] = {
             "test_router_repeated.py::test_casts_with_one_sequence_do_not_get_around_credit",
             "test_router_repeated.py::test_request_and_cancel_with_one_sequence",
         ),
-        _ALIAS: (
-            "test_directory.py::test_nobody_may_register_a_servers_own_topic_as_a_topic",
-            "test_router_groups.py::test_a_topic_of_a_server_takes_over_no_topic_that_has_groups",
-        ),
+        _ALIAS: ("test_router_groups.py::test_a_topic_of_a_server_takes_over_no_topic_that_has_groups",),
         _SETTLED: (
             "test_acknowledgements.py::test_a_sender_is_told_when_the_consumer_has_the_cast",
             "test_acknowledgements.py::test_many_are_told_at_once_and_without_delay",

@@ -175,6 +175,9 @@ class Directory:
         Raises:
             ProtocolError: the topic is the own topic of a server, or there would be too many.
         """
+        literal = self._topics.get((address.exchange, address.topic, ""))
+        if literal is None or not (literal.registered or literal.groups):
+            self.watcher.find_alias(now, address)  # which is known here then
         self._refuse_alias(address)
         topic = self._topic(now, address, group)
         server = self._server(now, topic, address, True)

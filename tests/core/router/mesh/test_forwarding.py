@@ -372,3 +372,16 @@ def test_a_want_that_crosses_a_busy_does_not_count_as_its_answer(net: MeshNetwor
     tell(pack(Kind.WANT, bytes(4), address=block, key=keys[0]))
     assert tell(offers[2]) == []
     assert home.dispatch.requests.calls_in_flight == 1
+
+
+def test_nobody_may_register_the_own_topic_of_a_server_elsewhere_as_a_topic(net: MeshNetwork) -> None:
+    node, mallory = net.process("node", router="b"), net.process("mallory", router="c")
+    node.register("compute", server="node-b")
+    settle(net)
+    mallory.register("compute.node-b")
+    assert "is the own topic of server 'node-b' of 'compute'" in mallory.take(Kind.ERROR).body["text"]
+    settle(net)
+    net.process("api", router="a").request("compute.node-b")
+    assert len(taken(node)) == 1
+    mallory.register("compute.other", tag=5)
+    assert mallory.take(Kind.REGISTERED).header.consumer == 5
