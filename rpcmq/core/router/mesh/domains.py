@@ -94,7 +94,7 @@ class Domains(MeshPart):
             try:
                 self._trie.remove(pattern.encode(), id)
             except ProtocolError:
-                continue
+                continue  # it has too many words, and was never entered
 
     def _end_strangers(self, now: float, name: str) -> None:
         """End the links of consumers that were here before the domain was known: they are refused when they return."""
