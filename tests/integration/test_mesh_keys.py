@@ -16,9 +16,9 @@ from rpcmq.config import load_router_config
 from rpcmq.core.router.rights import EVERYTHING, Key
 from rpcmq.errors import CallError, CallTimeout, ConfigError, NoConsumer
 from rpcmq.server.embedded import EmbeddedRouter
+from rpcmq.server.mesh_secret import MESH_SECRET, make_mesh_secret
 from rpcmq.testing import eventually
 from rpcmq.transport.key_files import read_key_file, write_private
-from rpcmq.wire.mesh_bodies import RoutersBody
 from tests.keys import Folder, right
 
 MESH = right("mesh", "#", exchanges=("*",))
@@ -104,18 +104,25 @@ def test_a_wrong_server_key_is_no_link(start: Start, folders: dict[str, Folder])
     assert "server_key" in problem(b)
 
 
-def test_a_process_goes_on_at_a_router_whose_key_it_was_told(start: Start, folders: dict[str, Folder]) -> None:
-    a, b = start("a"), start("b")
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_a_process_goes_on_at_a_router_whose_key_it_was_told(
+    start: Start, folders: dict[str, Folder], is_shared: bool
+) -> None:
+    """With the secret of the mesh it keeps its origin there; without, nobody believes that this is its."""
     key_file = folders["a"].add("web")
     folders["b"].authorise(Key("web", read_key_file(key_file, client=True).public, (EVERYTHING,)))
-    routers = (("a", (a.url,)), ("b", (b.url,)))
-    keys = {a.url: folders["a"].router, b.url: folders["b"].router}
-    a.engine.links.mesh = RoutersBody(mesh="rpcmq", routers=routers, keys=keys).encode()
-    # Its key file has the key of a; whichever of the two it begins with.
-    with Client([a.url, b.url], key_file=key_file, reconnect_max_seconds=0.1) as client:
+    make_mesh_secret(folders["a"].path / MESH_SECRET)
+    if is_shared:
+        write_private(folders["b"].path / MESH_SECRET, (folders["a"].path / MESH_SECRET).read_text())
+    a = start("a")
+    b = start("b", a)
+    eventually(lambda: linked(a) and linked(b) and len(a.engine.links.mesh["routers"]) == 2)
+    with Client(a.url, key_file=key_file, reconnect_max_seconds=0.1) as client:
         assert client.query("summary", 20.0)["router"] == "a"
+        origin = client.process.uplink.origin
         a.close(0)
         assert client.query("summary", 20.0)["router"] == "b"
+        assert (client.process.uplink.origin == origin) is is_shared
 
 
 def test_a_key_file_may_name_the_keys_of_several_routers(
