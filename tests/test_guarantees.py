@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 
 from rpcmq import Service
-from rpcmq.client import base_service, event_link, peer
+from rpcmq.client import base_service, peer
 from rpcmq.config import ClientConfig, RouterConfig, describe_fields
 from rpcmq.core.common import session as link
 from rpcmq.core.common.drops import DropNotices
-from rpcmq.core.process import calls, casts, recent_casts
+from rpcmq.core.process import calls, casts, recent_messages
 from rpcmq.core.router.roundrobin import acknowledgements as receipts
 from rpcmq.core.router.roundrobin import departures
 from rpcmq.core.router.settings import Settings
@@ -172,8 +172,8 @@ def test_numbers_without_a_setting_are_those_of_the_engines() -> None:
         f"says so within {receipts._SECONDS:g} s",
         f"every {link.ACK_MESSAGES} messages, and with each heartbeat ({defaults['link.heartbeat_seconds']:g} s)",
         f"at most {link.ACK_MESSAGES - 1} or what came since the last heartbeat",
-        f"has had {recent_casts._MAX_CASTS:,} other casts since",
-        f"unless they had {event_link._RECENT_EVENTS:,} others since",
+        f"has had {recent_messages._MAX_MESSAGES:,} other casts since",
+        f"unless they had {recent_messages._MAX_MESSAGES:,} others since",
         f"`concurrency` ({base_service._GREENLETS} in gevent, {base_service._THREADS} in plain threads)",
         f"within its bound ({service['drain_seconds'].default:g} s)",
         f"if more than {casts._RETRY_CAST:g} s pass between the first refusal",

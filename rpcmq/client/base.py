@@ -35,8 +35,15 @@ class _Links:
         self.process = process
         self.sender = Sender(process)
         self.event_link: EventLink | None = None
-        self.at_routers = RouterLinks(process)
+        self.at_routers = RouterLinks(process, self.events)
         self._forget_at_thread_end = home.when_the_thread_ends(partial(self.close, 0.0))
+
+    def events(self) -> EventLink:
+        """The link for events, which is made when it is first needed; at home."""
+        if self.event_link is None:
+            process = self.process
+            self.event_link = EventLink(process.config, process, curve_for(process.keys))
+        return self.event_link
 
     def close(self, linger_seconds: float | None = None) -> None:
         """See :meth:`Client.close`; at home."""
@@ -146,9 +153,7 @@ class BaseClient(ABC):
         process.connection.check_open()
         # Verbs that were used before come first.
         process.do_posted()
-        if links.event_link is None:
-            links.event_link = EventLink(self.config, process, curve_for(process.keys))
-        return links.event_link
+        return links.events()
 
     def subscriptions(self) -> EventLink | RouterSubscriptions:
         """The subscriptions of this process: over the link for events, or over one to each of several routers."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 from time import monotonic
@@ -19,6 +18,7 @@ from rpcmq.core.common.topic_patterns import PatternTrie, split_words
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.calls import Calls
 from rpcmq.core.process.casts import Casts
+from rpcmq.core.process.recent_messages import RecentMessages
 from rpcmq.core.process.uplink import Uplink
 from rpcmq.core.process.welcome import Welcome
 from rpcmq.errors import CallError, LinkLost, Overloaded, PayloadRefused, ProtocolError, UsageError
@@ -46,11 +46,6 @@ __all__ = ["EventLink"]
 
 log = logging.getLogger("rpcmq.client")
 
-#: Number of the latest events remembered, to recognise one that comes again: after a restart of the router, or from
-#: another router of a mesh.
-_RECENT_EVENTS = 4096
-
-
 S = TypeVar("S", bound=BaseSubscription)
 
 
@@ -74,9 +69,8 @@ class EventLink:
         self._all: dict[BaseSubscription, int] = {}
         self._taken = 0
         self._lost_in_all = 0
-        self._recent: OrderedDict[bytes, None] = OrderedDict()
-        #: Also those had over other links. Each has its own, so that no router can fill those of the others.
-        self._all_recent = [self._recent]
+        self._recent = RecentMessages()
+        self._recent.look_up_often()
         self._room = process.shell.event()
         self._uplink = Uplink(hello, self._welcomed, self._refused)
         self._limited_log = RateLimitedLog(log)
@@ -125,8 +119,7 @@ class EventLink:
 
     def share_recent(self, other: EventLink) -> None:
         """Recognise an event also if it was had over ``other``: its publisher may go on at another router."""
-        other._all_recent.append(self._recent)
-        self._all_recent = other._all_recent
+        self._recent.share(other._recent)
 
     def check(self, pattern: str, window: int) -> None:
         """Check the arguments of :meth:`subscribe`.
@@ -260,13 +253,11 @@ class EventLink:
         key = message[KEY]
         # Its publisher could not know that a router had passed it on, and in a mesh copies take different ways.
         may_be_copy = message[LOW_FLAGS_AT] & Flag.RESENT or self._uplink.moves.mesh is not None
-        if may_be_copy and any(key in recent for recent in self._all_recent):
+        if may_be_copy and self._recent.is_known(key):
             self._taken += 1
             self._uplink.mark()
             return
-        self._recent[key] = None
-        if len(self._recent) > _RECENT_EVENTS:
-            self._recent.popitem(last=False)
+        self._recent.add(key)
         subscriptions = self._trie.match(Address.decode(address_of(message)).topic.encode())
         event = Event(self, message, len(subscriptions))
         for subscription in subscriptions:

@@ -1,6 +1,7 @@
 """A consumer at each of several routers: its registrations stand and fall one by one, its workers are shared.
 
-If the routers are a mesh, as is known when the first one welcomes the process, there is one consumer, at one of them.
+If the routers are a mesh, as is known when the first one welcomes the process, there is one consumer, at one of them;
+if they become one later, there is one from then on.
 """
 
 from __future__ import annotations
@@ -78,6 +79,8 @@ class RouterConsumers(Generic[C]):
         self._make = make
         self._close = close
         self._started = False
+        #: Consumers that were in use until the routers became a mesh.
+        self._former: list[C] = []
         self._renew()
 
     def _renew(self) -> None:
@@ -95,7 +98,11 @@ class RouterConsumers(Generic[C]):
     @property
     def members(self) -> list[C]:
         """The consumers, used or not. Others take their place after a :meth:`start` that has failed."""
-        return list(dict.fromkeys((self._only_one[0], *self._joining.members)))
+        return list(dict.fromkeys((self._only_one[0], *self._used)))
+
+    @property
+    def _used(self) -> list[C]:
+        return [*self._joining.members, *self._former]
 
     @property
     def home(self) -> Home:
@@ -143,6 +150,7 @@ class RouterConsumers(Generic[C]):
             raise
         for url, reason in joining.missing():
             log.error(_NOT_SERVED, self.address, url, reason)
+        self._client.consumer_links().consumers.append(self._go_over)
 
     def _chosen(self, timeout: float) -> Joining[C]:
         """Choose between a consumer at each router, and one in a mesh.
@@ -157,11 +165,30 @@ class RouterConsumers(Generic[C]):
             self._joining = self._new_joining([self._only_one])
         return self._joining
 
+    def _go_over(self) -> None:
+        """The routers have become a mesh: consume at one of them, and then at the others no more."""
+        former = self._joining
+        if former.has_ended() or self._only_one[0] in former.members:
+            return
+        self._former = former.members
+        self._joining = joining = self._new_joining([self._only_one])
+        former.stop()
+        self._join(joining, self._only_one[0], _ATTEMPT)
+        if self._only_one[0].started:
+            self.shell.run_together([partial(_retire, consumer) for consumer in self._former])
+
+    def _stay(self) -> None:
+        """Go over to a mesh no more."""
+        going = self._client.consumer_links().consumers
+        if self._go_over in going:
+            going.remove(self._go_over)
+
     def take_back(self) -> None:
         """See :meth:`Consumer.take_back`."""
-        joining = self._joining
-        joining.stop()
-        self.shell.run_together([partial(consumer.stop, 0.0) for consumer in joining.members])
+        self._joining.stop()
+        self._stay()
+        self.shell.run_together([partial(consumer.stop, 0.0) for consumer in self._used])
+        self._former = []
         self._renew()
         self._started = False
 
@@ -193,19 +220,25 @@ class RouterConsumers(Generic[C]):
     def leave(self, timeout: float = UNREGISTER_SECONDS) -> None:
         """See :meth:`Consumer.leave`."""
         self._joining.stop()
-        self.shell.run_together([partial(consumer.leave, timeout) for consumer in self._joining.members])
+        self.shell.run_together([partial(consumer.leave, timeout) for consumer in self._used])
 
     def stop(self, timeout: float) -> bool:
         """See :meth:`Consumer.stop`."""
-        joining = self._joining
-        joining.stop()
+        self._joining.stop()
+        self._stay()
         finished: list[bool] = []
-        stops = [lambda consumer=consumer: finished.append(consumer.stop(timeout)) for consumer in joining.members]
+        stops = [lambda consumer=consumer: finished.append(consumer.stop(timeout)) for consumer in self._used]
         self.shell.run_together(stops)
         has_finished = len(finished) == len(stops) and all(finished)
         if has_finished:
             self._close()
         return has_finished
+
+
+def _retire(consumer: Consumer) -> None:
+    """Let ``consumer`` finish what it runs, however long that takes, and take no more."""
+    while not consumer.stop(_ATTEMPT):
+        pass
 
 
 #: A consumer at the router, or at each of the routers, of its client.

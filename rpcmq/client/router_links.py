@@ -7,11 +7,13 @@ one that fails affects no other. So at the router that it also calls at, a proce
 HELLO of those that only consume says so.
 
 Where there is one router, all goes over one link. So it does in a mesh, whose routers pass on what they are sent:
-whether they are one is known from the first that welcomes this process.
+whether they are one is known from the first that welcomes this process. If they become one later, what is consumed goes
+over to the links that the process has in a mesh, and these links are closed.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -29,6 +31,8 @@ from rpcmq.transport.shell import ClientShell
 from rpcmq.wire.bodies import CONSUMER_ROLE
 
 __all__ = ["RouterLink", "RouterLinks", "ServingLink"]
+
+log = logging.getLogger("rpcmq.client")
 
 
 class ServingLink(Housed, Protocol):
@@ -64,13 +68,20 @@ class RouterLinks:
 
     Args:
         process: the link over which it calls.
+        event_link: makes the link for events, if there is none.
+
+    Attributes:
+        consumers: functions by which consumers go over to the link over which the process calls, in a mesh.
     """
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Process, event_link: Callable[[], EventLink]) -> None:
         self._caller = process
+        self._event_link = event_link
+        self.consumers: list[Callable[[], object]] = []
         self._processes: list[Process] = []
         self._subscriptions: RouterSubscriptions | None = None
         self._in_mesh: bool | None = None
+        self._watched: list[Connection] = []
 
     @property
     def in_mesh(self) -> bool:
@@ -80,7 +91,7 @@ class RouterLinks:
     def follow_mesh(self, connections: Sequence[Connection], timeout: float) -> bool:
         """Whether the routers are a mesh: then the caller's link, and the link for events, are used for everything.
 
-        Decided once, by the first router that welcomes this process.
+        The first router that welcomes this process decides, until the routers become a mesh.
 
         Args:
             connections: to each router, over which to ask them.
@@ -99,8 +110,26 @@ class RouterLinks:
                     self._caller.shell.run_together(self._take_closers())
         if not self._in_mesh:
             for connection in connections:
-                connection.uplink.moves.is_followed = False
+                if connection not in self._watched:
+                    self._watched.append(connection)
+                    connection.uplink.moves.on_change.append(self._mesh_changed)
+            self._mesh_changed()
         return self._in_mesh
+
+    def _mesh_changed(self) -> None:
+        if not self._in_mesh and any(connection.uplink.moves.mesh is not None for connection in self._watched):
+            self._in_mesh = True
+            self._caller.shell.spawn(self._go_over)
+
+    def _go_over(self) -> None:
+        """Have all that is consumed over these links consumed over those of a mesh, and close these."""
+        log.warning("the routers %s are a mesh now: one of them is used", ", ".join(self._caller.config.router))
+        going: list[Callable[[], object]] = list(self.consumers)
+        if self._subscriptions is not None:
+            going.append(partial(self._subscriptions.go_over, self._event_link()))
+        if going:
+            self._caller.shell.run_together(going)
+        self._caller.shell.run_together(self._take_closers())
 
     def _take_closers(self) -> list[Callable[[], None]]:
         closers = self.closers(0.0)
@@ -133,7 +162,7 @@ class RouterLinks:
         if self._subscriptions is None:
             caller = self._caller
             links = [EventLink(one, caller, curve_for(caller.keys), CONSUMER_ROLE) for one in self.configs()]
-            for link in links:
+            for link in links[1:]:
                 link.share_recent(links[0])
             self._subscriptions = RouterSubscriptions(caller.config, links, caller.shell)
         return self._subscriptions

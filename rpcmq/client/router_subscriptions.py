@@ -38,14 +38,17 @@ class RouterSubscriptions:
 
     def __init__(self, config: ClientConfig, links: Sequence[EventLink], shell: ClientShell) -> None:
         self._config = config
+        #: The links in use: another one, once the routers have become a mesh.
         self._links = links
+        self._made = links
         self._shell = shell
         self._joining: dict[BaseSubscription, Joining[EventLink]] = {}
+        self._windows: dict[BaseSubscription, int] = {}
 
     @property
     def connections(self) -> list[Connection]:
         """The connections to the routers."""
-        return [link.connection for link in self._links]
+        return [link.connection for link in self._made]
 
     def subscribe(
         self, client: Housed, pattern: str, new_subscription: Callable[[SubscriptionOwner, Housed, str], S], window: int
@@ -67,7 +70,7 @@ class RouterSubscriptions:
             link.check(pattern, window)
         subscription = new_subscription(self, client, pattern)
         joining = Joining({link: link.connection for link in self._links}, self._shell.event())
-        self._joining[subscription] = joining
+        self._joining[subscription], self._windows[subscription] = joining, window
         try:
             for link in self._links:
                 self._shell.spawn(self._join, joining, link, subscription, window)
@@ -94,12 +97,31 @@ class RouterSubscriptions:
         else:
             joining.mark_joined(link)
 
+    def go_over(self, link: EventLink) -> None:
+        """The routers have become a mesh: have ``link`` subscribe at one of them, and then the others no more."""
+        former, self._links = self._links, [*self._links, link]
+        link.share_recent(former[0])
+        for subscription, window in list(self._windows.items()):
+            self._joining[subscription].stop()
+            link.add(subscription, window)
+        try:
+            link.connection.wait_ready(None)
+            for subscription, window in list(self._windows.items()):
+                link.confirm(subscription.pattern, window)
+        except RpcError as error:
+            log.error("no events come from the router %s: %s", link.connection.url, error)
+        self._links = [link]
+        for other in former:
+            for subscription in list(self._windows):
+                other.remove(subscription)
+
     def remove(self, subscription: BaseSubscription) -> None:
         """``subscription`` was closed."""
         self._joining.pop(subscription).stop()
+        del self._windows[subscription]
         for link in self._links:
             link.remove(subscription)
 
     def closers(self, linger_seconds: float | None) -> list[Callable[[], None]]:
         """Functions that close the links, each as :meth:`EventLink.close` does."""
-        return [partial(link.close, linger_seconds) for link in self._links]
+        return [partial(link.close, linger_seconds) for link in self._made]

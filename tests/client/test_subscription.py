@@ -10,7 +10,8 @@ import pytest
 from gevent.event import Event
 
 import rpcmq
-from rpcmq.client import Client, event_link
+from rpcmq.client import Client
+from rpcmq.core.process import recent_messages
 from rpcmq.errors import LinkLost, Overloaded, UsageError
 from rpcmq.testing import eventually
 from rpcmq.wire import Address, Flag, Kind, pack
@@ -351,12 +352,12 @@ def test_an_event_that_is_sent_again_is_handled_once(client):
 
 @pytest.mark.own_hub
 def test_the_events_that_are_remembered_are_bounded(client, monkeypatch):
-    monkeypatch.setattr(event_link, "_RECENT_EVENTS", 3)
+    monkeypatch.setattr(recent_messages, "_MAX_MESSAGES", 3)
     client.subscribe("a", Listener())
     link = client._links.event_link
     for number in range(10):
         link._event(0.0, pack(Kind.PUBLISH, key=number.to_bytes(20), address=Address("a").encode()))
-    assert list(link._recent) == [number.to_bytes(20) for number in (7, 8, 9)]
+    assert list(link._recent._had) == [number.to_bytes(20) for number in (7, 8, 9)]
 
 
 @pytest.mark.own_hub

@@ -161,3 +161,79 @@ def test_calls_that_must_not_start_twice_outlive_the_router_that_they_were_at(
     assert set(work.started.values()) == {1}
     # Once the caller has said that it has them, they are kept no longer.
     eventually(lambda: service.client.statistics()["answers_kept"] == 0)
+
+
+# --- routers that become a mesh --------------------------------------------------------------
+
+
+@pytest.fixture
+def strangers() -> Iterator[Routers]:
+    """Two routers that are not linked to each other."""
+    with testing.router(router_id=1, router_name="a") as one, testing.router(router_id=2, router_name="b") as two:
+        yield one, two
+
+
+def become_a_mesh(routers: Routers) -> None:
+    with Client(routers[0].url, shell="gevent") as operator:
+        operator.join_mesh(routers[1].url)
+
+
+def test_a_service_goes_over_to_one_router_when_they_become_a_mesh(strangers: Routers, stack: ExitStack) -> None:
+    work = Work()
+    stack.callback(work.go_on.set)
+    urls = [router.url for router in strangers]
+    service = Service(
+        "compute", work, router=urls, host="n", identity="node", shell="threads", concurrency=8, drain_seconds=20.0
+    )
+    stack.callback(service.stop, 5.0)
+    service.start()
+    assert [links(router, "node") for router in strangers] == [[("roundrobin", "consumer")]] * 2
+    results: list[Any] = []
+
+    def call(number: int) -> None:
+        with Client(urls[number], shell="threads") as client:
+            results.append(client.call(None, "compute", message("work", number=number), 20))
+
+    calls = [gevent.spawn(from_threads.in_thread, call, number) for number in range(2)]
+    eventually(lambda: len(work.started) == 2)
+    become_a_mesh(strangers)
+    eventually(lambda: ("roundrobin", "process") in [*links(strangers[0], "node"), *links(strangers[1], "node")])
+    work.go_on.set()
+    gevent.joinall(calls, timeout=20, raise_error=True)
+    assert sorted(results) == [0, 1], "what ran is answered where it came from"
+    only_at(strangers, "node", [("roundrobin", "process")])
+    for url in urls:
+        with Client(url, shell="threads") as client:
+            assert client.call(None, "compute", message("work", number=7), 20) == 7
+    assert service.stop(20)
+
+
+def test_a_subscriber_goes_over_to_one_router_when_they_become_a_mesh(
+    strangers: Routers, stack: ExitStack, client_shell: Any
+) -> None:
+    client = Client([router.url for router in strangers], identity="listener", shell=client_shell)
+    stack.callback(client.close)
+    heard: list[Any] = []
+    first = client.subscribe("news.#", lambda ctx, topic, payload: heard.append(payload))
+    publisher = stack.enter_context(Client(strangers[0].url, shell=client_shell))
+    published = 0
+
+    def publish() -> bool:
+        nonlocal published
+        publisher.publish(None, "news.x", published, confirm=True)
+        published += 1
+        return published > 5
+
+    eventually(publish)
+    become_a_mesh(strangers)
+    only_at(strangers, "listener", [("pubsub", "process")])
+    eventually(lambda: publish() and published > 20)
+    client.subscribe("more.#", lambda ctx, topic, payload: heard.append(payload))
+    publisher.publish(None, "more.x", "more", confirm=True)
+    eventually(lambda: "more" in heard)
+    assert heard == [*range(published), "more"], "each once, in order"
+    first.close()
+    publisher.publish(None, "news.x", "late", confirm=True)
+    publisher.publish(None, "more.x", "end", confirm=True)
+    eventually(lambda: heard[-1] == "end")
+    assert "late" not in heard

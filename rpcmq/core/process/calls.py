@@ -7,6 +7,7 @@ sent again after a restart of the router (``resend_after_restart``), and the tex
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.call_table import CallTable
@@ -61,6 +62,7 @@ class Calls:
         uplink.handle(Kind.ITEM, self._on_item)
         uplink.handle(Kind.ALIVE, self._on_alive)
         uplink.moves.work.append(self._is_awaiting_router)
+        uplink.moves.streams.append(lambda: any(call.flags & _STREAM for call in self._taken_calls()))
 
     def take_changed(self) -> list[Call]:
         """Return ``changed``, and empty it."""
@@ -294,8 +296,12 @@ class Calls:
         """Whether the router has a call that has not ended, or a cast that no consumer has, as far as is known."""
         if len(self.casts.retained):
             return True
-        kept = self._table.not_accepted.union(message[KEY] for message in self._uplink.held)
-        return any(key not in kept for key in self.open)
+        return any(True for _ in self._taken_calls())
+
+    def _taken_calls(self) -> Iterator[Call]:
+        """Iterate over the open calls that the router has, or may have."""
+        waiting = self._table.not_accepted.union(message[KEY] for message in self._uplink.held)
+        return (call for key, call in self.open.items() if key not in waiting)
 
     def close(self, now: float) -> None:
         """Report the losses not yet reported. To be called at the end."""

@@ -1,8 +1,8 @@
 """The time at which a process leaves a router of a mesh that drains, and goes on at another one.
 
 Not all processes leave at the same time, and none before what it has under way has ended: tasks, calls, casts that no
-consumer has. Where routers go on with each other's calls (``adopts``) calls and casts keep it for a moment only. Tasks
-do: to the router that has delivered them, a consumer that goes is lost.
+consumer has. Where routers go on with each other's calls (``adopts``) that keeps it for a moment only, for a task may
+run for hours, and this process takes no other work meanwhile. Streams keep it: no other router goes on with them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Departure:
         if now < self._earliest:
             return False
         uplink.ask_acknowledgement()
-        if uplink.outbox or uplink.unacknowledged or uplink.moves.has_tasks:
+        if uplink.outbox or uplink.unacknowledged or uplink.moves.has_streams:
             return False
         return not uplink.moves.has_work or (uplink.moves.is_adopted and now >= self._latest)
 

@@ -26,21 +26,19 @@ class MeshMoves:
 
     Attributes:
         mesh: the routers, as the last WELCOME or ROUTERS named them; None outside of a mesh.
-        is_followed: whether this link goes on at other routers of a mesh; not where another link does.
         count: the number of new sessions after the first one in a mesh.
-        tasks: functions that tell whether a task runs that the router has delivered.
-        work: functions that tell whether something else is under way by way of the router.
+        streams: functions that tell whether a stream is under way by way of the router: nobody else goes on with those.
+        work: functions that tell whether anything is under way by way of the router.
         on_change: called when the mesh has changed, or there is one, or none any more.
         on_routers: called with name and urls of each router when they change; with none outside of a mesh.
     """
 
-    __slots__ = ("_said", "count", "is_followed", "mesh", "on_change", "on_routers", "tasks", "work")
+    __slots__ = ("_said", "count", "mesh", "on_change", "on_routers", "streams", "work")
 
     def __init__(self) -> None:
         self.mesh: RoutersBody | None = None
-        self.is_followed = True
         self.count = 0
-        self.tasks: list[Callable[[], bool]] = []
+        self.streams: list[Callable[[], bool]] = []
         self.work: list[Callable[[], bool]] = []
         self.on_change: list[Callable[[], object]] = []
         self.on_routers: Callable[[Sequence[tuple[str, Sequence[str]]]], object] = lambda routers: None
@@ -57,19 +55,17 @@ class MeshMoves:
         return welcome.same_mesh and welcome.same_handle and self.is_adopted
 
     @property
-    def has_tasks(self) -> bool:
-        """Whether a task runs that the router has delivered."""
-        return any(is_running() for is_running in self.tasks)
+    def has_streams(self) -> bool:
+        """Whether a stream is under way by way of the router."""
+        return any(is_under_way() for is_under_way in self.streams)
 
     @property
     def has_work(self) -> bool:
-        """Whether something else is under way that needs this router, or another one that goes on with it."""
+        """Whether anything is under way that needs this router, or another one that goes on with it."""
         return any(is_under_way() for is_under_way in self.work)
 
     def hello(self, hello: HelloBody, had: WelcomeBody | None) -> HelloBody:
         """Return ``hello`` with the origin that this process has from ``had``, its last WELCOME, and its next move."""
-        if not self.is_followed:
-            return replace(hello, follows_mesh=False)
         if self.mesh is None or had is None:
             return hello
         self._said = min(self._said + 1, MAX_MOVES)
@@ -111,7 +107,7 @@ class MeshMoves:
             ProtocolError: it is malformed.
         """
         said = RoutersBody.of(message)
-        if self.is_followed and (self.mesh is None or said.mesh == self.mesh.mesh):
+        if self.mesh is None or said.mesh == self.mesh.mesh:
             self._set(said)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from rpcmq.core.process.call import Call
 from rpcmq.core.process.calls import STREAM_WINDOW, Calls
-from rpcmq.core.process.recent_casts import RecentCasts
+from rpcmq.core.process.recent_messages import RecentMessages
 from rpcmq.core.process.settlements import Settlements, wire_microseconds
 from rpcmq.core.process.task import Registration, Sender, Task
 from rpcmq.core.process.task_states import RegistrationState, TaskState
@@ -65,7 +65,7 @@ class TaskTable:
         self._uplink = uplink
         self._calls = calls
         self._on_refused = on_refused
-        self.recent = RecentCasts()
+        self.recent = RecentMessages()
         self._settlements = Settlements(uplink)
         self.flush = self._settlements.flush
         self.registrations: dict[int, Registration] = {}
@@ -80,7 +80,8 @@ class TaskTable:
         uplink.handle(Kind.CAST, self._request)
         uplink.handle(Kind.CANCEL, self.cancel)
         uplink.handle(Kind.GRANT, self.grant)
-        uplink.moves.tasks.append(self._has_routed_tasks)
+        uplink.moves.work.append(lambda: any(self._routed_tasks()))
+        uplink.moves.streams.append(lambda: any(task.flags & Flag.STREAM for task in self._routed_tasks()))
 
     # --- registrations -----------------------------------------------------------------------
 
@@ -365,10 +366,12 @@ class TaskTable:
                 return registration
         return None
 
-    def _has_routed_tasks(self) -> bool:
-        """Whether a task runs whose answer goes by way of the router."""
-        uplink = self._uplink
-        return any(task.sender is uplink for each in self.registrations.values() for task in each.running.values())
+    def _routed_tasks(self) -> Iterator[Task]:
+        """Iterate over the running tasks whose answers go by way of the router."""
+        for registration in self.registrations.values():
+            for task in registration.running.values():
+                if task.sender is self._uplink:
+                    yield task
 
     @property
     def running(self) -> int:

@@ -17,7 +17,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Mapping
 
 from rpcmq.core.process.kept_answers import KeptAnswers
-from rpcmq.core.process.recent_casts import RecentCasts
+from rpcmq.core.process.recent_messages import RecentMessages
 from rpcmq.core.process.settlements import Settlements
 from rpcmq.core.process.task import Registration, Sender, Task
 from rpcmq.core.process.task_states import TaskState
@@ -70,7 +70,7 @@ class Witness:
         self,
         uplink: Uplink,
         registrations: Mapping[int, Registration],
-        recent: RecentCasts,
+        recent: RecentMessages,
         settlements: Settlements,
         counters: Counter[str],
         max_bytes: int,

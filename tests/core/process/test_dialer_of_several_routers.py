@@ -386,6 +386,15 @@ def test_with_work_that_others_go_on_with_it_leaves_after_a_while(process):
     assert seconds is not None and 1.0 <= seconds < 3.0
 
 
+def test_a_stream_keeps_it(process):
+    streams = [True]
+    process.uplink.moves.streams.append(lambda: bool(streams))
+    drained(process, adopts=True)
+    assert seconds_until_left(process) is None
+    streams.clear()
+    assert seconds_until_left(process) is not None
+
+
 def test_a_router_that_is_alone_in_its_mesh_is_not_left():
     process = Process(urls=[A])
     process.dialer.start(process.now)

@@ -127,11 +127,12 @@ class Adoption(MeshPart):
     def asks_again(self, now: float, delivery: Delivery) -> bool:
         """Ask for a request whose consumer is out of reach (``ask_again``); return whether that is done.
 
-        Only a neighbour can be gone whose consumers live. If the link of a consumer has ended, so has its process.
+        A neighbour can be gone whose consumers live, and a process leaves a router that drains. Otherwise, if the link
+        of a consumer has ended, so has its process.
         """
         request = delivery.request
         link = delivery.consumer.link
-        if link.queue_type != MESH_TYPE:
+        if link.queue_type != MESH_TYPE and not self._context.goes_on_elsewhere(link):
             self.witness.note_lost(now, request.key, link.identity)
             return False
         if request.flags & _NOT_ADOPTED or request.attempts == 255:

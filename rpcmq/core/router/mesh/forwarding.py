@@ -368,7 +368,7 @@ class Forwarding(MeshPart):
         if not request.has_ended:
             if payload[:1] == b"\0":
                 self._offer_again(now, [delivery])
-            else:
+            elif payload[:1] != b"\2" or not self._dispatch.departures.asks(now, delivery):
                 identity = payload[1:].decode("utf-8", "replace") or link.identity
                 self._dispatch.departures.lost_elsewhere(now, delivery, identity)
         self._ended(now, link, delivery)

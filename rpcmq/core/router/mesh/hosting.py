@@ -51,7 +51,7 @@ _KEPT = 1.0
 _SWEPT = 10.0
 #: Settlements that are put into one message.
 _TOGETHER = 100
-_NOT_STARTED, _MAY_HAVE_STARTED = b"\0", b"\1"
+_NOT_STARTED, _MAY_HAVE_STARTED, _GOES_ON = b"\0", b"\1", b"\2"
 
 
 class Hosting(MeshPart):
@@ -200,9 +200,10 @@ class Hosting(MeshPart):
                 request.outcome = int(Outcome.LINK_LOST)
                 request.usage.size_bytes -= request.charge
                 request.charge = 0
-        if not is_unsent:
+        goes_on = self._context.goes_on_elsewhere(delivery.consumer.link)
+        if not is_unsent and not goes_on:
             self._context.note_lost(now, request.key, identity)
-        said = (_NOT_STARTED if is_unsent else _MAY_HAVE_STARTED) + identity.encode()
+        said = (_NOT_STARTED if is_unsent else _GOES_ON if goes_on else _MAY_HAVE_STARTED) + identity.encode()
         self._send_back(request.owner, Kind.RETURNED, request.destination, request.key, request.attempts, said)
 
     # --- room --------------------------------------------------------------------------------

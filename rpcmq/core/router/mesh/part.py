@@ -73,6 +73,10 @@ class MeshContext:
         """Close the connection ``route``."""
         self.node.act(Disconnect(route))
 
+    def goes_on_elsewhere(self, link: Link) -> bool:
+        """Whether the process of ``link``, which is gone, is to be looked for at other routers: this one drains."""
+        return self.node.links.draining and link.follows_mesh and len(self.neighbours) > 0
+
 
 class MeshPart:
     """One part of the mesh. Every method does nothing here; an exception costs one message, or one call of a method."""

@@ -57,3 +57,19 @@ def test_a_caller_that_follows_no_mesh_is_told(net: MeshNetwork) -> None:
     node.take(Kind.REQUEST)
     finish_drain(net, "a")
     assert call.end.outcome == Outcome.LINK_LOST
+
+
+@pytest.mark.parametrize("caller", ["a", "b"])
+def test_a_consumer_that_leaves_a_router_that_drains_is_not_lost(net: MeshNetwork, caller: str) -> None:
+    api, node = net.process("api", router=caller), net.process("node", router="a")
+    node.register("compute")
+    net.advance(1.0)
+    call = api.request("compute", "m", ttl=30)
+    request = node.take(Kind.REQUEST)
+    net.router_of("a").begin_drain(net.now)
+    node.move("c")
+    node.register("compute")
+    net.advance(2.0)
+    assert call.ends == [], "its owner asks for it"
+    (where,) = [message for message in node.inbox if message.kind == Kind.WHERE]
+    assert where.payload[:20] == request.key

@@ -1,4 +1,4 @@
-"""The latest casts that a process was given, by which one that is sent again is recognised."""
+"""The latest casts, or events, that a process was given, by which one that comes again is recognised."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from collections import deque
 
 from rpcmq.wire import KEY_BYTES
 
-__all__ = ["RecentCasts"]
+__all__ = ["RecentMessages"]
 
-#: Number of the latest casts that are remembered.
-_MAX_CASTS = 4096
+#: Number of messages that are remembered.
+_MAX_MESSAGES = 4096
 
 
-class RecentCasts:
-    """Keys of casts, each with the name of the group whose copy it was."""
+class RecentMessages:
+    """Keys of messages, each with the name of the group whose copy it was."""
 
     __slots__ = ("_all", "_had", "_index")
 
     def __init__(self) -> None:
-        self._had: deque[bytes] = deque(maxlen=_MAX_CASTS)
+        self._had: deque[bytes] = deque(maxlen=_MAX_MESSAGES)
         #: Also those had over other links. Each has its own, so that no router can fill those of the others.
         self._all = [self]
-        #: The same as ``_had``, for a process that looks each cast up; None: it looks up few.
+        #: The same as ``_had``, for a process that looks up each message; None: it looks up few.
         self._index: set[bytes] | None = None
 
-    def share(self, other: RecentCasts) -> None:
-        """Recognise a cast also if it was had over the link of ``other``: its sender may go on at another router."""
+    def share(self, other: RecentMessages) -> None:
+        """Recognise a message also if it was had over the link of ``other``: its sender may go on at another router."""
         other._all.append(self)
         self._all = other._all
 
@@ -34,18 +34,20 @@ class RecentCasts:
         if self._index is None:
             self._index = set(self._had)
 
-    def add(self, key: bytes, group: str) -> None:
-        """Remember a cast."""
+    def add(self, key: bytes, group: str = "") -> None:
+        """Remember a message."""
         had, index = self._had, self._index
         name = key + group.encode() if group else key
         if index is not None:
-            if len(had) == _MAX_CASTS:
-                index.discard(had[0])
             index.add(name)
+            if len(had) >= _MAX_MESSAGES:
+                index.discard(had.popleft())
+        elif len(had) >= _MAX_MESSAGES:
+            had.popleft()
         had.append(name)
 
-    def is_known(self, key: bytes, group: str) -> bool:
-        """Whether the cast was had."""
+    def is_known(self, key: bytes, group: str = "") -> bool:
+        """Whether the message was had."""
         name = key + group.encode() if group else key
         return any(name in (recent._had if recent._index is None else recent._index) for recent in self._all)
 
