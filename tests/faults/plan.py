@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from random import Random
+from typing import Self, TypeVar
 
 from rpcmq.core.router.settings import Settings
 
@@ -85,7 +86,7 @@ class Plan:
     credit: int
     steps: tuple[Step, ...]
 
-    def with_steps(self, steps: tuple[Step, ...]) -> Plan:
+    def with_steps(self, steps: tuple[Step, ...]) -> Self:
         """The same with other steps."""
         return replace(self, steps=steps)
 
@@ -159,8 +160,10 @@ def _fault(rng: Random, faults: tuple[str, ...], callers: int, services: int) ->
 
 # --- making a plan small ------------------------------------------------------------------------
 
+AnyPlan = TypeVar("AnyPlan", bound=Plan)
 
-def minimised(plan: Plan, fails: Callable[[Plan], bool]) -> Plan:
+
+def minimised(plan: AnyPlan, fails: Callable[[AnyPlan], bool]) -> AnyPlan:
     """The plan with all steps left out without which it ``fails`` as well."""
     size = max(1, len(plan.steps) // 2)
     while True:
@@ -174,6 +177,6 @@ def minimised(plan: Plan, fails: Callable[[Plan], bool]) -> Plan:
             size //= 2
 
 
-def _shorter(plan: Plan, size: int) -> Iterator[Plan]:
+def _shorter(plan: AnyPlan, size: int) -> Iterator[AnyPlan]:
     for start in range(0, len(plan.steps), size):
         yield plan.with_steps(plan.steps[:start] + plan.steps[start + size :])

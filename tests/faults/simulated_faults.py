@@ -17,7 +17,11 @@ LOST_SECONDS = 20.0
 
 
 class Cast(Stage, Protocol):
-    """A stage with its processes, by their places."""
+    """A stage with one router, and with its processes by their places."""
+
+    @property
+    def net(self) -> Network:
+        """The network, with its one router."""
 
     processes: dict[str, SimulatedProcess]
 
@@ -30,7 +34,7 @@ class Faults:
 
     def __init__(self, stage: Cast) -> None:
         self._stage = stage
-        self._net: Network = stage.net
+        self._net = stage.net
         self._later: Callable[[float, Callable[[], None]], None] = stage.later
 
     def inject(self, fault: Fault) -> None:

@@ -16,7 +16,7 @@ from rpcmq.core.process.welcome import Welcome
 from rpcmq.drill.history import What
 from rpcmq.errors import CallError, Outcome
 from rpcmq.testing.endpoint import Endpoint
-from rpcmq.testing.network import Network
+from rpcmq.testing.virtual_time import VirtualTime
 from rpcmq.wire import NO_TTL, Address, Flag, Kind, pack, payload_of
 from rpcmq.wire.bodies import HelloBody
 from tests.faults.plan import Operation
@@ -32,9 +32,11 @@ _ANSWER = b"answer to "
 
 
 class Stage(Protocol):
-    """The surroundings of a process: the part of :class:`tests.faults.simulation.Simulation` that it uses."""
+    """The surroundings of a process: the part of :class:`tests.faults.simulated_run.SimulatedRun` that it uses."""
 
-    net: Network
+    @property
+    def net(self) -> VirtualTime:
+        """The network, and its clock."""
 
     def record(self, what: What, id: str, fields: dict[str, Any], process: str = "router") -> None:
         """Something happens now."""
@@ -49,9 +51,13 @@ def id_of(message: bytes) -> str:
 
 
 class SimulatedProcess(Endpoint):
-    """The real engines of a process; connections, time, callers and handlers are simulated."""
+    """The real engines of a process; connections, time, callers and handlers are simulated.
 
-    def __init__(self, stage: Stage, name: str, identity: str, seed: str) -> None:
+    Args:
+        hello: further fields of its HELLO.
+    """
+
+    def __init__(self, stage: Stage, name: str, identity: str, seed: str, **hello: Any) -> None:
         self._stage = stage
         self._rng = Random(seed)
         self._attempts = 0
@@ -60,8 +66,8 @@ class SimulatedProcess(Endpoint):
         self._deferred: list[Callable[[], None]] = []
         self.name = name
         self.is_dead = self.is_leaving = False
-        hello = HelloBody(versions=(1,), identity=identity, queue_type="roundrobin", accepts=("json",), keeps=True)
-        uplink = Uplink(hello, self._welcomed, self._refused)
+        says = {"identity": identity, "queue_type": "roundrobin", "accepts": ("json",), "keeps": True, **hello}
+        uplink = Uplink(HelloBody(versions=(1,), **says), self._welcomed, self._refused)
         self.casts = Casts(uplink, self._cast_refused)
         self.calls = Calls(uplink, self.casts)
         self.tasks = TaskTable(uplink, self.calls)

@@ -63,6 +63,7 @@ class Adoption(MeshPart):
         context.note_lost = self.witness.note_lost
         context.refuses = self.witness.refuses
         dispatch.adopts = self.adopts
+        dispatch.asked_for = self._queue
         dispatch.casts.adopts = self.adopts
         context.roundrobin.outlives = self.outlives
         dispatch.departures.asks = self.asks_again

@@ -110,7 +110,10 @@ class Forwarding(MeshPart):
                     self._feed(now, place, remote)
 
     def _place_changed(self, now: float, place: Place, remote: Remote[Delivery]) -> None:
-        if place.queue:
+        if not remote.consumers:
+            if remote.room or remote.wanted:
+                self._want(place, remote, 0)  # else our turn would wait there for ever
+        elif place.queue:
             self._feed(now, place, remote)
 
     # --- offers ------------------------------------------------------------------------------

@@ -293,7 +293,7 @@ class Hosting(MeshPart):
         if not self._next_look or now < self._next_look:
             return
         self._next_look = 0.0
-        for rooms in self._rooms.values():
+        for rooms in list(self._rooms.values()):
             for place, kept in list(rooms.items()):
                 while kept and kept[0].until <= now:
                     consumer = kept.popleft().consumer

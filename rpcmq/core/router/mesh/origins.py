@@ -21,9 +21,10 @@ def is_forged(now: float, links: LinkTable, settings: Settings, message: bytes) 
     """Whether ``message`` of another router has the origin of a process that is linked here.
 
     A process that has gone on elsewhere may seem to be connected for a while: it was not heard for longer than
-    processes that are here ever are. One that does not go on elsewhere is here while it is connected.
+    processes that are here ever are. One that does not go on elsewhere is here while it is connected. One that has come
+    from elsewhere may have left messages there: were they sent back, they would come again at once, without end.
     """
     link = links.by_origin(message[ORIGIN])
-    if link is None or not link.is_responsive or link.queue_type == MESH_TYPE:
+    if link is None or not link.is_responsive or link.queue_type == MESH_TYPE or link.moves:
         return False
     return not link.follows_mesh or now - link.heard < settings.mesh_lost_seconds * _HEARD_SHARE

@@ -14,7 +14,7 @@ them rather than called, and what is rare is a call away.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from rpcmq.core.common.drops import Drop
 from rpcmq.core.router.base_link import outgoing_bytes
@@ -70,8 +70,8 @@ class Dispatch:
     """
 
     __slots__ = (
-        "_destinations", "_directory", "_links", "_settings", "adopts", "casts", "deliveries", "departures",
-        "recovery", "refuses_nested_work", "requests", "settlements", "streams",
+        "_destinations", "_directory", "_links", "_settings", "adopts", "asked_for", "casts", "deliveries",
+        "departures", "recovery", "refuses_nested_work", "requests", "settlements", "streams",
     )  # fmt: skip
 
     def __init__(self, settings: Settings, links: LinkTable, directory: Directory, now: float) -> None:
@@ -91,6 +91,8 @@ class Dispatch:
         self.settlements = Settlements(self.requests, self.deliveries, self.departures)
         #: Takes a call that was sent to another router before: (now, link, request); False: it does not.
         self.adopts: Callable[[float, Link, Request], bool] = lambda now, link, request: False
+        #: Messages that may have been started, and that other routers are asked for meanwhile.
+        self.asked_for: Iterable[Request] = ()
         #: Whether a drain waits for running handlers no more, and so returns what these ask for, too.
         self.refuses_nested_work = False
 
@@ -365,6 +367,7 @@ class Dispatch:
         for topic in self._directory:
             for queue in (topic.queue, *(server.queue for server in topic.servers.values())):
                 yield from (each for each in queue if not each.is_call)
+        yield from (each for each in self.asked_for if not each.is_call)
 
     def check(self) -> None:
         """Assert the invariants. For tests: scans every table."""
@@ -376,7 +379,8 @@ class Dispatch:
                 assert request.slot is not None and request in request.slot
                 assert (request.queue is None) != (request.delivery is None)
             for consumer in link.consumers.values():
-                assert len(consumer.in_flight) <= consumer.granted
+                # One that has come from another router goes on with what it has, beyond its credit.
+                assert len(consumer.in_flight) <= consumer.granted or link.follows_mesh
                 for delivery in consumer.in_flight.values():
                     assert delivery.consumer is consumer and delivery.request.queue is None
                     assert delivery.request.has_ended or any(delivery is each for each in delivery.request.deliveries())

@@ -78,3 +78,13 @@ def test_a_process_that_seems_to_be_here_and_is_silent_may_be_elsewhere(net: Mes
     net.link(older).heard -= 4.0
     bring(net, origin(net, older))
     assert (forged(net), got(net)) == (1, 1)
+
+
+def test_a_process_that_has_come_from_elsewhere_may_have_left_messages_there(net: MeshNetwork) -> None:
+    """The former router was stopped, say: what it brings when it goes on may not go to and fro without end."""
+    traveller = net.process("traveller", router="b")
+    its_origin = origin(net, traveller)
+    traveller.move("a")
+    bring(net, its_origin, Kind.CAST)
+    assert net.link(traveller).origin == its_origin
+    assert (forged(net), got(net)) == (0, 1)

@@ -1,0 +1,130 @@
+"""The plan of a simulated run with several routers, drawn from one seed before it begins.
+
+Some plans have no fault at all: there messages keep their order. Most have one at a time, each over before the next:
+there no call may fail, and no cast be lost. In the others faults overlap, and processes die: there nothing may be
+started twice, and each call ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+
+from rpcmq.core.router.settings import Settings
+from tests.faults.plan import Fault, Operation, Plan, Step
+
+__all__ = ["MESH_FAULTS", "MeshPlan", "mesh_plan_of"]
+
+#: Those of routers, of the links between two, of a connection of a process, and of processes.
+MESH_FAULTS = (
+    "kill router", "kill router and deliver", "stop router", "isolate router",
+    "cut routers", "cut routers one way", "reset routers", "delay routers",
+    "reset", "drop", "cut", "stop", "move",
+)  # fmt: skip
+#: The guarantees name losses for these.
+_DEADLY = ("kill",)
+_NAMES = "abcdefg"
+#: Seconds from the end of one fault to the next one, where they do not overlap.
+_CALM = 25.0
+
+
+@dataclass(frozen=True)
+class MeshPlan(Plan):
+    """A whole run.
+
+    Attributes:
+        routers: the names of the routers.
+        homes: the router at which each process begins, by its place.
+        is_gentle: whether there is one fault at a time, and all processes live.
+    """
+
+    routers: str = "abc"
+    homes: tuple[tuple[str, str], ...] = ()
+    is_gentle: bool = True
+
+    @property
+    def has_faults(self) -> bool:
+        """Whether anything goes wrong."""
+        return any(isinstance(step, Fault) for _, step in self.steps)
+
+
+def mesh_plan_of(seed: int, faults: tuple[str, ...] = MESH_FAULTS, operations: int = 12) -> MeshPlan:
+    """The plan that follows from ``seed``.
+
+    Args:
+        faults: the kinds that may occur.
+        operations: about how many messages are sent around each fault.
+    """
+    rng = Random(seed)
+    routers = _NAMES[: rng.choices((3, 4, 5, 7), (12, 3, 2, 1))[0]]
+    callers, services = rng.randint(1, 3), rng.randint(1, 3)
+    settings = Settings(
+        recovery_seconds=rng.choice((0.0, 1.0, 2.5)),
+        consumer_grace_seconds=rng.choice((0.5, 2.0)),
+        unresponsive_seconds=rng.choice((2.5, 12.0)),
+        heartbeat_seconds=1.0,
+        resume_seconds=rng.choice((10.0, 30.0)),
+        mailbox_max_seconds=40.0,
+        unclaimed_seconds=40.0,
+    )
+    places = [f"c{n}" for n in range(callers)] + [f"s{n}" for n in range(services)]
+    homes = tuple((place, rng.choice(routers)) for place in places)
+    mode = rng.choices(("quiet", "gentle", "rough"), (1, 6, 3))[0]
+    steps: list[Step] = []
+    at, number = 2.0, 0
+    for _ in range(rng.randint(1, 2) if mode == "gentle" else 1):
+        injected = list(_faults(rng, mode, faults, routers, places))
+        span = max((begin + fault.seconds for begin, fault in injected), default=0.0)
+        steps += [(at + begin, fault) for begin, fault in injected]
+        is_burst = rng.random() < 0.4
+        for _ in range(rng.randint(operations // 2, operations * 3 // 2)):
+            shift = rng.uniform(-1.0, 0.0) if is_burst else rng.uniform(-1.0, span + 3.0)
+            steps.append((at + shift, _operation(rng, number, callers, services)))
+            number += 1
+        at += span + _CALM
+    steps.sort(key=lambda step: step[0])
+    credit = rng.choice((1, 2, 8))
+    return MeshPlan(seed, settings, callers, services, credit, tuple(steps), routers, homes, mode != "rough")
+
+
+def _operation(rng: Random, number: int, callers: int, services: int) -> Operation:
+    verb = rng.choices(("call", "cast"), (6, 4))[0]
+    caller = rng.randrange(callers)
+    return Operation(
+        verb,
+        f"c{caller}-{number}",
+        caller,
+        rng.choice(("compute", "compute", "network")),
+        f"s{rng.randrange(services)}" if rng.random() < 0.25 else "",
+        seconds=rng.choice((0.0, 0.0, 0.01, 0.2, 2.0, 8.0)),
+        fails=rng.random() < 0.1,
+        timeout=300.0 if verb == "call" else None,
+        idempotent=rng.random() < 0.25,
+        confirm=verb == "cast" and rng.random() < 0.4,
+    )
+
+
+def _faults(
+    rng: Random, mode: str, faults: tuple[str, ...], routers: str, places: list[str]
+) -> Iterator[tuple[float, Fault]]:
+    if mode == "gentle":
+        yield 0.0, _fault(rng, faults, routers, places)
+    elif mode == "rough":
+        for _ in range(rng.randint(2, 5)):
+            yield rng.uniform(0.0, 6.0), _fault(rng, faults + _DEADLY, routers, places)
+
+
+def _fault(rng: Random, faults: tuple[str, ...], routers: str, places: list[str]) -> Fault:
+    kind = rng.choice(faults)
+    if kind in ("kill router", "kill router and deliver"):
+        return Fault(kind, rng.choice(routers), rng.choice((0.05, 1.0, 4.0, 12.0)), rng.choice((60.0, 0.5, -3600.0)))
+    if kind in ("stop router", "isolate router"):
+        return Fault(kind, rng.choice(routers), rng.choice((0.3, 2.0, 5.0, 8.0, 15.0)))
+    if kind.split()[-1] == "routers" or kind == "cut routers one way":
+        one, other = rng.sample(routers, 2)
+        return Fault(kind, one + other, rng.choice((0.05, 0.5, 2.0, 5.0, 8.0)), rng.choice((0.01, 0.1, 0.4)))
+    place = rng.choice(places)
+    if kind == "move" and place.startswith("s"):
+        kind = "reset"  # the former router, which lives, takes a consumer that has left it for dead
+    return Fault(kind, place, rng.choice((0.05, 0.3, 1.0, 2.0)))

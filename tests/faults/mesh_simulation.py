@@ -1,0 +1,97 @@
+"""Three to seven routers under faults, with the real engines of all of them and of processes, in virtual time.
+
+To see one seed line by line, the same in any process::
+
+    python -m tests.faults.mesh_simulation 17
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from rpcmq.core.router.router import Router
+from rpcmq.drill.checks import Verdict
+from rpcmq.testing.invariants import left_behind
+from rpcmq.testing.mesh_network import MeshNetwork
+from tests.faults.mesh_checks import MeshChecker
+from tests.faults.mesh_faults import MeshFaults
+from tests.faults.mesh_plan import MeshPlan, mesh_plan_of
+from tests.faults.plan import minimised
+from tests.faults.roaming_process import RoamingProcess
+from tests.faults.simulated_faults import LOST_SECONDS
+from tests.faults.simulated_process import SimulatedProcess
+from tests.faults.simulated_run import SimulatedRun
+
+__all__ = ["MeshSimulation", "simulate_mesh"]
+
+#: Tables of what is remembered for ten minutes, and bounded; a pool of numbers, which keeps those that are free.
+_REMEMBERED = ("fences", "_lost", "_missed", "_identities")
+
+
+class MeshSimulation(SimulatedRun):
+    """One run of a plan with several routers."""
+
+    net: MeshNetwork
+    plan: MeshPlan
+    step_seconds = 0.1
+
+    def __init__(self, plan: MeshPlan, keeps_history: bool = False) -> None:
+        net = MeshNetwork(plan.routers, plan.settings, lost_seconds=LOST_SECONDS)
+        checks = MeshChecker(plan.is_gentle, not plan.has_faults)
+        super().__init__(plan, net, checks, keeps_history)
+        net.advance(3.0)
+        #: The tables that a mesh without processes has.
+        self._own = {name: self._left(name) for name in plan.routers}
+        self.inject = MeshFaults(self).inject
+
+    def routers(self) -> list[Router]:
+        return [host.router for host in self.net.hosts.values()]
+
+    def new_process(self, place: str, name: str, identity: str, seed: str) -> SimulatedProcess:
+        return RoamingProcess(self.plan.routers, dict(self.plan.homes)[place], self, name, identity, seed)
+
+    def end(self) -> None:
+        for peer in self.processes.values():
+            assert peer.uplink.ready, f"{peer.name} has not come back: {peer.uplink.state}"
+            assert not peer.calls.open, f"{peer.name} still waits for {len(peer.calls.open)} calls"
+            assert not peer.casts.open, f"{peer.name} still has {peer.casts.open} casts that no router has taken"
+            assert not peer.uplink.discarded, f"{peer.name} has discarded messages: {dict(peer.uplink.discarded)}"
+        for host in self.net.hosts.values():
+            assert not host.router.refused, f"router {host.name} refused messages: {dict(host.router.refused)}"
+        for peer in self.processes.values():
+            peer.is_dead = True
+            peer.stop()
+        self.net.advance(self.plan.settings.mailbox_max_seconds + 35.0)
+        for name in self.plan.routers:
+            left = {path: there for path, there in self._left(name).items() if path not in self._own[name]}
+            assert not left, f"left behind in router {name}: {sorted(left)}"
+
+    def _left(self, name: str) -> dict[str, Any]:
+        left = left_behind(self.net.router_of(name))
+        return {path: there for path, there in left.items() if not any(f".{each}" in path for each in _REMEMBERED)}
+
+
+def simulate_mesh(seed: int, **options: Any) -> Verdict:
+    """Run the plan of ``seed``. ``options``: as of :func:`tests.faults.mesh_plan.mesh_plan_of`."""
+    return MeshSimulation(mesh_plan_of(seed, **options)).run()
+
+
+def _replay(seed: int) -> None:
+    plan = mesh_plan_of(seed)
+    if not MeshSimulation(plan).run().ok:
+        plan = minimised(plan, lambda shorter: not MeshSimulation(shorter).run().ok)
+        print("the steps that matter:")
+    print(f"routers {plan.routers}, homes {dict(plan.homes)}, credit {plan.credit}, gentle {plan.is_gentle}")
+    for at, step in plan.steps:
+        print(f"{at:8.3f} {step}")
+    simulation = MeshSimulation(plan, keeps_history=True)
+    verdict = simulation.run()
+    for line in simulation.history:
+        print(line.decode(), end="")
+    for violation in verdict.violations:
+        print(violation)
+
+
+if __name__ == "__main__":
+    _replay(int(sys.argv[1]))

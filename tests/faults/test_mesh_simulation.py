@@ -1,0 +1,85 @@
+"""Several routers under faults in virtual time: thousands of runs, each from one seed, each repeatable."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from hashlib import blake2b
+from time import perf_counter
+
+import pytest
+
+from tests.faults.mesh_plan import mesh_plan_of
+from tests.faults.mesh_simulation import MeshSimulation, simulate_mesh
+
+pytestmark = [pytest.mark.fault, pytest.mark.fuzz]
+
+
+def replayed(seed: int) -> str:
+    return f"seed {seed}: python -m tests.faults.mesh_simulation {seed}"
+
+
+def history_hash(seed: int) -> str:
+    simulation = MeshSimulation(mesh_plan_of(seed), keeps_history=True)
+    simulation.run()
+    assert len(simulation.history) > 20
+    return blake2b(b"".join(simulation.history)).hexdigest()
+
+
+#: Seeds that have found a defect once, and what it was.
+FOUND: dict[int, str] = {
+    13: "a router that went on offered what a process had left there, and got it back, at once and for ever",
+    38: "room was given to a neighbour while unused room was looked for: the look ended with an internal error",
+}
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_seeds_that_have_found_something(seed: int) -> None:
+    assert simulate_mesh(seed).violations == [], replayed(seed)
+
+
+@pytest.mark.parametrize("portion", range(2))
+def test_nothing_breaks(portion: int) -> None:
+    for seed in range(portion * 12, portion * 12 + 12):
+        assert simulate_mesh(seed).violations == [], replayed(seed)
+
+
+def test_a_seed_gives_the_same_history_each_time() -> None:
+    assert [history_hash(seed) for seed in (3, 4)] == [history_hash(seed) for seed in (3, 4)]
+    assert history_hash(3) != history_hash(4)
+
+
+def test_a_plan_without_steps_is_quiet() -> None:
+    plan = replace(mesh_plan_of(1), steps=())
+    assert MeshSimulation(plan).run().violations == []
+
+
+#: Seeds that a process is given at a time.
+PORTION = 50
+
+
+def broken_in(seeds: range) -> dict[int, list[str]]:
+    """The violations of each seed that has any."""
+    verdicts = {seed: simulate_mesh(seed) for seed in seeds}
+    return {seed: list(map(str, verdict.violations)) for seed, verdict in verdicts.items() if not verdict.ok}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_10000_seeds(capsys: pytest.CaptureFixture[str]) -> None:
+    broken: dict[int, list[str]] = {}
+    began = perf_counter()
+    portions = [range(first, first + PORTION) for first in range(100_000, 110_000, PORTION)]
+    # Started anew: a fork would have this process's threads and greenlets half.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0)), context) as processes:
+        for found in processes.map(broken_in, portions):
+            broken |= found
+    seconds = perf_counter() - began
+    with capsys.disabled():
+        row = {"scenario": "mesh simulation", "seeds": 10_000, "broken": len(broken), "seconds": round(seconds, 1)}
+        print("\nresult", json.dumps(row | {"seeds_a_minute": round(10_000 / seconds * 60)}))
+    assert broken == {}
