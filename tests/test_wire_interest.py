@@ -55,7 +55,7 @@ def test_any_payload_is_read_or_refused(payload: bytes) -> None:
 def test_a_state_is_read_as_it_was_written(state: PlaceState) -> None:
     raw = state.encode()
     if raw:
-        assert PlaceState.decode(raw) == state
+        assert PlaceState.read(raw) == state
     else:
         assert (state.consumers, state.registered, state.identities, state.in_parts) == (0, False, (), False)
 
@@ -63,10 +63,10 @@ def test_a_state_is_read_as_it_was_written(state: PlaceState) -> None:
 @given(st.binary(max_size=400))
 def test_any_state_is_read_or_refused(raw: bytes) -> None:
     try:
-        state = PlaceState.decode(raw)
+        state = PlaceState.read(raw)
     except ProtocolError:
         return
-    assert PlaceState.decode(state.encode()) == state or not state.encode()
+    assert PlaceState.read(state.encode()) == state or not state.encode()
 
 
 @given(names, names, st.booleans(), st.none() | st.integers(0, (1 << 17) - 1))

@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from rpcmq.core.common.timing_wheel import DeadlineWheel
+from rpcmq.core.router.mesh.adoption import Adoption
+from rpcmq.core.router.model import Request
 from rpcmq.core.router.router import Router
 from rpcmq.core.router.usage import MESSAGE_OVERHEAD, SharedUsage, Usage
 from rpcmq.wire import size_of
@@ -56,7 +58,7 @@ def _check_usage(router: Router) -> None:
     """Assert that each link is charged exactly for its messages that have not ended."""
     charged: Counter[Usage] = Counter()
     shared: dict[SharedUsage, int] = {}
-    requests = {id(p): p for p in router.dispatch.unsettled()}
+    requests = {id(p): p for p in (*router.dispatch.unsettled(), *_asked_for(router))}
     for request in requests.values():
         if isinstance(request.usage, SharedUsage):
             shared[request.usage] = shared.get(request.usage, 0) + request.charge
@@ -73,6 +75,12 @@ def _check_usage(router: Router) -> None:
 def left_behind(router: Router) -> dict[str, Any]:
     """Path -> content of each table in ``router`` that is not empty. Counters may stay."""
     return dict(_walk("router", router, set()))
+
+
+def _asked_for(router: Router) -> Iterator[Request]:
+    for part in router.mesh.parts:
+        if isinstance(part, Adoption):
+            yield from part.waiting
 
 
 def _walk(path: str, value: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:

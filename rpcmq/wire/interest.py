@@ -240,7 +240,7 @@ class PlaceState(NamedTuple):
         return head + b"".join([number.to_bytes(_NUMBER_BYTES) for number in identities])
 
     @classmethod
-    def decode(cls, state: bytes) -> PlaceState:
+    def read(cls, state: bytes) -> PlaceState:
         """Read a state.
 
         Raises:

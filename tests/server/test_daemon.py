@@ -393,7 +393,7 @@ def test_views_over_http(endpoint: Blocking) -> None:
             return json.loads(body)
 
         pages = ["/healthz", "/varz", "/processes", "/stats", "/keys", "/topics", "/calls", "/methods"]
-        pages += ["/dropped", "/stuck", "/mesh", "/metrics"]
+        pages += ["/dropped", "/stuck", "/mesh", "/addresses", "/metrics"]
         assert page("/")["pages"] == pages
         assert {row["identity"] for row in page("/processes")["processes"]} == {"worker", "api"}
         assert [row["topic"] for row in page("/topics")["topics"]] == ["compute"]

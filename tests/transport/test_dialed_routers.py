@@ -494,7 +494,9 @@ def test_a_turn_of_other_routers_leaves_the_processes_theirs(a, steps, most, mon
 
     with Raw(a) as b:
         a.shell._io.stop()
+        a.shell._again.stop()
         a.shell._watchdog.stop()
+        a.shell._timer.stop()
         monkeypatch.setattr(a.engine, "receive", costly)
         for _ in range(500):
             b.send(pack(Kind.ALIVE))

@@ -32,7 +32,7 @@ def addresses(interest: Interest, own_name: str) -> View:
                 total += 1
                 if total <= MAX_ROWS:
                     here = {own_name: own[key]} if key in own else {}
-                    there = {link.identity: PlaceState.decode(state).consumers for link, state in states.items()}
+                    there = {link.identity: PlaceState.read(state).consumers for link, state in states.items()}
                     rows.append(_row(key, here | there))
         if not number % SMALL:
             yield

@@ -15,7 +15,7 @@ searched for exceptions (``tests/mesh``); their names there are those in the com
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import count
 from math import inf
 
@@ -116,6 +116,8 @@ class Adoption(MeshPart):
         """
         if not request.message[STAMP][0] or request.flags & _NOT_ADOPTED:
             return False
+        if not self._others and link.routers <= 1:
+            return False  # there is nobody to ask, and never was
         self._ask(now, request, link.routers)
         return True
 
@@ -280,6 +282,11 @@ class Adoption(MeshPart):
         """The number of other routers that may know a consumer, those that were lost lately included."""
         return len(self._context.neighbours) + len(self._missed)
 
+    @property
+    def waiting(self) -> Iterator[Request]:
+        """The messages that are asked for."""
+        return iter(self._queue)
+
     # --- ends --------------------------------------------------------------------------------
 
     def _forget(self, asked: Asked) -> None:
@@ -305,10 +312,10 @@ class Adoption(MeshPart):
         request = asked.request
         details = {"topic": request.destination.name, "method": request.destination.method, "started": "unknown"}
         if request.reply_to is None:
-            if request.queue is not None:
-                request.queue.remove(request)
             self._requests.drop(now, request, request.destination.queue, "consumer lost")
             self._requests.record(now, request, Outcome.LINK_LOST)
+            if request.queue is not None:
+                request.queue.remove(request)
         elif request.outcome is None and self._requests.finish(now, request, Outcome.LINK_LOST):
             self._requests.withdraw(request)
             self._requests.tell(request.reply_to, request.key, Outcome.LINK_LOST, f"{why}; it may have run", details)

@@ -24,7 +24,7 @@ from rpcmq.core.router.mesh.origins import is_forged
 from rpcmq.core.router.mesh.part import MeshContext, MeshPart
 from rpcmq.core.router.mesh.waiting_subscribers import WaitingSubscribers
 from rpcmq.core.router.model import Link
-from rpcmq.core.router.pubsub.other_routers import OtherRouters, Pattern
+from rpcmq.core.router.pubsub.other_routers import Pattern
 from rpcmq.core.router.pubsub.subscriber import NeighbourSubscriber, Subscriber
 from rpcmq.errors import ProtocolError
 from rpcmq.payload.format import ALL
@@ -41,7 +41,7 @@ _MAX_UNTOLD = 100
 _PATTERN_BYTES, _WORD_BYTES = 400, 400
 
 
-class Events(MeshPart, OtherRouters):
+class Events(MeshPart):
     """Subscribes at the neighbours, and lets them subscribe here."""
 
     def __init__(self, context: MeshContext) -> None:

@@ -142,7 +142,7 @@ class InterestTable:
     def identities(self, key: bytes) -> Iterator[tuple[Holding, str]]:
         """The consumers of the address with ``key``, with the holding that names them, which may be void."""
         for holding, state in list(self._entries(key)):
-            row = PlaceState.decode(state)
+            row = PlaceState.read(state)
             numbers = self._in_parts(key, holding) if row.in_parts else iter(row.identities)
             for number in numbers:
                 if name := holding.names.get(number):

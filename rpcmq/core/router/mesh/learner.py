@@ -212,7 +212,7 @@ class Learner:
 
     def _note(self, now: float, link: Link, address: Address, group: str, state: bytes) -> None:
         """Note ``state`` of an address if that is known here."""
-        row = PlaceState.decode(state)
+        row = PlaceState.read(state)
         directory = self._directory
         place = directory.place_of(address, group)
         if place is None:
@@ -264,7 +264,7 @@ class Learner:
         return None
 
     def _is_registered(self, address: Address) -> bool:
-        return any(PlaceState.decode(state).registered for state in self.table.states(place_key(address)).values())
+        return any(PlaceState.read(state).registered for state in self.table.states(place_key(address)).values())
 
     # --- consumers ---------------------------------------------------------------------------
 
@@ -367,7 +367,7 @@ def _check(row: Row) -> None:
         return
     _, _, part = place_of_key(key)
     if part is None:
-        PlaceState.decode(state)
+        PlaceState.read(state)
     elif part >= MAX_IDENTITIES // PART_SIZE:
         raise ProtocolError(f"part {part} of the consumers of an address is beyond all numbers", "interest")
     elif state:

@@ -126,7 +126,7 @@ class OwnAddresses:
             self._tell_parts(key, crowd, list(crowd.told), told)
             del self._crowds[place]
             crowd = None
-        before = PlaceState.decode(self.rows.get(key, b""))
+        before = PlaceState.read(self.rows.get(key, b""))
         numbers: list[int] = []
         if crowd is None:
             numbers = sorted(self._number(name, told) for name in {c.link.identity for c in consumers})

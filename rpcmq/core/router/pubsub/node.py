@@ -19,7 +19,7 @@ from rpcmq.core.common.text import shorten
 from rpcmq.core.common.topic_patterns import PatternTrie, pattern_states, split_words
 from rpcmq.core.router.model import Link
 from rpcmq.core.router.node_type import NodeContext, NodeType
-from rpcmq.core.router.pubsub.other_routers import OtherRouters, Pattern
+from rpcmq.core.router.pubsub.other_routers import NoOtherRouters, OtherRouters, Pattern
 from rpcmq.core.router.pubsub.subscriber import NeighbourSubscriber, Subscriber
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import (
@@ -73,7 +73,7 @@ class PubSub(NodeType):
         self._tries: dict[bytes, PatternTrie[Link]] = {}
         #: The patterns of processes, and the number of links that have each.
         self.patterns: dict[Pattern, int] = {}
-        self.other_routers = OtherRouters()
+        self.other_routers: OtherRouters = NoOtherRouters()
         #: Neighbours that may not get everything: called with an address block, and True.
         self.limits: dict[Link, Callable[[bytes, bool], bool]] = {}
         #: Ended links, and their patterns that are still to be removed.

@@ -1,17 +1,19 @@
-"""The other routers, as subscriptions concern them: here there are none. In a mesh, its part for events takes over."""
+"""The other routers, as subscriptions concern them: in a mesh, its part for events; else there are none."""
 
 from __future__ import annotations
+
+from typing import Protocol
 
 from rpcmq.core.router.model import Link
 from rpcmq.core.router.pubsub.subscriber import NeighbourSubscriber
 
-__all__ = ["OtherRouters", "Pattern"]
+__all__ = ["NoOtherRouters", "OtherRouters", "Pattern"]
 
 #: An exchange and a pattern.
 Pattern = tuple[bytes, bytes]
 
 
-class OtherRouters:
+class OtherRouters(Protocol):
     """Told of the patterns that processes of this router have."""
 
     def wanted(self, now: float, pattern: Pattern) -> None:
@@ -25,4 +27,20 @@ class OtherRouters:
 
     def confirm(self, now: float, link: Link, pattern: Pattern, answer: bytes) -> None:
         """Send ``answer`` to ``link`` once events for ``pattern`` come from everywhere."""
+
+
+class NoOtherRouters:
+    """This router is the only one: its subscribers get all there is."""
+
+    def wanted(self, now: float, pattern: Pattern) -> None:
+        """See :class:`OtherRouters`."""
+
+    def unwanted(self, now: float, pattern: Pattern) -> None:
+        """See :class:`OtherRouters`."""
+
+    def ended(self, now: float, link: Link, subscriber: NeighbourSubscriber) -> None:
+        """See :class:`OtherRouters`."""
+
+    def confirm(self, now: float, link: Link, pattern: Pattern, answer: bytes) -> None:
+        """See :class:`OtherRouters`."""
         link.send(answer)
