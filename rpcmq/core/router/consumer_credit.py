@@ -27,7 +27,7 @@ class ConsumerCredit:
 
     def __init__(self, granted: int, is_withheld: bool) -> None:
         self.granted = granted
-        #: Deliveries for which another router keeps a part of the credit.
+        #: Deliveries for which a part of the credit is kept: for another router, or until one knows the consumer.
         self.reserved = 0
         self.is_withheld = is_withheld
         #: The credit in force: the part of what was granted that is not reserved, or none.
@@ -44,13 +44,13 @@ class ConsumerCredit:
         self.credit = self.granted - self.reserved
 
     def reserve(self, count: int) -> None:
-        """Keep the credit of ``count`` deliveries for another router."""
+        """Keep the credit of ``count`` deliveries: nothing is delivered on it."""
         self.reserved += count
         if not self.is_withheld:
             self.credit -= count
 
-    def release(self) -> None:
-        """Keep the credit of one delivery for another router no more."""
-        self.reserved -= 1
+    def release(self, count: int = 1) -> None:
+        """Keep the credit of ``count`` deliveries no more."""
+        self.reserved -= count
         if not self.is_withheld:
-            self.credit += 1
+            self.credit += count

@@ -39,10 +39,12 @@ class Interest(MeshPart):
         self._context = context
         self.directory = context.node.directory
         self._departures = context.roundrobin.dispatch.departures
+        self._deliveries = context.roundrobin.dispatch.deliveries
         self.own = OwnAddresses()
         self.announcer = Announcer(self.own)
         self.learner = Learner(context.node, context.places)
-        #: Consumers that no other router knows yet, in the order in which they came.
+        #: Consumers that no other router knows yet, in the order in which they came. They are given nothing (rule
+        #: ``announce`` of docs/contributing/mesh-model.md): if this router died, nobody could ask them what they had.
         self._unknown: dict[Consumer, None] = {}
         #: The ones of them that were not told yet; and the others, each with the version in which it was told.
         self._untold: dict[Consumer, None] = {}
@@ -90,8 +92,11 @@ class Interest(MeshPart):
         """Its addresses are void."""
         self.announcer.remove(neighbour.link)
         self.learner.remove(now, neighbour)
-        if not len(self._context.neighbours):
-            # Nobody is left who could be asked whom this router had.
+        self.neighbour_changed(now, neighbour)
+
+    def neighbour_changed(self, now: float, neighbour: Neighbour) -> None:
+        """Have consumers take work that nobody else knows, if no neighbour answers who could be told of them."""
+        if self._unknown and not any(each.is_usable for each in self._context.neighbours):
             self._told.clear()
             self._untold.clear()
             unknown, self._unknown = self._unknown, {}
@@ -118,6 +123,8 @@ class Interest(MeshPart):
 
     def _tell_known(self, now: float, consumers: Iterable[Consumer]) -> None:
         for consumer in consumers:
+            consumer.release(consumer.granted)
+            self._deliveries.deliver_waiting(now, consumer)
             for tell in self.on_known:
                 self._context.node.guarded(now, tell, consumer)
 
@@ -135,8 +142,9 @@ class Interest(MeshPart):
             return
         self.own.changed(consumer)
         self.announcer.wake(now)
-        if is_new and len(self._context.neighbours):
+        if is_new and any(neighbour.is_usable for neighbour in self._context.neighbours):
             self._unknown[consumer] = self._untold[consumer] = None
+            consumer.reserve(consumer.granted)
 
     def consumer_left(self, now: float, consumer: Consumer) -> None:
         """Tell others that ``consumer`` takes nothing more."""

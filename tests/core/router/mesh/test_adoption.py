@@ -249,3 +249,26 @@ def test_a_consumer_that_has_promised_refuses_an_earlier_owner_which_gives_up(ne
     assert next_call.end.payload == b"free again"
     for host in net.hosts.values():
         check_router(host.router)
+
+
+def test_a_consumer_that_no_other_router_knows_is_given_nothing(net: MeshNetwork) -> None:
+    """If its router died with what it had given it, nobody would know whom to ask."""
+    api = net.process("api", router="a")
+    call = api.request("jobs", "run", ttl=60)
+    for other in "bc":
+        net.delay("a", other, 0.05)
+    node = net.process("node", router="a")
+    node.register("jobs", credit=3, tag=0)
+    net.advance(0.09)
+    assert not [m for m in node.inbox if m.kind == Kind.REQUEST]
+    net.advance(0.05)
+    node.reply(node.take(Kind.REQUEST), b"done")
+    assert call.end.payload == b"done"
+    for other in "bc":
+        net.hosts[other].kill()
+    net.advance(7.0)
+    alone = net.process("alone", router="a")
+    alone.register("lonely", tag=0)
+    second = api.request("lonely", "run", ttl=60)
+    alone.reply(alone.take(Kind.REQUEST), b"done")
+    assert second.end.payload == b"done", "there is nobody who could be told"

@@ -254,8 +254,8 @@ def test_a_neighbour_that_has_sent_a_request_back_is_offered_the_next_one_again(
     near, far = net.process("near", router="b"), net.process("far", router="c")
     near.register("compute")
     far.register("compute", credit=3)
-    own = net.process("own", router="b").request("compute")
     settle(net)
+    own = net.process("own", router="b").request("compute")
     api = net.process("api", router="a")
     calls = [api.request("compute", str(number)) for number in range(2)]
     assert len(taken(far)) == 2, "also the one that came back"

@@ -531,6 +531,7 @@ def test_a_group_is_remembered_as_long_as_any_router_knows_it(net: MeshNetwork):
     net.advance(QUIET)
     group = places(net.router_of("a"))[Address("audit"), "one"]
     node = consumer(net, "a", "audit", group="one")
+    net.advance(QUIET)
     node.settle(node.take(Kind.CAST))
     node.stop()
     for router in "ab":
