@@ -32,6 +32,8 @@ class MeshChecker:
         self._dead: set[str] = set()
         #: The order in which messages were sent.
         self._numbers: dict[str, int] = {}
+        #: The server that each message names.
+        self._servers: dict[str, str] = {}
         #: The latest message that each consumer has started, by sender, verb, topic and server.
         self._latest: dict[tuple[str, ...], str] = {}
 
@@ -47,6 +49,7 @@ class MeshChecker:
     def _on_submit(self, event: Event) -> None:
         self._works[event.id] = Work(event)
         self._numbers[event.id] = len(self._numbers)
+        self._servers[event.id] = event.fields.get("server", "")
         self.verdict.submitted[event.fields["verb"]] += 1
 
     def _work(self, event: Event) -> Work | None:
@@ -73,7 +76,7 @@ class MeshChecker:
             self._is_in_order(event, work)
 
     def _is_in_order(self, event: Event, work: Work) -> None:
-        name = event.process, work.caller, work.verb, work.topic, event.fields.get("server", "")
+        name = event.process, work.caller, work.verb, work.topic, self._servers[event.id]
         before = self._latest.get(name, event.id)
         if self._numbers[before] > self._numbers[event.id]:
             self._violated("order", f"{event.process} has started {event.id} of {work.caller} after {before}")

@@ -49,11 +49,12 @@ class MeshPlan(Plan):
         return any(isinstance(step, Fault) for _, step in self.steps)
 
 
-def mesh_plan_of(seed: int, faults: tuple[str, ...] = MESH_FAULTS, operations: int = 12) -> MeshPlan:
+def mesh_plan_of(seed: int, faults: tuple[str, ...] = MESH_FAULTS, mode: str = "", operations: int = 12) -> MeshPlan:
     """The plan that follows from ``seed``.
 
     Args:
-        faults: the kinds that may occur.
+        faults: the kinds that may occur; processes are killed only where faults overlap.
+        mode: quiet, gentle (one fault at a time) or rough; empty: any.
         operations: about how many messages are sent around each fault.
     """
     rng = Random(seed)
@@ -70,7 +71,10 @@ def mesh_plan_of(seed: int, faults: tuple[str, ...] = MESH_FAULTS, operations: i
     )
     places = [f"c{n}" for n in range(callers)] + [f"s{n}" for n in range(services)]
     homes = tuple((place, rng.choice(routers)) for place in places)
-    mode = rng.choices(("quiet", "gentle", "rough"), (1, 6, 3))[0]
+    drawn = rng.choices(("quiet", "gentle", "rough"), (1, 6, 3))[0]
+    mode = mode or drawn
+    if mode == "rough" and faults is MESH_FAULTS:
+        faults += _DEADLY
     steps: list[Step] = []
     at, number = 2.0, 0
     for _ in range(rng.randint(1, 2) if mode == "gentle" else 1):
@@ -109,13 +113,13 @@ def _faults(
     rng: Random, mode: str, faults: tuple[str, ...], routers: str, places: list[str]
 ) -> Iterator[tuple[float, Fault]]:
     if mode == "gentle":
-        yield 0.0, _fault(rng, faults, routers, places)
+        yield 0.0, _fault(rng, mode, faults, routers, places)
     elif mode == "rough":
         for _ in range(rng.randint(2, 5)):
-            yield rng.uniform(0.0, 6.0), _fault(rng, faults + _DEADLY, routers, places)
+            yield rng.uniform(0.0, 6.0), _fault(rng, mode, faults, routers, places)
 
 
-def _fault(rng: Random, faults: tuple[str, ...], routers: str, places: list[str]) -> Fault:
+def _fault(rng: Random, mode: str, faults: tuple[str, ...], routers: str, places: list[str]) -> Fault:
     kind = rng.choice(faults)
     if kind in ("kill router", "kill router and deliver"):
         return Fault(kind, rng.choice(routers), rng.choice((0.05, 1.0, 4.0, 12.0)), rng.choice((60.0, 0.5, -3600.0)))
@@ -125,6 +129,6 @@ def _fault(rng: Random, faults: tuple[str, ...], routers: str, places: list[str]
         one, other = rng.sample(routers, 2)
         return Fault(kind, one + other, rng.choice((0.05, 0.5, 2.0, 5.0, 8.0)), rng.choice((0.01, 0.1, 0.4)))
     place = rng.choice(places)
-    if kind == "move" and place.startswith("s"):
+    if kind == "move" and place.startswith("s") and mode == "gentle":
         kind = "reset"  # the former router, which lives, takes a consumer that has left it for dead
     return Fault(kind, place, rng.choice((0.05, 0.3, 1.0, 2.0)))

@@ -164,7 +164,7 @@ class SimulatedProcess(Endpoint):
         ):
             flags |= flag if wanted else 0
         fields = {"verb": operation.verb, "topic": operation.topic, "idempotent": operation.idempotent}
-        fields |= {"confirm": operation.confirm}
+        fields |= {"confirm": operation.confirm, "server": operation.server}
         if operation.verb == "call":
             fields["timeout"] = operation.timeout
         stage.record(What.SUBMIT, operation.id, fields, self.name)

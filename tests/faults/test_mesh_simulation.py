@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from hashlib import blake2b
@@ -12,6 +13,9 @@ from time import perf_counter
 
 import pytest
 
+from rpcmq.core.process.witness import Witness
+from rpcmq.core.router.mesh.adoption import Adoption
+from rpcmq.core.router.mesh.questions import Asked
 from tests.faults.mesh_plan import mesh_plan_of
 from tests.faults.mesh_simulation import MeshSimulation, simulate_mesh
 
@@ -32,6 +36,8 @@ def history_hash(seed: int) -> str:
 #: Seeds that have found a defect once, and what it was.
 FOUND: dict[int, str] = {
     13: "a router that went on offered what a process had left there, and got it back, at once and for ever",
+    105312: "a neighbour was never offered anything again once another router had come to own what it was offered",
+    105566: "an idempotent call that ran was offered to the same consumer five times in an instant, and then given up",
     38: "room was given to a neighbour while unused room was looked for: the look ended with an internal error",
 }
 
@@ -55,6 +61,30 @@ def test_a_seed_gives_the_same_history_each_time() -> None:
 def test_a_plan_without_steps_is_quiet() -> None:
     plan = replace(mesh_plan_of(1), steps=())
     assert MeshSimulation(plan).run().violations == []
+
+
+def decide_at_once(adoption: Adoption, now: float, asked: Asked) -> None:
+    """Start a message again although nobody of its roll has spoken."""
+    adoption._forget(asked)
+    request = asked.request
+    if request.queue is not None:
+        request.queue.remove(request)
+        adoption._dispatch.deliveries.deliver_again(now, [request])
+
+
+#: Rule of docs/contributing/mesh-model.md -> the method that keeps it, another one that does not, and a seed.
+RULES: dict[str, tuple[type, str, Callable[..., object], int]] = {
+    "keep": (Witness, "answered", lambda witness, task, message: None, 33),
+    "roll": (Adoption, "_decide", decide_at_once, 21),
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_without_a_rule_something_starts_twice(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, method, other, seed = RULES[rule]
+    assert simulate_mesh(seed).violations == []
+    monkeypatch.setattr(owner, method, other)
+    assert "started twice" in [violation.check for violation in simulate_mesh(seed).violations]
 
 
 #: Seeds that a process is given at a time.

@@ -62,6 +62,7 @@ class Adoption(MeshPart):
         self.witness = Witness(context, self.give_up)
         context.note_lost = self.witness.note_lost
         context.refuses = self.witness.refuses
+        context.displace = self.witness.displace
         dispatch.adopts = self.adopts
         dispatch.asked_for = self._queue
         dispatch.casts.adopts = self.adopts

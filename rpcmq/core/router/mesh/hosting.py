@@ -114,6 +114,9 @@ class Hosting(MeshPart):
             error = ErrorBody(outcome=Outcome.PROTOCOL, text=text)
             link.send(error.message(key=key, consumer=sort, address=address.encode()))
             return
+        if flags & Flag.IDEMPOTENT and key not in link.calls and _knows_it(consumer, key, message[STAMP]):
+            # Its sender sends it again by way of another router, which gets the answer to what runs.
+            self._context.displace(now, consumer, key)
         if key in consumer.in_flight or key in link.calls:
             self._send_back(link, Kind.RETURNED, destination, key, form >> 8, _MAY_HAVE_STARTED)
             return
@@ -329,3 +332,11 @@ class _Room:
 
 def _pick(place: Place) -> Consumer | None:
     return place.pick() if isinstance(place, Server) else place.ready.pick()
+
+
+def _knows_it(consumer: Consumer, key: bytes, stamp: bytes) -> bool:
+    """Whether ``consumer`` has a message, and its process starts it no second time for an owner with ``stamp``."""
+    former = consumer.in_flight.get(key)
+    if former is None or not consumer.link.follows_mesh:
+        return False
+    return bytes((former.request.message[STAMP][0], former.attempt)) <= stamp

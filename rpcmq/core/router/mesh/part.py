@@ -13,7 +13,7 @@ from rpcmq.core.router.mesh.neighbours import Identity, Neighbour, Neighbours
 from rpcmq.core.router.mesh.offered_work import OfferedWork
 from rpcmq.core.router.mesh.places import Places
 from rpcmq.core.router.mesh.targets import Targets
-from rpcmq.core.router.model import Handler, Link
+from rpcmq.core.router.model import Consumer, Handler, Link
 from rpcmq.core.router.node_type import NodeContext
 from rpcmq.core.router.peer2peer.node import Peer2Peer
 from rpcmq.core.router.pubsub.node import PubSub
@@ -62,6 +62,8 @@ class MeshContext:
     on_member: list[Callable[[float, MeshIdentity, bool], None]] = field(default_factory=list)
     #: Whether a later owner of an offered message is known: (link of the one that offers it, key, stamp).
     refuses: Callable[[Link, bytes, bytes], bool] = lambda link, key, stamp: False
+    #: Forget that a consumer has a message of an earlier owner: (now, consumer, key).
+    displace: Callable[[float, Consumer, bytes], None] = lambda now, consumer, key: None
     #: Remember that a consumer is gone with a message that it may have started: (now, key, identity).
     note_lost: Callable[[float, bytes, str], None] = lambda now, key, identity: None
     #: Note an obstacle to links: (now, subject, reason, text); see :class:`rpcmq.core.router.mesh.problems.Problems`.

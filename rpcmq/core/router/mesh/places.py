@@ -135,12 +135,13 @@ class Places:
             del of_link[place]
             if not of_link:
                 del self._of_links[link]
-        self._tell(now, place, remote)
+        self.changed(now, place, remote)
 
     def of_link(self, link: BaseLink, limit: int) -> list[Place]:
         """At most ``limit`` of the places that the neighbour at ``link`` has consumers of."""
         return list(islice(self._of_links.get(link, ()), limit))
 
-    def _tell(self, now: float, place: Place, remote: Remote[Delivery]) -> None:
+    def changed(self, now: float, place: Place, remote: Remote[Delivery]) -> None:
+        """The neighbour of ``remote`` can take more, or less, for ``place`` than before."""
         for each in self.on_changed:
             each(now, place, remote)

@@ -86,7 +86,7 @@ class Witness:
             if fence is None or fence.stamp < stamp:
                 self.see(key, Fence(stamp, owner, place, is_call, now), link)
                 self._give_up(now, key)
-                self._give_up_unasked(now, key, place)
+                self._give_up_unasked(now, key, stamp, place)
             if identity := self.lost(key):
                 self._tell(link, identity, [(key, stamp, Word.LOST)])
             else:
@@ -108,7 +108,7 @@ class Witness:
                 self.see(key, Fence(stamp, owner, place, is_call, now), link)
                 if owner != self._context.own.id:
                     self._give_up(now, key)
-                    self._give_up_unasked(now, key, place)
+                    self._give_up_unasked(now, key, stamp, place)
 
     def see(self, key: bytes, fence: Fence, source: Link | None) -> None:
         """Refuse owners before ``fence`` from now on (``fence``), and pass that on (``carry``)."""
@@ -196,7 +196,7 @@ class Witness:
         request.number, request.received_at = self._requests.last_number, now
         request.usage, request.charge = owner.usage, MESSAGE_OVERHEAD
         owner.usage.size_bytes += MESSAGE_OVERHEAD
-        self._displace(now, consumer, key)
+        self.displace(now, consumer, key)
         if fence.is_call:
             if (former := owner.calls.get(key)) is not None:
                 self.end_silently(now, former)
@@ -211,7 +211,7 @@ class Witness:
             return
         if request.queue is not None:
             request.queue.remove(request)
-        self._displace(now, consumer, request.key)
+        self.displace(now, consumer, request.key)
         self._give(now, request, consumer, stamp[1])
 
     def _give(self, now: float, request: Request, consumer: Consumer, attempt: int) -> None:
@@ -222,7 +222,7 @@ class Witness:
         if consumer.level != ALONE:
             consumer.topic.ready.move(consumer)
 
-    def _displace(self, now: float, consumer: Consumer, key: bytes) -> None:
+    def displace(self, now: float, consumer: Consumer, key: bytes) -> None:
         """Forget an earlier delivery of the same message: its owner is not the one that counts now."""
         former = consumer.in_flight.pop(key, None)
         if former is not None and not former.request.has_ended:
@@ -240,9 +240,11 @@ class Witness:
         if type(request) is Forwarded:
             self._tell(request.owner, "", [(key, stamp, Word.NEWER)])
         self.end_silently(now, request)
-        remote = (request.destination.server or request.destination.topic).remotes.get(consumer.link)
+        place = request.destination.server or request.destination.topic
+        remote = place.remotes.get(consumer.link)
         if remote is not None:
             remote.offered.pop(key, None)
+            self._context.places.changed(now, place, remote)
         self._dispatch.departures.relieved(now, consumer)
         self._dispatch.deliveries.deliver_waiting(now, consumer)
 
@@ -273,14 +275,19 @@ class Witness:
             self._requests.deadlines.disarm(request)
             self._requests.record(now, request, Outcome.CANCELLED)
 
-    def _give_up_unasked(self, now: float, key: bytes, place: PlaceKey) -> None:
+    def _give_up_unasked(self, now: float, key: bytes, stamp: bytes, place: PlaceKey) -> None:
         """A later owner asks for a message that this router has had from its sender (``give_up``)."""
         link = self._context.node.links.by_origin(key[ORIGIN_OF_KEY])
         request = link.calls.get(key) if link is not None else None
-        if request is None and (found := self._context.places.find(*place)) is not None:
+        found = self._context.places.find(*place)
+        if request is None and found is not None:
             request = found.queue.get(key)
         if request is not None:
             self.end_silently(now, request)
+        topic = found.topic if isinstance(found, Server) else found
+        for work in self._context.offered.values():
+            # Where it was offered it is the later owner's: its end would never be told here.
+            self.take_back(now, key, stamp, work.whole if topic is None else work.of(topic))
 
     def note_lost(self, now: float, key: bytes, identity: str) -> None:
         """The consumer ``identity`` is gone with a message that it may have started."""

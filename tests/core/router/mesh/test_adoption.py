@@ -12,7 +12,7 @@ from rpcmq.core.router.settings import Settings
 from rpcmq.errors import Outcome
 from rpcmq.testing.invariants import check_router
 from rpcmq.testing.mesh_network import Call, MeshNetwork, Message, Process
-from rpcmq.wire import KEY, STAMP, Flag, Kind, key_of
+from rpcmq.wire import KEY, SETTLEMENT, STAMP, Flag, Kind, key_of
 from rpcmq.wire.adoption import HERE_RECORD, Word, taken_keys, where_records
 
 
@@ -272,3 +272,36 @@ def test_a_consumer_that_no_other_router_knows_is_given_nothing(net: MeshNetwork
     second = api.request("lonely", "run", ttl=60)
     alone.reply(alone.take(Kind.REQUEST), b"done")
     assert second.end.payload == b"done", "there is nobody who could be told"
+
+
+def test_an_idempotent_call_that_runs_is_answered_by_way_of_the_next_router_of_its_caller(net: MeshNetwork) -> None:
+    """The home of its only consumer has it of the former owner: it is no new attempt, let alone five of them."""
+    node = consumer(net, "node", "b")
+    api = net.process("api", router="a")
+    call = api.request("jobs", "run", ttl=60, flags=Flag.IDEMPOTENT)
+    node.take(Kind.REQUEST)
+    move(net, api, "c")
+    again(api, call, hops=0, flags=Flag.IDEMPOTENT)
+    net.advance(0.1)
+    assert not call.ends
+    request = node.take(Kind.REQUEST)  # its process knows the key, and starts it no second time
+    node.reply(request, b"once")
+    assert call.end.payload == b"once"
+    for name in "abc":
+        check_router(net.router_of(name))
+
+
+def test_a_neighbour_is_offered_more_once_another_router_owns_what_it_was_offered(net: MeshNetwork) -> None:
+    node = consumer(net, "node", "b", credit=1)
+    api, other = net.process("api", router="a"), net.process("other", router="a")
+    cast = api.cast("jobs", "run")
+    running = node.take(Kind.CAST)
+    move(net, api, "c")
+    again(api, cast, kind=Kind.CAST)
+    net.advance(0.1)
+    stamp = say(node, Word.RUNNING)
+    node.send(Kind.SETTLE, SETTLEMENT.pack(running.key, stamp[-1], Outcome.OK, 0), consumer=0)
+    net.advance(1.0)
+    later = other.cast("jobs", "run")
+    net.advance(1.0)
+    assert node.take(Kind.CAST).key == later.key
