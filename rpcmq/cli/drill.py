@@ -29,6 +29,7 @@ _SHARE = click.FloatRange(0.0, 1.0)
 
 @click.command("drill")
 @click.option("--topology", metavar="FILE", type=click.Path(exists=True, dir_okay=False), help="TOML file.")
+@click.option("--routers", metavar="N", type=click.IntRange(1, 16), help="Number of routers, as one mesh.")
 @click.option("--faults", metavar="FAULT,...", default="kill,stop,router", show_default=True, help="Which; see below.")
 @click.option("--for", "seconds", type=_SECONDS, default="60s", show_default=True, help="Time to inject faults.")
 @click.option("--every", type=_SECONDS, default="2s", show_default=True, help="Interval between faults.")
@@ -45,6 +46,7 @@ _SHARE = click.FloatRange(0.0, 1.0)
 def drill_command(
     state: State,
     topology: str | None,
+    routers: int | None,
     faults: str,
     seconds: float,
     every: float,
@@ -86,20 +88,29 @@ def drill_command(
     disk-full        the router can write nothing
     files            the router can open no more files
 
+    With --routers above 1 the processes are spread over the routers of one mesh. The faults may be kill, stop,
+    router, router-restart, router-stop (each of any router, one at a time), hog and slow-subscriber; and the death of
+    a router excuses nothing: no call may fail, none be lost or started twice.
+
     Exits with 1 if anything was lost, doubled, misrouted, or not as docs/guarantees.md promises. SIGTERM and SIGINT
     end its processes, remove its temporary folder, and exit with 143 and 130.
     """
     from dataclasses import replace
 
-    from rpcmq.drill.faults import NEEDS_PLAIN, NEEDS_PROXY, chosen, run_drill
+    from rpcmq.drill.faults import NEEDS_PLAIN, NEEDS_PROXY, check_faults, chosen, run_drill
     from rpcmq.drill.topology import Topology, load_topology
 
     names = chosen(faults)
-    laid_out = load_topology(topology) if topology else Topology(rate=500.0)
-    load: dict[str, Any] = {"plain": plain, "patched": patched, "nested": nested, "large": large, "misspelt": misspelt}
+    laid_out = load_topology(topology) if topology else Topology(rate=500.0, callers=routers or 1)
+    load: dict[str, Any] = {
+        "routers": routers, "plain": plain, "patched": patched, "nested": nested, "large": large, "misspelt": misspelt,
+    }  # fmt: skip
     laid_out = replace(laid_out, **{name: value for name, value in load.items() if value is not None})
     if not laid_out.plain and set(names) & set(NEEDS_PLAIN):
         laid_out = replace(laid_out, plain=1)
+    check_faults(names, laid_out)
+    if laid_out.routers > 1:
+        laid_out = replace(laid_out, direct=True)
     if laid_out.direct and set(names) & set(NEEDS_PROXY):
         laid_out = replace(laid_out, direct=False)
     seed = secrets.randbelow(1_000_000) if seed is None else seed

@@ -9,17 +9,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from time import monotonic
 
 import gevent
 
 from rpcmq.drill.disturbances import RESTART, SILENCE
+from rpcmq.drill.mesh import drill_of
 from rpcmq.drill.place import Place
 from rpcmq.drill.result import Result
 from rpcmq.drill.run import Drill
 from rpcmq.drill.topology import Topology
 from rpcmq.errors import UsageError
 
-__all__ = ["FAULTS", "NEEDS_PLAIN", "NEEDS_PROXY", "Fault", "chosen", "open_files", "run_drill"]
+__all__ = ["FAULTS", "NEEDS_PLAIN", "NEEDS_PROXY", "OF_A_MESH", "Fault", "chosen", "open_files", "run_drill"]
 
 #: Called with the drill, where choices come from, and how long it lasts (seconds).
 Fault = Callable[[Drill, Random, float], None]
@@ -48,7 +50,8 @@ def _router(fault: _OfRouter) -> Fault:
     def inject(drill: Drill, rng: Random, seconds: float) -> None:
         if drill.router_lock.acquire(blocking=False):
             try:
-                fault(drill, seconds)
+                with drill.router_fault():
+                    fault(drill, seconds)
             finally:
                 drill.router_lock.release()
 
@@ -225,6 +228,9 @@ FAULTS: dict[str, Fault] = {
     "files": _router(_take_files),
 }
 
+#: The faults that a drill with several routers may have.
+OF_A_MESH = ("kill", "stop", "router", "router-restart", "router-stop", "hog", "slow-subscriber")
+
 #: The faults that need plain programs.
 NEEDS_PLAIN = ("kill-plain",)
 
@@ -246,6 +252,20 @@ def chosen(text: str) -> tuple[str, ...]:
     return names
 
 
+def check_faults(names: tuple[str, ...], topology: Topology) -> None:
+    """Refuse faults, and loads, of one router only.
+
+    Raises:
+        UsageError: the topology has several routers, and these are not for such a drill.
+    """
+    if topology.routers == 1:
+        return
+    if unfit := [name for name in names if name not in OF_A_MESH]:
+        raise UsageError(f"not with several routers: {', '.join(unfit)}; these are: {', '.join(OF_A_MESH)}")
+    if topology.misspelt:
+        raise UsageError("not with several routers: misspelt, whose casts the router counts")
+
+
 def run_drill(
     seed: int,
     topology: Topology,
@@ -256,7 +276,7 @@ def run_drill(
     folder: Path | None = None,
 ) -> Result:
     """Run a drill: the load of ``topology``, and ``faults`` as :func:`_inject` says."""
-    with Drill(topology, seed, folder) as drill:
+    with drill_of(topology, seed, folder) as drill:
         drill.load()
         _inject(drill, faults, seconds, every, lasts)
         return drill.finish()
@@ -276,10 +296,15 @@ def _inject(drill: Drill, names: tuple[str, ...], seconds: float, every: float, 
         running.append(gevent.spawn(FAULTS[name], drill, rng, drill.rng.uniform(*lasts)))
 
     try:
-        drill.every(every, max(1, int(seconds / every)), begin)
+        due = monotonic()
+        for _ in range(max(1, int(seconds / every))):
+            begin()
+            due += every
+            gevent.sleep(max(0.0, due - monotonic()))
         gevent.joinall(running, raise_error=True)
     finally:
         # None starts a process any more when the drill ends early.
         gevent.killall(running)
-    if drill.router.exit_code is None:
-        drill.router.signal(signal.SIGCONT)
+    for router in drill.routers:
+        if router.exit_code is None:
+            router.signal(signal.SIGCONT)

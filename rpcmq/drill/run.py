@@ -15,25 +15,24 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from random import Random
 from time import monotonic
 from typing import Any, Self
 
-import gevent
 from gevent.lock import BoundedSemaphore
 
 import rpcmq
-from rpcmq.drill.checks import Violation, check
+from rpcmq.drill.checks import Verdict, Violation, check
 from rpcmq.drill.common import TOPIC, Options, outcome_of
+from rpcmq.drill.counts import count_router, write_drops
 from rpcmq.drill.disturbances import RESTART
 from rpcmq.drill.history import Event, Recorder, What, merged
 from rpcmq.drill.keys import make_keys
-from rpcmq.drill.late_answers import LATE
-from rpcmq.drill.names import ROUTER, named, traceparent_of
+from rpcmq.drill.names import named, traceparent_of
 from rpcmq.drill.place import Place
 from rpcmq.drill.proxy import FaultProxy
 from rpcmq.drill.result import Result, bounds_of, config_of
@@ -100,15 +99,7 @@ class Drill:
 
     def __enter__(self) -> Self:
         try:
-            settings = dict(self.topology.router)
-            if self._log is not None:
-                settings["dispatch_log_directory"] = str(self._log)
-                # An idle router has no file open for long, so that descriptors can be counted.
-                settings.setdefault("dispatch_log_segment_seconds", 2)
-            if self._keys is not None:
-                settings["security_keys"] = str(self._keys)
-            program = ("-m", "rpcmq.drill.router", str(self._folder))
-            self.router = RouterProcess(file=self.topology.router_config, program=program, **settings)
+            self._start_routers(self._settings())
             services = [self.add(f"s{n}", "service") for n in range(self.topology.services)]
             services += [self.add(f"e{n}", "subscriber") for n in range(self.topology.subscribers)]
             self.expect_ready(services)
@@ -116,6 +107,33 @@ class Drill:
             self.close()
             raise
         return self
+
+    def _settings(self) -> dict[str, Any]:
+        settings = dict(self.topology.router)
+        if self._log is not None:
+            settings["dispatch_log_directory"] = str(self._log)
+            # An idle router has no file open for long, so that descriptors can be counted.
+            settings.setdefault("dispatch_log_segment_seconds", 2)
+        if self._keys is not None:
+            settings["security_keys"] = str(self._keys)
+        return settings
+
+    def _start_routers(self, settings: dict[str, Any]) -> None:
+        program = ("-m", "rpcmq.drill.router", str(self._folder))
+        self.router = RouterProcess(file=self.topology.router_config, program=program, **settings)
+
+    def _url(self) -> str:
+        return self.router.url
+
+    @contextmanager
+    def router_fault(self) -> Iterator[None]:
+        """Around a fault of the router."""
+        yield
+
+    @property
+    def routers(self) -> Sequence[RouterProcess]:
+        """The drill's routers."""
+        return [self.router] if hasattr(self, "router") else []
 
     def __exit__(self, *exc: object) -> None:
         self.close()
@@ -134,8 +152,8 @@ class Drill:
             program.close()
         for proxy in self.proxies.values():
             proxy.close()
-        if hasattr(self, "router"):
-            self.router.close()
+        for router in self.routers:
+            router.close()
         self.recorder.close()
         if self._keys is not None:
             shutil.rmtree(self._keys, ignore_errors=True)
@@ -146,7 +164,7 @@ class Drill:
 
     def add(self, name: str, role: str, **options: Any) -> Place:
         """Start one more process; see :class:`rpcmq.drill.load.Options`."""
-        url = self.router.url
+        url = self._url()
         if not self.topology.direct:
             self.proxies[name] = FaultProxy(url)
             url = self.proxies[name].url
@@ -299,37 +317,17 @@ class Drill:
         """SIGTERM, and wait until it has ended in order."""
         self.router.signal(signal.SIGTERM)
         self.fault(RESTART, "router")
-        self._expect_end_of_router()
+        self._expect_end_of_router(self.router)
         self.recorder.write(What.EXITED)
 
-    def _expect_end_of_router(self) -> None:
-        if (code := self.router.wait(self.bounds.drain + _STOP_SECONDS)) != 0:
-            self._problem("router", f"it ended with {code}: {self.router.said()[-500:]}")
+    def _expect_end_of_router(self, router: RouterProcess) -> None:
+        if (code := router.wait(self.bounds.drain + _STOP_SECONDS)) != 0:
+            self._problem("router", f"it ended with {code}: {router.said()[-500:]}")
 
     # --- what the router says ----------------------------------------------------------------
 
     def _count_router(self) -> None:
-        try:
-            varz = self.router.varz()
-        except OSError:
-            return
-        counters = varz["counters"]
-        late = sum(count for name, count in counters.items() if name.startswith(LATE))
-        self.recorder.write(What.COUNTED, **{"late answers": late})
-        process = varz["process"]
-        if process["internal_errors"] or varz["refused"].get("internal error"):
-            self._problem("internal error", f"the router reports {process['internal_errors']} {varz['refused']}")
-        if process["lost_wakeups"]:
-            self._problem("lost wake-ups", f"the router has missed {process['lost_wakeups']} wake-ups")
-
-    def _write_drops(self) -> None:
-        """Record the rows of ``rpcmq ls --dropped``."""
-        view = self.router.view("dropped")
-        for row in view["dropped"]:
-            self.recorder.write(What.DROPPED, row["topic"], **{n: row[n] for n in ("verb", "reason", "count")})
-        for verb, reasons in view["totals"].items():
-            for reason, count in reasons.items():
-                self.recorder.write(What.DROPPED_IN_ALL, ROUTER, verb=verb, reason=reason, count=count)
+        self._problems += count_router(self.router, self.recorder)
 
     def _problem(self, check: str, text: str) -> None:
         self._problems.append(Violation(check, text))
@@ -337,7 +335,7 @@ class Drill:
     @property
     def is_idle(self) -> bool:
         """Whether the router has nothing in its hands."""
-        rows = self.router.view("topics")["topics"]
+        rows = [row for router in self.routers for row in router.view("topics")["topics"]]
         return not any(row["in_flight"] or (row["queued"] and row["consumers"]) for row in rows)
 
     # --- the end -----------------------------------------------------------------------------
@@ -357,15 +355,20 @@ class Drill:
         seconds = monotonic() - self._began
         with suppress(AssertionError):  # then the verdict says what was not run
             eventually(lambda: self.is_idle, _SETTLE_SECONDS)
-        self._count_router()
+        for router in self.routers:
+            self._problems += count_router(router, self.recorder)
         if self.topology.misspelt:
-            self._write_drops()
+            write_drops(self.router, self.recorder)
         self._end([p for p in self.places.values() if p.role in ("service", "subscriber")])
-        self.router.signal(signal.SIGTERM)
-        self._expect_end_of_router()
-        verdict = check(self.events(), self.bounds, self._watch.stalls)
+        for router in self.routers:
+            router.signal(signal.SIGTERM)
+            self._expect_end_of_router(router)
+        verdict = self._check()
         verdict.violations += self._problems
         return Result(self.seed, seconds, verdict, dict(self.faults), dict(figures or {}))
+
+    def _check(self) -> Verdict:
+        return check(self.events(), self.bounds, self._watch.stalls)
 
     def end_load(self) -> None:
         """Stop the load; return when all answers have arrived."""
@@ -388,11 +391,3 @@ class Drill:
             else:
                 if code:
                     self._problem("process", f"{place.life} ended with {code}: {place.program.said()[-500:]}")
-
-    def every(self, seconds: float, times: int, action: Callable[[], None]) -> None:
-        """Run ``action`` ``times`` times, ``seconds`` apart from start to start."""
-        due = monotonic()
-        for _ in range(times):
-            action()
-            due += seconds
-            gevent.sleep(max(0.0, due - monotonic()))

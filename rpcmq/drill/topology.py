@@ -21,6 +21,7 @@ class Topology:
 
     Attributes:
         services: how many serve the topic.
+        routers: how many; above 1 they are one mesh, and the processes are spread over them.
         callers: how many call.
         subscribers: how many subscribe to the events that callers publish.
         workers: greenlets of a caller that call at the same time.
@@ -49,6 +50,7 @@ class Topology:
     """
 
     services: int = 3
+    routers: int = 1
     callers: int = 1
     subscribers: int = 0
     workers: int = 32
@@ -107,7 +109,7 @@ def _checked(name: str, value: Any, default: Any) -> Any:
             raise ValueError(f"expected a {'flag' if isinstance(default, bool) else 'text'}")
         return value
     if isinstance(default, int):
-        least = 1 if name in ("services", "callers", "workers", "concurrency") else 0
+        least = 1 if name in ("routers", "services", "callers", "workers", "concurrency") else 0
         return _number(value, int, least)
     if isinstance(default, float):
         return float(_number(value, (int, float), 0.0))

@@ -31,6 +31,24 @@ def test_a_drill(invoke, tmp_path: Path):
     assert len(list((tmp_path / "kept").glob("*.history"))) == 4 + row["faults"]["kill"]
 
 
+def test_faults_of_one_router_are_refused_with_several(invoke):
+    result = invoke("drill", "--routers", "3", "--faults", "partition", "--for", "1s")
+    assert result.returncode == 2
+    assert "not with several routers: partition; these are: kill," in result.stderr
+
+
+@pytest.mark.long
+@pytest.mark.timeout(240)
+def test_a_drill_with_three_routers(invoke, tmp_path: Path):
+    faults = "router,router-restart,router-stop"
+    arguments = ["--faults", faults, "--for", "8s", "--every", "2s", "--lasts", "1s", "--keep", str(tmp_path / "h")]
+    result = invoke("drill", "--json", "--routers", "3", "--seed", "3", *arguments)
+    row = json.loads(result.stdout)
+    assert result.returncode == 0, row
+    assert row["violations"] == [] and row["lost"] == row["doubled"] == row["misrouted"] == 0
+    assert sum(row["faults"].values()) >= 2
+
+
 @pytest.mark.fault
 def test_a_drill_of_what_init_makes(invoke, tmp_path: Path):
     """It has keys of its own; those of the configuration are not looked at."""
