@@ -39,6 +39,7 @@ FOUND: dict[int, str] = {
     13: "a router that went on offered what a process had left there, and got it back, at once and for ever",
     105312: "a neighbour was never offered anything again once another router had come to own what it was offered",
     105566: "an idempotent call that ran was offered to the same consumer five times in an instant, and then given up",
+    115068: "a consumer that had answered, and was asked again later, counted as busy until the call's longest time",
     38: "room was given to a neighbour while unused room was looked for: the look ended with an internal error",
 }
 

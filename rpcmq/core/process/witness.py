@@ -230,12 +230,13 @@ class Witness:
         if not is_call:
             self._settlements.add(tag, key, stamp[1], Outcome.OK, 0)
             return
-        answer = self.answers.answers.get(key)
-        if answer is not None:
-            answer = for_consumer(with_stamp(answer, stamp), tag)
+        kept = self.answers.answers.get(key)
+        # Without one the caller has it: who asks is to forget the call, and its router to count on this consumer again.
+        answer = for_consumer(with_stamp(kept or pack(Kind.REPLY, key=key, format=1), stamp), tag)
+        if kept is not None:
             self.answers.replace(key, answer)
-            self._settlements.answered = True
-            self._uplink.send(answer)
+        self._settlements.answered = True
+        self._uplink.send(answer)
 
     def _promise(self, name: bytes, stamp: bytes) -> None:
         self._promises.pop(name, None)
