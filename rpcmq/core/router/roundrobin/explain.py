@@ -35,7 +35,9 @@ def timed_out(now: float, request: Request) -> Explanation:
         elsewhere = sum(remote.consumers for remote in destination.remotes.values())
         details |= {"state": "queued", "consumers": len(destination.consumers) + elsewhere}
         if request.queue is not None and request.queue is not destination.queue:
-            return f"waited {waited:.1f} s for consumers of {destination.name!r} to say whether they have it", details
+            # In a mesh, after another router was lost that may have given it to somebody.
+            text = f"waited {waited:.1f} s for consumers of {destination.name!r} to say whether they have it"
+            return f"{text}; it may have run", details | {"state": "asked", "started": "unknown"}
         return f"queued {waited:.1f} s: {_queued_because(now, destination)}", details
     held = now - request.dispatched_at
     silent = now - consumer.link.heard

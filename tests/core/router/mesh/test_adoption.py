@@ -305,3 +305,16 @@ def test_a_neighbour_is_offered_more_once_another_router_owns_what_it_was_offere
     later = other.cast("jobs", "run")
     net.advance(1.0)
     assert node.take(Kind.CAST).key == later.key
+
+
+def test_a_call_that_is_asked_for_does_not_time_out_as_one_that_never_ran(net: MeshNetwork) -> None:
+    consumer(net, "node", "b")
+    api = net.process("api", router="a")
+    call = api.request("jobs", "run", ttl=60)
+    net.hosts["a"].kill()
+    move(net, api, "c")
+    api._message(Kind.REQUEST, "jobs", "run", b"", key=call.key, hops=1, flags=Flag.RESENT, ttl=4)
+    net.advance(5.0)
+    assert call.end.outcome == Outcome.TIMEOUT and "it may have run" in call.end.body["text"]
+    details = call.end.body["details"]
+    assert (details["state"], details["started"]) == ("asked", "unknown")
