@@ -15,6 +15,7 @@ COMPILED = not (session.__file__ or "").endswith(".py")
 _REPLACED = "replaces methods or attributes of what is compiled, which compiled code does not look up"
 _OPCODES = "raises between opcodes, of which compiled code has none: signals are handled between calls of the engines"
 _REFERRERS = "follows references, which the objects of compiled classes show otherwise"
+_PLAYED = "plays an object that compiled code takes from its own class only"
 _SKIPPED = {
     "tests/core/process/test_interrupted_casts.py": _OPCODES,
     "tests/core/process/test_call_states.py::test_each_row": _REPLACED,
@@ -29,6 +30,7 @@ _SKIPPED = {
     "tests/core/router/test_router_survives.py": _REPLACED,
     "tests/core/router/test_journal.py::test_an_internal_error": _REPLACED,
     "tests/core/router/test_router_churn.py": _REFERRERS,
+    "tests/core/router/mesh/test_limits.py": _PLAYED,
     "tests/client/test_direct.py::test_an_introduction_that_comes_after_the_peer_costs_no_direct_link": _REPLACED,
     "tests/threads/test_casts_while_closing.py::test_an_event_that_comes_when_the_client": _REPLACED,
     "tests/threads/test_lone_caller.py::test_a_call_that_is_alone[interrupted_at_work": _REPLACED,
