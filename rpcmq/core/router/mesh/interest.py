@@ -176,6 +176,9 @@ class Interest(MeshPart):
         elif now >= self.announcer.next_deadline():
             self.announcer.tick(now)
             self._note_told()
+            if self._told:
+                # A consumer in the place of one like it changes no row: what others took before has told them.
+                self._acknowledge(now, max((self.acknowledged(each) for each in self._context.neighbours), default=0))
 
     def _enter_more(self) -> None:
         """Mark further places that were there before anybody wanted to know."""

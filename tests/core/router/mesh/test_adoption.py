@@ -318,3 +318,15 @@ def test_a_call_that_is_asked_for_does_not_time_out_as_one_that_never_ran(net: M
     assert call.end.outcome == Outcome.TIMEOUT and "it may have run" in call.end.body["text"]
     details = call.end.body["details"]
     assert (details["state"], details["started"]) == ("asked", "unknown")
+
+
+def test_a_consumer_in_the_place_of_one_like_it_is_given_work(net: MeshNetwork) -> None:
+    """It changes nothing of what is told to others, so that there is no news for them to acknowledge."""
+    node = consumer(net, "node", "b", credit=3)
+    with net.together():
+        node.unregister(0)
+        node.register("jobs", credit=3, tag=1)
+    net.advance(1.0)
+    call = net.process("api", router="a").request("jobs", "run", ttl=60)
+    node.reply(node.take(Kind.REQUEST), b"done")
+    assert call.end.payload == b"done"
