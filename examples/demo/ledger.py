@@ -14,7 +14,7 @@ _SUFFIX = ".ledger"
 
 
 class Ledger:
-    """What one process has begun.
+    """The record of all that one process has begun.
 
     Args:
         name: of the process.
