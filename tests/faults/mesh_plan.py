@@ -66,8 +66,8 @@ def mesh_plan_of(seed: int, faults: tuple[str, ...] = MESH_FAULTS, mode: str = "
         unresponsive_seconds=rng.choice((2.5, 12.0)),
         heartbeat_seconds=1.0,
         resume_seconds=rng.choice((10.0, 30.0)),
-        mailbox_max_seconds=40.0,
-        unclaimed_seconds=40.0,
+        mailbox_max_seconds=25.0,
+        unclaimed_seconds=25.0,
     )
     places = [f"c{n}" for n in range(callers)] + [f"s{n}" for n in range(services)]
     homes = tuple((place, rng.choice(routers)) for place in places)

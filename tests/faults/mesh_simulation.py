@@ -62,14 +62,19 @@ class MeshSimulation(SimulatedRun):
         for peer in self.processes.values():
             peer.is_dead = True
             peer.stop()
-        self.net.advance(self.plan.settings.mailbox_max_seconds + 35.0)
+        until = self.net.now + self.plan.settings.mailbox_max_seconds + 35.0
+        while self.net.now < until and any(map(self._left_behind, self.plan.routers)):
+            self.net.advance(5.0)
         for name in self.plan.routers:
-            left = {path: there for path, there in self._left(name).items() if path not in self._own[name]}
-            assert not left, f"left behind in router {name}: {sorted(left)}"
+            assert not self._left_behind(name), f"left behind in router {name}: {self._left_behind(name)}"
 
-    def _left(self, name: str) -> dict[str, Any]:
+    def _left_behind(self, name: str) -> list[str]:
+        """The tables of router ``name`` that are left behind."""
+        return sorted(self._left(name) - self._own[name])
+
+    def _left(self, name: str) -> set[str]:
         left = left_behind(self.net.router_of(name))
-        return {path: there for path, there in left.items() if not any(f".{each}" in path for each in _REMEMBERED)}
+        return {path for path in left if not any(f".{each}" in path for each in _REMEMBERED)}
 
 
 def simulate_mesh(seed: int, **options: Any) -> Verdict:

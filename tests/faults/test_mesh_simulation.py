@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from hashlib import blake2b
 from time import perf_counter
@@ -17,6 +14,7 @@ from rpcmq.core.process.witness import Witness
 from rpcmq.core.router.mesh.adoption import Adoption
 from rpcmq.core.router.mesh.questions import Asked
 from tests.faults.mesh_plan import MeshPlan, mesh_plan_of
+from tests.faults.mesh_seeds import broken_seeds
 from tests.faults.mesh_simulation import MeshSimulation, simulate_mesh
 from tests.faults.plan import Fault, Operation
 
@@ -111,27 +109,11 @@ def test_without_a_rule_something_starts_twice(rule: str, monkeypatch: pytest.Mo
     assert "started twice" in [violation.check for violation in MeshSimulation(plan).run().violations]
 
 
-#: Seeds that a process is given at a time.
-PORTION = 50
-
-
-def broken_in(seeds: range) -> dict[int, list[str]]:
-    """The violations of each seed that has any."""
-    verdicts = {seed: simulate_mesh(seed) for seed in seeds}
-    return {seed: list(map(str, verdict.violations)) for seed, verdict in verdicts.items() if not verdict.ok}
-
-
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_10000_seeds(capsys: pytest.CaptureFixture[str]) -> None:
-    broken: dict[int, list[str]] = {}
     began = perf_counter()
-    portions = [range(first, first + PORTION) for first in range(100_000, 110_000, PORTION)]
-    # Started anew: a fork would have this process's threads and greenlets half.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(len(os.sched_getaffinity(0)), context) as processes:
-        for found in processes.map(broken_in, portions):
-            broken |= found
+    broken = dict(broken_seeds(range(100_000, 110_000)))
     seconds = perf_counter() - began
     with capsys.disabled():
         row = {"scenario": "mesh simulation", "seeds": 10_000, "broken": len(broken), "seconds": round(seconds, 1)}
