@@ -59,6 +59,8 @@ PART_SIZE: Final = 128
 _PART_BYTES = PART_SIZE // 8
 _NUMBER_BYTES = 3
 _BLOCK_LENGTHS = 3
+#: Longest INTEREST: a message is handled in one go, and a row of it can be 11 bytes.
+_MAX_BYTES = 32 * 1024
 _IDENTITY_PREFIX = bytes(_BLOCK_LENGTHS)
 _MAX_KEY = _BLOCK_LENGTHS + 4 * MAX_NAME_BYTES + 1 + _NUMBER_BYTES
 
@@ -103,11 +105,13 @@ class InterestBody(NamedTuple):
         """Read a message. Keys and states are checked where they are used.
 
         Raises:
-            ProtocolError: its lengths do not fit.
+            ProtocolError: its lengths do not fit, or it is too long.
         """
         payload = bytes(payload_of(message))
         if len(payload) < _HEADER.size:
             raise ProtocolError(f"INTEREST of {len(payload)} bytes is shorter than its header", "length")
+        if len(payload) > _MAX_BYTES:
+            raise ProtocolError(f"INTEREST of {len(payload)} bytes exceeds the limit of {_MAX_BYTES}", "length")
         flags, base, version, total, digest = _HEADER.unpack_from(payload)
         rows: list[Row] = []
         at, end = _HEADER.size, len(payload)

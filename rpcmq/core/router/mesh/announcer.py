@@ -28,6 +28,9 @@ _CHUNKS_IN_ONE_TICK, _PAUSE = 2, 0.002
 _BACKLOG_MESSAGES, _BACKLOG_BYTES, _RETRY = 200, 1 << 20, 0.05
 #: One that has not taken so many messages gets no changes either, but all rows anew.
 _MOST_BACKLOG_MESSAGES = 5_000
+#: One that has asked for all rows anew is told them when it asks again after this time (seconds), which doubles up to
+#: the most: as long as it waits, too, before it asks.
+_TELL_AGAIN, _TELL_AGAIN_AT_MOST = 0.5, 30.0
 #: All neighbours are told the digest at least so often (seconds).
 _DIGEST_SECONDS = 30.0
 
@@ -74,8 +77,8 @@ class Announcer:
         if reader is None:
             return  # it is taken for gone
         if not version:
-            reader.wants_all = True
-            self.due = now
+            reader.is_asking = True
+            self.due = min(self.due, max(now, reader.tell_at))
         elif reader.acknowledged <= version <= self.version:
             reader.acknowledged = version
         else:
@@ -132,6 +135,10 @@ class Announcer:
     def _send_chunks(self, now: float) -> None:
         left = _CHUNKS_IN_ONE_TICK
         for reader in list(self._readers.values()):
+            if reader.is_asking and now >= reader.tell_at:
+                reader.asked(now)
+            elif reader.is_asking:
+                self.due = min(self.due, reader.tell_at)
             if not reader.wants_all and reader.keys is None:
                 continue
             if not _has_room(reader.link):
@@ -167,7 +174,7 @@ class Announcer:
 class _Reader:
     """A neighbour, as far as it has been told."""
 
-    __slots__ = ("acknowledged", "at", "has_begun", "keys", "link", "wants_all")
+    __slots__ = ("acknowledged", "at", "has_begun", "is_asking", "keys", "link", "pause", "tell_at", "wants_all")
 
     def __init__(self, link: Link) -> None:
         self.link = link
@@ -179,6 +186,17 @@ class _Reader:
         #: Whether it is told changes: all rows are being, or were, told.
         self.has_begun = False
         self.wants_all = True
+        #: Whether it has asked for all rows; the time from which on it is told them again, and the pause after that.
+        self.is_asking = False
+        self.tell_at, self.pause = 0.0, _TELL_AGAIN
+
+    def asked(self, now: float) -> None:
+        """Tell it all rows, as it has asked; the next time later."""
+        self.is_asking, self.wants_all = False, True
+        if now >= self.tell_at + 2 * _TELL_AGAIN_AT_MOST:
+            self.pause = _TELL_AGAIN
+        self.tell_at = now + self.pause
+        self.pause = min(_TELL_AGAIN_AT_MOST, 2 * self.pause)
 
     def begin(self, keys: list[bytes]) -> None:
         """All rows, which have ``keys``, are told from now on."""

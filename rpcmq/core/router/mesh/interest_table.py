@@ -10,8 +10,7 @@ out of the table in pieces (:meth:`InterestTable.sweep`).
 from __future__ import annotations
 
 from array import array
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from rpcmq.core.router.model import Link
@@ -69,15 +68,17 @@ class Holding:
 class InterestTable:
     """The rows of all other routers."""
 
-    __slots__ = ("_groups", "_holdings", "_rows", "_swept")
+    __slots__ = ("_groups", "_holdings", "_rows", "_swept", "_to_sweep", "_void")
 
     def __init__(self) -> None:
         self._rows: dict[bytes, bytes] = {}
         #: Key of a topic -> keys of its groups.
-        self._groups: dict[bytes, tuple[bytes, ...]] = {}
+        self._groups: dict[bytes, dict[bytes, None]] = {}
         self._holdings: dict[bytes, Holding] = {}
-        #: Holdings that are void, and the keys that are left to be looked at for each.
-        self._swept: deque[tuple[Holding, list[bytes]]] = deque()
+        #: Void holdings that the next sweep takes out; those that this one does, and the keys that are left of it.
+        self._void: list[Holding] = []
+        self._swept: dict[bytes, Holding] = {}
+        self._to_sweep: list[bytes] = []
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -100,24 +101,39 @@ class InterestTable:
     def close(self, holding: Holding) -> None:
         """Nothing of ``holding`` is true any more."""
         holding.is_live = False
-        self._swept.append((holding, list(self._rows)))
+        self._void.append(holding)
 
     @property
     def is_sweeping(self) -> bool:
         """Whether :meth:`sweep` has something to do."""
-        return bool(self._swept)
+        return bool(self._swept or self._void)
+
+    def unswept(self, link: Link) -> int:
+        """The number of void holdings of the router at ``link`` that have not been taken out yet."""
+        return sum(holding.link is link for holding in (*self._void, *self._swept.values()))
 
     def sweep(self, limit: int) -> list[tuple[Holding, bytes]]:
-        """Look at ``limit`` rows, and return those that were taken out of the holding that was theirs."""
+        """Look at ``limit`` rows, and return those that were taken out, with the void holding that had each."""
         if not self._swept:
-            return []
-        holding, keys = self._swept[0]
-        gone = [(holding, key) for key in keys[-limit:] if self._put(holding, key, b"")]
+            if not self._void:
+                return []
+            # All that are void by now together: one list of keys, however many these are.
+            self._swept = {holding.prefix: holding for holding in self._void}
+            self._void = []
+            self._to_sweep = list(self._rows)
+        keys = self._to_sweep
+        gone = [(holding, key) for key in keys[-limit:] for holding in self._swept_in(key)]
+        for holding, key in gone:
+            self._put(holding, key, b"")
         del keys[-limit:]
         if not keys:
-            self._swept.popleft()
-            del self._holdings[holding.prefix]
+            for prefix in self._swept:
+                del self._holdings[prefix]
+            self._swept = {}
         return gone
+
+    def _swept_in(self, key: bytes) -> list[Holding]:
+        return [holding for holding, _ in self._entries(key) if holding.prefix in self._swept]
 
     # --- rows --------------------------------------------------------------------------------
 
@@ -135,7 +151,7 @@ class InterestTable:
         """The states of ``key`` at the routers that are linked now."""
         return {holding.link: state for holding, state in self._entries(key) if holding.is_live}
 
-    def groups(self, key: bytes) -> tuple[bytes, ...]:
+    def groups(self, key: bytes) -> Iterable[bytes]:
         """The keys of the groups of the topic with ``key``."""
         return self._groups.get(key, ())
 
@@ -194,12 +210,12 @@ class InterestTable:
         topic = topic_key(key)
         if topic is None:
             return
-        others = tuple(each for each in self._groups.get(topic, ()) if each != key)
+        groups = self._groups.setdefault(topic, {})
         if is_there:
-            self._groups[topic] = (*others, key)
-        elif others:
-            self._groups[topic] = others
-        else:
+            groups[key] = None
+            return
+        del groups[key]
+        if not groups:
             del self._groups[topic]
 
 

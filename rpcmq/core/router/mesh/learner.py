@@ -9,6 +9,7 @@ until it has told them. What a neighbour told is void once it is gone, but who i
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from math import inf
 
 from rpcmq.core.router.actions import LogEvent
@@ -18,6 +19,7 @@ from rpcmq.core.router.mesh.own_addresses import key_of
 from rpcmq.core.router.mesh.places import Places
 from rpcmq.core.router.model import Link, Server, Topic
 from rpcmq.core.router.node_type import NodeContext
+from rpcmq.core.router.turns import ERROR_STEPS
 from rpcmq.errors import ProtocolError
 from rpcmq.wire import MAX_NAME_BYTES, Address, Kind, pack
 from rpcmq.wire.interest import (
@@ -36,13 +38,19 @@ __all__ = ["Learner"]
 
 #: Turns' steps of one row.
 _STEPS = 4
-#: Rows swept, and places cleared, in one tick, and the pause between.
-_SWEPT_AT_ONCE, _CLEARED_AT_ONCE, _PAUSE = 1_000, 200, 0.002
+#: Rows swept, and places cleared, in one tick, and the pauses between.
+_SWEPT_AT_ONCE, _SWEEP_PAUSE, _CLEARED_AT_ONCE, _PAUSE = 1_000, 0.01, 200, 0.002
+#: A neighbour that has told everything anew so often, faster than what it told before is swept out, is asked again.
+_MOST_UNSWEPT = 4
+#: Groups of a topic that are noted when the topic is made: as many as it may have.
+_MOST_GROUPS = 1_000
 #: A neighbour is asked for all rows again after this time (seconds), which doubles up to the most.
 _ASK_AGAIN, _ASK_AGAIN_AT_MOST = 1.0, 60.0
 #: The consumers of a neighbour that is gone are remembered for so long (seconds), or for three times
 #: ``mesh.recovery_seconds`` if that is more.
 _REMEMBERED, _REMEMBERED_WINDOWS = 60.0, 3
+#: Most routers that are gone and remembered; all together take ``mesh.max_address_bytes`` at most, or one alone.
+_MOST_GONE = 100
 
 
 class Learner:
@@ -95,8 +103,15 @@ class Learner:
             return
         if before is not None:
             self.table.close(before[0])
-        windows = _REMEMBERED_WINDOWS * self._context.settings.mesh_recovery_seconds
-        self._gone[source.neighbour.name] = holding, now + max(_REMEMBERED, windows)
+        settings = self._context.settings
+        self._gone.pop(source.neighbour.name, None)  # the latest is last
+        until = now + max(_REMEMBERED, _REMEMBERED_WINDOWS * settings.mesh_recovery_seconds)
+        self._gone[source.neighbour.name] = holding, until
+        size_bytes = sum(gone.size_bytes for gone, _ in self._gone.values())
+        while len(self._gone) > _MOST_GONE or (size_bytes > settings.mesh_max_address_bytes and len(self._gone) > 1):
+            oldest, _ = self._gone.pop(next(iter(self._gone)))
+            size_bytes -= oldest.size_bytes
+            self.table.close(oldest)
 
     def has_converged(self, now: float) -> bool:
         """Whether each neighbour has told everything, or was given the time to."""
@@ -123,6 +138,9 @@ class Learner:
             raise
         self._context.turns.spend(_STEPS * len(body.rows))
         if body.begins:
+            if self.table.unswept(link) >= _MOST_UNSWEPT:
+                self._ask(now, source, "told anew again and again")
+                return
             self._begin(source)
         elif source.has_failed or (source.holding is None and source.filling is None):
             return
@@ -171,6 +189,7 @@ class Learner:
         source.ask_pause = min(_ASK_AGAIN_AT_MOST, max(_ASK_AGAIN, 2 * source.ask_pause))
         self.due = min(self.due, source.ask_at)
         link = source.link
+        self._context.turns.spend(ERROR_STEPS)
         link.counters["interest asked for anew"] += 1
         text = f"addresses of router {source.neighbour.name} are asked for anew: {why}"
         self._context.act(LogEvent("interest asked for anew", text, link.identity))
@@ -243,7 +262,8 @@ class Learner:
         address = place.address if isinstance(place, Topic) else place.topic.address._replace(server=place.name)
         for link, state in self.table.states(key).items():
             self._context.guarded(now, self._try_to_note, link, address, group, state)
-        for each in self.table.groups(key) if not group and not address.server else ():
+        groups = self.table.groups(key) if not group and not address.server else ()
+        for each in list(islice(groups, _MOST_GROUPS)):
             for link, state in self.table.states(each).items():
                 self._context.guarded(now, self._try_to_note, link, *place_of_key(each)[:2], state)
 
@@ -294,8 +314,10 @@ class Learner:
                 self.due = min(self.due, until)
         self._clear(now)
         self._sweep(now)
-        if self._ended or self.table.is_sweeping:
+        if self._ended:
             self.due = now + _PAUSE
+        elif self.table.is_sweeping:
+            self.due = min(self.due, now + _SWEEP_PAUSE)
 
     def _clear(self, now: float) -> None:
         if self._ended:
