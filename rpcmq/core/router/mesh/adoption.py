@@ -19,12 +19,12 @@ from collections.abc import Iterable, Iterator
 from itertools import count
 from math import inf
 
-from rpcmq.core.router.mesh.fences import Fence, PlaceKey
+from rpcmq.core.router.mesh.fences import Fence, PlaceKey, name_of
 from rpcmq.core.router.mesh.neighbours import Neighbour
 from rpcmq.core.router.mesh.part import MeshContext, MeshPart
-from rpcmq.core.router.mesh.places import Place, Tag, address_of_place
+from rpcmq.core.router.mesh.places import Tag
 from rpcmq.core.router.mesh.questions import Asked, Question
-from rpcmq.core.router.mesh.witness import Witness
+from rpcmq.core.router.mesh.witness import Witness, place_key
 from rpcmq.core.router.model import Consumer, Delivery, Link, Request
 from rpcmq.core.router.waiting_queue import Queue
 from rpcmq.errors import Outcome
@@ -49,6 +49,7 @@ class Adoption(MeshPart):
         dispatch = context.roundrobin.dispatch
         self._dispatch = dispatch
         self._requests = dispatch.requests
+        #: By name.
         self._asked: dict[bytes, Asked] = {}
         #: They wait here, so that deadlines and cancels find them.
         self._queue: Queue[Request] = Queue("messages that may have been started")
@@ -137,7 +138,7 @@ class Adoption(MeshPart):
         request = delivery.request
         link = delivery.consumer.link
         if link.queue_type != MESH_TYPE and not self._context.goes_on_elsewhere(link):
-            self.witness.note_lost(now, request.key, link.identity)
+            self.witness.note_lost(now, request, link.identity)
             return False
         if request.flags & _NOT_ADOPTED or request.attempts == 255:
             return False
@@ -150,10 +151,10 @@ class Adoption(MeshPart):
         """Ask for ``request``, whose sender knew of so many routers."""
         stamp = bytes((request.message[STAMP][0], request.attempts))
         place = request.destination.server or request.destination.topic
-        key = _key_of(place)
+        key, group = place_key(place), request.destination.topic.group
         asked = Asked(request, stamp, routers)
         self._queue.append(request)
-        known, lost = self.witness.fences.get(request.key), self.witness.lost(request.key)
+        known, lost = self.witness.fences.get(request.key, group), self.witness.lost(request.key, group)
         if known is not None and known.stamp > stamp:
             self._give_up(now, asked)
             return
@@ -161,7 +162,7 @@ class Adoption(MeshPart):
             self._lose(now, asked, f"{lost} had it and is gone")
             return
         self.witness.see(request.key, Fence(stamp, self._context.own.id, key, request.is_call, now), None)
-        self._asked[request.key] = asked
+        self._asked[asked.name] = asked
         self._due.setdefault((key, request.is_call), []).append(asked)
         self._ask_at = now
 
@@ -218,29 +219,32 @@ class Adoption(MeshPart):
     def _here_of_consumer(self, now: float, link: Link, message: bytes) -> None:
         """HERE of a process that is linked here."""
         consumer = link.consumers.get(message[CONSUMER_AT])
+        group = consumer.topic.group if consumer is not None else ""
         for key, stamp, word in here_records(message):
             if word == Word.NEWER:
-                self._refused(now, key, stamp, consumer)
+                self._refused(now, key, group, stamp, consumer)
                 continue
-            fence = self.witness.fences.get(key)
+            fence = self.witness.fences.get(key, group)
             if fence is not None and fence.owner != self._context.own.id:
                 self.witness.relay(now, consumer, link.identity, key, stamp, word, fence)
             else:
-                self._word(now, key, stamp, word, link.identity, consumer)
+                self._word(now, name_of(key, group), stamp, word, link.identity, consumer)
 
     def _here(self, now: float, link: Link, message: bytes) -> None:
         """HERE of a consumer elsewhere, by way of its router; without an identity, the router's own word."""
         work = self._context.offered.get(link)
+        topic = self._context.places.group_of(message)
+        group = topic.group if topic is not None else ""
         for key, stamp, word in here_records(message):
             if word == Word.NEWER:
-                self._refused(now, key, stamp, work.whole if work is not None else None)
+                self._refused(now, key, group, stamp, work.having(key, topic) if work is not None else None)
                 continue
-            asked = self._asked.get(key)
-            consumer = work.of(asked.request.destination.topic) if asked is not None and work is not None else None
-            self._word(now, key, stamp, word, method_of(message), consumer)
+            asked = self._asked.get(name_of(key, group))
+            consumer = work.holder(asked.request) if asked is not None and work is not None else None
+            self._word(now, name_of(key, group), stamp, word, method_of(message), consumer)
 
-    def _word(self, now: float, key: bytes, stamp: bytes, word: int, identity: str, consumer: Consumer | None) -> None:
-        asked = self._asked.get(key)
+    def _word(self, now: float, name: bytes, stamp: bytes, word: int, identity: str, consumer: Consumer | None) -> None:
+        asked = self._asked.get(name)
         if asked is None or stamp != asked.stamp:
             return
         if word == Word.NOT_HAD:
@@ -252,9 +256,9 @@ class Adoption(MeshPart):
             self._forget(asked)
             self.witness.attach(now, asked.request, consumer, asked.stamp)
 
-    def _refused(self, now: float, key: bytes, stamp: bytes, consumer: Consumer | None) -> None:
+    def _refused(self, now: float, key: bytes, group: str, stamp: bytes, consumer: Consumer | None) -> None:
         """A consumer, or its router, knows a later owner of a message: it has not taken it from an earlier one."""
-        asked = self._asked.get(key)
+        asked = self._asked.get(name_of(key, group))
         if asked is not None and asked.stamp < stamp:
             self._give_up(now, asked)
         if consumer is not None:
@@ -291,16 +295,16 @@ class Adoption(MeshPart):
     # --- ends --------------------------------------------------------------------------------
 
     def _forget(self, asked: Asked) -> None:
-        self._asked.pop(asked.request.key, None)
+        self._asked.pop(asked.name, None)
         question = asked.question
         if question is not None:
             question.asked.pop(asked.request.key, None)
             if not question.asked:
                 self._questions.pop(question.number, None)
 
-    def give_up(self, now: float, key: bytes) -> None:
+    def give_up(self, now: float, key: bytes, group: str) -> None:
         """A later owner asks for the message with ``key``: it is not this router's any more (``give_up``)."""
-        asked = self._asked.get(key)
+        asked = self._asked.get(name_of(key, group))
         if asked is not None:
             self._give_up(now, asked)
 
@@ -346,8 +350,3 @@ class Adoption(MeshPart):
         """The time at which a question is put or given up (monotonic seconds)."""
         due = min(self._ask_at, self.witness.next_deadline())
         return min([due, *(question.until for question in self._questions.values())]) if self._questions else due
-
-
-def _key_of(place: Place) -> PlaceKey:
-    address, tag = address_of_place(place)
-    return address, tag == Tag.GROUP

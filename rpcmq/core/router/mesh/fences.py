@@ -9,8 +9,9 @@ from collections import OrderedDict
 from collections.abc import Iterator
 
 from rpcmq.wire import Address
+from rpcmq.wire.header import KEY_BYTES
 
-__all__ = ["Fence", "Fences", "PlaceKey"]
+__all__ = ["Fence", "Fences", "PlaceKey", "group_of_place", "name_of"]
 
 #: Seconds for which a fence is kept, and most of them (some 400 bytes each).
 _KEPT_SECONDS = 600.0
@@ -19,6 +20,17 @@ _MOST = 200_000
 
 #: The address of a place, and whether its ``server`` is the name of a group.
 PlaceKey = tuple[Address, bool]
+
+
+def group_of_place(place: PlaceKey) -> str:
+    """The name of the group that ``place`` is; empty for a topic or server."""
+    address, is_group = place
+    return address.server if is_group else ""
+
+
+def name_of(key: bytes, group: str) -> bytes:
+    """Return a name for a message to ``group``: a message, and the copies of it that groups get, have the same key."""
+    return key + group.encode() if group else key
 
 
 class Fence:
@@ -47,20 +59,22 @@ class Fences:
     __slots__ = ("_by_place", "_fences")
 
     def __init__(self) -> None:
+        #: By name.
         self._fences: OrderedDict[bytes, Fence] = OrderedDict()
         self._by_place: dict[PlaceKey, dict[bytes, None]] = {}
 
     def __len__(self) -> int:
         return len(self._fences)
 
-    def get(self, key: bytes) -> Fence | None:
-        """The latest owner of the message with ``key``; None if nobody has asked for it."""
-        return self._fences.get(key)
+    def get(self, key: bytes, group: str) -> Fence | None:
+        """The latest owner of the message with ``key`` for a group or none; None if nobody has asked for it."""
+        return self._fences.get(name_of(key, group))
 
     def put(self, key: bytes, fence: Fence) -> None:
         """Note a later owner than before."""
-        self._remove(key)
-        self._fences[key] = fence
+        name = name_of(key, group_of_place(fence.place))
+        self._remove(name)
+        self._fences[name] = fence
         self._by_place.setdefault(fence.place, {})[key] = None
         if len(self._fences) > _MOST:
             self._remove(next(iter(self._fences)))
@@ -68,25 +82,25 @@ class Fences:
     def of_place(self, place: PlaceKey) -> Iterator[tuple[bytes, Fence]]:
         """Key and fence of each message for ``place``."""
         for key in self._by_place.get(place, ()):
-            yield key, self._fences[key]
+            yield key, self._fences[name_of(key, group_of_place(place))]
 
     def all(self) -> Iterator[tuple[bytes, Fence]]:
         """Key and fence of each message."""
-        return iter(self._fences.items())
+        return ((name[:KEY_BYTES], fence) for name, fence in self._fences.items())
 
     def expire(self, now: float) -> None:
         """Forget what is old."""
         while self._fences:
-            key, fence = next(iter(self._fences.items()))
+            name, fence = next(iter(self._fences.items()))
             if now - fence.put_at < _KEPT_SECONDS:
                 return
-            self._remove(key)
+            self._remove(name)
 
-    def _remove(self, key: bytes) -> None:
-        fence = self._fences.pop(key, None)
+    def _remove(self, name: bytes) -> None:
+        fence = self._fences.pop(name, None)
         if fence is None:
             return
         keys = self._by_place[fence.place]
-        del keys[key]
+        del keys[name[:KEY_BYTES]]
         if not keys:
             del self._by_place[fence.place]

@@ -163,8 +163,7 @@ class Forwarding(MeshPart):
         if work is None:
             return False
         topic = request.destination.topic
-        # Its answer, like those of all calls, does not name the group.
-        consumer = work.whole if request.is_call else work.of(topic)
+        consumer = work.holder(request)
         if request.key in consumer.in_flight:
             return False  # an earlier attempt of it is there still
         self._dispatch.deliveries.deliver(now, request, consumer)
@@ -241,13 +240,8 @@ class Forwarding(MeshPart):
 
     def _holder(self, link: Link, message: bytes) -> Consumer | None:
         """The pseudo-consumer that has the request ``message`` is about: it may be a call that has gone to a group."""
-        consumer = self._consumer(link, message)
-        if consumer is None or message[KEY] in consumer.in_flight:
-            return consumer
-        whole = self._work[link].whole
-        call = whole.in_flight.get(message[KEY])
-        is_of_group = call is not None and call.request.destination.topic is self._context.places.group_of(message)
-        return whole if is_of_group else consumer
+        work = self._work.get(link)
+        return None if work is None else work.having(message[KEY], self._context.places.group_of(message))
 
     def _take_from(self, link: Link, message: bytes, is_counted: bool = True) -> Delivery | None:
         """Take the delivery that ``message`` is about from the neighbour; None if it is none of the present ones.

@@ -102,7 +102,7 @@ class Hosting(MeshPart):
         if flags & Flag.FANOUT:
             self._dispatch.casts.fan_out_here(now, link, message, destination.hosted)
             return
-        if self._context.refuses(link, key, message[STAMP]):
+        if self._context.refuses(link, key, message[STAMP], destination.topic):
             return
         consumer = self._free_consumer(now, link, destination)
         if consumer is None:
@@ -114,16 +114,19 @@ class Hosting(MeshPart):
             error = ErrorBody(outcome=Outcome.PROTOCOL, text=text)
             link.send(error.message(key=key, consumer=sort, address=address.encode()))
             return
-        if flags & Flag.IDEMPOTENT and key not in link.calls and _knows_it(consumer, key, message[STAMP]):
+        is_call = kind != Kind.CAST
+        # The copy of a call for a group has its key.
+        is_here = is_call and key in link.calls
+        if flags & Flag.IDEMPOTENT and not is_here and _knows_it(consumer, key, message[STAMP]):
             # Its sender sends it again by way of another router, which gets the answer to what runs.
             self._context.displace(now, consumer, key)
-        if key in consumer.in_flight or key in link.calls:
+        if key in consumer.in_flight or is_here:
             self._send_back(link, Kind.RETURNED, destination, key, form >> 8, _MAY_HAVE_STARTED)
             return
         request = Forwarded()
         request.owner, request.key, request.message = link, key, message
         request.destination = destination.hosted
-        request.is_call = is_call = kind != Kind.CAST
+        request.is_call = is_call
         request.reply_to = link if is_call else None
         request.queue = request.delivery = request.slot = request.outcome = None
         request.ttl, request.attempts, request.kept = ttl, form >> 8, False
@@ -205,7 +208,7 @@ class Hosting(MeshPart):
                 request.charge = 0
         goes_on = self._context.goes_on_elsewhere(delivery.consumer.link)
         if not is_unsent and not goes_on:
-            self._context.note_lost(now, request.key, identity)
+            self._context.note_lost(now, request, identity)
         said = (_NOT_STARTED if is_unsent else _GOES_ON if goes_on else _MAY_HAVE_STARTED) + identity.encode()
         self._send_back(request.owner, Kind.RETURNED, request.destination, request.key, request.attempts, said)
 

@@ -8,7 +8,7 @@ one of its own, so that any tag on its link stands for the one pseudo-consumer t
 from __future__ import annotations
 
 from rpcmq.core.router.mesh.places import Tag
-from rpcmq.core.router.model import Consumer, Link, Topic
+from rpcmq.core.router.model import Consumer, Link, Request, Topic
 from rpcmq.wire import Address
 
 __all__ = ["OfferedWork"]
@@ -43,6 +43,19 @@ class OfferedWork:
         if consumer is None:
             consumer = self._groups[topic] = _pseudo_consumer(self._link, Tag.GROUP)
         return consumer
+
+    def holder(self, request: Request) -> Consumer:
+        """The pseudo-consumer of ``request``: a call, whose answer does not name the group, is with the topics'."""
+        return self.whole if request.is_call else self.of(request.destination.topic)
+
+    def having(self, key: bytes, group: Topic | None) -> Consumer:
+        """The pseudo-consumer that has the message with ``key``, which is about ``group`` if not None."""
+        if group is None:
+            return self.whole
+        consumer = self.of(group)
+        call = self.whole.in_flight.get(key)
+        is_call_to_it = key not in consumer.in_flight and call is not None and call.request.destination.topic is group
+        return self.whole if is_call_to_it else consumer
 
     def all(self) -> list[Consumer]:
         """All pseudo-consumers."""

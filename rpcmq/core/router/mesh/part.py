@@ -13,7 +13,7 @@ from rpcmq.core.router.mesh.neighbours import Identity, Neighbour, Neighbours
 from rpcmq.core.router.mesh.offered_work import OfferedWork
 from rpcmq.core.router.mesh.places import Places
 from rpcmq.core.router.mesh.targets import Targets
-from rpcmq.core.router.model import Consumer, Handler, Link
+from rpcmq.core.router.model import Consumer, Handler, Link, Request, Topic
 from rpcmq.core.router.node_type import NodeContext
 from rpcmq.core.router.peer2peer.node import Peer2Peer
 from rpcmq.core.router.pubsub.node import PubSub
@@ -60,12 +60,12 @@ class MeshContext:
     offered: dict[BaseLink, OfferedWork] = field(default_factory=dict)
     #: Called with (now, the identity of a router that another one has told of, whether it has left the mesh).
     on_member: list[Callable[[float, MeshIdentity, bool], None]] = field(default_factory=list)
-    #: Whether a later owner of an offered message is known: (link of the one that offers it, key, stamp).
-    refuses: Callable[[Link, bytes, bytes], bool] = lambda link, key, stamp: False
+    #: Whether a later owner of an offered message is known: (link of the one that offers it, key, stamp, topic).
+    refuses: Callable[[Link, bytes, bytes, Topic], bool] = lambda link, key, stamp, topic: False
     #: Forget that a consumer has a message of an earlier owner: (now, consumer, key).
     displace: Callable[[float, Consumer, bytes], None] = lambda now, consumer, key: None
-    #: Remember that a consumer is gone with a message that it may have started: (now, key, identity).
-    note_lost: Callable[[float, bytes, str], None] = lambda now, key, identity: None
+    #: Remember that a consumer is gone with a message that it may have started: (now, request, identity).
+    note_lost: Callable[[float, Request, str], None] = lambda now, request, identity: None
     #: Note an obstacle to links: (now, subject, reason, text); see :class:`rpcmq.core.router.mesh.problems.Problems`.
     problem: Callable[[float, str, str, str], None] = lambda now, subject, reason, text: None
     #: Forget the obstacles to links with these subjects.

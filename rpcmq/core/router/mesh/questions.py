@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rpcmq.core.router.mesh.fences import PlaceKey
+from rpcmq.core.router.mesh.fences import PlaceKey, name_of
 from rpcmq.core.router.model import Request
 
 __all__ = ["Asked", "Question"]
@@ -37,16 +37,18 @@ class Asked:
     """A message that nobody may start before it is known who has had it.
 
     Attributes:
+        name: of the message.
         stamp: of this router as its owner.
         promised: identities of those who have not had it, and start it for no earlier owner.
         question: the question it is part of; None until that is put.
         routers: the number of routers that its sender knew of; 0: not told.
     """
 
-    __slots__ = ("promised", "question", "request", "routers", "stamp")
+    __slots__ = ("name", "promised", "question", "request", "routers", "stamp")
 
     def __init__(self, request: Request, stamp: bytes, routers: int) -> None:
         self.request = request
+        self.name = name_of(request.key, request.destination.topic.group)
         self.stamp = stamp
         self.routers = routers
         self.promised: set[str] = set()

@@ -13,11 +13,11 @@ from math import inf
 
 from rpcmq.core.router.forwarded import Forwarded
 from rpcmq.core.router.least_busy import ALONE
-from rpcmq.core.router.mesh.fences import Fence, Fences, PlaceKey
+from rpcmq.core.router.mesh.fences import Fence, Fences, PlaceKey, group_of_place, name_of
 from rpcmq.core.router.mesh.part import MeshContext
-from rpcmq.core.router.mesh.places import Tag
+from rpcmq.core.router.mesh.places import Place, Tag, address_of_place
 from rpcmq.core.router.method_statistics import Statistics
-from rpcmq.core.router.model import Consumer, Delivery, Destination, Link, Request, Server
+from rpcmq.core.router.model import Consumer, Delivery, Destination, Link, Request, Server, Topic
 from rpcmq.core.router.usage import MESSAGE_OVERHEAD
 from rpcmq.errors import Outcome
 from rpcmq.wire import (
@@ -35,7 +35,7 @@ from rpcmq.wire import (
 from rpcmq.wire.adoption import HERE_RECORD, MAX_ASKED, WHERE_RECORD, Word, where_records
 from rpcmq.wire.mesh_bodies import KnowsBody
 
-__all__ = ["Witness"]
+__all__ = ["Witness", "place_key"]
 
 #: Seconds for which a consumer that was lost is remembered for what it had, and most of these messages.
 _LOST_SECONDS, _MOST_LOST = 600.0, 100_000
@@ -44,23 +44,29 @@ _IDENTITY_BYTES = 255
 _NOT_COUNTED = Statistics("", "")
 
 
+def place_key(place: Place) -> PlaceKey:
+    """Return the key of ``place`` in questions and fences."""
+    address, tag = address_of_place(place)
+    return address, tag == Tag.GROUP
+
+
 class Witness:
     """Answers for this router what owners ask, and asks its consumers on their behalf.
 
     Args:
-        give_up: called with (now, key) of a message of this router for which a later owner asks.
+        give_up: called with (now, key, group) of a message of this router for which a later owner asks.
 
     Attributes:
         fences: the latest owner of each message that was asked for.
     """
 
-    def __init__(self, context: MeshContext, give_up: Callable[[float, bytes], None]) -> None:
+    def __init__(self, context: MeshContext, give_up: Callable[[float, bytes, str], None]) -> None:
         self._context = context
         self._dispatch = context.roundrobin.dispatch
         self._requests = self._dispatch.requests
         self._give_up = give_up
         self.fences = Fences()
-        #: Consumers that are gone, by the messages that they had and may have started.
+        #: Consumers that are gone, by the names of messages that they had and may have started.
         self._lost: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
         self._look_at = inf
 
@@ -76,22 +82,22 @@ class Witness:
         records, place = where_records(message), _place_of(message)
         if neighbour is None:
             return
-        is_call, owner = bool(message[FORMAT_AT]), neighbour.identity.id
+        is_call, owner, group = bool(message[FORMAT_AT]), neighbour.identity.id, group_of_place(place)
         asked, refused = [], []
         for key, stamp in records:
-            fence = self.fences.get(key)
+            fence = self.fences.get(key, group)
             if fence is not None and fence.stamp > stamp:
                 refused.append((key, fence.stamp, Word.NEWER))
                 continue
             if fence is None or fence.stamp < stamp:
                 self.see(key, Fence(stamp, owner, place, is_call, now), link)
-                self._give_up(now, key)
-                self._give_up_unasked(now, key, stamp, place)
-            if identity := self.lost(key):
-                self._tell(link, identity, [(key, stamp, Word.LOST)])
+                self._give_up(now, key, group)
+                self._give_up_unasked(now, key, stamp, place, is_call)
+            if identity := self.lost(key, group):
+                self._tell(link, identity, [(key, stamp, Word.LOST)], place)
             else:
                 asked.append((key, stamp))
-        self._tell(link, "", refused)
+        self._tell(link, "", refused, place)
         link.send(KnowsBody(consumers=tuple(self._names(place))).message(sequence=sequence_of(message)))
         self.ask_consumers(place, is_call, asked)
 
@@ -103,12 +109,12 @@ class Witness:
         """
         place, is_call, owner = _place_of(message), bool(message[FORMAT_AT]), sequence_of(message)
         for key, stamp in where_records(message):
-            fence = self.fences.get(key)
+            fence = self.fences.get(key, group_of_place(place))
             if fence is None or fence.stamp < stamp:
                 self.see(key, Fence(stamp, owner, place, is_call, now), link)
                 if owner != self._context.own.id:
-                    self._give_up(now, key)
-                    self._give_up_unasked(now, key, stamp, place)
+                    self._give_up(now, key, group_of_place(place))
+                    self._give_up_unasked(now, key, stamp, place, is_call)
 
     def see(self, key: bytes, fence: Fence, source: Link | None) -> None:
         """Refuse owners before ``fence`` from now on (``fence``), and pass that on (``carry``)."""
@@ -175,12 +181,15 @@ class Witness:
             return
         if word in (Word.RUNNING, Word.ANSWERED) and consumer is not None and stamp == fence.stamp:
             self._host(now, owner.link, consumer, key, fence)
-        self._tell(owner.link, identity, [(key, stamp, word)])
+        self._tell(owner.link, identity, [(key, stamp, word)], fence.place)
 
-    def _tell(self, link: Link, identity: str, words: Sequence[tuple[bytes, bytes, int]]) -> None:
+    def _tell(self, link: Link, identity: str, words: Sequence[tuple[bytes, bytes, int]], place: PlaceKey) -> None:
         if words:
             payload = b"".join(HERE_RECORD.pack(*each) for each in words)
-            link.send(pack(Kind.HERE, payload, method=identity.encode()[:_IDENTITY_BYTES]))
+            address, is_group = place
+            block, tag = (address.encode(), Tag.GROUP) if is_group else (b"", Tag.TOPIC)
+            name = identity.encode()[:_IDENTITY_BYTES]
+            link.send(pack(Kind.HERE, payload, method=name, address=block, consumer=tag))
 
     def _host(self, now: float, owner: Link, consumer: Consumer, key: bytes, fence: Fence) -> None:
         """A consumer here has a message of the router at ``owner``: what it says of it goes there."""
@@ -238,9 +247,9 @@ class Witness:
             return
         del consumer.in_flight[key]
         if type(request) is Forwarded:
-            self._tell(request.owner, "", [(key, stamp, Word.NEWER)])
+            self._tell(request.owner, "", [(key, stamp, Word.NEWER)], place_key(_place_of_request(request)))
         self.end_silently(now, request)
-        place = request.destination.server or request.destination.topic
+        place = _place_of_request(request)
         remote = place.remotes.get(consumer.link)
         if remote is not None:
             remote.offered.pop(key, None)
@@ -248,12 +257,16 @@ class Witness:
         self._dispatch.departures.relieved(now, consumer)
         self._dispatch.deliveries.deliver_waiting(now, consumer)
 
-    def refuses(self, link: Link, key: bytes, stamp: bytes) -> bool:
-        """Whether a later owner of an offered message is known here; then the one at ``link`` is told (``fence``)."""
-        fence = self.fences.get(key)
+    def refuses(self, link: Link, key: bytes, stamp: bytes, topic: Topic) -> bool:
+        """Whether a later owner of an offered message is known here; then the one at ``link`` is told (``fence``).
+
+        Args:
+            topic: the topic, or group, that it is offered for.
+        """
+        fence = self.fences.get(key, topic.group)
         if fence is None or fence.stamp <= stamp:
             return False
-        self._tell(link, "", [(key, fence.stamp, Word.NEWER)])
+        self._tell(link, "", [(key, fence.stamp, Word.NEWER)], fence.place)
         return True
 
     # --- ends --------------------------------------------------------------------------------
@@ -275,10 +288,10 @@ class Witness:
             self._requests.deadlines.disarm(request)
             self._requests.record(now, request, Outcome.CANCELLED)
 
-    def _give_up_unasked(self, now: float, key: bytes, stamp: bytes, place: PlaceKey) -> None:
+    def _give_up_unasked(self, now: float, key: bytes, stamp: bytes, place: PlaceKey, is_call: bool) -> None:
         """A later owner asks for a message that this router has had from its sender (``give_up``)."""
         link = self._context.node.links.by_origin(key[ORIGIN_OF_KEY])
-        request = link.calls.get(key) if link is not None else None
+        request = link.calls.get(key) if link is not None and is_call else None
         found = self._context.places.find(*place)
         if request is None and found is not None:
             request = found.queue.get(key)
@@ -287,19 +300,19 @@ class Witness:
         topic = found.topic if isinstance(found, Server) else found
         for work in self._context.offered.values():
             # Where it was offered it is the later owner's: its end would never be told here.
-            self.take_back(now, key, stamp, work.whole if topic is None else work.of(topic))
+            self.take_back(now, key, stamp, work.whole if topic is None or is_call else work.of(topic))
 
-    def note_lost(self, now: float, key: bytes, identity: str) -> None:
+    def note_lost(self, now: float, request: Request, identity: str) -> None:
         """The consumer ``identity`` is gone with a message that it may have started."""
         if len(self._context.neighbours):
-            self._lost[key] = identity, now
+            self._lost[name_of(request.key, request.destination.topic.group)] = identity, now
             self._look_at = min(self._look_at, now + _LOOK_SECONDS)
             if len(self._lost) > _MOST_LOST:
                 self._lost.popitem(last=False)
 
-    def lost(self, key: bytes) -> str:
-        """The identity of the consumer that was lost with a message; empty if none was."""
-        return self._lost.get(key, ("", 0.0))[0]
+    def lost(self, key: bytes, group: str) -> str:
+        """The identity of the consumer that was lost with a message for a group, or none; empty if none was."""
+        return self._lost.get(name_of(key, group), ("", 0.0))[0]
 
     def tick(self, now: float) -> None:
         """Forget what is old."""
@@ -317,6 +330,10 @@ class Witness:
 
 def _place_of(message: bytes) -> PlaceKey:
     return Address.decode(address_of(message)), message[CONSUMER_AT] == Tag.GROUP
+
+
+def _place_of_request(request: Request) -> Place:
+    return request.destination.server or request.destination.topic
 
 
 def _ask(consumer: Consumer, place: PlaceKey, is_call: bool, records: Sequence[tuple[bytes, bytes]]) -> None:
