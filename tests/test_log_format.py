@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from hypothesis import given
@@ -19,6 +20,7 @@ from rpcmq.log_format import (
     MAX_ERROR,
     NOT_REPORTED,
     RECORD,
+    RECORD_BYTES,
     SEAL,
     VERSION,
     BlockKind,
@@ -59,7 +61,7 @@ NAMES = (
     + name_entry(4, NameKind.ERROR, "ValueError")
 )
 PACKED = RECORD.pack(
-    REQUEST, 42, 1060.25, 1060.375, 1060.5, 1, 2, 3, 113, 140, 120_000, 1, 0, 4, TRACE_ID, 5_000_000_000
+    REQUEST, 42, 1060.25, 1060.375, 1060.5, 1, 2, 3, 113, 140, 120_000, 1, 0, 4, TRACE_ID, 5_000_000_000, 0
 )
 RESOLVED = Record(
     seq=42,
@@ -177,23 +179,27 @@ u8 = st.integers(0, 255)
     seq=st.integers(0, 2**64 - 1), times=st.tuples(moments, moments, moments), names=st.tuples(*[texts] * 8),
     sizes=st.tuples(u32, u32, u32), outcome=u8, attempt=u8, trace=st.binary(min_size=16, max_size=16),
     is_cast=st.booleans(), ttl=u32, has_server=st.booleans(), has_ended=st.booleans(), error=st.text(max_size=20),
-    sent=st.integers(0, 2**64 - 1),
+    sent=st.integers(0, 2**64 - 1), router=st.none() | texts, home=u32,
 )  # fmt: skip
 def test_what_is_packed_comes_back(
-    seq, times, names, sizes, outcome, attempt, trace, is_cast, ttl, has_server, has_ended, error, sent
+    seq, times, names, sizes, outcome, attempt, trace, is_cast, ttl, has_server, has_ended, error, sent, router, home
 ):
     received, dispatched, ended = sorted(times)
     exchange, topic, group, target_server, method, caller, server, identity = names
     entries = (
         name_entry(1, NameKind.TARGET, exchange, topic, group, target_server, method)
         + name_entry(2, NameKind.CALLER, caller)
-        + name_entry(3, NameKind.SERVER, server, identity)
+        + (
+            name_entry(3, NameKind.SERVER, server, identity)
+            if router is None
+            else name_entry(3, NameKind.SERVER_ELSEWHERE, server, identity, router)
+        )
         + name_entry(MAX_ERROR, NameKind.ERROR, error)
     )
     header = pack(Kind.CAST if is_cast else Kind.REQUEST, ttl=ttl)
     packed = RECORD.pack(
         header, seq, received, dispatched, ended, 1, 2, 3 * has_server, *sizes, outcome, attempt,
-        MAX_ERROR * bool(error), trace, sent,
+        MAX_ERROR * bool(error), trace, sent, home,
     )  # fmt: skip
     kind = BlockKind.RECORDS if has_ended else BlockKind.IN_FLIGHT
     data = pack_head(HEAD) + block(BlockKind.NAMES, 4, entries) + block(kind, 1, packed)
@@ -213,6 +219,19 @@ def test_what_is_packed_comes_back(
     assert found.trace_id == (trace if any(trace) else None)
     assert found.error_class == (error or None)
     assert found.sent_us == (sent or None)
+    assert found.server_router == (router if has_server else None)
+    assert found.home_us == (home or None)
+    assert found.between_us == (max(0, found.service_us - home) if found.service_us is not None and home else None)
+
+
+def test_a_file_of_version_3_is_read() -> None:
+    head = bytearray(pack_head(HEAD))
+    head[8:10] = (3).to_bytes(2)
+    head[-4:] = crc32(head[:-4]).to_bytes(4)
+    data = bytes(head) + MARKED + NAMED + block(BlockKind.RECORDS, 1, PACKED[: RECORD_BYTES[3]])
+    spool = Spool(data + block(BlockKind.SEAL, 1, SEAL.pack(1, 0, 4, 0, True)))
+    assert list(spool) == [RESOLVED]
+    assert spool.head.version == 3
 
 
 @given(router_id=u32, segment=u32, boot=st.integers(0, 2**64 - 1), name=texts, wall=st.integers(-(2**63), 2**63 - 1))

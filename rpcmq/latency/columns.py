@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from rpcmq.latency.ways import DRIFT, LATEST, WINDOW_US
 from rpcmq.log_format import (
     LAYOUT,
     NOT_REPORTED,
-    RECORD,
+    RECORD_BYTES,
     Head,
     MessageKind,
     Name,
@@ -43,14 +43,21 @@ ARROW = pa.schema([pa.field(each.name, _type_of(each), each.nullable) for each i
 #: Hexadecimal digits of a trace id.
 _DIGITS = 32
 
-_PACKED = np.dtype(
-    {
-        "names": [each.name for each in LAYOUT],
-        "formats": [each.type for each in LAYOUT],
-        "offsets": [each.offset for each in LAYOUT],
-        "itemsize": RECORD.size,
-    }
-)
+
+def _dtype(size: int) -> np.dtype[Any]:
+    """Return the type of records of ``size`` bytes: those of earlier versions lack the last fields."""
+    fields = [each for each in LAYOUT if each.offset < size]
+    return np.dtype(
+        {
+            "names": [each.name for each in fields],
+            "formats": [each.type for each in fields],
+            "offsets": [each.offset for each in fields],
+            "itemsize": size,
+        }
+    )
+
+
+_PACKED = {version: _dtype(size) for version, size in RECORD_BYTES.items()}
 _TARGET = ("exchange", "topic", "group", "target_server", "method")
 
 
@@ -60,7 +67,7 @@ def table_of(head: Head, names: dict[int, Name], pieces: Sequence[memoryview]) -
     Raises:
         SpoolError: a number in a record names nothing.
     """
-    packed = np.frombuffer(b"".join(pieces), _PACKED)
+    packed = np.frombuffer(b"".join(pieces), _PACKED[head.version])
     total = _microseconds(packed["ended_at"] - packed["received_at"])
     nobody = packed["server"] == 0
     service = np.where(nobody, 0, _microseconds(packed["ended_at"] - packed["dispatched_at"]))
@@ -78,9 +85,9 @@ def table_of(head: Head, names: dict[int, Name], pieces: Sequence[memoryview]) -
         "origin_seq": packed["sequence"],
         "hops": packed["hops"],
         "kind": _coded(kinds, list(MessageKind)),
-        "client": _named(packed["caller"], names, NameKind.CALLER, 0, nobody=""),
-        "server": _named(packed["server"], names, NameKind.SERVER, 0, nobody=None),
-        "server_process": _named(packed["server"], names, NameKind.SERVER, 1, nobody=None),
+        "client": _named(packed["caller"], {0: ""} | _texts(names, NameKind.CALLER, 0)),
+        "server": _named(packed["server"], _of_servers(names, 0)),
+        "server_process": _named(packed["server"], _of_servers(names, 1)),
         "outcome": _spelt(packed["outcome"], schema.outcome_name),
         "format": _spelt(packed["format"], format_name),
         "req_bytes": np.where(packed["request_bytes"] == 0, packed["length"], packed["request_bytes"]),
@@ -92,11 +99,13 @@ def table_of(head: Head, names: dict[int, Name], pieces: Sequence[memoryview]) -
         "service_us": _but(service, nobody),
         "handler_us": _but(packed["handler_us"], packed["handler_us"] == NOT_REPORTED),
         "total_us": total,
-        "error_class": _named(packed["error"], names, NameKind.ERROR, 0, nobody=None),
+        "error_class": _named(packed["error"], {0: None} | _texts(names, NameKind.ERROR, 0)),
         "reply_us": _replies(packed, received + total, service),
+        "server_router": _named(packed["server"], _routers_of_servers(names)),
+        "between_us": _between(packed, service, nobody),
     }
     for place, column in enumerate(_TARGET):
-        columns[column] = _named(packed["target"], names, NameKind.TARGET, place)
+        columns[column] = _named(packed["target"], _texts(names, NameKind.TARGET, place))
     return pa.Table.from_arrays([_as_arrow(columns[field.name], field.type) for field in ARROW], schema=ARROW)
 
 
@@ -123,6 +132,12 @@ def _replies(packed: _Numbers, ended: _Numbers, service: _Numbers) -> pa.Array:
         best = _best(packed["server"][known], ended // WINDOW_US, delay + handler // DRIFT)
         reply[known] = np.clip(gap - gap[best] + delay[best] // 2, 0, delay)
     return _but(reply, ~known)
+
+
+def _between(packed: _Numbers, service: _Numbers, nobody: _Numbers) -> pa.Array:
+    """The ways between routers, as ``Record.between_us`` has them."""
+    home = packed["home_us"] if "home_us" in (packed.dtype.names or ()) else np.zeros(len(packed), np.int64)
+    return _but(np.maximum(0, service - home.astype(np.int64)), nobody | (home == 0))
 
 
 def _best(server: _Numbers, window: _Numbers, delay: _Numbers) -> _Numbers:
@@ -167,19 +182,31 @@ def _spelt(numbers: _Numbers, spell: Callable[[int], str]) -> pa.Array:
     return _coded(codes, [spell(number) for number in different.tolist()])
 
 
-def _named(numbers: _Numbers, names: dict[int, Name], kind: NameKind, place: int, **nobody: str | None) -> pa.Array:
-    """A text of what ``numbers`` name; ``nobody`` is the text of 0, which names nothing unless it is given."""
-    texts: dict[str, int] = {}
-    codes = {n: texts.setdefault(name.texts[place], len(texts)) for n, name in names.items() if name.kind is kind}
-    for text in nobody.values():
-        codes[0] = -1 if text is None else texts.setdefault(text, len(texts))
+def _of_servers(names: dict[int, Name], place: int) -> dict[int, str | None]:
+    elsewhere = _texts(names, NameKind.SERVER_ELSEWHERE, place)
+    return {0: None} | _texts(names, NameKind.SERVER, place) | elsewhere
+
+
+def _routers_of_servers(names: dict[int, Name]) -> dict[int, str | None]:
+    here = dict.fromkeys(_texts(names, NameKind.SERVER, 0))
+    return {0: None} | here | _texts(names, NameKind.SERVER_ELSEWHERE, 2)
+
+
+def _texts(names: dict[int, Name], kind: NameKind, place: int) -> dict[int, str | None]:
+    return {number: name.texts[place] for number, name in names.items() if name.kind is kind}
+
+
+def _named(numbers: _Numbers, texts: Mapping[int, str | None]) -> pa.Array:
+    """The text of each of ``numbers``; null where that is None."""
+    codes: dict[str, int] = {}
     different, where = np.unique(numbers, return_inverse=True)
     try:
-        found = np.array([codes[number] for number in different.tolist()], np.int32)
+        found = [texts[number] for number in different.tolist()]
     except KeyError as error:
         text = f"record with the number {error.args[0]}, which names nothing of its kind"
         raise SpoolError(Problem.CORRUPT, text, 0) from None
-    return _coded(found[where], list(texts))
+    coded = np.array([-1 if text is None else codes.setdefault(text, len(codes)) for text in found], np.int32)
+    return _coded(coded[where], list(codes))
 
 
 def _trace_ids(ids: _Numbers) -> pa.Array:

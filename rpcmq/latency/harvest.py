@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from rpcmq.log_format import (
     MARK,
-    RECORD,
+    RECORD_BYTES,
     SEAL,
     Block,
     BlockKind,
@@ -63,7 +63,7 @@ class Harvest:
     @property
     def rows(self) -> int:
         """Number of records."""
-        return sum(map(len, self.records)) // RECORD.size
+        return sum(map(len, self.records)) // RECORD_BYTES[self.head.version]
 
 
 def harvest(data: bytes, cut_off: bool) -> Harvest:

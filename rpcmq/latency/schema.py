@@ -100,9 +100,22 @@ COLUMNS = (
         nullable=True,
         coding="plain",
     ),
+    Column(
+        "server_router",
+        "string",
+        "router of that server, where it is another one than wrote the record; else null",
+        nullable=True,
+    ),
+    Column(
+        "between_us",
+        "int64",
+        "of service_us, the way to that router and back; null: not known, or there was none",
+        nullable=True,
+        coding="plain",
+    ),
 )
 
-_DURATIONS = ("queue_us", "service_us", "handler_us", "total_us", "reply_us")
+_DURATIONS = ("queue_us", "service_us", "handler_us", "total_us", "reply_us", "between_us")
 _OUTCOMES = {int(outcome): outcome.name.lower() for outcome in Outcome}
 
 
@@ -152,6 +165,8 @@ def _row_of(head: Head, record: Record, reply_us: int | None) -> dict[str, Any]:
         "total_us": record.total_us,
         "error_class": record.error_class,
         "reply_us": reply_us,
+        "server_router": record.server_router,
+        "between_us": record.between_us,
     }
     return in_flight(row) if record.outcome is None else row
 

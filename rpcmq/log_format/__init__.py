@@ -1,4 +1,4 @@
-"""The spool: what a router writes of the messages that it dispatched. Format version 3.
+"""The spool: what a router writes of the messages that it dispatched. Format version 4.
 
 A file is a *head* and then *blocks*; all numbers are big-endian, all text is UTF-8. Every file stands
 alone: what its records name by number is defined in it, in a block before them.
@@ -6,7 +6,7 @@ alone: what its records name by number is defined in it, in a block before them.
 Head: magic ``rpcmqlog``, then
 
 ====  ====  ==========================================================================================
-u16   8     version: 3
+u16   8     version: 4
 u16   10    bytes of the head
 u32   12    router_id
 u32   16    number of this file in the router's life, from 1
@@ -40,14 +40,15 @@ segment with at least 8 digits): ``.part`` while the router writes, ``.spool`` o
 holds a lock (``flock``, exclusive) on a ``.part``; one that can be locked has no writer any more, and what
 stands in it up to its last good block is all that there is of it.
 
-A reader refuses a file of another version; a new kind of block or name or another ``RECORD`` raises the version.
+A reader refuses a file of a version that it does not know; a new kind of block or name or another ``RECORD`` raises
+the version. Files of version 3 are read, too: their records lack the last field.
 
 A file with one record in it:
 
 .. code-block:: rpcmq-spool
 
     72 70 63 6d 71 6c 6f 67                         | magic = "rpcmqlog"
-    00 03                                           | version = 3
+    00 04                                           | version = 4
     00 3a                                           | length = 58
     00 00 00 07                                     | router_id = 7
     00 00 00 01                                     | segment = 1
@@ -56,7 +57,7 @@ A file with one record in it:
     40 8f 40 00 00 00 00 00                         | monotonic = 1000.0
     00 06 0a 24 1b b1 c7 00                         | wall_us = 1700000060000000
     72 31                                           | router_name = "r1"
-    48 bd be 85                                     | crc
+    94 bd 6b e3                                     | crc
     04 00 00 00                                     | -- MARK
     00 00 00 01                                     | count = 1
     00 00 00 18                                     | bytes = 24
@@ -89,9 +90,9 @@ A file with one record in it:
     00 0a 56 61 6c 75 65 45 72 72 6f 72             | "ValueError"
     02 00 00 00                                     | -- RECORDS
     00 00 00 01                                     | count = 1
-    00 00 00 78                                     | bytes = 120
-    14 1f df 5f                                     | crc of the body
-    80 b7 60 4b                                     | crc of the frame
+    00 00 00 7c                                     | bytes = 124
+    e3 7f 68 06                                     | crc of the body
+    9f 62 f2 9a                                     | crc of the frame
     00 00 00 71                                     | length = 113
     01                                              | version = 1
     10                                              | kind = 0x10
@@ -119,6 +120,7 @@ A file with one record in it:
     00 04                                           | error = 4
     4b f9 2f 35 77 b3 4d a6 a3 ce 92 9d 0e 0e 47 36 | trace_id
     00 00 00 01 2a 05 f2 00                         | sent_us = 5000000000
+    00 00 00 00                                     | home_us = 0
     05 00 00 00                                     | -- SEAL
     00 00 00 01                                     | count = 1
     00 00 00 21                                     | bytes = 33
@@ -142,6 +144,7 @@ from rpcmq.log_format.layout import (
     NOT_REPORTED,
     PART,
     RECORD,
+    RECORD_BYTES,
     SEAL,
     SEALED,
     SHORT_RECORD,
@@ -162,6 +165,7 @@ __all__ = [
     "NOT_REPORTED",
     "PART",
     "RECORD",
+    "RECORD_BYTES",
     "SEAL",
     "SEALED",
     "SHORT_RECORD",

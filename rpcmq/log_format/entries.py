@@ -132,3 +132,15 @@ class Record(NamedTuple):
     error_class: str | None
     #: The service's own monotonic clock when it sent the answer; None: not known. Means nothing without ``handler_us``.
     sent_us: int | None
+    #: Name of the router that the server was linked to, where that is another one than wrote the record; else None.
+    server_router: str | None = None
+    #: Of ``service_us``, the time at that router and at the server; None: not known.
+    home_us: int | None = None
+
+    @property
+    def between_us(self) -> int | None:
+        """Of ``service_us``, the way to the server's router and back; None: not known, or there was none."""
+        if self.service_us is None or self.home_us is None:
+            return None
+        # Two clocks tell them.
+        return max(0, self.service_us - self.home_us)

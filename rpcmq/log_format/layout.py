@@ -22,6 +22,7 @@ __all__ = [
     "NOT_REPORTED",
     "PART",
     "RECORD",
+    "RECORD_BYTES",
     "SEAL",
     "SEALED",
     "SHORT_RECORD",
@@ -35,7 +36,9 @@ __all__ = [
 ]
 
 MAGIC = b"rpcmqlog"
-VERSION = 3
+VERSION = 4
+#: Bytes of a record, by the version of its file. One of version 3 lacks the last field.
+RECORD_BYTES = {3: 120, 4: 124}
 #: Extensions of a file being written and of a sealed one.
 PART, SEALED = ".part", ".spool"
 #: Mode of the files of a dispatch log, in the spool and where they are shipped to, whatever the umask is: they say who
@@ -56,9 +59,9 @@ MARK = Struct(">dQQ")
 SEAL = Struct(">QQQQ?")
 #: The bytes of one message: see LAYOUT. A request's header is packed by giving the request itself, for
 #: ``36s`` takes the first bytes of what is longer.
-RECORD = Struct(">36sQdddIIIIIIBBH16sQ")
-#: The same without ``request_bytes``, ``error`` and ``trace_id``: zero.
-SHORT_RECORD = Struct(">36sQdddIII4xIIBB18xQ")
+RECORD = Struct(">36sQdddIIIIIIBBH16sQI")
+#: The same without ``request_bytes``, ``error``, ``trace_id`` and ``home_us``: zero.
+SHORT_RECORD = Struct(">36sQdddIII4xIIBB18xQ4x")
 
 #: The header of a request, by docs/protocol.md, without the lengths of what follows it.
 MESSAGE = Struct(">IBBHBBBBIIQQ")
@@ -101,7 +104,7 @@ LAYOUT = (
     Field("ended_at", ">f8", 60, "the same"),
     Field("target", ">u4", 68, "number of a TARGET: what it was sent to"),
     Field("caller", ">u4", 72, "number of a CALLER: who sent it; 0: gone and forgotten"),
-    Field("server", ">u4", 76, "number of a SERVER: who had it last; 0: nobody, it was queued to the end"),
+    Field("server", ">u4", 76, "number of a SERVER or SERVER_ELSEWHERE: who had it last; 0: nobody, it was queued"),
     Field("request_bytes", ">u4", 80, "the whole message with its payload; 0: as length says"),
     Field("reply_bytes", ">u4", 84, "the whole message that ended it; 0: none came (casts, timeouts, ...)"),
     Field("handler_us", ">u4", 88, "microseconds in the method, as the service says; or NOT_REPORTED"),
@@ -110,6 +113,7 @@ LAYOUT = (
     Field("error", ">u2", 94, "number of an ERROR: the class of what the method raised; 0: not known, or none"),
     Field("trace_id", "V16", 96, "of its W3C traceparent; zeros: none"),
     Field("sent_us", ">u8", 112, "the service's monotonic clock when it sent the answer; 0: not known"),
+    Field("home_us", ">u4", 120, "of a SERVER_ELSEWHERE: microseconds at its router, as that says; 0: not known"),
 )
 
 
@@ -134,9 +138,17 @@ class NameKind(IntEnum):
     SERVER = 3
     #: class of an exception, as the service calls it
     ERROR = 4
+    #: name of the server, identity (both empty: not known), name of the router that it was linked to
+    SERVER_ELSEWHERE = 5
 
 
-TEXTS = {NameKind.TARGET: 5, NameKind.CALLER: 1, NameKind.SERVER: 2, NameKind.ERROR: 1}
+TEXTS = {
+    NameKind.TARGET: 5,
+    NameKind.CALLER: 1,
+    NameKind.SERVER: 2,
+    NameKind.ERROR: 1,
+    NameKind.SERVER_ELSEWHERE: 3,
+}
 
 
 class MessageKind(StrEnum):

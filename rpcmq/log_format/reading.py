@@ -21,10 +21,10 @@ from rpcmq.log_format.layout import (
     NAME,
     NOT_REPORTED,
     RECORD,
+    RECORD_BYTES,
     SEAL,
     START,
     TEXTS,
-    VERSION,
     BlockKind,
     MessageKind,
     NameKind,
@@ -50,8 +50,9 @@ def read_head(data: bytes) -> Head:
     if len(data) < START.size:
         raise SpoolError(Problem.TRUNCATED, f"head of {len(data)} bytes", 0)
     _, version, length = START.unpack_from(data)
-    if version != VERSION:
-        raise SpoolError(Problem.VERSION, f"version {version} is not known, only {VERSION}", 0)
+    if version not in RECORD_BYTES:
+        known = ", ".join(map(str, RECORD_BYTES))
+        raise SpoolError(Problem.VERSION, f"version {version} is not known, only {known}", 0)
     if length < HEAD.size + CRC.size:
         raise SpoolError(Problem.CORRUPT, f"head of {length} bytes", 0)
     if len(data) < length:
@@ -93,16 +94,16 @@ def blocks(data: bytes, head: Head) -> Iterator[Block]:
             raise SpoolError(Problem.TRUNCATED, f"{len(body)} bytes of a block of {length}", start)
         if checksum != crc32(body):
             raise SpoolError(Problem.CORRUPT, "checksum of a block", start)
-        if not _fits(kind, count, length):
+        if not _fits(kind, count, length, RECORD_BYTES[head.version]):
             raise SpoolError(Problem.CORRUPT, f"block of kind {kind} with {count} entries in {length} bytes", start)
         yield Block(BlockKind(kind), count, body, start)
         sealed = kind == BlockKind.SEAL
         start += FRAME_BYTES + length
 
 
-def _fits(kind: int, count: int, length: int) -> bool:
+def _fits(kind: int, count: int, length: int, record_bytes: int) -> bool:
     if kind in _OF_RECORDS:
-        return length == count * RECORD.size
+        return length == count * record_bytes
     if kind in _SINGLE:
         return count == 1 and length == _SINGLE[BlockKind(kind)]
     return kind == BlockKind.NAMES and length >= count * NAME.size
@@ -174,22 +175,23 @@ class Spool:
                     yield from self._records(block)
 
     def _records(self, block: Block) -> Iterator[Record]:
-        for start in range(0, len(block.body), RECORD.size):
+        size = RECORD_BYTES[self.head.version]
+        for start in range(0, len(block.body), size):
             try:
-                yield self._record(block.body[start : start + RECORD.size], block.kind == BlockKind.RECORDS)
+                yield self._record(bytes(block.body[start : start + size]), block.kind == BlockKind.RECORDS)
             except KeyError as error:
                 text = f"record with the number {error.args[0]}, which names nothing of its kind"
                 raise SpoolError(Problem.CORRUPT, text, block.offset) from None
 
-    def _record(self, raw: memoryview, has_ended: bool) -> Record:
+    def _record(self, raw: bytes, has_ended: bool) -> Record:
         (
             header, seq, received_at, dispatched_at, ended_at, target, caller, server, request_bytes, reply_bytes,
-            handler_us, outcome, attempt, error, trace_id, sent_us,
-        ) = RECORD.unpack(raw)  # fmt: skip
+            handler_us, outcome, attempt, error, trace_id, sent_us, home_us,
+        ) = RECORD.unpack(raw.ljust(RECORD.size, b"\0"))  # fmt: skip
         length, _, kind, flags, hops, _, form, _, ttl_ms, origin_router, handle, sequence = MESSAGE.unpack(header)
         total_us = microseconds(ended_at - received_at)
         service_us = microseconds(ended_at - dispatched_at) if server else None
-        server_name, identity = self._texts(NameKind.SERVER, server) if server else (None, None)
+        server_name, identity, *router = self._server(server) if server else (None, None)
         how = MessageKind.CALL if kind != Kind.CAST else MessageKind.FANOUT if flags & Flag.FANOUT else MessageKind.CAST
         exchange, topic, group, target_server, method = self._texts(NameKind.TARGET, target)
         return Record(
@@ -222,7 +224,13 @@ class Spool:
             trace_id=trace_id if any(trace_id) else None,
             error_class=self._texts(NameKind.ERROR, error)[0] if error else None,
             sent_us=sent_us or None,
+            server_router=router[0] if router else None,
+            home_us=home_us or None,
         )
+
+    def _server(self, number: int) -> tuple[str, ...]:
+        is_elsewhere = self.names[number].kind is NameKind.SERVER_ELSEWHERE
+        return self._texts(NameKind.SERVER_ELSEWHERE if is_elsewhere else NameKind.SERVER, number)
 
     def _texts(self, kind: NameKind, number: int) -> tuple[str, ...]:
         name = self.names[number]

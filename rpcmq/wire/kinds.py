@@ -70,6 +70,7 @@ class Kind(IntEnum):
     TAKEN = 0x6A
     KNOWS = 0x6B
     FENCES = 0x6D
+    RUNNER = 0x6F
 
 
 class Flag:

@@ -68,7 +68,7 @@ def _domains(name: str, value: Any) -> tuple[str, ...]:
 class MeshIdentity(Body):
     """A router to another one, in HELLO and WELCOME."""
 
-    OPTIONAL = frozenset({"key", "domains"})
+    OPTIONAL = frozenset({"key", "domains", "logs"})
 
     #: The name of the mesh.
     mesh: str = text(most=_MAX_NAME)
@@ -80,6 +80,8 @@ class MeshIdentity(Body):
     key: str = text("", most=_MAX_KEY)
     #: Patterns of the topics that only its own consumers serve.
     domains: tuple[str, ...] = member(_domains, ())
+    #: Whether it has a dispatch log, and so is to be told where its requests ran.
+    logs: bool = flag()
 
 
 def _neighbours(name: str, value: Any) -> tuple[int, ...]:

@@ -33,6 +33,8 @@ BOOT = 1_700_000_000_000
 #: Records of a block.
 BLOCK = 100
 TOPICS, METHODS, SERVERS, ERRORS = 5, 7, 4, 3
+#: The server that is linked to another router.
+ELSEWHERE = 3
 
 
 class Sent(NamedTuple):
@@ -67,12 +69,16 @@ def packed(sent: Sent) -> bytes:
         # Some do not say it, and the way back is a fifth of what the handler leaves.
         shown = received + queued + served * 0.98 + 3600 * (seq % SERVERS)
         clock = max(0, int(shown * 1e6)) if seq % 7 else 0
+    home_us = 0
+    if seq % SERVERS == ELSEWHERE:
+        # A service is not heard by another router than its own, which says how long it had the request, or does not.
+        clock, home_us = 0, int(served * 9.5e5) + 1 if seq % 3 else 0
     return RECORD.pack(
         header, seq, received, received + queued, received + queued + served,
         1 + seq % (TOPICS * METHODS), 100 if seq % 13 else 0, 0 if nobody else 200 + seq % SERVERS,
         300 + seq, 0 if nobody else 200, int(served * 9e5) if seq % 4 else NOT_REPORTED, outcome, seq % 3,
         300 + seq % ERRORS if outcome == Outcome.REMOTE_ERROR else 0,
-        seq.to_bytes(16, "little") if seq % 2 else bytes(16), clock,
+        seq.to_bytes(16, "little") if seq % 2 else bytes(16), clock, home_us,
     )  # fmt: skip
 
 
@@ -85,7 +91,14 @@ def names() -> list[bytes]:
     ]
     made.append(name_entry(100, NameKind.CALLER, "api-1"))
     made += [name_entry(300 + n, NameKind.ERROR, f"Error{n}") for n in range(ERRORS)]
-    made += [name_entry(200 + n, NameKind.SERVER, f"node-{n}", f"node-{n}:nova:4711:abcd") for n in range(SERVERS)]
+    for n in range(SERVERS):
+        texts = f"node-{n}", f"node-{n}:nova:4711:abcd"
+        is_here = n != ELSEWHERE
+        made.append(
+            name_entry(200 + n, NameKind.SERVER, *texts)
+            if is_here
+            else name_entry(200 + n, NameKind.SERVER_ELSEWHERE, *texts, "r2")
+        )
     return made
 
 

@@ -53,7 +53,7 @@ class Exchange(NamedTuple):
         return RECORD.pack(
             REQUEST, 1, self.at / 1e6, self.at / 1e6, ended / 1e6, 1, 0, self.server if server is None else server,
             40, 40, self.handler if handler_us is None else handler_us, Outcome.OK, 0, 0, b"",
-            truth if sent_us is None else sent_us,
+            truth if sent_us is None else sent_us, 0,
         )  # fmt: skip
 
 

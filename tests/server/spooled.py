@@ -34,7 +34,7 @@ class Chunks:
         numbers = range(self.seq + 1, self.seq + records + 1)
         self.seq += records
         packed = b"".join(
-            RECORD.pack(REQUEST, n, 1.0, 1.0, 2.0, 1, 0, 0, 40, 0, 0xFFFFFFFF, 0, 0, 0, b"", 0) for n in numbers
+            RECORD.pack(REQUEST, n, 1.0, 1.0, 2.0, 1, 0, 0, 40, 0, 0xFFFFFFFF, 0, 0, 0, b"", 0, 0) for n in numbers
         )
         is_new, self._is_new = self._is_new, is_last
         names = (1, NAMES) if is_new else (0, b"")

@@ -18,6 +18,7 @@ from operator import attrgetter
 from struct import Struct
 from typing import Any, NamedTuple, Protocol
 
+from rpcmq.core.router.forwarded import Elsewhere
 from rpcmq.core.router.link_table import LinkTable
 from rpcmq.core.router.model import Consumer, Delivery, Link, Request
 from rpcmq.core.router.settings import Settings
@@ -203,14 +204,16 @@ class DispatchLog:
             target = numbers[request.destination]
             caller = numbers[caller_link if caller_link is not None else message[ORIGIN]]
             server = numbers[consumer]
+            home_us = 0
         except KeyError:
-            target, caller, server = self._define(request, consumer)
+            # So is it with all that ran elsewhere: what is known of these is their own, not their consumer's.
+            target, caller, server, home_us = self._define(request, consumer)
         end = self._end
-        if message[TRACE_LENGTH_AT] or type(message) is not bytes:
+        if message[TRACE_LENGTH_AT] or home_us or type(message) is not bytes:
             _pack_into(
                 self._records, end,
                 message, request.number, request.received_at, dispatched_at, now, target, caller, server,
-                size_of(message), reply_bytes, handler_us, outcome, attempt, 0, _trace_id(message), sent_us,
+                size_of(message), reply_bytes, handler_us, outcome, attempt, 0, _trace_id(message), sent_us, home_us,
             )  # fmt: skip
         else:
             # Most have neither a trace nor a detached payload: zeros then, which cost nothing.
@@ -223,7 +226,7 @@ class DispatchLog:
         if end == _FULL:
             self._flush(now)
 
-    def _define(self, request: Request, consumer: Consumer | None) -> tuple[int, int, int]:
+    def _define(self, request: Request, consumer: Consumer | None) -> tuple[int, int, int, int]:
         destination, link = request.destination, request.reply_to
         address = destination.topic.address
         server = destination.server.name if destination.server else ""
@@ -234,17 +237,25 @@ class DispatchLog:
         identity = known.identity if known is not None else self._gone.get(origin, "")
         caller = self._number(link or origin, NameKind.CALLER, identity) if identity else 0
         if consumer is None:
-            return target, caller, 0
-        return target, caller, self._number(consumer, NameKind.SERVER, consumer.server, consumer.link.identity)
+            return target, caller, 0, 0
+        identity = consumer.link.identity
+        if type(consumer) is Elsewhere:
+            runner, home_us = consumer.report_of(request.key)
+            number = self._text_number(NameKind.SERVER_ELSEWHERE, *(runner or ("", "")), identity)
+            return target, caller, number, home_us
+        return target, caller, self._number(consumer, NameKind.SERVER, consumer.server, identity), 0
 
     def _number(self, thing: object, kind: NameKind, *texts: str) -> int:
+        self._numbers[thing] = number = self._text_number(kind, *texts)
+        return number
+
+    def _text_number(self, kind: NameKind, *texts: str) -> int:
         numbers = self._numbers
         number = numbers.get((kind, *texts))
         if number is None:
             self._name_count = number = numbers[kind, *texts] = self._name_count + 1
             self._new_names += 1
             self._names += name_entry(number, kind, *texts)
-        numbers[thing] = number
         return number
 
     def failed(
@@ -350,8 +361,8 @@ class DispatchLog:
         self._in_flight.append(
             RECORD.pack(
                 message, request.number, request.received_at, request.dispatched_at, now,
-                *self._define(request, request.consumer), size_of(message), 0, NOT_REPORTED, 0, request.attempts, 0,
-                _trace_id(message), 0,
+                *self._define(request, request.consumer)[:3], size_of(message), 0, NOT_REPORTED, 0, request.attempts, 0,
+                _trace_id(message), 0, 0,
             )
         )  # fmt: skip
         if len(self._in_flight) >= CHUNK_RECORDS:

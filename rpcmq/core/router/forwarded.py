@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rpcmq.core.router.model import Link, Request
+from rpcmq.core.router.model import Consumer, Link, Request, Topic
 
-__all__ = ["Forwarded", "Ticket"]
+__all__ = ["Elsewhere", "Forwarded", "Ticket"]
 
 
 class Forwarded(Request):
@@ -34,3 +34,21 @@ class Ticket:
     count: int
     #: Number of the latest request here that is older; see :attr:`rpcmq.core.router.model.Request.number`.
     number: int
+
+
+class Elsewhere(Consumer):
+    """The consumers of a neighbour, as one: it has the requests of this router that were given to them."""
+
+    __slots__ = ("report",)
+
+    #: Of the request that ended last: its key, server and identity of its consumer (None: not known), and the
+    #: microseconds for which it was at the neighbour (0: not known).
+    report: tuple[bytes, tuple[str, str] | None, int] | None
+
+    def __init__(self, link: Link, tag: int, topic: Topic, credit: int) -> None:
+        super().__init__(link, tag, topic, "", credit)
+        self.report = None
+
+    def report_of(self, key: bytes) -> tuple[tuple[str, str] | None, int]:
+        """The last two of the report of the request ``key``, which ends now; None and 0 if there is none."""
+        return self.report[1:] if self.report is not None and self.report[0] == key else (None, 0)

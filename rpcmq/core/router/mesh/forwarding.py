@@ -18,6 +18,7 @@ from itertools import dropwhile
 from rpcmq.core.common.text import shorten
 from rpcmq.core.router.actions import LogEvent
 from rpcmq.core.router.base_link import BaseLink
+from rpcmq.core.router.forwarded import Elsewhere
 from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.mesh.neighbours import Neighbour
 from rpcmq.core.router.mesh.offered_work import OfferedWork
@@ -30,9 +31,11 @@ from rpcmq.errors import Outcome, ProtocolError
 from rpcmq.wire import (
     ATTEMPT_AT,
     CONSUMER_AT,
+    FORMAT_AT,
     KEY,
     MAX_SETTLEMENTS,
     SETTLEMENT,
+    TRACE_LENGTH_AT,
     Flag,
     Kind,
     address_of,
@@ -43,6 +46,7 @@ from rpcmq.wire import (
     without_flag,
 )
 from rpcmq.wire.bodies import ErrorBody
+from rpcmq.wire.run_report import REPORTED_SETTLEMENT, split_report
 
 __all__ = ["Forwarding"]
 
@@ -230,7 +234,7 @@ class Forwarding(MeshPart):
 
     # --- what becomes of them ----------------------------------------------------------------
 
-    def _consumer(self, link: Link, message: bytes) -> Consumer | None:
+    def _consumer(self, link: Link, message: bytes) -> Elsewhere | None:
         """The pseudo-consumer that has what ``message`` is about."""
         work = self._work.get(link)
         if work is None:
@@ -270,6 +274,9 @@ class Forwarding(MeshPart):
         """REPLY, FAULT or END: a call has ended."""
         work = self._work.get(link)
         delivery = work.whole.in_flight.get(message[KEY]) if work is not None else None
+        if work is not None and message[TRACE_LENGTH_AT]:
+            message, home_us, number = split_report(message)
+            work.whole.report = message[KEY], self._context.runner(link, number), home_us
         self._dispatch.reply(now, link, message)
         if delivery is not None and delivery.attempt == message[ATTEMPT_AT]:
             self._ended(now, link, delivery)
@@ -277,17 +284,20 @@ class Forwarding(MeshPart):
     def _settle(self, now: float, link: Link, message: bytes) -> None:
         """SETTLE: casts have ended."""
         payload = payload_of(message)
-        count, rest = divmod(len(payload), SETTLEMENT.size)
+        record = REPORTED_SETTLEMENT if message[FORMAT_AT] else SETTLEMENT
+        count, rest = divmod(len(payload), record.size)
         if rest or count > MAX_SETTLEMENTS:
-            raise ProtocolError(f"SETTLE of {len(payload)} bytes is no multiple of {SETTLEMENT.size}", "length")
+            raise ProtocolError(f"SETTLE of {len(payload)} bytes is no multiple of {record.size}", "length")
         self._requests.turns.spent += count
         consumer = self._consumer(link, message)
-        for key, attempt, outcome, handler_us in SETTLEMENT.iter_unpack(payload):
+        for key, attempt, outcome, handler_us, *report in record.iter_unpack(payload):
             delivery = consumer.in_flight.get(key) if consumer is not None else None
             if consumer is None or delivery is None or delivery.attempt != attempt or delivery.request.is_call:
                 self._requests.count_unknown(link, "settlement of an unknown cast")
                 continue
             del consumer.in_flight[key]
+            if report:
+                consumer.report = key, self._context.runner(link, report[1]), report[0]
             self._requests.record(now, delivery.request, outcome, handler_us)
             delivery.request.settled_by(delivery)
             self._ended(now, link, delivery)
@@ -372,13 +382,10 @@ class Forwarding(MeshPart):
 
     def _offer_again(self, now: float, back: list[Delivery]) -> None:
         """Requests that came back and were not started: to others, or to the head of the queue."""
-        again: list[Request] = []
-        for delivery in back:
-            request = delivery.request
-            if not request.has_ended:
-                request.take_back(delivery)
-                again.append(request)
-        self._dispatch.deliveries.deliver_again(now, again)
+        again = [each for each in back if not each.request.has_ended]
+        for each in again:
+            each.request.take_back(each)
+        self._dispatch.deliveries.deliver_again(now, [each.request for each in again])
 
 
 def _place_of(request: Request) -> Place:

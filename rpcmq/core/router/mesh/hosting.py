@@ -185,15 +185,18 @@ class Hosting(MeshPart):
         if request.is_call:
             return
         link, record = request.owner, SETTLEMENT.pack(request.key, request.attempts, outcome, handler_us)
+        report = self._context.report(now, request, request.consumer)
+        if report is not None:
+            record += report
         address, tag = address_of_place(request.destination.server or request.destination.topic)
         outbox = link.outbox
         if tag == Tag.TOPIC and outbox and outbox[-1][KIND_AT] == Kind.SETTLE and outbox[-1][CONSUMER_AT] == tag:
             before = payload_of(outbox[-1])
-            if len(before) < _TOGETHER * SETTLEMENT.size:
-                outbox[-1] = pack(Kind.SETTLE, bytes(before) + record)
+            if len(before) < _TOGETHER * len(record):
+                outbox[-1] = pack(Kind.SETTLE, bytes(before) + record, format=report is not None)
                 return
         block = address.encode() if tag == Tag.GROUP else b""
-        link.send(pack(Kind.SETTLE, record, address=block, consumer=tag))
+        link.send(pack(Kind.SETTLE, record, format=report is not None, address=block, consumer=tag))
 
     def _lost(self, now: float, delivery: Delivery, is_unsent: bool, identity: str) -> None:
         """The consumer of ``delivery`` is gone: its owner says what comes of the request."""

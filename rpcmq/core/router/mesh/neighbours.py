@@ -24,6 +24,7 @@ class Identity:
         urls: the endpoints that processes and other routers reach it at.
         key: its public key; empty without CURVE.
         domains: patterns of the topics that only its own consumers serve.
+        logs: whether it has a dispatch log.
     """
 
     mesh: str
@@ -33,6 +34,7 @@ class Identity:
     urls: Sequence[str] = field(default_factory=tuple)
     key: str = ""
     domains: tuple[str, ...] = ()
+    logs: bool = False
 
 
 class Neighbour:

@@ -26,6 +26,7 @@ from rpcmq.core.router.mesh.members import Members
 from rpcmq.core.router.mesh.neighbours import Identity, Neighbour, Neighbours
 from rpcmq.core.router.mesh.part import MeshContext, MeshPart
 from rpcmq.core.router.mesh.places import Places
+from rpcmq.core.router.mesh.run_reports import RunReports
 from rpcmq.core.router.mesh.targets import Targets
 from rpcmq.core.router.mesh.views import mesh_view
 from rpcmq.core.router.model import Handler, Link
@@ -52,6 +53,7 @@ PARTS: tuple[Callable[[MeshContext], MeshPart], ...] = (
     Domains,
     KeptAnswers,
     Introductions,
+    RunReports,
 )
 
 
@@ -62,7 +64,12 @@ class Mesh(NodeType):
         self._context = context
         settings = context.settings
         self.own = Identity(
-            settings.mesh_name, settings.router_name, settings.router_id, context.boot, domains=settings.mesh_domains
+            settings.mesh_name,
+            settings.router_name,
+            settings.router_id,
+            context.boot,
+            domains=settings.mesh_domains,
+            logs=context.sink is not None,
         )
         self.targets = Targets(self.own)
         self.neighbours = Neighbours()

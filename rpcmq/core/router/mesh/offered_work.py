@@ -7,6 +7,7 @@ one of its own, so that any tag on its link stands for the one pseudo-consumer t
 
 from __future__ import annotations
 
+from rpcmq.core.router.forwarded import Elsewhere
 from rpcmq.core.router.mesh.places import Tag
 from rpcmq.core.router.model import Consumer, Link, Request, Topic
 from rpcmq.wire import Address
@@ -32,10 +33,10 @@ class OfferedWork:
         self._link = link
         self.whole = _pseudo_consumer(link, Tag.TOPIC)
         #: Copies of one message go to several groups under one key.
-        self._groups: dict[Topic, Consumer] = {}
+        self._groups: dict[Topic, Elsewhere] = {}
         link.consumers = _AnyTag({Tag.TOPIC: self.whole})
 
-    def of(self, topic: Topic) -> Consumer:
+    def of(self, topic: Topic) -> Elsewhere:
         """The pseudo-consumer of messages to ``topic`` (a topic or a group)."""
         if not topic.group:
             return self.whole
@@ -44,11 +45,11 @@ class OfferedWork:
             consumer = self._groups[topic] = _pseudo_consumer(self._link, Tag.GROUP)
         return consumer
 
-    def holder(self, request: Request) -> Consumer:
+    def holder(self, request: Request) -> Elsewhere:
         """The pseudo-consumer of ``request``: a call, whose answer does not name the group, is with the topics'."""
         return self.whole if request.is_call else self.of(request.destination.topic)
 
-    def having(self, key: bytes, group: Topic | None) -> Consumer:
+    def having(self, key: bytes, group: Topic | None) -> Elsewhere:
         """The pseudo-consumer that has the message with ``key``, which is about ``group`` if not None."""
         if group is None:
             return self.whole
@@ -57,7 +58,7 @@ class OfferedWork:
         is_call_to_it = key not in consumer.in_flight and call is not None and call.request.destination.topic is group
         return self.whole if is_call_to_it else consumer
 
-    def all(self) -> list[Consumer]:
+    def all(self) -> list[Elsewhere]:
         """All pseudo-consumers."""
         return [self.whole, *self._groups.values()]
 
@@ -72,9 +73,9 @@ class _AnyTag(dict[int, Consumer]):
         return self[Tag.TOPIC]
 
 
-def _pseudo_consumer(link: Link, tag: int) -> Consumer:
+def _pseudo_consumer(link: Link, tag: int) -> Elsewhere:
     topic = Topic(_NOWHERE)
-    consumer = Consumer(link, tag, topic, "", _UNLIMITED)
+    consumer = Elsewhere(link, tag, topic, _UNLIMITED)
     consumer.accepts = _ALL_FORMATS
     topic.ready.place(consumer)
     return consumer

@@ -8,6 +8,7 @@ from math import inf
 
 from rpcmq.core.router.actions import Disconnect
 from rpcmq.core.router.base_link import BaseLink
+from rpcmq.core.router.forwarded import Forwarded
 from rpcmq.core.router.mesh.limits import LinkLimits
 from rpcmq.core.router.mesh.neighbours import Identity, Neighbour, Neighbours
 from rpcmq.core.router.mesh.offered_work import OfferedWork
@@ -66,6 +67,10 @@ class MeshContext:
     displace: Callable[[float, Consumer, bytes], None] = lambda now, consumer, key: None
     #: Remember that a consumer is gone with a message that it may have started: (now, request, identity).
     note_lost: Callable[[float, Request, str], None] = lambda now, request, identity: None
+    #: The report on the run of a request, for its owner; None if that wants none: (now, request, consumer).
+    report: Callable[[float, Forwarded, Consumer | None], bytes | None] = lambda now, request, consumer: None
+    #: Server and identity of a consumer elsewhere, if that was told: (link, number).
+    runner: Callable[[BaseLink, int], tuple[str, str] | None] = lambda link, number: None
     #: Note an obstacle to links: (now, subject, reason, text); see :class:`rpcmq.core.router.mesh.problems.Problems`.
     problem: Callable[[float, str, str, str], None] = lambda now, subject, reason, text: None
     #: Forget the obstacles to links with these subjects.

@@ -219,9 +219,10 @@ def as_body(identity: Identity) -> MeshIdentity:
         urls=tuple(identity.urls),
         key=identity.key,
         domains=identity.domains,
+        logs=identity.logs,
     )
 
 
 def as_identity(body: MeshIdentity) -> Identity:
     """Return the identity that another router has told."""
-    return Identity(body.mesh, body.name, body.id, body.incarnation, body.urls, body.key, body.domains)
+    return Identity(body.mesh, body.name, body.id, body.incarnation, body.urls, body.key, body.domains, body.logs)

@@ -71,7 +71,7 @@ class Dispatch:
 
     __slots__ = (
         "_destinations", "_directory", "_links", "_settings", "adopts", "asked_for", "casts", "deliveries",
-        "departures", "recovery", "refuses_nested_work", "requests", "settlements", "streams",
+        "departures", "on_forwarded_answered", "recovery", "refuses_nested_work", "requests", "settlements", "streams",
     )  # fmt: skip
 
     def __init__(self, settings: Settings, links: LinkTable, directory: Directory, now: float) -> None:
@@ -91,6 +91,8 @@ class Dispatch:
         self.settlements = Settlements(self.requests, self.deliveries, self.departures)
         #: Takes a call that was sent to another router before: (now, link, request); False: it does not.
         self.adopts: Callable[[float, Link, Request], bool] = lambda now, link, request: False
+        #: Called with (now, request, delivery) when the answer to one that another router owns is in its outbox.
+        self.on_forwarded_answered: Callable[[float, Forwarded, Delivery], None] = lambda now, request, delivery: None
         #: Messages that may have been started, and that other routers are asked for meanwhile.
         self.asked_for: Iterable[Request] = ()
         #: Whether a drain waits for running handlers no more, and so returns what these ask for, too.
@@ -261,6 +263,8 @@ class Dispatch:
                 caller.mark()
             if requests.owes_answers:
                 caller.owed[key] = link
+                if type(request) is Forwarded:
+                    self.on_forwarded_answered(now, request, delivery)
             # As `finish` does for all other ends.
             request.outcome = outcome
             request.usage.size_bytes -= request.charge
