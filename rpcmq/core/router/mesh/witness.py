@@ -150,11 +150,15 @@ class Witness:
         found = self._context.places.find(*place)
         if found is None:
             return
+        server = found.name if isinstance(found, Server) else None
         leaving = (found.topic if isinstance(found, Server) else found).leaving
         seen: set[Link] = set()
         for consumer in (*found.consumers, *leaving):
-            if consumer.link not in seen:
-                seen.add(consumer.link)
+            link = consumer.link
+            # What one had whose link has ended is known, and it will say nothing.
+            is_here = link.consumers.get(consumer.tag) is consumer and server in (None, consumer.server)
+            if is_here and link not in seen:
+                seen.add(link)
                 yield consumer
 
     def ask_consumers(self, place: PlaceKey, is_call: bool, records: Sequence[tuple[bytes, bytes]]) -> None:
