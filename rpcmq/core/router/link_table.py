@@ -39,7 +39,8 @@ class LinkTable:
         self._on_ended = on_ended
         self._on_changed = on_changed
         self._identities: dict[tuple[str, str, bool], Link] = {}
-        self._handles: dict[bytes, Link] = {}
+        #: The links by router and handle, as their messages carry them.
+        self.origins: dict[bytes, Link] = {}
         self.routes: dict[bytes, Link] = {}
         #: Links that are away, the longest first; and those of them whose consumers are still waited for.
         self.away: OrderedDict[Link, None] = OrderedDict()
@@ -77,7 +78,7 @@ class LinkTable:
 
     def by_origin(self, origin: bytes) -> Link | None:
         """Return the link whose messages carry ``origin`` (router and handle, 12 bytes)."""
-        return self._handles.get(origin)
+        return self.origins.get(origin)
 
     def by_identity(self, identity: str, queue_type: str = "roundrobin", role: str = "") -> Link | None:
         """Return the link of the process ``identity`` in that role."""
@@ -96,7 +97,7 @@ class LinkTable:
     def add(self, link: Link) -> None:
         """Add a new link."""
         self._identities[_key(link)] = link
-        self._handles[link.origin] = link
+        self.origins[link.origin] = link
 
     def attach_route(self, now: float, link: Link, route: bytes) -> None:
         """Let the connection ``route`` carry ``link``, in place of its former one."""
@@ -133,7 +134,7 @@ class LinkTable:
             self._detach_route(link.route)
             link.route = None
         self._identities.pop(_key(link), None)
-        self._handles.pop(link.origin, None)
+        self.origins.pop(link.origin, None)
         link.forget_inbox()
         self.counters["links ended"] += 1
         self.access.ended(link)

@@ -78,8 +78,8 @@ class Link(BaseLink):
         return bool(self.consumers or self.patterns or self.calls) or self.queue_type == MESH_TYPE
 
 
-#: Handles one message of a link.
-Handler = Callable[[float, Link, bytes], None]
+#: Handles one message of a link. Nobody looks at what it returns.
+Handler = Callable[[float, Link, bytes], object]
 
 
 class Request:

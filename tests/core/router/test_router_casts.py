@@ -272,7 +272,7 @@ def test_two_casts_with_one_sequence_break_nothing(make_net):
     assert left_behind(net.router).keys() <= {
         "router.links.routes",
         "router.links._identities",
-        "router.links._handles",
+        "router.links.origins",
     }
     node.register("compute", credit=5)
     again = api.cast("compute", payload=b"three")

@@ -134,7 +134,7 @@ def test_left_behind_sees_what_is_there(net: Network):
     found = set(left_behind(net.router))
     assert {
         "router.links._identities",
-        "router.links._handles",
+        "router.links.origins",
         "router.links.routes",
         "router.directory._topics",
         "router.directory._aliases",

@@ -62,7 +62,7 @@ class Adoption(MeshPart):
         self._missed: dict[int, float] = {}
         self.witness = Witness(context, self.give_up)
         context.note_lost = self.witness.note_lost
-        context.refuses = self.witness.refuses
+        context.fenced, context.refuses = self.witness.fences.by_name, self.witness.refuses
         context.displace = self.witness.displace
         dispatch.adopts = self.adopts
         dispatch.asked_for = self._queue

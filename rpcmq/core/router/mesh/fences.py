@@ -56,48 +56,48 @@ class Fence:
 class Fences:
     """Fences by the keys of messages, and by the places that these go to."""
 
-    __slots__ = ("_by_place", "_fences")
+    __slots__ = ("_by_place", "by_name")
 
     def __init__(self) -> None:
-        #: By name.
-        self._fences: OrderedDict[bytes, Fence] = OrderedDict()
+        #: By :func:`name_of`.
+        self.by_name: OrderedDict[bytes, Fence] = OrderedDict()
         self._by_place: dict[PlaceKey, dict[bytes, None]] = {}
 
     def __len__(self) -> int:
-        return len(self._fences)
+        return len(self.by_name)
 
     def get(self, key: bytes, group: str) -> Fence | None:
         """The latest owner of the message with ``key`` for a group or none; None if nobody has asked for it."""
-        return self._fences.get(name_of(key, group))
+        return self.by_name.get(name_of(key, group))
 
     def put(self, key: bytes, fence: Fence) -> None:
         """Note a later owner than before."""
         name = name_of(key, group_of_place(fence.place))
         self._remove(name)
-        self._fences[name] = fence
+        self.by_name[name] = fence
         self._by_place.setdefault(fence.place, {})[key] = None
-        if len(self._fences) > _MOST:
-            self._remove(next(iter(self._fences)))
+        if len(self.by_name) > _MOST:
+            self._remove(next(iter(self.by_name)))
 
     def of_place(self, place: PlaceKey) -> Iterator[tuple[bytes, Fence]]:
         """Key and fence of each message for ``place``."""
         for key in self._by_place.get(place, ()):
-            yield key, self._fences[name_of(key, group_of_place(place))]
+            yield key, self.by_name[name_of(key, group_of_place(place))]
 
     def all(self) -> Iterator[tuple[bytes, Fence]]:
         """Key and fence of each message."""
-        return ((name[:KEY_BYTES], fence) for name, fence in self._fences.items())
+        return ((name[:KEY_BYTES], fence) for name, fence in self.by_name.items())
 
     def expire(self, now: float) -> None:
         """Forget what is old."""
-        while self._fences:
-            name, fence = next(iter(self._fences.items()))
+        while self.by_name:
+            name, fence = next(iter(self.by_name.items()))
             if now - fence.put_at < _KEPT_SECONDS:
                 return
             self._remove(name)
 
     def _remove(self, name: bytes) -> None:
-        fence = self._fences.pop(name, None)
+        fence = self.by_name.pop(name, None)
         if fence is None:
             return
         keys = self._by_place[fence.place]

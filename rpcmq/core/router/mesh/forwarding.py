@@ -60,6 +60,7 @@ class Forwarding(MeshPart):
         self._context = context
         self._dispatch = dispatch = context.roundrobin.dispatch
         self._requests = dispatch.requests
+        self._take_reply = dispatch.reply
         self._work = context.offered
         dispatch.deliveries.elsewhere = self
         context.places.on_changed.append(self._place_changed)
@@ -128,22 +129,28 @@ class Forwarding(MeshPart):
         Args:
             is_older: it came before whatever waits.
         """
-        place = _place_of(request)
-        if is_older or not place.queue:
+        destination = request.destination
+        place: Place = destination.server or destination.topic
+        remotes = place.remotes
+        if is_older or not place.queue.size_bytes:
             best, least = None, 0.0
-            for remote in place.remotes.values():
-                if not (is_older or remote.room or remote.wanted):
+            for remote in remotes.values():
+                free = remote.room
+                if free is not None and not (is_older or free or remote.wanted):
                     # Whether its consumers are still busy will show. Not by a request that came back: two neighbours
                     # that are busy would send it to and fro.
-                    remote.room = None
-                free = remote.free
-                if free > 0:
-                    load = len(remote.offered) / (remote.capacity or 1)
+                    free = remote.room = None
+                # As `Remote.free` is, written out for the path of each call.
+                link, offered = remote.link, len(remote.offered)
+                if free is None:
+                    free = remote.capacity - offered
+                if free > 0 and link.is_responsive and not link.is_full:
+                    load = offered / (remote.capacity or 1)
                     if best is None or load < least:
                         best, least = remote, load
             if best is not None and self._offer(now, request, best):
                 return True
-        for remote in place.remotes.values():
+        for remote in remotes.values():
             self._want_more(place, remote, 1)
         return False
 
@@ -163,21 +170,19 @@ class Forwarding(MeshPart):
 
     def _offer(self, now: float, request: Request, remote: Remote[Delivery]) -> bool:
         """Give ``request`` to ``remote``; return whether that could be."""
-        work = self._work.get(remote.link)
+        link, key, topic = remote.link, request.key, request.destination.topic
+        work = self._work.get(link)
         if work is None:
             return False
-        topic = request.destination.topic
         consumer = work.holder(request)
-        if request.key in consumer.in_flight:
+        if key in consumer.in_flight:
             return False  # an earlier attempt of it is there still
         self._dispatch.deliveries.deliver(now, request, consumer)
         if topic.group:
-            outbox = remote.link.outbox
+            outbox = link.outbox
             message = with_address(outbox[-1], topic.address._replace(server=topic.group).encode())
             outbox[-1] = for_consumer(message, Tag.GROUP)
-        delivery = request.delivery
-        assert delivery is not None
-        remote.offered[request.key] = delivery
+        remote.offered[key] = consumer.in_flight[key]
         if remote.room is not None:
             remote.room -= 1
         return True
@@ -264,21 +269,22 @@ class Forwarding(MeshPart):
 
     def _ended(self, now: float, link: Link, delivery: Delivery) -> None:
         """The neighbour is done with ``delivery``, and can take another request."""
-        place = _place_of(delivery.request)
+        request = delivery.request
+        destination = request.destination
+        place: Place = destination.server or destination.topic
         remote = place.remotes.get(link)
         if remote is not None:
-            remote.offered.pop(delivery.request.key, None)
-            self._feed(now, place, remote)
+            remote.offered.pop(request.key, None)
+            if place.queue.size_bytes or remote.room is not None:
+                self._feed(now, place, remote)
 
     def _reply(self, now: float, link: Link, message: bytes) -> None:
         """REPLY, FAULT or END: a call has ended."""
-        work = self._work.get(link)
-        delivery = work.whole.in_flight.get(message[KEY]) if work is not None else None
-        if work is not None and message[TRACE_LENGTH_AT]:
+        if message[TRACE_LENGTH_AT] and (work := self._work.get(link)) is not None:
             message, home_us, number = split_report(message)
             work.whole.report = message[KEY], self._context.runner(link, number), home_us
-        self._dispatch.reply(now, link, message)
-        if delivery is not None and delivery.attempt == message[ATTEMPT_AT]:
+        delivery = self._take_reply(now, link, message)
+        if delivery is not None:
             self._ended(now, link, delivery)
 
     def _settle(self, now: float, link: Link, message: bytes) -> None:

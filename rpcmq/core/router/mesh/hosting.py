@@ -27,6 +27,7 @@ from rpcmq.wire import (
     HEADER_BYTES,
     KEY,
     KIND_AT,
+    ORIGIN_OF_KEY,
     SETTLEMENT,
     STAMP,
     Address,
@@ -51,6 +52,9 @@ _KEPT = 1.0
 _SWEPT = 10.0
 #: Settlements that are put into one message.
 _TOGETHER = 100
+# As in `rpcmq.core.router.roundrobin.dispatch`.
+_CAST, _TOPIC = int(Kind.CAST), int(Tag.TOPIC)
+_FANOUT, _IDEMPOTENT = Flag.FANOUT, Flag.IDEMPOTENT
 _NOT_STARTED, _MAY_HAVE_STARTED, _GOES_ON = b"\0", b"\1", b"\2"
 
 
@@ -61,6 +65,8 @@ class Hosting(MeshPart):
         self._context = context
         self._settings = context.node.settings
         self._directory = context.node.directory
+        self._destinations = context.node.directory.destinations
+        self._origins = context.node.links.origins
         self._dispatch = dispatch = context.roundrobin.dispatch
         self._requests = dispatch.requests
         #: Places for which nothing is taken from a neighbour until it has read that: key of the first that came back.
@@ -90,34 +96,31 @@ class Hosting(MeshPart):
             length, kind, flags, form, tag, ttl, key, address_length, method_length, trace_length,
         ) = unpack_request(message)  # fmt: skip
         cut = HEADER_BYTES + address_length + method_length
-        destination = self._directory.destinations.get(message[HEADER_BYTES:cut]) if tag == Tag.TOPIC else None
+        destination = self._destinations.get(message[HEADER_BYTES:cut]) if tag == _TOPIC else None
         if destination is None or cut + trace_length > length:
             destination, message = self._resolved(now, message)
-        if is_forged(now, self._context.node.links, self._settings, message):
+        if key[ORIGIN_OF_KEY] in self._origins and is_forged(now, self._context.node.links, self._settings, message):
             link.counters["forged origin"] += 1
-            if not flags & Flag.FANOUT:
+            if not flags & _FANOUT:
                 # Not an error: where a process has just gone on elsewhere, it is taken in a moment.
                 self._send_back(link, Kind.BUSY, destination, key, form >> 8)
             return
-        if flags & Flag.FANOUT:
+        if flags & _FANOUT:
             self._dispatch.casts.fan_out_here(now, link, message, destination.hosted)
             return
-        if self._context.refuses(link, key, message[STAMP], destination.topic):
+        if self._context.fenced and self._context.refuses(link, key, message[STAMP], destination.topic):
             return
-        consumer = self._free_consumer(now, link, destination)
+        consumer = self._free_consumer(link, destination)
         if consumer is None:
             self._send_back(link, Kind.BUSY, destination, key, form >> 8)
             return
         if not consumer.accepts >> (form & 0xFF) & 1:
-            text = f"{consumer.link.identity} does not accept {format_name(form & 0xFF)} payloads"
-            address, sort = address_of_place(destination.server or destination.topic)
-            error = ErrorBody(outcome=Outcome.PROTOCOL, text=text)
-            link.send(error.message(key=key, consumer=sort, address=address.encode()))
+            self._refuse_format(link, destination, key, consumer, form & 0xFF)
             return
-        is_call = kind != Kind.CAST
+        is_call, calls = kind != _CAST, link.calls
         # The copy of a call for a group has its key.
-        is_here = is_call and key in link.calls
-        if flags & Flag.IDEMPOTENT and not is_here and _knows_it(consumer, key, message[STAMP]):
+        is_here = is_call and key in calls
+        if flags & _IDEMPOTENT and not is_here and _knows_it(consumer, key, message[STAMP]):
             # Its sender sends it again by way of another router, which gets the answer to what runs.
             self._context.displace(now, consumer, key)
         if key in consumer.in_flight or is_here:
@@ -127,19 +130,27 @@ class Hosting(MeshPart):
         request.owner, request.key, request.message = link, key, message
         request.destination = destination.hosted
         request.is_call = is_call
-        request.reply_to = link if is_call else None
-        request.queue = request.delivery = request.slot = request.outcome = None
+        request.reply_to = request.queue = request.delivery = request.slot = request.outcome = None
         request.ttl, request.attempts, request.kept = ttl, form >> 8, False
-        request.number = self._requests.last_number
+        requests = self._requests
+        request.number = requests.last_number
         request.received_at = now
-        request.usage = link.usage
-        request.charge = charge = size_of(message) + MESSAGE_OVERHEAD
-        link.usage.size_bytes += charge
+        request.usage = usage = link.usage
+        request.charge = charge = (size_of(message) if flags & 1 else len(message)) + MESSAGE_OVERHEAD
+        usage.size_bytes += charge
         if is_call:
-            link.calls[key] = request
-            self._requests.calls_in_flight += 1
-            self._requests.deadlines.arm_call(now, request)
+            request.reply_to = link
+            calls[key] = request
+            requests.calls_in_flight += 1
+            requests.deadlines.arm_call(now, request)
         self._dispatch.deliveries.deliver(now, request, consumer)
+
+    def _refuse_format(self, link: Link, destination: Destination, key: bytes, consumer: Consumer, form: int) -> None:
+        text = f"{consumer.link.identity} does not accept {format_name(form)} payloads"
+        address, sort = address_of_place(destination.server or destination.topic)
+        link.send(
+            ErrorBody(outcome=Outcome.PROTOCOL, text=text).message(key=key, consumer=sort, address=address.encode())
+        )
 
     def _resolved(self, now: float, message: bytes) -> tuple[Destination, bytes]:
         """The destination of ``message``, and the message as consumers know it."""
@@ -153,18 +164,21 @@ class Hosting(MeshPart):
         message = for_consumer(with_address(message, whole.encode()), Tag.TOPIC)
         return self._directory.in_group(topic, method_of(message)), message
 
-    def _free_consumer(self, now: float, link: Link, destination: Destination) -> Consumer | None:
+    def _free_consumer(self, link: Link, destination: Destination) -> Consumer | None:
         """The consumer that takes a request of ``link`` now; None if there is none, or others have waited longer."""
-        place: Place = destination.server or destination.topic
-        if self._requests.draining or place in self._refusing.get(link, ()):
+        if self._requests.draining:
             return None
-        rooms = self._rooms.get(link)
-        kept = rooms.get(place) if rooms else None
-        while kept:
-            consumer = kept.popleft().consumer
-            self._release(consumer)
-            if consumer.ready:
-                return consumer
+        if self._refusing or self._rooms:
+            place: Place = destination.server or destination.topic
+            if place in self._refusing.get(link, ()):
+                return None
+            rooms = self._rooms.get(link)
+            kept = rooms.get(place) if rooms else None
+            while kept:
+                consumer = kept.popleft().consumer
+                self._release(consumer)
+                if consumer.ready:
+                    return consumer
         if link.usage.size_bytes > self._settings.link_max_bytes:
             return None
         return destination.pick()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sized
 from dataclasses import dataclass, field
 from math import inf
 
@@ -61,6 +61,8 @@ class MeshContext:
     offered: dict[BaseLink, OfferedWork] = field(default_factory=dict)
     #: Called with (now, the identity of a router that another one has told of, whether it has left the mesh).
     on_member: list[Callable[[float, MeshIdentity, bool], None]] = field(default_factory=list)
+    #: The messages that routers have asked for: only of these a later owner can be known.
+    fenced: Sized = ()
     #: Whether a later owner of an offered message is known: (link of the one that offers it, key, stamp, topic).
     refuses: Callable[[Link, bytes, bytes, Topic], bool] = lambda link, key, stamp, topic: False
     #: Forget that a consumer has a message of an earlier owner: (now, consumer, key).

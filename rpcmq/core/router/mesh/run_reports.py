@@ -34,17 +34,20 @@ class RunReports(MeshPart):
         self._numbers: dict[Link, dict[Runner, int]] = {}
         #: Neighbour -> the consumers that it has told, by number.
         self._runners: dict[BaseLink, dict[int, Runner]] = {}
-        context.roundrobin.dispatch.on_forwarded_answered = self._answered
+        self._dispatch = context.roundrobin.dispatch
         self.kinds = {Kind.RUNNER: self._note_runner}
 
     def neighbour_up(self, now: float, neighbour: Neighbour, resumed: bool) -> None:
         """Whether it has a log is known from now on."""
         if not resumed and neighbour.identity.logs:
             self._numbers[neighbour.link] = {}
+            self._dispatch.on_forwarded_answered = self._answered
 
     def neighbour_gone(self, now: float, neighbour: Neighbour, reason: str) -> None:
         """Neither side knows a name any more."""
         self._numbers.pop(neighbour.link, None)
+        if not self._numbers:
+            self._dispatch.on_forwarded_answered = None
         self._runners.pop(neighbour.link, None)
 
     # --- of requests that ran here -----------------------------------------------------------

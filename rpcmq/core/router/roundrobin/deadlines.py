@@ -49,7 +49,9 @@ class Deadlines:
 
     def arm_call(self, now: float, request: Request) -> None:
         """Arm a call's deadline, limited by the router's maximum."""
-        self.arm(request, now + self._seconds(request.ttl))
+        known = now <= self.slot_until and request.ttl == self.slot_ttl
+        request.slot = slot = self.slot if known else self.slot_of(now, request.ttl)
+        slot[request] = request
 
     def arm_cast(self, now: float, request: Request) -> None:
         """Arm a queued cast's expiry: its ttl or the mailbox's maximum age, whichever is earlier."""

@@ -91,8 +91,9 @@ class Dispatch:
         self.settlements = Settlements(self.requests, self.deliveries, self.departures)
         #: Takes a call that was sent to another router before: (now, link, request); False: it does not.
         self.adopts: Callable[[float, Link, Request], bool] = lambda now, link, request: False
-        #: Called with (now, request, delivery) when the answer to one that another router owns is in its outbox.
-        self.on_forwarded_answered: Callable[[float, Forwarded, Delivery], None] = lambda now, request, delivery: None
+        #: Called with (now, request, delivery) when the answer to one that another router owns is in its outbox;
+        #: None: nobody wants to know.
+        self.on_forwarded_answered: Callable[[float, Forwarded, Delivery], None] | None = None
         #: Messages that may have been started, and that other routers are asked for meanwhile.
         self.asked_for: Iterable[Request] = ()
         #: Whether a drain waits for running handlers no more, and so returns what these ask for, too.
@@ -223,8 +224,12 @@ class Dispatch:
 
     # --- from consumers ----------------------------------------------------------------------
 
-    def reply(self, now: float, link: Link, message: bytes) -> None:  # noqa: C901 - the hot path
-        """Handle REPLY, FAULT or END: a call has ended."""
+    def reply(self, now: float, link: Link, message: bytes) -> Delivery | None:  # noqa: C901 - the hot path
+        """Handle REPLY, FAULT or END: a call has ended.
+
+        Returns:
+            The delivery that was answered; None if it is not there (any more).
+        """
         kind, attempt, tag, handler_us, key, lengths = unpack_reply(message)
         requests = self.requests
         try:
@@ -232,10 +237,10 @@ class Dispatch:
             delivery = consumer.in_flight[key]
         except KeyError:
             requests.count_unknown(link, "reply for an unknown call")
-            return
+            return None
         if attempt != delivery.attempt:
             requests.count_unknown(link, "reply of an earlier attempt")
-            return
+            return None
         del consumer.in_flight[key]
         request = delivery.request
         outcome = _OK if kind != _FAULT else _REMOTE_ERROR
@@ -263,7 +268,7 @@ class Dispatch:
                 caller.mark()
             if requests.owes_answers:
                 caller.owed[key] = link
-                if type(request) is Forwarded:
+                if self.on_forwarded_answered is not None and type(request) is Forwarded:
                     self.on_forwarded_answered(now, request, delivery)
             # As `finish` does for all other ends.
             request.outcome = outcome
@@ -296,6 +301,7 @@ class Dispatch:
         shared, own, backlog = consumer.queues
         if shared.size_bytes or own.size_bytes or backlog.size_bytes or self.deliveries.tickets:
             self.deliveries.deliver_waiting(now, consumer)
+        return delivery
 
     def _withdraw_others(self, request: Request, delivery: Delivery) -> None:
         """One of several consumers has answered: the others need not."""
