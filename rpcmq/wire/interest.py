@@ -31,12 +31,14 @@ __all__ = [
     "InterestBody",
     "PlaceState",
     "Row",
+    "address_key",
     "bits_of",
     "identity_key",
     "identity_number",
     "is_address",
     "numbers_of",
     "part_key",
+    "part_of_key",
     "place_key",
     "place_of_key",
     "row_digest",
@@ -182,6 +184,17 @@ def topic_key(key: bytes) -> bytes | None:
         return None
     block = _BLOCK_LENGTHS + sum(key[:_BLOCK_LENGTHS])
     return key[:block] if len(key) > block else None
+
+
+def address_key(key: bytes) -> bytes | None:
+    """The key of the address of which ``key``, which is well-formed, is a part; None: it is not one."""
+    at = -1 if key.startswith(_IDENTITY_PREFIX) else key.find(b"\0", _BLOCK_LENGTHS)
+    return key[:at] if at >= 0 else None
+
+
+def part_of_key(key: bytes) -> int:
+    """The number of the part that ``key``, which is that of one, is of."""
+    return int.from_bytes(key[-_NUMBER_BYTES:])
 
 
 def place_of_key(key: bytes) -> tuple[Address, str, int | None]:

@@ -20,6 +20,7 @@ from itertools import count
 from math import inf
 
 from rpcmq.core.router.mesh.fences import Fence, PlaceKey, name_of
+from rpcmq.core.router.mesh.limits import LinkLimits
 from rpcmq.core.router.mesh.neighbours import Neighbour
 from rpcmq.core.router.mesh.part import MeshContext, MeshPart
 from rpcmq.core.router.mesh.places import Tag
@@ -38,6 +39,9 @@ __all__ = ["Adoption"]
 _NOT_ADOPTED = Flag.IDEMPOTENT | Flag.FANOUT | Flag.STREAM
 #: A router that is gone counts among those that could know a consumer for so long (seconds).
 _MISSED_SECONDS = 90.0
+#: Most consumers of an address that are asked for one question, and most that have promised beside these: others may
+#: have told too much of them.
+_MOST_NAMED, _MOST_UNNAMED = 200_000, 1_000
 
 
 class Adoption(MeshPart):
@@ -58,8 +62,9 @@ class Adoption(MeshPart):
         #: Messages that are to be asked for in this wake-up.
         self._due: dict[tuple[PlaceKey, bool], list[Asked]] = {}
         self._ask_at = inf
-        #: Routers that were lost, by id, and when.
-        self._missed: dict[int, float] = {}
+        #: Routers that were lost, by id: when, and the limits that their links had.
+        self._missed: dict[int, tuple[float, LinkLimits | None]] = {}
+        self._limits: dict[Link, LinkLimits] = {}
         self.witness = Witness(context, self.give_up)
         context.note_lost = self.witness.note_lost
         context.fenced, context.refuses = self.witness.fences.by_name, self.witness.refuses
@@ -85,14 +90,27 @@ class Adoption(MeshPart):
         self._missed.pop(neighbour.identity.id, None)
         if resumed:
             return
-        self.witness.tell_all(neighbour.link)
+        link = neighbour.link
+        if (limits := self._context.limits.get(link)) is not None:
+            self._limits[link] = limits
+        self.witness.tell_all(link)
         for question in self._questions.values():
-            for message in self._messages(question, question.asked.values(), Tag.TOPIC):
-                neighbour.link.send(message)
+            if _may_know(limits, question.place):
+                for message in self._messages(question, question.asked.values(), Tag.TOPIC):
+                    link.send(message)
 
     def neighbour_gone(self, now: float, neighbour: Neighbour, reason: str) -> None:
         """It may have known consumers that nobody else knows."""
-        self._missed[neighbour.identity.id] = now
+        self._missed[neighbour.identity.id] = now, self._limits.pop(neighbour.link, None)
+
+    def _neighbours_of(self, place: PlaceKey) -> list[Neighbour]:
+        """The neighbours that can have messages for ``place``: nobody else is asked, or has a say."""
+        return [each for each in self._context.neighbours if _may_know(self._limits.get(each.link), place)]
+
+    def _others(self, place: PlaceKey) -> int:
+        """The number of other routers that may know a consumer of ``place``, those that were lost lately included."""
+        missed = sum(_may_know(limits, place) for _, limits in self._missed.values())
+        return len(self._neighbours_of(place)) + missed
 
     def _registered(self, now: float, consumer: Consumer) -> None:
         """A consumer that comes later is asked what the others were asked (``push``)."""
@@ -118,7 +136,7 @@ class Adoption(MeshPart):
         """
         if not request.message[STAMP][0] or request.flags & _NOT_ADOPTED:
             return False
-        if not self._others and link.routers <= 1:
+        if link.routers <= 1 and not self._others(_place_of(request)):
             return False  # there is nobody to ask, and never was
         self._ask(now, request, link.routers)
         return True
@@ -150,8 +168,7 @@ class Adoption(MeshPart):
     def _ask(self, now: float, request: Request, routers: int) -> None:
         """Ask for ``request``, whose sender knew of so many routers."""
         stamp = bytes((request.message[STAMP][0], request.attempts))
-        place = request.destination.server or request.destination.topic
-        key, group = place_key(place), request.destination.topic.group
+        key, group = _place_of(request), request.destination.topic.group
         asked = Asked(request, stamp, routers)
         self._queue.append(request)
         known, lost = self.witness.fences.get(request.key, group), self.witness.lost(request.key, group)
@@ -161,7 +178,7 @@ class Adoption(MeshPart):
         if lost:
             self._lose(now, asked, f"{lost} had it and is gone")
             return
-        self.witness.see(request.key, Fence(stamp, self._context.own.id, key, request.is_call, now), None)
+        self.witness.note(request.key, Fence(stamp, self._context.own.id, key, request.is_call, now))
         self._asked[asked.name] = asked
         self._due.setdefault((key, request.is_call), []).append(asked)
         self._ask_at = now
@@ -187,7 +204,7 @@ class Adoption(MeshPart):
         for consumer in self.witness.consumers(question.place):
             question.roll[consumer.link.identity] = self._context.own.name
         for message in self._messages(question, asked, Tag.TOPIC):
-            for neighbour in self._context.neighbours:
+            for neighbour in self._neighbours_of(question.place):
                 neighbour.link.send(message)
         self.witness.ask_consumers(question.place, question.is_call, [(e.request.key, e.stamp) for e in asked])
         self._decide_all(now, question)
@@ -209,23 +226,29 @@ class Adoption(MeshPart):
         neighbour = self._context.neighbours.by_link.get(link)
         question = self._questions.get(sequence_of(message))
         body = KnowsBody.of(message)
-        if neighbour is None or question is None:
+        if neighbour is None or question is None or not _may_know(self._limits.get(link), question.place):
             return
-        question.told.add(neighbour.identity.id)
         for identity in body.consumers:
             question.roll.setdefault(identity, neighbour.name)
+        self._requests.turns.spend(len(body.consumers) + len(question.asked))
+        if len(question.roll) > _MOST_NAMED:
+            return  # it is not decided, but given up in time
+        question.told.add(neighbour.identity.id)
         self._decide_all(now, question)
 
     def _here_of_consumer(self, now: float, link: Link, message: bytes) -> None:
         """HERE of a process that is linked here."""
         consumer = link.consumers.get(message[CONSUMER_AT])
         group = consumer.topic.group if consumer is not None else ""
-        for key, stamp, word in here_records(message):
-            if word == Word.NEWER:
-                self._refused(now, key, group, stamp, consumer)
-                continue
+        records = here_records(message)
+        self._requests.turns.spend(2 * len(records))
+        for key, stamp, word in records:
             fence = self.witness.fences.get(key, group)
-            if fence is not None and fence.owner != self._context.own.id:
+            if fence is not None and not self.witness.serves(consumer, fence.place) and word != Word.NOT_HAD:
+                link.counters["word about a message of others"] += 1
+            elif word == Word.NEWER:
+                self._refused(now, key, group, stamp, consumer)
+            elif fence is not None and fence.owner != self._context.own.id:
                 self.witness.relay(now, consumer, link.identity, key, stamp, word, fence)
             else:
                 self._word(now, name_of(key, group), stamp, word, link.identity, consumer)
@@ -235,11 +258,15 @@ class Adoption(MeshPart):
         work = self._context.offered.get(link)
         topic = self._context.places.group_of(message)
         group = topic.group if topic is not None else ""
-        for key, stamp, word in here_records(message):
+        records = here_records(message)
+        self._requests.turns.spend(2 * len(records))
+        for key, stamp, word in records:
+            asked = self._asked.get(name_of(key, group))
+            if asked is not None and not _may_know(self._limits.get(link), _place_of(asked.request)):
+                continue
             if word == Word.NEWER:
                 self._refused(now, key, group, stamp, work.having(key, topic) if work is not None else None)
                 continue
-            asked = self._asked.get(name_of(key, group))
             consumer = work.holder(asked.request) if asked is not None and work is not None else None
             self._word(now, name_of(key, group), stamp, word, method_of(message), consumer)
 
@@ -248,8 +275,10 @@ class Adoption(MeshPart):
         if asked is None or stamp != asked.stamp:
             return
         if word == Word.NOT_HAD:
-            asked.promised.add(identity)
-            self._decide(now, asked)
+            roll = asked.question.roll if asked.question is not None else {}
+            if identity in roll or len(asked.promised) < len(roll) + _MOST_UNNAMED:
+                asked.promised.add(identity)
+                self._decide(now, asked)
         elif word == Word.LOST:
             self._lose(now, asked, f"{identity} had it and is gone")
         elif consumer is not None:
@@ -271,21 +300,16 @@ class Adoption(MeshPart):
     def _decide(self, now: float, asked: Asked) -> None:
         """The message is free again once nobody can have started it (``roll``)."""
         question = asked.question
-        if question is None or question.roll.keys() - asked.promised:
+        if question is None or len(asked.promised) < len(question.roll) or question.roll.keys() - asked.promised:
             return
         # All routers but one: a consumer that was given anything is known to two.
-        if len(question.told) + 1 < max(self._others, asked.routers - 1):
+        if len(question.told) + 1 < max(self._others(question.place), asked.routers - 1):
             return
         self._forget(asked)
         request = asked.request
         if request.queue is not None:
             request.queue.remove(request)
             self._dispatch.deliveries.deliver_again(now, [request])
-
-    @property
-    def _others(self) -> int:
-        """The number of other routers that may know a consumer, those that were lost lately included."""
-        return len(self._context.neighbours) + len(self._missed)
 
     @property
     def waiting(self) -> Iterator[Request]:
@@ -341,7 +365,7 @@ class Adoption(MeshPart):
                 self._lose(
                     now, asked, f"{silent} did not say within {limit:g} s (mesh.recovery_seconds) whether it had it"
                 )
-        for router, since in list(self._missed.items()):
+        for router, (since, _) in list(self._missed.items()):
             if now - since >= _MISSED_SECONDS:
                 del self._missed[router]
         self.witness.tick(now)
@@ -350,3 +374,13 @@ class Adoption(MeshPart):
         """The time at which a question is put or given up (monotonic seconds)."""
         due = min(self._ask_at, self.witness.next_deadline())
         return min([due, *(question.until for question in self._questions.values())]) if self._questions else due
+
+
+def _place_of(request: Request) -> PlaceKey:
+    return place_key(request.destination.server or request.destination.topic)
+
+
+def _may_know(limits: LinkLimits | None, place: PlaceKey) -> bool:
+    """Whether messages for ``place`` may have gone over a link with ``limits``."""
+    address, is_group = place
+    return limits is None or limits.may_get(address.encode(), is_group)

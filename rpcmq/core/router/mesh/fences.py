@@ -13,9 +13,9 @@ from rpcmq.wire.header import KEY_BYTES
 
 __all__ = ["Fence", "Fences", "PlaceKey", "group_of_place", "name_of"]
 
-#: Seconds for which a fence is kept, and most of them (some 400 bytes each).
+#: Seconds for which a fence is kept; most bytes of all; bytes of one beside its names.
 _KEPT_SECONDS = 600.0
-_MOST = 200_000
+_MOST_BYTES, _FENCE_BYTES = 96 << 20, 500
 
 
 #: The address of a place, and whether its ``server`` is the name of a group.
@@ -43,7 +43,7 @@ class Fence:
         is_call: whether an answer is waited for.
     """
 
-    __slots__ = ("is_call", "owner", "place", "put_at", "stamp")
+    __slots__ = ("is_call", "owner", "place", "put_at", "size_bytes", "stamp")
 
     def __init__(self, stamp: bytes, owner: int, place: PlaceKey, is_call: bool, now: float) -> None:
         self.stamp = stamp
@@ -51,14 +51,17 @@ class Fence:
         self.place = place
         self.is_call = is_call
         self.put_at = now
+        self.size_bytes = _FENCE_BYTES + sum(map(len, place[0]))
 
 
 class Fences:
     """Fences by the keys of messages, and by the places that these go to."""
 
-    __slots__ = ("_by_place", "by_name")
+    __slots__ = ("_by_place", "by_name", "size_bytes")
 
     def __init__(self) -> None:
+        #: Memory that they take, about.
+        self.size_bytes = 0
         #: By :func:`name_of`.
         self.by_name: OrderedDict[bytes, Fence] = OrderedDict()
         self._by_place: dict[PlaceKey, dict[bytes, None]] = {}
@@ -76,7 +79,8 @@ class Fences:
         self._remove(name)
         self.by_name[name] = fence
         self._by_place.setdefault(fence.place, {})[key] = None
-        if len(self.by_name) > _MOST:
+        self.size_bytes += fence.size_bytes
+        while self.size_bytes > _MOST_BYTES:
             self._remove(next(iter(self.by_name)))
 
     def of_place(self, place: PlaceKey) -> Iterator[tuple[bytes, Fence]]:
@@ -100,6 +104,7 @@ class Fences:
         fence = self.by_name.pop(name, None)
         if fence is None:
             return
+        self.size_bytes -= fence.size_bytes
         keys = self._by_place[fence.place]
         del keys[name[:KEY_BYTES]]
         if not keys:

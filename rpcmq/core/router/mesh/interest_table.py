@@ -17,9 +17,10 @@ from rpcmq.core.router.model import Link
 from rpcmq.wire.interest import (
     PART_SIZE,
     PlaceState,
+    address_key,
     is_address,
     numbers_of,
-    part_key,
+    part_of_key,
     row_digest,
     size_of_state,
     topic_key,
@@ -68,12 +69,14 @@ class Holding:
 class InterestTable:
     """The rows of all other routers."""
 
-    __slots__ = ("_groups", "_holdings", "_rows", "_swept", "_to_sweep", "_void")
+    __slots__ = ("_groups", "_holdings", "_parts", "_rows", "_swept", "_to_sweep", "_void")
 
     def __init__(self) -> None:
         self._rows: dict[bytes, bytes] = {}
         #: Key of a topic -> keys of its groups.
         self._groups: dict[bytes, dict[bytes, None]] = {}
+        #: Key of an address with many consumers -> keys of the rows of parts.
+        self._parts: dict[bytes, dict[bytes, None]] = {}
         self._holdings: dict[bytes, Holding] = {}
         #: Void holdings that the next sweep takes out; those that this one does, and the keys that are left of it.
         self._void: list[Holding] = []
@@ -165,10 +168,10 @@ class InterestTable:
                     yield holding, name.decode()
 
     def _in_parts(self, key: bytes, holding: Holding) -> Iterator[int]:
-        for part in range(len(holding.names) // PART_SIZE + 1):
-            for other, bits in self._entries(part_key(key, part)):
+        for each in list(self._parts.get(key, ())):
+            for other, bits in self._entries(each):
                 if other is holding:
-                    yield from numbers_of(part, bits)
+                    yield from numbers_of(part_of_key(each), bits)
 
     def _entries(self, key: bytes) -> Iterator[tuple[Holding, bytes]]:
         """The entries of ``key``; of two of one router the later is last."""
@@ -199,24 +202,27 @@ class InterestTable:
             entries += holding.prefix + state
         if entries:
             if key not in self._rows:
-                self._note_group(key, True)
+                self._note_row(key, True)
             self._rows[key] = entries
         elif before:
             del self._rows[key]
-            self._note_group(key, False)
+            self._note_row(key, False)
         return before
 
-    def _note_group(self, key: bytes, is_there: bool) -> None:
-        topic = topic_key(key)
-        if topic is None:
+    def _note_row(self, key: bytes, is_there: bool) -> None:
+        """Enter the row ``key`` where it is looked for by another key, or take it out there."""
+        whole, table = topic_key(key), self._groups
+        if whole is None:
+            whole, table = address_key(key), self._parts
+        if whole is None:
             return
-        groups = self._groups.setdefault(topic, {})
+        rows = table.setdefault(whole, {})
         if is_there:
-            groups[key] = None
+            rows[key] = None
             return
-        del groups[key]
-        if not groups:
-            del self._groups[topic]
+        del rows[key]
+        if not rows:
+            del table[whole]
 
 
 class _Names:

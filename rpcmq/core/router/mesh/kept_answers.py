@@ -53,7 +53,9 @@ class KeptAnswers(MeshPart):
         Raises:
             ProtocolError: malformed.
         """
-        self._note(now, link, taken_keys(message))
+        keys = taken_keys(message)
+        self._requests.turns.spend(len(keys) // 2)
+        self._note(now, link, keys)
 
     def _note(self, now: float, link: Link, keys: list[bytes]) -> None:
         """The answers to ``keys``, which went to ``link``, have arrived where they belong."""

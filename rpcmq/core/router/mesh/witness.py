@@ -13,11 +13,13 @@ from math import inf
 
 from rpcmq.core.router.forwarded import Forwarded
 from rpcmq.core.router.least_busy import ALONE
+from rpcmq.core.router.mesh.consumer_names import in_one_message
 from rpcmq.core.router.mesh.fences import Fence, Fences, PlaceKey, group_of_place, name_of
 from rpcmq.core.router.mesh.part import MeshContext
 from rpcmq.core.router.mesh.places import Place, Tag, address_of_place
 from rpcmq.core.router.method_statistics import Statistics
 from rpcmq.core.router.model import Consumer, Delivery, Destination, Link, Request, Server, Topic
+from rpcmq.core.router.turns import TURN_STEPS
 from rpcmq.core.router.usage import MESSAGE_OVERHEAD
 from rpcmq.errors import Outcome
 from rpcmq.wire import (
@@ -41,6 +43,8 @@ __all__ = ["Witness", "place_key"]
 _LOST_SECONDS, _MOST_LOST = 600.0, 100_000
 _LOOK_SECONDS = 30.0
 _IDENTITY_BYTES = 255
+#: Turns' steps of a message that is asked for, beside one for each neighbour.
+_STEPS = 8
 _NOT_COUNTED = Statistics("", "")
 
 
@@ -83,22 +87,31 @@ class Witness:
         if neighbour is None:
             return
         is_call, owner, group = bool(message[FORMAT_AT]), neighbour.identity.id, group_of_place(place)
-        asked, refused = [], []
+        self._spend(len(records))
+        asked, refused, seen = [], [], []
         for key, stamp in records:
             fence = self.fences.get(key, group)
             if fence is not None and fence.stamp > stamp:
                 refused.append((key, fence.stamp, Word.NEWER))
                 continue
             if fence is None or fence.stamp < stamp:
-                self.see(key, Fence(stamp, owner, place, is_call, now), link)
+                seen.append(self.note(key, Fence(stamp, owner, place, is_call, now)))
                 self._give_up(now, key, group)
                 self._give_up_unasked(now, key, stamp, place, is_call)
             if identity := self.lost(key, group):
                 self._tell(link, identity, [(key, stamp, Word.LOST)], place)
             else:
                 asked.append((key, stamp))
+        self._carry(seen, link)
         self._tell(link, "", refused, place)
-        link.send(KnowsBody(consumers=tuple(self._names(place))).message(sequence=sequence_of(message)))
+        names = in_one_message(self._names(place))
+        if names is not None:
+            self._context.node.turns.spend(len(names))
+            link.send(KnowsBody(consumers=tuple(names)).message(sequence=sequence_of(message)))
+        else:
+            # Nothing is decided without all names: the owner gives up in time, and says so.
+            self._context.node.turns.spend(TURN_STEPS)
+            link.counters["consumers not named"] += 1
         self.ask_consumers(place, is_call, asked)
 
     def fences_seen(self, now: float, link: Link, message: bytes) -> None:
@@ -108,24 +121,37 @@ class Witness:
             ProtocolError: malformed.
         """
         place, is_call, owner = _place_of(message), bool(message[FORMAT_AT]), sequence_of(message)
-        for key, stamp in where_records(message):
+        records, seen = where_records(message), []
+        self._spend(len(records))
+        for key, stamp in records:
             fence = self.fences.get(key, group_of_place(place))
             if fence is None or fence.stamp < stamp:
-                self.see(key, Fence(stamp, owner, place, is_call, now), link)
+                seen.append(self.note(key, Fence(stamp, owner, place, is_call, now)))
                 if owner != self._context.own.id:
                     self._give_up(now, key, group_of_place(place))
                     self._give_up_unasked(now, key, stamp, place, is_call)
+        self._carry(seen, link)
 
-    def see(self, key: bytes, fence: Fence, source: Link | None) -> None:
-        """Refuse owners before ``fence`` from now on (``fence``), and pass that on (``carry``)."""
+    def _spend(self, records: int) -> None:
+        self._context.node.turns.spend(records * (_STEPS + len(self._context.neighbours)))
+
+    def note(self, key: bytes, fence: Fence) -> tuple[bytes, Fence]:
+        """Refuse owners before ``fence`` from now on (``fence``); return both."""
         self.fences.put(key, fence)
         self._look_at = min(self._look_at, fence.put_at + _LOOK_SECONDS)
-        for neighbour in self._context.neighbours:
-            if neighbour.link is not source and source is not None and neighbour.identity.id != fence.owner:
-                _send_fences(neighbour.link, [(key, fence)])
+        return key, fence
+
+    def _carry(self, seen: Sequence[tuple[bytes, Fence]], source: Link) -> None:
+        """Pass on what was ``seen`` together: it is alike but for keys and stamps (``carry``)."""
+        for neighbour in self._context.neighbours if seen else ():
+            link = neighbour.link
+            if link is not source and neighbour.identity.id != seen[0][1].owner and link not in self._context.limits:
+                _send_fences(link, seen)
 
     def tell_all(self, link: Link) -> None:
-        """Tell a neighbour that has just come of all owners that were seen."""
+        """Tell a neighbour that has just come of all owners that were seen, unless it is limited: it has no say."""
+        if link in self._context.limits:
+            return
         alike: list[tuple[bytes, Fence]] = []
         for key, fence in self.fences.all():
             last = alike[-1][1] if alike else fence
@@ -139,9 +165,10 @@ class Witness:
     def _names(self, place: PlaceKey) -> Iterator[str]:
         address, is_group = place
         bare, group = (address._replace(server=""), address.server) if is_group else (address, "")
-        seen = {identity for _, identity in self._context.identities(bare, group)}
-        seen.update(consumer.link.identity for consumer in self.consumers(place))
-        return iter(sorted(seen))
+        for _, identity in self._context.identities(bare, group):
+            yield identity
+        for consumer in self.consumers(place):
+            yield consumer.link.identity
 
     # --- consumers ---------------------------------------------------------------------------
 
@@ -161,12 +188,23 @@ class Witness:
                 seen.add(link)
                 yield consumer
 
+    def serves(self, consumer: Consumer | None, place: PlaceKey) -> bool:
+        """Whether ``consumer``, which is linked here, is one of ``place``: nobody else has a say about its messages."""
+        found = self._context.places.find(*place)
+        if consumer is None or found is None:
+            return False
+        topic = found.topic if isinstance(found, Server) else found
+        return consumer in found.consumers or consumer in topic.leaving
+
     def ask_consumers(self, place: PlaceKey, is_call: bool, records: Sequence[tuple[bytes, bytes]]) -> None:
         """Pass a question on to all consumers of ``place`` that are linked here."""
         if not records:
             return
+        asked = 0
         for consumer in self.consumers(place):
+            asked += 1
             _ask(consumer, place, is_call, records)
+        self._context.node.turns.spend(asked)
 
     def ask_consumer(self, consumer: Consumer, places: Iterable[PlaceKey]) -> None:
         """Ask a consumer that has come for all that was asked for before (``push``)."""

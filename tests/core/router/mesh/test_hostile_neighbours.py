@@ -6,11 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from rpcmq.core.router.mesh import learner
+from rpcmq.core.router.mesh import adoption, fences, learner
+from rpcmq.core.router.mesh.adoption import Adoption
+from rpcmq.core.router.mesh.limits import LinkLimits
 from rpcmq.core.router.settings import Settings
-from rpcmq.testing.mesh_network import MeshNetwork
-from rpcmq.wire import Address, Kind, pack
-from rpcmq.wire.interest import InterestBody, PlaceState, Row, identity_key, place_key
+from rpcmq.errors import Outcome
+from rpcmq.testing.mesh_network import Call, MeshNetwork, Process
+from rpcmq.wire import Address, Flag, Kind, origin_of, pack
+from rpcmq.wire.adoption import HERE_RECORD, WHERE_RECORD, Word
+from rpcmq.wire.interest import InterestBody, PlaceState, Row, identity_key, part_key, place_key
+from rpcmq.wire.mesh_bodies import KnowsBody
 from tests.core.router.mesh.known_addresses import assert_known, interest_of
 from tests.core.router.mesh.links import link_routers, neighbour_of
 
@@ -110,3 +115,132 @@ def test_what_routers_told_that_are_gone_has_a_bound_in_bytes(net: MeshNetwork) 
         net.advance(8.0)
     gone = interest_of(net, "a").learner._gone
     assert "x4" in gone and sum(holding.size_bytes for holding, _ in gone.values()) <= 200_000
+
+
+# --- adoption ------------------------------------------------------------------------------------
+
+
+def where(count: int, first: int = 0, topic: str = "compute", kind: Kind = Kind.WHERE) -> bytes:
+    records = [WHERE_RECORD.pack(key_of_message(first + number), b"\1\1") for number in range(count)]
+    return pack(kind, b"".join(records), sequence=1, format=1, address=Address(topic).encode())
+
+
+def key_of_message(number: int) -> bytes:
+    return origin_of(9, 9) + number.to_bytes(8)
+
+
+KEYS = [key_of_message(number) for number in range(1_000)]
+
+
+@pytest.mark.parametrize(
+    ("message", "fit_into_a_turn"),
+    [
+        (where(1_000), 1),
+        (where(1_000, kind=Kind.FENCES), 1),
+        (pack(Kind.HERE, b"".join(HERE_RECORD.pack(key, b"\1\1", Word.NEWER) for key in KEYS), method=b"x"), 3),
+        (pack(Kind.TAKEN, b"".join(KEYS)), 11),
+    ],
+    ids=["where", "fences", "here", "taken"],
+)
+def test_messages_about_many_others_end_a_turn(net: MeshNetwork, message: bytes, fit_into_a_turn: int) -> None:
+    router, link = net.router_of("a"), neighbour_of(net, "a", "b")
+    assert link.route is not None
+    router.turns.spent = 0
+    router.receive(net.now, link.route, message * 20)
+    assert len(link.inbox) >= 20 - fit_into_a_turn, "other links get their turns before these"
+
+
+def test_owners_that_were_seen_are_passed_on_together(net: MeshNetwork) -> None:
+    """In a message for each they would be more than the 100,000 that may wait for a router."""
+    net.add_router("c", peers=("a",))
+    link_routers(net, "a", "c")
+    link_routers(net, "b", "c")
+    before = neighbour_of(net, "a", "c").sent_messages
+    flood(net, where(1_000), where(1_000, first=5_000, kind=Kind.FENCES))
+    assert neighbour_of(net, "a", "c").sent_messages - before <= 5
+    assert len(adoption_of(net, "c").witness.fences) == 2_000
+
+
+def test_owners_that_were_seen_have_a_bound_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fences, "_MOST_BYTES", 100_000)
+    known = fences.Fences()
+    for number in range(1_000):
+        place = Address(f"{number:0>250}", "s" * 250, "e" * 250), False
+        known.put(KEYS[number], fences.Fence(b"\1\1", 2, place, True, 0.0))
+    assert 50 <= len(known) <= 80 and known.size_bytes <= 100_000
+    assert known.get(KEYS[-1], "") is not None and known.get(KEYS[0], "") is None
+    known.expire(10_000.0)
+    assert known.size_bytes == 0
+
+
+def test_consumers_that_are_too_many_for_one_message_are_not_named(net: MeshNetwork) -> None:
+    names: list[Row] = [(identity_key(number), b"%0250d" % number) for number in range(6_400)]
+    flood(net, interest([], begins=True), *[interest(names[at : at + 100]) for at in range(0, 6_400, 100)])
+    block = place_key(Address("compute"))
+    flood(net, interest([(block, PlaceState(1, 1, in_parts=True).encode())]))
+    flood(net, *[interest([(part_key(block, part), b"\xff" * 16)]) for part in range(20)])
+    flood(net, where(1))
+    assert counted(net, "consumers not named") == 0
+    flood(net, *[interest([(part_key(block, part), b"\xff" * 16)]) for part in range(20, 50)])
+    flood(net, where(1))
+    assert counted(net, "consumers not named") == 1
+
+
+def adoption_of(net: MeshNetwork, router: str) -> Adoption:
+    return next(part for part in net.router_of(router).mesh.parts if isinstance(part, Adoption))
+
+
+def ask(net: MeshNetwork) -> tuple[Process, Call]:
+    """A call at a of a process that has come from elsewhere: ``node``, the consumer, is asked for it."""
+    node = net.process("node", router="a")
+    node.register("compute", tag=0)
+    net.advance(1.0)
+    caller = net.process("caller", router="a")
+    net.link(caller).routers = 2
+    call = caller._message(Kind.REQUEST, "compute", "m", b"", hops=1, flags=Flag.RESENT, ttl=60)
+    net.advance(0.01)
+    assert call.key in adoption_of(net, "a")._asked
+    return node, call
+
+
+def test_a_router_that_names_consumers_without_end(net: MeshNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adoption, "_MOST_NAMED", 1_000)
+    _, call = ask(net)
+    number = next(iter(adoption_of(net, "a")._questions))
+    consumers = tuple(f"nobody-{each}" for each in range(1_500))
+    adoption_of(net, "a")._questions[number].told.clear()
+    flood(net, KnowsBody(consumers=consumers).message(sequence=number))
+    record = HERE_RECORD.pack(call.key, adoption_of(net, "a")._asked[call.key].stamp, Word.NOT_HAD)
+    flood(net, *[pack(Kind.HERE, record, method=f"other-{each}".encode()) for each in range(5_000)])
+    assert len(adoption_of(net, "a")._asked[call.key].promised) <= 2_501
+    net.advance(11.0)
+    assert call.end.outcome is Outcome.LINK_LOST
+
+
+@pytest.mark.parametrize("word", [Word.RUNNING, Word.ANSWERED, Word.NEWER, Word.LOST])
+def test_a_process_has_no_say_about_messages_for_others(net: MeshNetwork, word: Word) -> None:
+    _, call = ask(net)
+    stranger = net.process("stranger", router="a")
+    stranger.register("own-topic", tag=0)
+    asked = adoption_of(net, "a")._asked[call.key]
+    stamp = b"\xff\xff" if word is Word.NEWER else asked.stamp
+    for tag in (0, 5):
+        stranger.send(Kind.HERE, HERE_RECORD.pack(call.key, stamp, word), consumer=tag)
+    net.run()
+    assert adoption_of(net, "a")._asked.get(call.key) is asked and not call.ends
+    assert net.link(stranger).counters["word about a message of others"] == 2
+
+
+def test_a_router_that_may_not_get_a_message_is_not_asked_for_it_and_has_no_say(net: MeshNetwork) -> None:
+    part = adoption_of(net, "a")
+    part._limits[neighbour_of(net, "a", "b")] = LinkLimits(neighbour_of(net, "a", "b"), ("*/#",), ("open.#",))
+    node, call = ask(net)
+    asked = part._asked[call.key]
+    assert not adoption_of(net, "b").witness.fences
+    number = next(iter(part._questions))
+    flood(net, KnowsBody(consumers=("x",)).message(sequence=number))
+    flood(net, pack(Kind.HERE, HERE_RECORD.pack(call.key, asked.stamp, Word.RUNNING), method=b"x"))
+    assert part._asked.get(call.key) is asked and not asked.question.told  # type: ignore[union-attr]
+    node.send(Kind.HERE, HERE_RECORD.pack(call.key, asked.stamp, Word.NOT_HAD), consumer=0)
+    node.reply(node.take(Kind.REQUEST), b"1")
+    assert call.end.payload == b"1"
