@@ -108,6 +108,8 @@ def test_a_router_leaves_the_mesh_and_joins_it_again(mesh: list[InProcessRouter]
     eventually(lambda: _linked(mesh[0]) == ["b"])
     ended = invoke("mesh", "--router", mesh[0].url)
     assert ended.returncode == 0 and "c" in [line.split()[0] for line in ended.stdout.splitlines() if " left " in line]
+    ended = invoke("mesh", "--router", mesh[2].url)
+    assert ended.returncode == 0 and "not linked" not in ended.stdout
     ended = invoke("mesh", "join", mesh[0].url, "--timeout", "20", "--json", "--router", mesh[2].url)
     assert ended.returncode == 0 and answer_of(ended)["linked"] is True
     eventually(lambda: _linked(mesh[0]) == ["b", "c"] and _linked(mesh[1]) == ["a", "c"])

@@ -44,13 +44,13 @@ def _rows(
     targets = {target.id: target for target in context.targets if target.id}
     for id in sorted(known.keys() | linked.keys()):
         peering, member, target = linked.get(id), known.get(id), targets.get(id)
-        row = _linked(peering, now) if peering is not None else _not_linked(member, target, problems)
+        row = _linked(peering, now) if peering is not None else _not_linked(context, member, target, problems)
         heard = member.heard if member is not None else now
         neighbours = list(member.said.neighbours) if member is not None else []
         yield row | {"neighbours": neighbours, "told_seconds": round(now - heard, 3)}
     for target in context.targets:
         if target.id not in known and target.id not in linked:
-            yield {"name": "", "id": target.id, "urls": list(target.urls)} | _reason(target, problems)
+            yield {"name": "", "id": target.id, "urls": list(target.urls)} | _reason(context, target, problems)
 
 
 def _linked(peering: Peering, now: float) -> dict[str, Any]:
@@ -77,16 +77,23 @@ def _linked(peering: Peering, now: float) -> dict[str, Any]:
     }
 
 
-def _not_linked(member: Member | None, target: Target | None, problems: dict[str, str]) -> dict[str, Any]:
+def _not_linked(
+    context: MeshContext, member: Member | None, target: Target | None, problems: dict[str, str]
+) -> dict[str, Any]:
     assert member is not None, "it is known or linked"
     said = member.said
     row = {"name": said.name, "id": said.id, "incarnation": said.incarnation, "urls": list(said.urls), "key": said.key}
     if said.left:
         return row | {"state": "left", "why": "it has left the mesh"}
-    return row | _reason(target, problems)
+    return row | _reason(context, target, problems)
 
 
-def _reason(target: Target | None, problems: dict[str, str]) -> dict[str, Any]:
+def _reason(context: MeshContext, target: Target | None, problems: dict[str, str]) -> dict[str, Any]:
+    closed = context.targets.closed
+    if closed == "left":
+        return {"state": closed, "why": "this router has left the mesh"}
+    if closed:
+        return {"state": "not linked", "why": f"this router is {closed}"}
     if target is None:
         return {"state": "not linked", "why": "it has told no url"}
     why = next((problems[url] for url in target.urls if url in problems), f"{target.url} is dialled, or is the next")

@@ -85,6 +85,9 @@ def test_a_running_router_leaves_and_joins_on_demand(net: MeshNetwork) -> None:
     assert view(net, "c")["state"] == "left"
     c = row(net, "a", "c")
     assert (c["state"], c["why"]) == ("left", "it has left the mesh")
+    assert {(each["name"], each["state"], each["why"]) for each in view(net, "c")["routers"]} == {
+        (name, "left", "this router has left the mesh") for name in "ab"
+    }
     assert ask(net, "c", MeshJoinQuery(url="inproc://b")).body == {"was_member": False, "linked": 0}
     net.advance(1.0)
     check_full_mesh(net, "a", "b", "c")
