@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from math import inf
 
 from rpcmq.core.router.forwarded import Forwarded, Ticket
+from rpcmq.core.router.link_states import LinkState
 from rpcmq.core.router.mesh.neighbours import Neighbour
 from rpcmq.core.router.mesh.origins import is_forged
 from rpcmq.core.router.mesh.part import MeshContext, MeshPart
@@ -273,6 +274,8 @@ class Hosting(MeshPart):
         where: Place = topic
         for place in (topic, topic.servers[consumer.server]):
             for ticket in self._tickets.get(place, {}).values():
+                if ticket.owner.state is not LinkState.ANSWERING:
+                    continue  # it has its turn when it answers again
                 if ticket.number < number and (oldest is None or ticket.number < oldest.number):
                     oldest, where = ticket, place
                 break
@@ -331,13 +334,28 @@ class Hosting(MeshPart):
         """The time at which unused room or tickets are looked for (monotonic seconds)."""
         return min(self._next_look or inf, self._next_sweep)
 
+    def neighbour_up(self, now: float, neighbour: Neighbour, resumed: bool) -> None:
+        """It may have a turn again."""
+        self.neighbour_changed(now, neighbour)
+
+    def neighbour_changed(self, now: float, neighbour: Neighbour) -> None:
+        """One that answers again has the turns that it has missed."""
+        link = neighbour.link
+        if link.state is not LinkState.ANSWERING:
+            return
+        for place in [place for place, tickets in self._tickets.items() if link in tickets]:
+            while place in self._tickets and (consumer := _pick(place)) is not None:
+                if not self._call_ticket(now, consumer, inf):
+                    break
+
     def neighbour_gone(self, now: float, neighbour: Neighbour, reason: str) -> None:
         """Nothing is kept for it."""
         link = neighbour.link
-        for place in list(self._rooms.get(link, ())):
-            self._take_back_room(now, link, place)
+        # First, or what is taken back would be kept for it again.
         for place in list(self._tickets):
             self._withdraw_ticket(link, place)
+        for place in list(self._rooms.get(link, ())):
+            self._take_back_room(now, link, place)
         self._rooms.pop(link, None)
         self._refusing.pop(link, None)
 
