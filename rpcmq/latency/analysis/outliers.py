@@ -90,7 +90,7 @@ def outliers(servers: Iterable[Series]) -> list[Outlier]:
     """The servers that are slower than their equals, those with the most too many slow records first.
 
     Args:
-        servers: by exchange, topic, method and server. Records that no server had are passed over.
+        servers: by exchange, topic, method and server. Records whose server has no name are passed over.
     """
     found: dict[str, list[Standing]] = {}
     for standing in standings(servers):
@@ -121,7 +121,8 @@ def standings(servers: Iterable[Series]) -> list[Standing]:
     """
     methods: dict[tuple[str | None, ...], list[Series]] = {}
     for each in servers:
-        if each.key["server"] is not None and each.service.count:
+        # None: nobody had it; empty: a process of another router that has not said which.
+        if each.key["server"] and each.service.count:
             methods.setdefault(tuple(each.key[name] for name in METHOD), []).append(each)
     return [standing for series in methods.values() if len(series) > 1 for standing in _standings(series)]
 

@@ -104,6 +104,15 @@ def test_one_server_alone_few_records_and_nobody_have_no_equals() -> None:
     assert outliers([]) == []
 
 
+def test_records_whose_server_is_not_known_are_no_server() -> None:
+    """A router of a mesh does not know which process another router gave a call that ended without a word."""
+    chance = np.random.default_rng(9)
+    servers = pool(chance, 4, {"boot": 2000}, {})
+    servers.append(series(lognormal(chance, 40, 100_000) * 50, "boot", server=""))
+    assert outliers(servers) == []
+    assert {each.key["server"] for each in standings(servers)} == {f"node-{n}" for n in range(4)}
+
+
 def test_of_few_others_less_is_sure() -> None:
     # The same numbers above the mark; with few others the mark itself is not well known.
     def slow_among(count: int) -> list[str]:
